@@ -145,7 +145,8 @@ static void exec_stop_waiting(engine_call *k) {
 }
 
 bool exec_must_wait(engine_call *k, size_t n) {
-    k->is_waiting = !exec_has_room(k->x, n);
+    k->is_waiting = !k->has_turn && (k->x->waiting != NULL || !exec_has_room(k->x, n));
+    k->has_turn = false;
     k->n_wanted = n;
     if (k->is_waiting) {
         k->arrival = k->x->n_arrivals++;
@@ -171,6 +172,7 @@ engine_call *exec_take_turn(engine_executor *x) {
     }
     exec_stop_waiting(deepest);
     deepest->is_waiting = false;
+    deepest->has_turn = true;
     if (deepest != first) { /* which takes its turn in return */
         engine_call *before = deepest->last_waiting != first ? deepest->last_waiting : NULL;
         exec_stop_waiting(first);

@@ -82,6 +82,7 @@ typedef struct engine_call {
     size_t n_wanted;
     uint64_t arrival;
     bool is_waiting;
+    bool has_turn; /* it has waited, and its stage begins now */
     /* The state for whose next gen the call is, if that has not begun; else NULL. The call's
      * own state is a shadow: the text between the gens becomes tokens there, after one id
      * that stands for all before it. Then the gen's request is prepared, which is
@@ -125,8 +126,8 @@ void exec_call_free(engine_call *k);
 quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_error *err);
 /* Whether there is room for a stage of n sequences now. */
 bool exec_has_room(const engine_executor *x, size_t n);
-/* Whether a stage of n sequences must wait for room. If so it is queued, and the
- * executor continues it later. */
+/* Whether a stage of n sequences must wait: for room, or after others that wait. If so it
+ * is queued, and the executor continues it later. */
 bool exec_must_wait(engine_call *k, size_t n);
 /* Takes the call whose turn it is from those that wait. Turns are by arrival, and a
  * program's deepest call takes its turn (quire_request_step). NULL: none waits, or there is

@@ -98,7 +98,7 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
 }
 
 /* Begins a call with the request that was prepared for it, or once that is; or, if there is
- * none or no room for it, as usual. */
+ * none or it has to wait, as usual. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
     engine_call *a = es->ahead;
@@ -107,7 +107,8 @@ static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err
         a->waits = k;
         return QUIRE_OK;
     }
-    if (!is_next || !exec_has_room(k->x, (size_t)quire_stream_describe(a->requests->stream)->n_choices)) {
+    if (!is_next || k->x->waiting != NULL ||
+        !exec_has_room(k->x, (size_t)quire_stream_describe(a->requests->stream)->n_choices)) {
         exec_drop_ahead(es);
         return exec_go_on(k, is_over, err);
     }

@@ -161,6 +161,8 @@ static void append_gen(quire_state *s, int n, bool waits) {
     for (int i = 0; waits && !is_waiting(s); i++) {
         if (!quire_programs_next(ps, &ev)) {
             quire_programs_wait(ps, 1000000);
+        } else {
+            assert_int_not_equal(ev.kind, QUIRE_PROGRAM_VALUE);
         }
         assert_true(i < 1000);
     }
@@ -178,15 +180,16 @@ TEST(calls_that_wait_go_depth_first) {
     quire_state *p, *forks[2], *q;
     quire_error err = {0};
     seen got;
-    x->n_running += MAX_RUNNING - 1; /* as if others ran */
     assert_int_equal(quire_state_open(ps, NULL, &p, &err), QUIRE_OK);
     assert_int_equal(quire_state_tokens(p, ids, 2, &err), QUIRE_OK);
     assert_int_equal(quire_state_fork(p, 2, forks, &err), QUIRE_OK);
+    append_gen(forks[1], 1, false);
+    run_to_idle(ps, &got);
+    x->n_running += MAX_RUNNING - 1; /* as if others ran */
     append_gen(forks[0], 200, true);
     assert_int_equal(quire_state_open(ps, NULL, &q, &err), QUIRE_OK);
     assert_int_equal(quire_state_tokens(q, ids, 2, &err), QUIRE_OK);
     append_gen(q, MAX_RUNNING, true);
-    append_gen(forks[1], 1, false);
     append_gen(forks[1], 2, true);
     x->n_running -= MAX_RUNNING - 1;
     run_to_idle(ps, &got);
@@ -195,6 +198,28 @@ TEST(calls_that_wait_go_depth_first) {
     assert_true(last_record(q)->end_us <= last_record(forks[0])->submitted_us);
     quire_state_close(p);
     quire_state_close(q);
+}
+
+/* Who waits for room for many sequences is not passed for ever by calls of few. */
+TEST(a_call_that_has_room_waits_after_others_that_have_not) {
+    static const int32_t ids[] = {300, 301};
+    engine_executor *x = ps->executor;
+    quire_state *many, *one;
+    quire_error err = {0};
+    seen got;
+    x->n_running += 1; /* as if another ran */
+    assert_int_equal(quire_state_open(ps, NULL, &many, &err), QUIRE_OK);
+    assert_int_equal(quire_state_tokens(many, ids, 2, &err), QUIRE_OK);
+    append_gen(many, MAX_RUNNING, true);
+    assert_int_equal(quire_state_open(ps, NULL, &one, &err), QUIRE_OK);
+    assert_int_equal(quire_state_tokens(one, ids, 2, &err), QUIRE_OK);
+    append_gen(one, 1, true);
+    x->n_running -= 1;
+    run_to_idle(ps, &got);
+    run_to_idle(ps, &got);
+    assert_true(last_record(many)->end_us <= last_record(one)->submitted_us);
+    quire_state_close(many);
+    quire_state_close(one);
 }
 
 /* ---- a full engine ---- */
@@ -403,6 +428,7 @@ int main(void) {
         cmocka_unit_test(a_thousand_programs_run_at_once),
         cmocka_unit_test(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time),
         cmocka_unit_test(calls_that_wait_go_depth_first),
+        cmocka_unit_test(a_call_that_has_room_waits_after_others_that_have_not),
         cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
         cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
         cmocka_unit_test(steps_wait_for_places_depth_first),
