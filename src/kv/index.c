@@ -286,7 +286,7 @@ static bool make_entry_room(kv_index *ix) {
     return true;
 }
 
-void kv_index_stand_at(kv_index *ix, kv_path *path, int32_t e) {
+void kv_index_move_pin(kv_index *ix, kv_path *path, int32_t e) {
     int32_t before = path->entry;
     path->entry = e;
     if (e != TREE_NONE) {
@@ -371,7 +371,7 @@ kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
 }
 
 void kv_index_leave(kv_index *ix, kv_path *path) {
-    kv_index_stand_at(ix, path, TREE_NONE);
+    kv_index_move_pin(ix, path, TREE_NONE);
     path->n_pages = 0;
     index_leave_namespace(ix, path->namespace);
     if (path->n_public > 0) {
@@ -397,7 +397,7 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
     for (; path->n_pages > n_tokens / ix->o.page_tokens; path->n_pages--) {
         e = kv_tree_entry(&ix->tree, e)->up;
     }
-    kv_index_stand_at(ix, path, e);
+    kv_index_move_pin(ix, path, e);
 }
 
 /* ---- matching ---- */
@@ -555,7 +555,7 @@ static quire_err index_match(kv_index *ix, kv_path *path, const int32_t *tokens,
          e = kv_tree_entry(&ix->tree, e)->up) {
         use_entry(ix, path, e, i--);
     }
-    kv_index_stand_at(ix, path, f.entry);
+    kv_index_move_pin(ix, path, f.entry);
     path->n_pages = f.n_pages;
     *n_matched = f.n_tokens;
     return QUIRE_OK;
@@ -624,7 +624,7 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
         dedup(ix, namespace, e, tables, i);
     }
     if (n == ix->o.page_tokens) {
-        kv_index_stand_at(ix, path, e);
+        kv_index_move_pin(ix, path, e);
         path->n_pages++;
     }
     return QUIRE_OK;

@@ -140,7 +140,7 @@ static void index_clear_states(kv_index *ix, int32_t place) {
  * path, which keeps its entry and the namespace alive. Returns the number of entries. */
 static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
     int32_t n = 0;
-    kv_index_stand_at(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));
+    kv_index_move_pin(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));
     for (; walk->entry != TREE_NONE; n++) {
         const int32_t e = walk->entry, *pages = kv_tree_pages(&ix->tree, e);
         for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -149,7 +149,7 @@ static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
             }
         }
         index_clear_states(ix, e);
-        kv_index_stand_at(ix, walk, kv_tree_previous(&ix->tree, e));
+        kv_index_move_pin(ix, walk, kv_tree_previous(&ix->tree, e));
     }
     index_clear_states(ix, ix->tree.cap_entries + walk->namespace);
     return n;

@@ -62,7 +62,7 @@ void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g);
  * namespace with its last entry. */
 void kv_index_prune(kv_index *ix, int32_t e);
 /* Moves a path's pin to entry e, or takes it away (TREE_NONE), and prunes where it was. */
-void kv_index_stand_at(kv_index *ix, kv_path *path, int32_t e);
+void kv_index_move_pin(kv_index *ix, kv_path *path, int32_t e);
 /* Drops the entries that lead to no state, and the namespaces that are empty then. True
  * when there were any. */
 bool kv_index_drop_stateless(kv_index *ix);
