@@ -221,6 +221,7 @@ static int32_t submit_most_tokens(const engine *e, const engine_request *r, int3
 static bool submit_enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
+    const int64_t now_us = clock_us(); /* samples are admitted together, after equal waits */
     int32_t k = 0;
     for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
         if (k < n) {
@@ -230,8 +231,8 @@ static bool submit_enter(engine *e, sequence *parent, int32_t n, request_id *ids
         }
         s->id = ids[k < n ? k : 0];
         s->task.arrival = e->n_arrivals++;
-        s->task.submitted_us = clock_us();
-        s->task.deadline_us = s->task.deadline_us > 0 ? s->task.submitted_us + s->task.deadline_us : 0;
+        s->task.submitted_us = now_us;
+        s->task.deadline_us = s->task.deadline_us > 0 ? now_us + s->task.deadline_us : 0;
         if (k < n) {
             out_enter(s);
         }

@@ -191,6 +191,8 @@ TEST(whoever_is_cancelled_the_others_come_out) {
     harness_close(&h);
 }
 
+/* Its samples are submitted at the same time: their time of admission is that of the one
+ * that computes the prompt. */
 TEST(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole) {
     harness h;
     harness_open(&harness_defaults, &h);
@@ -206,6 +208,10 @@ TEST(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole) {
     }
     assert_int_equal(engine_submit_samples(h.e, &r, 257, users, ids, &err), QUIRE_BUSY);
     assert_int_equal(engine_submit_samples(h.e, &r, 256, users, ids, &err), QUIRE_OK);
+    for (int i = 1; i < 256; i++) {
+        assert_int_equal(h.e->entries[ids[i].index].sequence->task.submitted_us,
+                         h.e->entries[ids[0].index].sequence->task.submitted_us);
+    }
     harness_wait(&h, 256);
     harness_close(&h);
 }
