@@ -19,7 +19,7 @@ ELSEWHERE = {
     "chat_template_kwargs": "the template's", "chat_template": "--chat-template", "documents": "the template's", "reasoning_effort": "the template's", "continue_final_message": "the template's", "stream_options": "a server's stream",
     **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_numbers", "json_property_order", "response_format", "structured_outputs"), "--request-fields"),
     "prediction": "a chat's, over HTTP", "tools": "a server's", "max_tool_calls": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
-    "attention": "--mask-mod, --score-mod, --attention-arrays",
+    "lora": "--lora, --lora-scaled", "attention": "--mask-mod, --score-mod, --attention-arrays",
     "encoding_format": "rows are printed", "prompt_logprobs_start": "only text is printed", "max_prompt_tokens": "a chat's own", "request_id": "a server's", "return_prompt_text": "only text is printed", "return_progress": "a server's stream",
     "return_tokens_as_token_ids": "only text is printed", "stream_interval": "text is printed as it comes", "suffix": "--request-fields", "vllm_xargs": "without effect", "truncation_side": "--request-fields",
     "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
