@@ -650,7 +650,7 @@ static const field_desc fields[] = {
     {"ttft_deadline_ms", FIELD_NUMBER,
      ALL | MESSAGES | FIELD_MIN_OPEN | RESPONSES | SCORES | LLAMA | SGLANG_BOTH, 0, PARAMS_MAX_TTL_S,
      AT(g.ttft_deadline_ms, 0),
-     "refuse the request (429) if its first token cannot come within so many milliseconds"},
+     "refuse the request (429) if its first token cannot come within this many milliseconds"},
     {"typical_p", FIELD_NUMBER, TEXT | FIELD_MIN_OPEN | SAMPLING, 0, 1, AT(g.sampling.typical_p, 1),
      "sample from the tokens of about the expected surprise that together have this probability"},
     {"use_beam_search", FIELD_BOOL, BOTH, NONE, AT(use_beam_search, false),
