@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "core/half.h"
+#include "core/quant.h"
 #include "setup/memory_limits.h"
 
 enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 64 };
@@ -196,9 +197,6 @@ static float sign_of(const uint8_t *block) {
  * whose scale is 1, codes being uniform. */
 static void set_scales(dtype type, uint8_t *block, float deviation) {
     switch (type) {
-    case DTYPE_Q4_0:
-        put_half(block, sign_of(block) * deviation / 4.64f);
-        break;
     case DTYPE_Q8_0:
         put_half(block, sign_of(block) * deviation / 73.9f);
         break;
@@ -214,9 +212,6 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         }
         break;
     }
-    case DTYPE_MXFP4: /* the exponent of 2^(e - 128) */
-        block[0] = (uint8_t)(128 + (int)lroundf(log2f(deviation / 5.85f)));
-        break;
     case DTYPE_F32: { /* as BF16 */
         uint32_t v, exponent;
         float e = deviation / 1.53f;
@@ -237,6 +232,26 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
     }
 }
 
+/* A block of Q4_0 or MXFP4. Equal seeds give both the same numbers, so that a model has
+ * the same logits in both, and its routers choose the same experts: E2M1's 0 to 3 and
+ * their negatives, times a power of two. */
+static void fill_fours(dtype type, uint64_t *seed, uint8_t *block, float deviation) {
+    const int8_t *doubled = quant_tables[TABLE_E2M1];
+    const int exponent = (int)lroundf(log2f(deviation / 3.84f)); /* of what is doubled */
+    uint64_t words[2] = {rng_next(seed), rng_next(seed)};
+    uint8_t *codes = block + 1;
+    block[0] = (uint8_t)(128 + exponent); /* of 2^(e - 128) */
+    if (type == DTYPE_Q4_0) {
+        put_half(block, ldexpf(1.0f, exponent));
+        codes++;
+    }
+    memcpy(codes, words, sizeof words);
+    for (size_t i = 0; i < sizeof words; i++) {
+        const int q = codes[i] & ~(codes[i] >> 1 & 0x22); /* 4 becomes 2, 6 becomes 3 */
+        codes[i] = (uint8_t)(type == DTYPE_MXFP4 ? q : (doubled[q & 15] + 8) | (doubled[q >> 4] + 8) << 4);
+    }
+}
+
 static void fill_tensor(const tensor *t, uint64_t seed, uint8_t *to) {
     size_t n = synthetic_tensor_bytes(t), block = (size_t)dtype_block_bytes(t->type);
     if (t->n_dims == 1) {
@@ -245,12 +260,16 @@ static void fill_tensor(const tensor *t, uint64_t seed, uint8_t *to) {
         }
         return;
     }
-    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+    const float deviation = 1.0f / sqrtf((float)t->n_in);
+    const bool is_fours = t->type == DTYPE_Q4_0 || t->type == DTYPE_MXFP4;
+    for (size_t i = 0; i < n && is_fours; i += block) {
+        fill_fours(t->type, &seed, to + i, deviation);
+    }
+    for (size_t i = 0; i < n && !is_fours; i += sizeof(uint64_t)) {
         uint64_t word = rng_next(&seed);
         memcpy(to + i, &word, n - i < sizeof word ? n - i : sizeof word);
     }
-    float deviation = 1.0f / sqrtf((float)t->n_in);
-    for (size_t i = 0; i < n; i += block) {
+    for (size_t i = 0; i < n && !is_fours; i += block) {
         set_scales(t->type, to + i, deviation);
     }
 }

@@ -19,7 +19,8 @@ typedef struct synthetic {
 /* type: of the matrices: Q4_0, Q8_0, Q4_K, MXFP4, BF16 or F32. UNSUPPORTED when the shape's rows
  * are no whole blocks of it.
  * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of
- * it: err says how much that takes. Equal shapes and types give equal bytes. */
+ * it: err says how much that takes. Equal shapes and types give equal bytes, and a shape
+ * has the same numbers in Q4_0 and MXFP4, so that its experts get the same rows. */
 quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err);
 /* The same of a published shape and a type of weights by name, as --shape and --type give
  * them; e's model and compute become those. INVALID: there is none of that name. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "kv/kv_seq.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/synthetic.h"
@@ -129,6 +130,24 @@ TEST(a_shape_is_the_model_that_its_name_says) {
     assert_null(model_shape_find("llama", 5));
 }
 
+/* So that both read as many experts, whose time can then be compared. */
+TEST(gpt_oss_has_the_same_logits_in_q4_0_and_in_mxfp4) {
+    const model_shape small = model_shape_small(model_shape_find("gpt-oss", 7));
+    float *logits[2];
+    for (int i = 0; i < 2; i++) {
+        model_runner b;
+        int64_t n;
+        open_shape(&small, speed_type_find(i == 0 ? "q4_0" : "mxfp4", i == 0 ? 4 : 5), &b);
+        assert_int_equal(finite_values(&b, &n), small.sizes[SIZE_VOCABULARY]);
+        logits[i] = mem_new((size_t)n, sizeof *logits[i]);
+        memcpy(logits[i], model_runner_logits(&b, 0), (size_t)n * sizeof *logits[i]);
+        model_runner_close(&b);
+    }
+    assert_memory_equal(logits[0], logits[1], (size_t)small.sizes[SIZE_VOCABULARY] * sizeof *logits[0]);
+    mem_free(logits[0]);
+    mem_free(logits[1]);
+}
+
 TEST(rows_that_are_no_whole_blocks_are_refused_with_the_reason) {
     synthetic s;
     quire_error err;
@@ -149,6 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_opens_like_a_file_and_runs_in_every_type),
         cmocka_unit_test(a_shape_is_the_model_that_its_name_says),
+        cmocka_unit_test(gpt_oss_has_the_same_logits_in_q4_0_and_in_mxfp4),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused_with_the_reason),
         cmocka_unit_test(the_pace_of_llama_is_a_line_through_its_points),
     };
