@@ -1,18 +1,16 @@
 /* The op contract: the operations that a device implements, with the shape of every
  * operand.
  *
- * A model (src/model) is written over these ops and does not depend on a device. A
- * backend implements the table `backend_ops`.
- * Activations are opaque: a model reserves named buffers (`buffer`) once at open and
- * passes them to the ops. The weights
- * of a product choose the format in which it reads its rows (f32, bf16, int8 a token,
- * int8 per 32); the op converts them. That is why ops are fused: norm with the products
- * that read it, a product with its residual, gate with up and the activation function.
+ * A model (src/model) is written in terms of these ops and does not depend on a device. A
+ * backend implements the table `backend_ops`. Activations are opaque: a model reserves
+ * buffers (`buffer`) once at open and passes them to the ops. The weights of a product
+ * choose the format of the rows that it reads (f32, bf16, int8 per token, int8 per 32),
+ * and the op converts the rows. That is why ops are fused: a norm with the products that
+ * read it, a product with its residual, gate with up and the activation function.
  *
- * Owner: the engine thread, which makes all calls but the loading calls. Those run before
- * the first step. Ops may be queued; their results are ready after step_wait(). Row
- * counts are (reserved at open, actual in the batch). step_open() sizes everything: an op
- * allocates nothing.
+ * Owner: the engine thread, which makes all calls except the loading calls, which run
+ * before the first step. Ops may be queued; their results are ready after step_wait().
+ * step_open() allocates for the largest batch: an op allocates nothing.
  *
  * Law (docs/design.md, Determinism): what an op writes for a row depends only on that
  * row's own inputs, bit for bit, never on n_rows, threads, pages or work list.
@@ -39,15 +37,13 @@ typedef struct backend backend;
 /* packed weights [n_out, n_in] with optional bias; owned by the backend */
 typedef struct linear linear;
 typedef struct norm norm; /* a norm's weight and kind */
-/* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T,
- * D] */
+/* rows looked up by number: tokens [V, D], positions [P, D], token types [T, D] */
 typedef struct embedding embedding;
 typedef struct rope rope;                 /* a rotary table or its frequencies */
 typedef struct experts experts;           /* the weights of a mixture of experts */
 typedef struct conv_taps conv_taps;       /* the taps of a short convolution */
 typedef struct head_linears head_linears; /* a linear for each head */
-
-typedef struct adapter adapter; /* what a fine-tune changes of loaded weights */
+typedef struct adapter adapter;           /* a fine-tune's changes to loaded weights */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -55,33 +51,31 @@ typedef struct buffer {
 } buffer;
 #define BUFFER_NONE ((buffer){-1})
 
-/* A norm to load. Statistics are taken over stretches of `width` elements: a row is one
- * stretch, or several (its heads). Weight and bias have `width` elements, the same for
- * every stretch, or one for each element of a row of several stretches ([W] or [H,
- * width]). */
+/* A norm to load. Statistics are taken over groups of `width` elements: a row is one
+ * group, or several (its heads). Weight and bias have `width` elements, the same for
+ * every group, or one for each element of a row of several groups ([W] or [H, width]). */
 typedef struct norm_spec {
     norm_kind kind;
     int32_t width;
     float eps;
     bool add_one; /* the weight is 1 + w */
-    /* norm_linears and feed_forward leave norm(x) in x: for norms on the residual
-     * itself */
+    /* norm_linears and feed_forward write norm(x) back to x: for norms on the residual */
     bool replaces;
     float cutoff;              /* of NORM_ABOVE, which has no weight */
     const tensor_view *weight; /* NULL: the norm has none */
     const tensor_view *bias;   /* NULL: none; NORM_LAYER only */
 } norm_spec;
 
-/* What a row begins with. Parts that are NULL are left out; one of the three embeddings
- * is there. */
+/* The sum that a row starts with. Parts that are NULL are left out; at least one of the
+ * three embeddings is given. */
 typedef struct embed_use {
     const embedding *tokens; /* by token id; an external row takes the place of this part, unscaled */
     float scale;             /* of the token's row */
     int32_t n_known;         /* token ids from this one on count as 0; 0: all are known */
     const embedding *positions;
     int32_t position_offset;
-    /* rows of token position_offset - 1 are padding: they have position -1, and later
-     * ones do not count them */
+    /* tokens with the id position_offset - 1 are padding: their position is -1, and the
+     * positions of later tokens do not count them */
     bool skips_padding;
     const embedding *types; /* by token type */
     const norm *nm;
@@ -104,17 +98,17 @@ typedef struct feed_forward_use {
 /* A product of elements. */
 typedef struct multiply_use {
     activation f; /* of one argument */
-    buffer gate;  /* [M, W], or [M, G]: one for each stretch of W / G elements */
+    buffer gate;  /* [M, W], or [M, G]: one for each W / G elements */
     buffer x;
     int32_t column; /* of x, where its W columns begin */
     buffer out;     /* [M, W]; may be gate, or x with column 0 */
-    /* of the gate: where its columns begin, and how many they are; 0: all are */
+    /* the gate's first column in its buffer, and the number of columns; 0: all */
     int32_t gate_column, n_gates;
     bool adds; /* out += the product; with fewer gates than W */
 } multiply_use;
 
-/* One product out of a fused set: out = x W^T (+ bias), changed by the row's adapter as
- * in adapter_change, like every product of a linear. */
+/* One product of a fused set: out = x W^T (+ bias). As in every product of a linear, the
+ * row's adapter changes it (adapter_change). */
 typedef struct linear_use {
     const linear *w;
     buffer out;
@@ -124,12 +118,12 @@ typedef struct linear_use {
 typedef struct linear_spec {
     const tensor_view *weight; /* [n_out, n_in] */
     const tensor_view *bias;   /* [n_out], or NULL */
-    /* computed as under f32 in every compute mode: float weights stay as they are, and so
-     * do the rows */
+    /* computed as with --compute f32 in every mode: float weights and rows are not
+     * converted */
     bool exact;
     row_rounding rounding; /* of the rows, under fp8 compute */
-    /* of a quantised checkpoint that has not quantised it: under int8, 16-bit weights are
-     * computed as exact */
+    /* left unquantised by a quantised checkpoint: under int8, 16-bit weights are computed
+     * as if `exact` */
     bool left_out;
 } linear_spec;
 
@@ -138,14 +132,13 @@ typedef struct linear_spec {
  * w: with h the row that its product reads, as f32 in every compute mode (after the
  * norm, before the row is quantised), the product W h + bias becomes
  *   g (W h + scale B (A h)) + bias'
- * where W and bias' are those of `instead` and `bias` if they are given, and
- * g = `factors`, by output row, or 1 (DoRA: magnitude / ||W + scale B A||). The addend is
+ * where W and bias' are those of `instead` and `bias` if they are given, and g =
+ * `factors`, by output row, or 1 (DoRA: magnitude / ||W + scale B A||). The addend is
  * computed in f32: t[r] = sum over k of A[r, k] h[k], then scale times the sum over r,
- * ascending, of
- * B[n, r] t[r]. LoRA: Hu et al. 2021, arXiv:2106.09685; DoRA: Liu et al. 2024,
- * arXiv:2402.09353.
+ * ascending, of B[n, r] t[r]. LoRA: Hu et al. 2021, arXiv:2106.09685; DoRA: Liu et al.
+ * 2024, arXiv:2402.09353.
  * nm: the norm has the weight and bias of `norm`.
- * rows: a row is E[id] + scale B A[:, id], E being `weight` if that is given. */
+ * rows: a row is E[id] + scale B A[:, id], where E is `weight` if that is given. */
 typedef struct adapter_change {
     const linear *w;
     const norm *nm;
@@ -165,17 +158,16 @@ typedef struct adapter_change {
 #define ROUTE_MAX_EXPERTS 1024
 #define ROUTE_MAX_USED    64
 
-/* How a layer's rows choose their experts. The choice takes scores + bias, first of
- * groups, then of the experts in the chosen groups; of equal ones always the lower. NaN
- * loses to every number. A weight is the expert's score without bias, through
- * renormalise, scale and expert_scales in this order. ROUTE_SIGMOID without bias and
- * groups, or with by_logits, chooses by logits, which a sigmoid close to 1 would make
- * equal. Invariant,
- * checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used
- * hold n_used experts. */
+/* How a layer's rows choose their experts. The highest score + bias wins, first among
+ * groups, then among the experts of the chosen groups; ties go to the lower index, and
+ * NaN loses to every number. A weight is the expert's score without bias, to which
+ * renormalise, scale and expert_scales apply in this order. ROUTE_SIGMOID without bias
+ * and groups, or with by_logits, compares logits, because sigmoids close to 1 round to
+ * the same number. Invariant, checked by experts_load: 1 <= n_used <= n_experts; all
+ * groups have the same size; the groups used hold at least n_used experts. */
 typedef struct routing {
     int32_t n_experts, n_used; /* n_used: experts a row */
-    int32_t n_identity;        /* the last of n_experts have no weights: they give the row that they read */
+    int32_t n_identity;        /* the last so many of n_experts have no weights: they return their input */
     int32_t n_groups, n_groups_used; /* n_groups 0 or 1: none */
     route_score score;
     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best
@@ -183,8 +175,8 @@ typedef struct routing {
     bool group_by_best_two;
     bool by_logits; /* ROUTE_SIGMOID: the choice takes logits + bias */
     float cap;      /* the logits become cap * tanh(logit / cap) first; 0: they do not */
-    /* experts outside of the chosen groups are chosen as if they scored 0, before such as
-     * score less (DeepSeek-V3), not last */
+    /* experts outside the chosen groups compete with a score of 0, so they beat negative
+     * scores (DeepSeek-V3), in place of coming last */
     bool closed_is_zero;
     const float *bias;          /* [n_experts], added for the choice only; or NULL */
     bool renormalise;           /* a row's weights are divided by their sum */
@@ -195,8 +187,8 @@ typedef struct routing {
     float jitter_eps; /* of ROUTE_SPARSE_MIXER */
 } routing;
 
-/* The weights of a mixture: those of routing->n_experts - n_identity, each of one shape.
- * Loaded before; the backend keeps the pointers to them, not the arrays. */
+/* The weights of a mixture: routing->n_experts - n_identity linears of one shape each.
+ * They are loaded already; the backend keeps the pointers to them, not the arrays. */
 typedef struct experts_weights {
     const routing *routing;
     linear *const *gate;     /* [F, D] each, or NULL: not gated */
@@ -220,16 +212,16 @@ typedef struct experts_use {
 /* A layer's attention mask and score changes, as data. A zeroed struct with causal = true
  * and scale set describes a plain decoder.
  *
- * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec
- * and the program both see, and its change of scores comes after this spec's: s =
- * program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position;
- * kv_idx, the key's; h of n_heads, the query head in this layer; b, batch_seq.b; n_kv,
- * the keys that are there for the row: position + 1 where causal, else the sequence's
- * n_tokens. A key that a mask hides is skipped, never multiplied by 0. One whose score
- * becomes -infinity has the weight 0: it changes nothing, unless its value is not finite,
- * which can give NaN. A row that sees nothing, or scores of -infinity only, gives zeros.
- * A row's faults are those at keys that the spec sees, and of scores at those that the
- * mask sees too. */
+ * A sequence may add programs of its own (batch_seq.mods). A key is visible if both this
+ * spec and the program's mask allow it, and the program's change of scores comes after
+ * this spec's: s = program(cap or slope(scale q . k)). A program reads q_idx, the row's
+ * position; kv_idx, the key's; h of n_heads, the query head in this layer; b,
+ * batch_seq.b; n_kv, the number of keys that exist for the row: position + 1 if causal,
+ * else the sequence's n_tokens. A hidden key is skipped, never multiplied by 0. A key
+ * whose score becomes -infinity has the weight 0: it changes nothing, unless its value is
+ * not finite, which can give NaN. A row without a visible key, or with scores of
+ * -infinity only, gives zeros. A mask's faults count at the keys that the spec allows,
+ * those of scores at the keys that the mask allows too. */
 typedef struct attn_spec {
     float scale;               /* multiplies q . k */
     bool causal;               /* key j visible to row i iff j <= i; else all keys are */
@@ -238,26 +230,25 @@ typedef struct attn_spec {
     float soft_cap;            /* 0: none; else s = cap * tanh(s / cap) */
     const float *sinks;        /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
-    /* of the keys that it sees a row reads those alone that the last choose() took for
-     * it, as if its sequence held no others: chunks are of them. Without window, chunk,
-     * slopes and programs */
+    /* a row reads only the keys that the last choose() selected for it, as if its
+     * sequence held no others: chunks are cut from that list. Not with window, chunk,
+     * slopes or programs */
     bool chosen;
 } attn_spec;
 
-/* The choice of the keys that a row reads. A row sees the keys up to its own.
+/* The choice of the keys that a row reads, among the keys up to its own.
  *
- *   CHOOSE_KEYS  (DeepSeek-AI 2025, V3.2's index) of the keys those n_best whose score is
- *     highest:  sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), a product
- *               and a
- *     sum, each rounded. One choice for all heads of attention.
- *   CHOOSE_BLOCKS  of the blocks of `block` positions those n_best / block that hold the
- *     highest scores q[h] . k of keys that the row sees; the row's own block and the
- *     n_own -
- *     1 before it come before all others. Each h chooses for itself: for KV head h.
- *   CHOOSE_POOLS  of the whole blocks those n_best / block whose last key has the highest
- *     score, as CHOOSE_KEYS; beside them the keys after the last whole block.
+ *   CHOOSE_KEYS  the n_best keys with the highest score (DeepSeek-AI 2025, V3.2's index):
+ *     sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), each product and sum
+ *     rounded. One choice for all heads of attention.
+ *   CHOOSE_BLOCKS  the n_best / block blocks of `block` positions that hold the highest
+ *     scores q[h] . k of visible keys; the row's own block and the n_own - 1 before it
+ *     always come first. Each h makes its own choice, for KV head h.
+ *   CHOOSE_POOLS  the n_best / block whole blocks whose last key has the highest score,
+ *     as in CHOOSE_KEYS, and the keys after the last whole block.
  *
- * All, where there are no more. Of equal ones the earlier; NaN loses to every number. */
+ * If there are fewer, a row reads them all. Ties go to the earlier key; NaN loses to
+ * every number. */
 typedef struct choose_use {
     choose_kind kind;
     int32_t cache;   /* of kind LAYER_LATENT, whose latents are the keys k [n, D] */
@@ -269,7 +260,7 @@ typedef struct choose_use {
     int32_t block, n_own;
 } choose_use;
 
-/* Room that choices take: how many a row makes, and keys of each. */
+/* The room that choices take: lists per row, and keys per list. */
 static inline int32_t choose_lists(choose_kind kind, int32_t n_heads) {
     return kind == CHOOSE_BLOCKS ? n_heads : 1;
 }
@@ -277,30 +268,30 @@ static inline int32_t choose_room(choose_kind kind, int32_t n_best, int32_t bloc
     return kind == CHOOSE_POOLS ? n_best + block - 1 : n_best;
 }
 
-/* q at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) / length)), or
- * by (1 + (p + offset) / length)^power, or head h of it by slopes[h] * ln(p + 1) +
- * biases[h]; where all are 0 it is not. */
+/* The query at position p is multiplied by 1 + slope * ln(1 + floor((p + offset) /
+ * length)), or by (1 + (p + offset) / length)^power, or its head h by slopes[h] * ln(p +
+ * 1) + biases[h]; by nothing if all are 0. */
 typedef struct query_scale {
     float slope, power;
     int32_t offset, length;
     const float *slopes, *biases; /* [H] both, or NULL */
 } query_scale;
 
-/* What a layer does with its queries, keys and values before attention, in this order:
- * it norms them, clips them, rotates queries and keys (or norms after that), and
- * scales each query by its position. Then it stores keys and values. On a GPU this is
- * one kernel, a block for each row and head; norms over all heads take a block for the
- * row. */
+/* What a layer does with its queries, keys and values before attention, in this order: it
+ * norms them, clips them, rotates queries and keys (or norms after that), scales each
+ * query by its position, and stores keys and values. On a GPU this is one kernel, a block
+ * for each row and head; norms over all heads take a block for the row. */
 typedef struct kv_store_use {
     int32_t cache; /* whose pages get keys and values, at the batch's slots */
-    /* [M, H E], [M, G E], [M, G E], changed in place. k BUFFER_NONE: another layer has
-     * written the cache; only q is prepared */
+    /* [M, H E], [M, G E], [M, G E], changed in place. k BUFFER_NONE: another layer writes
+     * the cache; only q is prepared */
     buffer q, k, v;
-    /* over each head or over the row, as wide as they are; NULL: none */
+    /* over each head or the whole row, by their width; NULL: none */
     const norm *q_norm, *k_norm, *v_norm;
     bool norm_after_rope; /* of q and k */
     const rope *rope;     /* NULL: no positions */
-    /* of each head of keys and of values, for pages of fp8_e4m3; NULL: by each row */
+    /* one scale per head of keys and of values, for fp8_e4m3 pages; NULL: a scale per
+     * row */
     const float *k_scales, *v_scales;
     float clip; /* q, k and v are clamped to -clip .. clip; 0: they are not */
     query_scale scale;
@@ -308,14 +299,14 @@ typedef struct kv_store_use {
 
 /* What a layer with one latent for all heads (MLA: DeepSeek-AI 2024, arXiv:2405.04434)
  * does before attention: it norms the first `rank` elements of a row's latent, multiplies
- * them by latent_scale, rotates the others, and stores the latent; it rotates as many at
- * the end of each query head, and scales each query by its position. On a GPU: as
- * kv_store. */
+ * them by latent_scale, rotates the others, and stores the latent; it rotates the same
+ * number at the end of each query head, and scales each query by its position. On a GPU:
+ * as kv_store. */
 typedef struct latent_store_use {
     int32_t cache; /* of kind LAYER_LATENT, whose pages get latents of width L */
-    buffer latent; /* [M, L], changed in place; BUFFER_NONE: another layer has written the cache */
+    buffer latent; /* [M, L], changed in place; BUFFER_NONE: another layer writes the cache */
     int32_t rank;
-    buffer q;             /* [M, H Q], changed in place: Q of a head, L - rank at the end of which rotate */
+    buffer q;             /* [M, H Q], changed in place; the last L - rank of a head's Q elements rotate */
     int32_t n_heads;      /* H */
     const norm *nm;       /* over rank elements; NULL: none */
     const rope *rope;     /* NULL: no positions */
@@ -326,13 +317,12 @@ typedef struct latent_store_use {
 
 /* Residual streams: N rows of D elements side by side, [M, N D].
  *
- * hyper_weights makes the coefficients of hyper-connections of x [M, N (N + 2)], in
- * place: with z = scale x + base, one scale each for the first N, the next N and the N x
- * N behind:
+ * hyper_weights computes the coefficients of hyper-connections from x [M, N (N + 2)], in
+ * place: with z = scale x + base, one scale each for the first N, the next N and the last
+ * N x N:
  *   read[s] = sigmoid(z) + eps;  write[s] = 2 sigmoid(z)
- *   mix [N, N] = softmax(z of a row) + eps; every column is divided by its sum + eps;
- *   then
- *   n_rounds - 1 times every row and every column are. */
+ *   mix [N, N] = softmax(z of a row) + eps; every column is divided by its sum + eps,
+ *   then n_rounds - 1 times every row and every column. */
 typedef struct hyper_use {
     buffer x;
     int32_t n, n_rounds; /* N, from 1 to DESC_MAX_STREAMS */
@@ -377,25 +367,24 @@ typedef struct stream_gates_use {
  * in[m, h]]. Sums as in norm_linears. */
 typedef struct head_products_use {
     const head_linears *w; /* [N, K] for each of H heads */
-    int32_t n_kept;        /* elements of a head that out has as they are, after its product */
+    int32_t n_kept;        /* elements of a head that are copied to out, after its product */
     buffer in;             /* [M, H (K + n_kept)] */
     buffer out;            /* [M, H (N + n_kept)] */
 } head_products_use;
 
-/* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE; it lies in
- * f32 or bf16 (kv_types.state) in the cache's units (kv_state_unit), in batch_seq's
+/* Recurrences. A state belongs to a sequence and a cache of kind LAYER_STATE. It is kept
+ * in f32 or bf16 (kv_types.state) in the cache's units (kv_state_unit), in batch_seq's
  * pages. In bf16 each S below, and each input that a convolution keeps, is rounded to
- * nearest even before anything reads it. An op reads it, or begins with zeros at position
- * 0, goes through the sequence's rows one after the other, writes the state after each
- * row that has a snapshot to that one's pages, and the state after the last row back. So
- * a state after n tokens depends on these n tokens alone, however they were cut into
+ * nearest even before anything reads it. An op reads the state (zeros at position 0),
+ * processes the sequence's rows in order, and writes the state after the last row back;
+ * after a row with a snapshot it also writes the state to the snapshot's pages. So a
+ * state after n tokens depends on these n tokens alone, however they were split into
  * steps. A row that is not finite leaves a state that is not finite. */
 
 /* A causal convolution of each channel with its own taps. With K taps, state s of channel
  * c = its last K - 1 inputs:
- *   out[t, c] = f(bias[c] + sum over j = 0 .. K - 1, ascending, of w[c, j] x[t - K + 1 +
- *   j,
- *   c]), fma from bias[c] or 0
+ *   out[t, c] = f(bias[c] + sum over j = 0 .. K - 1, ascending, of
+ *                 w[c, j] x[t - K + 1 + j, c]), fma from bias[c] or 0
  * The state has units of CONV_UNIT channels (core/recurrence.h); channel c of this use
  * is in unit `unit` + c / CONV_UNIT, so several uses of one cache lie side by side. */
 typedef struct conv_use {
@@ -406,12 +395,12 @@ typedef struct conv_use {
     buffer out;   /* [M, C]; may be x */
 } conv_use;
 
-/* Keys of pools: `n` neighbours by position become one. The row at position p, where (p +
- * 1) is a multiple of n, gets of each channel c
+/* Keys of pools: n keys at adjacent positions become one. The row at position p, where p
+ * + 1 is a multiple of n, gets for each channel c
  *   (sum of e[j] x[j, c]) / (sum of e[j]),  e[j] = exp(gate[j, c] + bias[j, c] - the largest),
- * over j = 0 .. n - 1, ascending, the rows up to its own; other rows get 0. The state has
- * units of CONV_UNIT channels of the last n - 1 rows: [n - 1][2][CONV_UNIT], x and gate,
- * the oldest first. */
+ * over j = 0 .. n - 1, ascending, the last n rows up to its own; other rows get 0. The
+ * state has units of CONV_UNIT channels of the last n - 1 rows: [n - 1][2][CONV_UNIT], x
+ * and gate, the oldest first. */
 typedef struct pool_use {
     int32_t cache;
     int32_t n;
@@ -493,8 +482,8 @@ typedef struct scan_use {
  *   r = sigmoid(the same with decay)
  *   l = -rate[c] r; S = exp(l) S + sqrt(1 - exp(2 l)) (i x[c]); at position 0 S = i x[c]
  *   out[c] = S
- * A unit of the state is 16 channels of a block (lru_units), the last of a block's may
- * have fewer; gates lie unit by unit. */
+ * A unit of the state is 16 channels of a block (lru_units); the last unit of a block may
+ * have fewer. Gates are stored by unit. */
 typedef struct lru_use {
     int32_t cache;
     int32_t n_channels, n_blocks;
@@ -509,8 +498,8 @@ typedef struct kv_copy_pair {
     int32_t src, dst;
 } kv_copy_pair;
 
-/* Moves one token inside a group: dst slot = src slot, in every plane. Accepted nodes of
- * a draft tree are moved in this way. */
+/* Moves one token within a group: dst slot = src slot, in every plane. For the accepted
+ * nodes of a draft tree. */
 typedef struct kv_move_pair {
     kv_slot src, dst;
     int32_t group;
@@ -527,7 +516,7 @@ typedef struct step_limits {
 /* How to open a backend: the numeric configuration and the machine. */
 typedef struct backend_options {
     compute_mode compute;
-    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon",
+    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon" or
      * "i8mm" */
     const char *isa;
     int32_t n_threads;    /* 0: one for each core that the process may use */
@@ -565,10 +554,10 @@ typedef enum op_kind {
     N_OPS
 } op_kind;
 
-/* One op that ran. bytes is the least that it has to read: weights as packed, pages as in
- * the work list (shared pages once), and states, which count as read and written.
- * operations counts the multiplications and
- * additions of products and attention. Both are 0 for ops that only touch activations. */
+/* One op that ran. bytes is the least that it must read: packed weights, the pages of the
+ * work list (shared pages once), and states, counted as read and written. operations
+ * counts the multiplications and additions of products and attention. Both are 0 for ops
+ * that only touch activations. */
 typedef struct op_time {
     op_kind kind;
     int32_t n_rows;
@@ -577,40 +566,42 @@ typedef struct op_time {
     int64_t bytes, operations;
 } op_time;
 
-/* Records ops in the order in which they run. A layer is the same few ops in every
- * forward pass. Owned by the caller, which resets n. Ops past cap are left out. */
+/* Ops in the order in which they ran; ops past cap are left out. Owned by the caller,
+ * which resets n. */
 typedef struct op_trace {
     op_time *ops;
     int32_t n, cap;
 } op_trace;
 
+/* The op table. An op that a backend does not implement is NULL: a model that needs it is
+ * refused at load. */
 typedef struct backend_ops {
     const char *name; /* "cpu" */
     uint32_t packing; /* the version of the layout of linear_packed */
     void (*close)(backend *b);
-    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the
+    /* One line for users: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the
      * backend. */
     const char *(*describe)(const backend *b);
 
     /* ---- loading: each call makes an object that the backend owns until close. The
      * tensor's bytes may be freed afterwards, unless its view says that they stay ---- */
     /* Packs the weight into the layout for the compute mode and the weight's type. I8
-     * weights have one scale a row; in int8 both are kept unchanged. A weight that is
-     * packed already (linear_packed, under the same mode and the same `exact`) is used in
+     * weights have one scale per row; under int8 both are kept unchanged. A weight that
+     * is packed already (linear_packed, with the same mode and `exact`) is used in
      * place. */
     quire_err (*linear_load)(backend *b, const linear_spec *spec, linear **out, quire_error *err);
     /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes
      * at a multiple of 64, in the layout of version *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
-    /* QUIRE_BAD_FILE for a weight or bias of another length than the spec says. */
+    /* QUIRE_BAD_FILE if the weight or bias does not have the spec's length. */
     quire_err (*norm_load)(backend *b, const norm_spec *spec, norm **out, quire_error *err);
     /* QUIRE_INVALID for a routing that breaks its invariant, QUIRE_BAD_FILE for weights
      * of different shapes; err names the number or the expert. */
     quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-    /* A table whose rows are those of loaded weights, which were packed from a tensor of
-     * this type: it takes no memory of its own. QUIRE_UNSUPPORTED where the packed form
-     * does not have the tensor's values exactly. NULL: never. */
+    /* A table over the rows of loaded weights, which were packed from a tensor of this
+     * type: it takes no memory of its own. QUIRE_UNSUPPORTED if the packed form does not
+     * hold the tensor's values exactly. NULL: never supported. */
     quire_err (*embedding_of)(backend *b, const linear *w, dtype type, embedding **out);
     /* The loaded rows, in the type of the tensor that was loaded; not of embedding_of. */
     const void *(*embedding_rows)(const embedding *e, size_t *n_bytes);
@@ -627,35 +618,35 @@ typedef struct backend_ops {
     /* Bytes of device memory that the loaded weights take. */
     int64_t (*weight_bytes)(const backend *b);
 
-    /* ---- adapters: immutable once made. Any thread, also while steps run; no lock is
-     * held that a step takes ---- */
-    /* Packs n changes of objects of this backend, each object once. Nothing of them is
-     * used afterwards. QUIRE_BAD_FILE for shapes that do not fit the object,
-     * QUIRE_UNSUPPORTED for an object that cannot be changed so; err names the tensor. */
+    /* ---- adapters: immutable once made. Any thread, also while steps run; they hold no
+     * lock that a step takes ---- */
+    /* Packs n changes to objects of this backend, one per object; copies what it needs.
+     * QUIRE_BAD_FILE for shapes that do not fit the object, QUIRE_UNSUPPORTED for an
+     * object that cannot be changed in this way; err names the tensor. */
     quire_err (*adapter_load)(backend *b, const adapter_change *changes, int32_t n, adapter **out,
                               quire_error *err);
-    /* An adapter that adds what each of n others adds, times its scale, in this order. It
-     * shares their memory: they are freed after it. QUIRE_UNSUPPORTED where several
-     * replace weights, biases or norms of one object, or have factors. */
+    /* An adapter that adds the addends of n others, each times its scale, in this order.
+     * It shares their memory: free it before them. QUIRE_UNSUPPORTED if several replace
+     * weights, biases or norms of one object, or have factors. */
     quire_err (*adapter_blend)(backend *b, const adapter *const *parts, const float *scales, int32_t n,
                                adapter **out, quire_error *err);
-    /* No batch that has it may be running. NULL is allowed. */
+    /* No running batch may use it. NULL is allowed. */
     void (*adapter_free)(backend *b, adapter *a);
-    /* Bytes that it takes itself. */
+    /* Bytes of its own memory. */
     int64_t (*adapter_bytes)(const adapter *a);
-    /* Row r [n_in] of the weights as f32, as the product has them (quantised ones as they
-     * were quantised): what a DoRA's norms are computed of. */
+    /* Row r [n_in] of the weights as f32, with the values that products use (after
+     * quantisation). A DoRA's norms are computed from them. */
     void (*linear_row)(const backend *b, const linear *w, int32_t r, float *out);
 
     /* ---- memory ---- */
-    /* A model will choose so: step_open reserves room for it. n_lists, room: choose_lists
-     * and choose_room. */
+    /* Tells step_open to reserve room for choices of n_lists lists a row (choose_lists)
+     * of `room` keys (choose_room). */
     void (*choose_reserve)(backend *b, int32_t n_lists, int32_t room);
-    /* Reserves an activation of max_rows rows (from the later step_open) by width f32
-     * elements. */
+    /* Reserves an activation of width f32 elements per row; step_open gives the number of
+     * rows. */
     buffer (*buffer_reserve)(backend *b, int32_t width);
-    /* Sizes every buffer. Called once, after the model reserved its activations. vocab 0:
-     * no logits. */
+    /* Allocates every buffer. Called once, after the model has reserved its activations.
+     * n_vocab 0: no logits. */
     quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab,
                            quire_error *err);
     /* Bytes that step_open took, without KV memory. */
@@ -665,32 +656,30 @@ typedef struct backend_ops {
     quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
 
     /* ---- pages ---- */
-    /* The contents of n pages from `first` on are needed no more and become undefined:
-     * their memory goes back to the system, until they are written. False: the system
-     * keeps them as they are. NULL: memory of this device stays with it. */
+    /* Returns the memory of n pages from `first` on to the system until they are written;
+     * their contents become undefined. False: the system refused, and nothing changed.
+     * NULL: the device keeps its memory. */
     bool (*kv_discard)(backend *b, int32_t first, int32_t n);
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G,
      * E], as f32, exactly as the pages hold them; latents [n_tokens, L] to k, and v is
-     * not read. pages is the sequence's block table for the cache's group. */
+     * unused. pages is the sequence's block table for the cache's group. */
     void (*kv_gather)(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
-    /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for
-     * swapping, tiers and transfer. */
+    /* Copy a page (page_bytes of the layout) to and from host memory. */
     void (*kv_read_page)(backend *b, int32_t page, void *host);
     void (*kv_write_page)(backend *b, int32_t page, const void *host);
 
     /* ---- a step: begin, ops, wait ---- */
-    /* The batch stays unchanged and alive until step_wait returns. Earlier contents of
-     * buffers are lost: debug builds overwrite them with NaN. */
+    /* The batch must stay unchanged until step_wait returns. Earlier contents of buffers
+     * are lost: debug builds overwrite them with NaN. */
     void (*step_begin)(backend *b, const batch *batch);
     void (*step_wait)(backend *b);
 
     /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] +
-     * types[type]), added in this order. Ids, positions and types lie in their tables.
-     * Where padding is skipped a sequence's rows are all in the batch, side by side. On a
-     * GPU: one kernel that reads each table where it lies, a block a row, the norm in the
-     * same pass. */
+     * types[type]), added in this order. Ids, positions and types are within their
+     * tables. If padding is skipped, all rows of a sequence are in the batch, adjacent.
+     * On a GPU: one kernel, a block a row, the norm in the same pass. */
     void (*embed)(backend *b, const embed_use *use);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h
      * W_i^T. x = h afterwards where the norm replaces. */
@@ -700,20 +689,18 @@ typedef struct backend_ops {
     /* Prepares latents and queries and writes the former to pages. */
     void (*latent_store)(backend *b, const latent_store_use *use);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the
-     * batch's work list. Values may be of another width than keys: q [M, H Ek], out [M, H
-     * Ev]. Of a cache of latents, [n, L], each latent is the key of all heads, and its
-     * first
-     * Ev elements are their value. On a GPU programs are compiled into the kernel, once
-     * for each pair of texts; which chunks a mask empties or fills is found once a step,
-     * for all
-     * layers. */
+     * batch's work list. Values may differ from keys in width: q [M, H Ek], out [M, H
+     * Ev]. In a cache of latents, [n, L], each latent is the key of all heads, and its
+     * first Ev elements are their value. On a GPU programs are compiled into the kernel,
+     * once for each pair of texts; the chunks that a mask hides or shows entirely are
+     * found once a step, for all layers. */
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
     /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). x
      * = norm(x) afterwards where the norm replaces. Each product has its bias added
-     * first. With a reader h may be stored in that product's format, and nothing else can
-     * read it; without one h is f32. On a GPU: one product over the columns of gate and
+     * first. With a reader, h may be stored in that product's format, which nothing else
+     * can read; without one h is f32. On a GPU: one product over the columns of gate and
      * up side by side, f in its epilogue. */
     void (*feed_forward)(backend *b, const feed_forward_use *use);
     /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms
@@ -729,19 +716,20 @@ typedef struct backend_ops {
     void (*scale_rows)(backend *b, float scale, buffer x);
     /* Chooses the experts of every row and their weights from its logits [M, n_experts],
      * and keeps them for the next experts(). A row with a NaN chooses some experts, with
-     * weights that may be NaN. On a GPU the choice stays in device memory: no host waits
-     * for it. */
+     * weights that may be NaN. On a GPU the choice stays in device memory: the host does
+     * not wait for it. */
     void (*route)(backend *b, const routing *r, buffer logits);
     /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row
-     * with w's routing, in ascending order, of
-     * weight * norm((f(h gate^T) * (h up^T)) down^T) with h = norm(x) (nm NULL: h = x);
-     * f(h up^T) without gate; the outer norm where w has one of results. Biases as the
-     * weights have them. An expert's weights are read once for all its rows, and only if
-     * it has some. On a GPU this is one grouped product for gate and up and one for down,
-     * over rows sorted by expert. */
+     * with w's routing, in ascending order, of weight * norm((f(h gate^T) * (h up^T))
+     * down^T) with h = norm(x) (nm NULL: h = x); f(h up^T) without gate; the outer norm
+     * only if w has a result_norm. Each product adds its linear's bias. An expert's
+     * weights are read once for all its rows, and only if it has any. On a GPU this is
+     * one grouped product for gate and up and one for down, over rows sorted by
+     * expert. */
     void (*experts)(backend *b, const experts_use *use);
-    /* The recurrences. On a GPU: a block for each sequence and head (or stretch of
-     * channels), the state in registers or shared memory while the rows pass. */
+    /* The recurrences. On a GPU: a block for each sequence and head (or range of
+     * channels), with the state in registers or shared memory for the length of the
+     * op. */
     void (*conv)(backend *b, const conv_use *use);
     void (*linear_attention)(backend *b, const linear_attention_use *use);
     void (*scan)(backend *b, const scan_use *use);
@@ -769,9 +757,9 @@ typedef struct backend_ops {
     /* Row i of the logits, host memory [V], valid until the next step_begin. The caller
      * may change it in place. */
     float *(*logits)(backend *b, int32_t i);
-    /* The id of the largest logit of row i, of equal ones the lowest id. head() finds it,
-     * so this call does not read the row again. -1: a logit is NaN or infinite. NULL: the
-     * backend does not compute it. */
+    /* The id of the largest logit of row i; ties go to the lowest id. head() has found
+     * it, so this call does not read the row again. -1: a logit is NaN or infinite. NULL:
+     * the backend does not compute it. */
     int32_t (*argmax)(const backend *b, int32_t i);
     /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for
      * drafters, pooling and tests. */
@@ -784,7 +772,7 @@ typedef struct backend_ops {
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
     /* From now on b computes on the threads of `with`, another backend of the same
-     * device, whichever closes first. After loading and before step_open. NULL where
+     * device; either may close first. After loading and before step_open. NULL where
      * run_tasks is. */
     void (*share_threads)(backend *b, const backend *with);
     /* Mark the calling thread as a compute thread from enter to leave: it is bound to a
@@ -793,8 +781,8 @@ typedef struct backend_ops {
     void (*enter)(backend *b);
     void (*leave)(backend *b);
     /* Starts a trace: every op is timed and recorded in *to, until a call with NULL.
-     * Called between steps. Costs nothing while it is off. A model reads the op table
-     * (b->ops) in each pass, so this takes effect with the next one. */
+     * Called between steps; takes effect with the next one. Costs nothing while it is
+     * off. */
     void (*trace)(backend *b, op_trace *to);
 } backend_ops;
 
@@ -803,9 +791,6 @@ struct backend {
     const backend_ops *ops;
     compute_mode compute;
 };
-
-/* An op that a backend does not implement is NULL in the table. A model that needs it is
- * refused at load. */
 
 /* Opens the CPU backend. QUIRE_UNSUPPORTED when this processor lacks the instruction set
  * options->isa; QUIRE_INVALID for an unknown name. */

@@ -1,8 +1,8 @@
 /* Fault injection for tests: one chosen fault point fails. A fault point is a place where
  * a program may run out of something (an allocation, a reserve of pages).
  *
- * Counts for the calling thread only. In builds without QUIRE_DEBUG no point ever fails,
- * and only fault_due exists. */
+ * Each thread has its own count. In builds without QUIRE_DEBUG no point ever fails, and
+ * only fault_due exists. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #ifdef QUIRE_DEBUG
-/* Makes the n-th point from now on (1, 2, ...) fail, once; 0: none. */
+/* Makes the n-th fault point from now on (1, 2, ...) fail, once; 0: none. */
 void fault_at(int64_t n);
 /* Whether it has failed since fault_at. */
 bool fault_happened(void);

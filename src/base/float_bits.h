@@ -1,4 +1,4 @@
-/* The bits of a float, the float of bits, and whether floats are finite. */
+/* Floats as bits, bits as floats, and a test for finite arrays. */
 #ifndef BASE_FLOAT_BITS_H
 #define BASE_FLOAT_BITS_H
 
@@ -22,9 +22,9 @@ static inline float float_of_bits(uint32_t bits) {
 
 /* Whether numbers are finite: a pass over an array without a branch for each. Pure. */
 
-/* Whether every value of v[0..n) is from `least` to the largest finite number; NaN is
- * not. With -FLT_MAX: whether all are finite; with -INFINITY that is allowed too.
- * O(n). */
+/* Whether every value of v[0..n) lies between `least` and the largest finite number; NaN
+ * does not. With least -FLT_MAX: whether all are finite; with -INFINITY, -infinity passes
+ * too. O(n). */
 bool finite_from(const float *v, int32_t n, float least);
 
 #endif

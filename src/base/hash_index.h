@@ -1,4 +1,4 @@
-/* An index of hashes finds entries of an array of its owner by the hash of their keys.
+/* A hash index finds entries of its owner's array by the hash of their keys.
  *
  * The owner keeps the entries and compares their keys; the index keeps each entry's hash
  * and number. Open addressing with linear probing, at most half full; the slot comes from
@@ -32,8 +32,8 @@ void hash_index_deinit(hash_index *x);
 static inline uint32_t hash_index_first(const hash_index *x, uint32_t hash) {
     return x->slots != NULL ? (uint32_t)(x->multiplier * hash >> (64 - x->bits)) : 0;
 }
-/* The next entry with that hash, from slot *at on; *at is after it then. None is left:
- * HASH_INDEX_NONE. */
+/* The next entry with that hash, from slot *at on; *at moves past it. HASH_INDEX_NONE if
+ * there is none. */
 static inline uint32_t hash_index_next(const hash_index *x, uint32_t hash, uint32_t *at) {
     const uint32_t mask = x->slots != NULL ? ((uint32_t)1 << x->bits) - 1 : 0;
     while (x->slots != NULL && x->slots[*at & mask].entry != 0) {
@@ -44,7 +44,7 @@ static inline uint32_t hash_index_next(const hash_index *x, uint32_t hash, uint3
     }
     return HASH_INDEX_NONE;
 }
-/* A loop over the entries i with that hash; nothing may be added within. */
+/* A loop over the entries i with that hash; its body must not add entries. */
 #define HASH_INDEX_EACH(x, hash, i)                                                                          \
     for (uint32_t i##_at = hash_index_first(x, hash), i = hash_index_next(x, hash, &i##_at);                 \
          i != HASH_INDEX_NONE; i = hash_index_next(x, hash, &i##_at))

@@ -1,5 +1,5 @@
-/* Log lines on stderr. Any thread; a line is written whole. Control characters are shown
- * as escapes, in LOG_PLAIN on a terminal only.
+/* Log lines on stderr. Any thread; each line is written in one piece. Control characters
+ * are shown as escapes (LOG_PLAIN: only on a terminal).
  *
  *   LOG_PLAIN  quire: message                                     output of a command
  *   LOG_TEXT   2026-01-31T12:00:00.123Z info quire: message id=7  log of a server
@@ -7,8 +7,8 @@
  *               "id":"7"}
  *
  * Between log_start and log_stop lines go through a bounded queue to a thread that writes
- * them, so that no caller waits for a slow reader of stderr. Lines that find the queue
- * full are lost; the log reports how many. */
+ * them, so that no caller waits for a slow reader of stderr. Lines that arrive at a full
+ * queue are dropped; the log reports how many. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -40,8 +40,8 @@ void log_event(log_level level, const char *message, const log_field *fields, si
 /* Starts the thread that writes lines. NO_MEMORY: no thread was started; callers keep
  * writing their own lines. One thread, once before log_stop. */
 quire_err log_start(void);
-/* Writes what waits, for a second at most, and ends the thread. Callers write their lines
- * again. */
+/* Writes queued lines for up to a second and ends the thread. After that, callers write
+ * their own lines again. */
 void log_stop(void);
 
 #endif

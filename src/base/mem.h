@@ -1,5 +1,4 @@
-/* Allocates memory that is aligned, size-checked and zeroed; and guards a step against
- * allocation.
+/* Allocates aligned, size-checked, zeroed memory, and guards a step against allocation.
  *
  * mem_new returns NULL when n * size overflows or memory is out. All blocks are freed
  * with mem_free. Any thread. */
@@ -13,7 +12,7 @@
 #include "base/err.h"
 
 #define MEM_HUGE_BYTES     ((size_t)2 << 20) /* a huge page */
-#define MEM_FIRST_CAPACITY 16                /* elements: of an array that grows */
+#define MEM_FIRST_CAPACITY 16                /* elements of a growing array */
 #define MEM_ALIGN          64                /* bytes: a cache line and a 512-bit vector */
 
 /* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block too. */
@@ -24,7 +23,7 @@ void *mem_new_huge(size_t n, size_t size);
 static inline quire_err mem_check(const void *p) {
     return p != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
-/* The same, with "out of memory for `what`" in *err (which may be NULL). */
+/* As mem_check, with "out of memory for `what`" in *err (which may be NULL). */
 quire_err mem_check_for(const void *p, const char *what, quire_error *err);
 /* Grows the array to which the pointer at p points, so that it holds at least n elements
  * of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest;
@@ -41,17 +40,17 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
     }
 }
 
-/* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as
- * far as whole system pages lie in it. These read as zeroes from then on, and take memory
- * again when they are written; locked memory is locked again then. False: the system
- * refused, as one before Linux 5.18 does for locked memory; nothing changed. No thread may
- * use these bytes meanwhile. A GB that was in use takes some 5 ms at once, 0.2 s in calls of
- * a few system pages each. */
+/* Returns the whole system pages within p[0..n_bytes), part of a block of mem_new_huge,
+ * to the system. They then read as zeroes and take memory again when written; locked
+ * memory is locked again then. False: the system refused, as Linux before 5.18 does for
+ * locked memory; nothing changed. No other thread may use these bytes during the call. A
+ * GB that was in use takes some 5 ms in one call, 0.2 s in calls of a few system pages
+ * each. */
 bool mem_give_back(void *p, size_t n_bytes);
-/* From now on a block of a megabyte or more has system pages of its own, which the system
- * has again when it is freed. Otherwise the allocator keeps up to 32 MiB for each thread
- * that used them, and only a walk over the memory of all threads gives them back, while
- * these wait for it. For a program's main. */
+/* From now on a block of a megabyte or more has system pages of its own, which return to
+ * the system when it is freed. Otherwise the allocator keeps up to 32 MiB for each
+ * thread, and only a trim, during which all threads wait, returns it. For a program's
+ * main. */
 void mem_separate_large(void);
 
 /* Between enter and leave, an allocation by the calling thread through this header aborts

@@ -1,12 +1,11 @@
-/* What the system allows this process and counts of it: the limits of its control groups;
- * its processor time, memory and descriptors.
+/* This process as the system sees it: the limits of its control groups; its processor
+ * time, memory and file descriptors.
  *
- * The limits of its own group and of all parents that are mounted here count, in version
- * 1, version 2 or both at once; the least one holds. They are read from the kernel's
- * files below a root directory, "" on a running system. Files may be missing, cut short
- * or wrong: such a file sets no limit. A group that no mount shows, as after a change of
- * namespaces, counts as the top of the mount, where a container's limit lies. Any thread;
- * nothing is cached. */
+ * The limits of its own group and of all mounted parents apply, in version 1, version 2
+ * or both; the lowest wins. They are read from the kernel's files below a root directory,
+ * "" on a running system. A file that is missing, cut short or malformed sets no limit. A
+ * group outside every mount, as after a change of namespaces, counts as the top of the
+ * mount, where a container's limit lies. Any thread; nothing is cached. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -17,38 +16,38 @@
 
 typedef struct cgroup_memory {
     int64_t limit; /* bytes; -1: there is no limit */
-    /* by all processes of that group, without cached pages of files, which the kernel
-     * drops on demand */
+    /* by all processes of that group, without the page cache, which the kernel drops on
+     * demand */
     int64_t used;
-    /* the file that sets the limit; a longer name is cut in front, which "..." shows */
+    /* the file that sets the limit; a longer path loses its beginning to "..." */
     char file[CGROUP_FILE_BYTES];
 } cgroup_memory;
 
-/* Finds the limit that leaves least of memory. memory.high counts as memory.max does:
+/* Finds the limit that leaves the least memory. memory.high counts like memory.max:
  * beyond it the kernel slows the process down. */
 void cgroup_memory_read(const char *root, cgroup_memory *out);
 
-/* The processors' worth of time that the group may use, or `most` if that is less.
+/* The processor time that the group may use, in processors, or `most` if that is less.
  * Sets of processors (cpuset) are not read: the kernel applies them to each thread's
  * affinity. */
 double cgroup_cpus(const char *root, double most);
 
-/* ---- counts, and the programs that are installed beside this one ---- */
+/* ---- counters, and programs installed beside this one ---- */
 
 /* Negative: not known here. */
 typedef struct process_numbers {
     double cpu_s;     /* of all threads, user and system */
     double started_s; /* unix time */
     int64_t virtual_bytes, resident_bytes;
-    int64_t n_files, max_files; /* open descriptors, and the soft limit; an unlimited one is not known */
+    int64_t n_files, max_files; /* open descriptors, and the soft limit (unlimited: negative) */
 } process_numbers;
 
 /* Reads /proc. O(open descriptors). Any thread. */
 process_numbers process_read(void);
 
-/* The path of program `name` in the directory of this program's file, written to
- * path[0..n), if it is there and executable; else `name`, which execvp and posix_spawnp
- * look for in PATH. Any thread. */
+/* The path of the program `name` in this program's directory, written to path[0..n), if
+ * it exists and is executable; else `name`, which execvp and posix_spawnp look up in
+ * PATH. Any thread. */
 const char *beside_find(const char *name, char *path, size_t n);
 
 #endif

@@ -20,7 +20,7 @@ void ring_close(ring *r);
 bool ring_push(ring *r, const void *entry);
 /* Copies the oldest entry out; false when empty. One thread. */
 bool ring_pop(ring *r, void *entry);
-/* Whether ring_pop would find nothing. The consumer's thread. */
+/* Whether the ring is empty. The consumer's thread. */
 bool ring_is_empty(const ring *r);
 
 /* ---- a wake-up between threads ---- */
@@ -37,8 +37,8 @@ quire_err wake_init(wake *w);
 void wake_deinit(wake *w);
 /* Any thread. */
 void wake_ring(const wake *w);
-/* Waits until rung or timeout_us passed (-1: for ever), and clears it. True when rung.
- * One thread. */
+/* Waits until the wake is rung or timeout_us have passed (-1: forever), and clears it.
+ * True if it was rung. One thread. */
 bool wake_wait(const wake *w, int64_t timeout_us);
 
 #endif

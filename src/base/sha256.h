@@ -1,5 +1,5 @@
 /* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions. For names that
- * must not collide, not for speed. Any thread. */
+ * must not collide; not fast. Any thread. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 
@@ -24,8 +24,8 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n);
 /* s needs a sha256_begin before it is used again. */
 void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]);
 
-/* HMAC-SHA-256 (RFC 2104) of n bytes under a key of n_key bytes: a digest that only those
- * who have the key can make. O(n + n_key). */
+/* HMAC-SHA-256 (RFC 2104) of n bytes under a key of n_key bytes: a digest that only
+ * holders of the key can compute. O(n + n_key). */
 void hmac_sha256(const void *key, size_t n_key, const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
 /* Strings: a slice that owns nothing, and a growing buffer that owns its bytes; base64,
- * numbers in the C locale, and the nearest of some names. */
+ * numbers in the C locale, and the name nearest to a mistyped one. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
@@ -49,8 +49,8 @@ static inline int hex_digit(char c) {
                                   : -1;
 }
 
-/* A growing buffer; p[n] is always 0 once anything was added. Zero-initialised is empty.
- * One thread. */
+/* A growing buffer; p[n] is 0 once anything has been added. Zero-initialised: empty. One
+ * thread. */
 typedef struct strbuf {
     char *p;
     size_t n, cap;
@@ -60,8 +60,7 @@ typedef struct strbuf {
 void strbuf_deinit(strbuf *b);
 /* Empties it and keeps its memory. */
 void strbuf_clear(strbuf *b);
-/* Grows the capacity by n more bytes at once, where their number is known; errors as
- * below. */
+/* Makes room for n more bytes in one allocation; errors as below. */
 quire_err strbuf_reserve(strbuf *b, size_t n);
 /* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it unchanged. */
 quire_err strbuf_add(strbuf *b, const void *p, size_t n);
@@ -73,8 +72,8 @@ quire_err strbuf_addf(strbuf *b, const char *format, ...) __attribute__((format(
 
 /* Base64 (RFC 4648). Stateless: any thread. */
 
-/* Appends the bytes of text. The padding may be missing. QUIRE_BAD_FILE for other
- * characters, white space too, and for a length that no bytes have; *out may then hold a
+/* Appends the decoded bytes of text; padding is optional. QUIRE_BAD_FILE for other
+ * characters (white space included) and for impossible lengths; *out may then hold a
  * part. */
 quire_err base64_decode(str text, strbuf *out);
 
@@ -90,12 +89,12 @@ quire_err base64_encode(str bytes, strbuf *out);
 double c_locale_strtod(const char *text, char **end);
 int c_locale_snprintf(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The calling thread has the C locale from c_locale_enter until c_locale_leave with what
- * that returned. */
+/* Between c_locale_enter and c_locale_leave, which takes the former's result, the calling
+ * thread uses the C locale. */
 locale_t c_locale_enter(void);
 void c_locale_leave(locale_t before);
 
-/* ---- the nearest of some names ---- */
+/* ---- the nearest name ---- */
 
 /* The nearest of some names to a mistyped one, by the least number of edits: "did you
  * mean".
@@ -103,8 +102,8 @@ void c_locale_leave(locale_t before);
  * An edit inserts, deletes or replaces a byte, or swaps two neighbours (Damerau 1964,
  * each pair swapped at most once). One thread. */
 
-/* {.wanted = ...} has no name yet. best is empty while no name is near enough: two edits
- * at most, and at most a third of wanted's bytes. */
+/* Starts as {.wanted = ...}. best is empty until a name is near enough: at most two
+ * edits, and at most a third of wanted's bytes. */
 #define NEAREST_MAX_EDITS 2
 typedef struct nearest {
     str wanted, best;
@@ -119,7 +118,7 @@ size_t edit_distance(str a, str b);
 /* Makes name the best one if it is nearer than the best so far. The bytes are
  * borrowed. */
 void nearest_offer(nearest *n, str name);
-/* The same for each of some names that spaces separate. */
+/* Offers each of several names, separated by spaces. */
 void nearest_offer_all(nearest *n, const char *names);
 
 #endif

@@ -1,17 +1,17 @@
-/* One text that is looked for in a stream of bytes: the automaton of Knuth, Morris and
- * Pratt (1977). Its state, which its user keeps, is the length of the longest suffix of
- * the bytes read that begins the text; n: the text is complete. Immutable: any thread. */
+/* Finds one text in a stream of bytes: the automaton of Knuth, Morris and Pratt (1977).
+ * Its state, kept by the caller, is the length of the longest prefix of the text that is
+ * a suffix of the bytes read; state n: the text is complete. Immutable: any thread. */
 #ifndef BASE_TEXT_PATTERN_H
 #define BASE_TEXT_PATTERN_H
 
 #include "base/mem.h"
 #include "base/str.h"
 
-/* Zero-initialised: it is never found. */
+/* Zero-initialised: never found. */
 typedef struct text_pattern {
     char *text;
     size_t n;
-    size_t *border; /* [n] border[k]: the longest proper prefix of text[0..k] that is its suffix too */
+    size_t *border; /* [n] border[k]: the longest proper prefix of text[0..k] that is also its suffix */
 } text_pattern;
 
 /* The state after a byte. */
@@ -28,7 +28,7 @@ static inline void text_pattern_deinit(text_pattern *p) {
     *p = (text_pattern){0};
 }
 
-/* Copies the text. QUIRE_NO_MEMORY; deinit in any case. */
+/* Copies the text. Call deinit also after QUIRE_NO_MEMORY. */
 static inline quire_err text_pattern_init(text_pattern *p, str text) {
     p->text = mem_dup(text.p, text.n);
     p->border = mem_new(text.n, sizeof *p->border);

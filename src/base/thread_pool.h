@@ -1,10 +1,9 @@
 /* The thread pool runs one function over numbered tasks on several threads.
  *
- * Its threads are workers; the caller is worker 0. Idle workers spin for a moment and
- * then sleep on a futex-like condition: 0% CPU when nothing runs. Owner: the engine
- * thread; one thread at a time calls thread_pool_run. Every worker sets the
- * floating-point control word (round to nearest, denormals kept), so results do not
- * depend on which worker runs a task. */
+ * Its threads are workers; the caller is worker 0. Idle workers spin briefly and then
+ * sleep: 0% CPU when nothing runs. Owner: the engine thread; one thread at a time calls
+ * thread_pool_run. Every worker sets the floating-point control word (round to nearest,
+ * denormals kept), so results do not depend on which worker runs a task. */
 #ifndef BASE_THREAD_POOL_H
 #define BASE_THREAD_POOL_H
 
@@ -19,17 +18,18 @@ typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 
 /* Opens a pool of n_threads >= 1, caller included; 0: thread_pool_cpus(). */
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
-/* Adds a reference, which thread_pool_close drops, and gives the pool back. Any thread. */
+/* Adds a reference, which thread_pool_close drops, and gives the pool back. Any
+ * thread. */
 thread_pool *thread_pool_hold(thread_pool *t);
 /* Drops a reference; the last one ends the threads. NULL is allowed. */
 void thread_pool_close(thread_pool *t);
 int32_t thread_pool_size(const thread_pool *t);
 /* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all
- * workers; returns when all are done. A worker w takes the tasks w, w + n_workers, w + 2
- * n_workers... and then what others have left of theirs. Allocates nothing. */
+ * workers; returns when all are done. Worker w takes the tasks w, w + n_workers, w + 2
+ * n_workers .., and then any that other workers have not started. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
 /* The number of cores that this process may use, by affinity and cgroup quota; at least
- * 1. Hyperthreads of a core count once, since one thread fills the units that kernels
+ * 1. Hyperthreads of a core count once: one thread saturates the units that kernels
  * use. */
 int32_t thread_pool_cpus(void);
 
@@ -37,15 +37,15 @@ int32_t thread_pool_cpus(void);
  * thread_pool_enter. False: the system refused. */
 bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
 /* In a bound thread pool, binds the calling thread as worker 0 until thread_pool_leave.
- * The thread that calls thread_pool_run calls both itself. Runs outside of them are
- * correct too, but the system places the caller. Does nothing in a pool that is not
- * bound. False: the system refused. */
+ * The thread that calls thread_pool_run also calls these two. Runs outside of them are
+ * correct, but the system places the caller. Does nothing in a pool that is not bound.
+ * False: the system refused. */
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 
-/* Runs fn on a thread of its own, which gets about a tenth of the processor that a thread of
- * ordinary priority gets beside it, as do those that fn starts; returns when fn has. False:
- * no thread could be started, and fn was not called. */
+/* Runs fn on a new thread of low priority, which gets about a tenth of the time of a
+ * normal thread on the same processor, as do the threads that fn starts; returns when fn
+ * has. False: no thread could be started, and fn was not called. */
 bool thread_run_low(void (*fn)(void *context), void *context);
 
 #endif

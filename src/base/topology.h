@@ -1,5 +1,5 @@
-/* Topology: which processors share a core, and the memory node of each, among those that
- * a thread may use.
+/* Topology: which of the processors that a thread may use share a core, and the memory
+ * node of each.
  *
  * Read from the kernel's files below a root ("/sys"). Files may be missing, cut short or
  * contradictory: a processor that they do not mention is a core of its own, on node 0.
@@ -29,8 +29,8 @@ static inline void cpu_mask_add(cpu_mask *m, int32_t cpu) {
 }
 int32_t cpu_mask_count(const cpu_mask *m);
 
-/* Parses a list as the kernel and users write it, "0-3,8". QUIRE_INVALID leaves *out
- * unchanged; err has the position and no name of a flag. */
+/* Parses a list in the kernel's notation, "0-3,8". QUIRE_INVALID leaves *out unchanged;
+ * err gives the position, and the caller adds the flag's name. */
 quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
 /* Prints m as such a list, which ends in ".." where it does not fit n bytes. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
@@ -42,14 +42,14 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
 typedef struct topology_cpu {
     int32_t cpu;
-    int32_t sibling; /* how many processors of its core are before it */
+    int32_t sibling; /* the number of processors of its core before it */
     int32_t node;
 } topology_cpu;
 
 typedef struct topology {
     int32_t n_cpus, n_cores;
-    /* [n_cpus] the first one of each core, those of a node side by side; then the cores'
-     * second ones.. */
+    /* [n_cpus] the first processor of each core, grouped by node; then each core's second
+     * processor, and so on */
     topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 
@@ -62,8 +62,8 @@ void topology_read(const char *root, const cpu_mask *allowed, topology *out);
  * forbids the call). */
 uint64_t numa_nodes(void);
 /* Interleaves the pages of p[0..n_bytes) over `nodes` as they are touched; pages touched
- * before stay where they are. p is at the start of a page. False: the system refused, and
- * the memory is as usable as before. */
+ * before stay where they are. p is page-aligned. False: the system refused, and the
+ * memory is still usable. */
 bool numa_interleave(void *p, size_t n_bytes, uint64_t nodes);
 
 #endif

@@ -10,15 +10,16 @@
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 
 /* Decodes the character at p[0..n), n > 0, and sets *len to its length. For invalid bytes
- * (overlong forms, surrogates and numbers past 10FFFF too): -1, and *len is the length of
- * the longest prefix of a character there, at least 1 (Unicode's "maximal subpart"). */
+ * (including overlong forms, surrogates and code points past 10FFFF): -1, and *len is the
+ * length of the longest prefix of a character there, at least 1 (Unicode's "maximal
+ * subpart"). */
 int32_t utf8_decode(const char *p, size_t n, size_t *len);
-/* The same for valid text: faster. */
+/* The same for text known to be valid: faster. */
 int32_t utf8_next(const char *p, size_t *len);
 /* Encodes c (a scalar value) into out[0..4); returns its length. */
 size_t utf8_encode(int32_t c, char out[4]);
 quire_err utf8_add(strbuf *b, int32_t c);
-/* Whether p[0..n), an invalid part, may become a character when more bytes come. */
+/* Whether p[0..n), an invalid part, may become a character with more bytes. */
 bool utf8_is_unfinished(const char *p, size_t n);
 bool utf8_is_valid(str s);
 /* The length of the longest valid prefix of s. */
@@ -26,8 +27,8 @@ size_t utf8_valid_run(str s);
 /* Appends s with each maximal invalid part replaced by U+FFFD. */
 quire_err utf8_add_lossy(strbuf *b, str s);
 
-/* Makes text safe for a terminal, where control characters have effects: it shows them as
- * escapes. One thread for each text. */
+/* Makes text safe for a terminal: shows control characters as escapes. One thread per
+ * text. */
 
 /* An incomplete character at the end of a piece. Zero-initialised: none. */
 typedef struct visible {
@@ -35,12 +36,12 @@ typedef struct visible {
     uint8_t n_held;
 } visible;
 
-/* Appends a piece of a text. Control characters but newline and tab become \x1b or
- * \u0085, marks of writing direction \u202e, bytes that are no UTF-8 \xff; all else is
- * unchanged. An incomplete character is kept for the next piece. NO_MEMORY: *out has a
- * part of the piece. */
+/* Appends a piece of a text. Control characters other than newline and tab become \x1b or
+ * \u0085, direction marks \u202e, invalid bytes \xff; the rest is unchanged. An
+ * incomplete character is kept for the next piece. NO_MEMORY: *out has a part of the
+ * piece. */
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out);
-/* Ends the text: bytes kept for the next piece are no character. */
+/* Ends the text: bytes kept for the next piece are invalid. */
 quire_err visible_end(visible *v, strbuf *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* A request's adapter: a counted handle to weights that a backend has loaded beside a
  * model's (adapter in backend.h).
  *
- * Owned by whoever loaded it, who has a reference and frees the handle only once that is
- * the last one. A request and each of its sequences have one each. Any thread. */
+ * Owned by its loader, which holds a reference and frees the handle only when that is the
+ * last one. A request and each of its sequences hold one each. Any thread. */
 #ifndef CORE_ADAPTER_REF_H
 #define CORE_ADAPTER_REF_H
 
@@ -16,28 +16,28 @@ struct adapter; /* of a backend */
 
 typedef struct adapter_ref {
     const struct adapter *weights;
-    /* of all bytes that change the weights, and of the scales of a blend: with equal
-     * digests, rows have equal bits */
+    /* of all bytes that change the weights, and of a blend's scales: equal digests give
+     * equal rows, bit for bit */
     uint8_t digest[SHA256_BYTES];
     int32_t rank;
-    /* of an activated adapter: the tokens from whose last occurrence in a prompt on rows
-     * have it; the owner's. n_invocation 0: all rows have it */
+    /* of an activated adapter: it applies from the last occurrence of these tokens in a
+     * prompt on; the owner's. n_invocation 0: it applies to all rows */
     const int32_t *invocation;
     int32_t n_invocation;
-    const char *name; /* the owner's, as long as ref */
-    /* what its requests were, once they are over */
+    const char *name; /* the owner's, valid as long as the ref */
+    /* counts of its finished requests */
     atomic_llong n_requests, n_prompt_tokens, n_generated;
     atomic_int holders;
-    /* Called with `owner` when only the owner's reference is left. Any thread: it neither
-     * blocks nor allocates. NULL: nobody asks */
+    /* called with `owner` when only the owner's reference is left; it must neither block
+     * nor allocate. Any thread. May be NULL */
     void (*idle)(void *owner);
     void *owner; /* outlives every holder */
-    /* the number of the step before which a sequence that has it was running, or waiting;
-     * written by the engine thread, 0: none yet */
+    /* the last step before which a sequence with it was running, or waiting; written by
+     * the engine thread, 0: none yet */
     atomic_llong ran_at, waited_at;
 } adapter_ref;
 
-/* Adds a reference and gives ref back. NULL is allowed here and in the next. */
+/* Adds a reference and returns ref. NULL is allowed, here and in adapter_ref_drop. */
 static inline adapter_ref *adapter_ref_hold(adapter_ref *ref) {
     if (ref != NULL) {
         atomic_fetch_add(&ref->holders, 1);
@@ -45,7 +45,7 @@ static inline adapter_ref *adapter_ref_hold(adapter_ref *ref) {
     return ref;
 }
 
-/* Drops a reference, after which ref may be gone. */
+/* Drops a reference; ref may be freed by then. */
 static inline void adapter_ref_drop(adapter_ref *ref) {
     if (ref != NULL) {
         void (*idle)(void *) = ref->idle;

@@ -1,9 +1,10 @@
-/* What an attention program's instructions give for one lane: the definition that every
+/* What an attention program's instructions compute in one lane: the definition that every
  * runner, the compiler and the tests share.
  *
  * log, sin, cos and pow are computed in double by our own formulas and rounded to float,
- * so that no processor or C library differs. Errors are below 1 ulp of a float, but for
- * sin and cos beyond 10^9, where the angle itself is reduced with a double's 2 pi. */
+ * so that results are the same with every processor and C library. Errors are below 1 ulp
+ * of a float, except for sin and cos beyond 10^9, where the angle is reduced by 2 pi as a
+ * double. */
 #ifndef CORE_ATTN_OPS_H
 #define CORE_ATTN_OPS_H
 
@@ -19,7 +20,7 @@ static inline int64_t attn_sub(int64_t a, int64_t b) {
 static inline int64_t attn_mul(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
-/* b 0 gives 0: the fault is noted elsewhere. The lowest number by -1 wraps to itself. */
+/* b 0 gives 0: the caller records the fault. The lowest number by -1 wraps to itself. */
 static inline int64_t attn_div(int64_t a, int64_t b) {
     return b == 0 ? 0 : b == -1 ? attn_sub(0, a) : a / b;
 }
@@ -29,7 +30,7 @@ static inline int64_t attn_mod(int64_t a, int64_t b) {
 static inline int64_t attn_shl(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a << ((uint64_t)b & 63u));
 }
-/* Copies of the sign come in from the left. */
+/* Arithmetic: copies of the sign bit come in from the left. */
 static inline int64_t attn_shr(int64_t a, int64_t b) {
     uint64_t n = (uint64_t)b & 63u;
     return a < 0 ? (int64_t) ~(~(uint64_t)a >> n) : (int64_t)((uint64_t)a >> n);
@@ -37,7 +38,7 @@ static inline int64_t attn_shr(int64_t a, int64_t b) {
 static inline int64_t attn_abs(int64_t a) {
     return a < 0 ? attn_sub(0, a) : a;
 }
-/* The second operand where one is NaN. */
+/* The second operand if one is NaN. */
 static inline float attn_fmin(float a, float b) {
     return a < b ? a : b;
 }

@@ -2,24 +2,24 @@
  * tile of queries and keys.
  *
  * src/expr compiles one from an expression. It has three lists of code. Row code depends
- * on the query only and runs once a tile, its lanes are queries. Key code depends on the
- * key only and runs once a tile, its lanes are keys. Tile code depends on both; it runs
- * for each query, its lanes are keys. So what does not change along a row or a column is
+ * on the query only and runs once per tile; its lanes are queries. Key code depends on
+ * the key only and runs once per tile; its lanes are keys. Tile code depends on both and
+ * runs for each query; its lanes are keys. So what is constant along a row or a column is
  * computed once.
  *
- * A register holds a lane's number as int64_t or as float; an instruction knows which.
- * Row registers are a file of their own. Vectors are the registers of key and tile code:
- * key code writes some, which tile code reads, and tile code writes others.
+ * A register holds a number for each lane, int64_t or float; the instruction says which.
+ * Row registers are a separate file. Vectors are the registers of key and tile code: key
+ * code writes some, which tile code reads, and tile code writes others.
  *
  * Arithmetic: integers are of 64 bits and wrap around; division truncates; shifts take
  * their count modulo 64. Floats are of 32 bits, each operation rounded once. A division
- * by zero and an index outside its array are faults of the lane, and give 0. A faulting
- * instruction
- * has a condition: lanes where it is 0 have no fault, because C would not evaluate them.
+ * by zero and an index outside its array are faults of the lane, and give 0. An
+ * instruction that may fault has a condition: lanes where it is 0 have no fault, because
+ * C would not evaluate them.
  *
  * Owner: whoever compiled it; plain data but for the arrays that it reads. Invariant:
- * registers, arrays and lengths are within their limits, so that running any program that
- * expr_compile made touches its own memory only. Running allocates nothing. */
+ * registers, arrays and lengths are within their limits, so a program made by
+ * expr_compile accesses its own memory only. Running allocates nothing. */
 #ifndef CORE_ATTN_PROGRAM_H
 #define CORE_ATTN_PROGRAM_H
 
@@ -37,7 +37,7 @@
 #define ATTN_ARRAY_DIMS       4
 #define ATTN_ARRAY_NAME       63
 
-/* What an instruction does to each lane. Letters are operands: d = dst, c is the third
+/* What an instruction does in each lane. Letters are operands: d = dst, c is the third
  * one or the condition of a fault. */
 typedef enum attn_op {
     ATTN_INT,    /* d = value */
@@ -101,8 +101,8 @@ typedef struct attn_code {
     attn_instruction at[ATTN_PROGRAM_CODE];
 } attn_code;
 
-/* An array that an expression names: int32 or float32 in C order, as many elements as its
- * dims say. The data is the caller's. */
+/* An array that an expression names: int32 or float32 in C order, of dims[0] x dims[1] ..
+ * elements. The data is the caller's. */
 typedef struct attn_array {
     char name[ATTN_ARRAY_NAME + 1];
     bool is_float;
@@ -126,9 +126,9 @@ typedef enum attn_key_input { ATTN_KEY_KV_IDX, ATTN_KEY_SCORE, N_ATTN_KEY_INPUTS
 typedef struct attn_program {
     attn_code row, key, tile;
     int32_t n_row_regs, n_vectors;
-    int32_t result; /* a vector: of a mask integers, not 0 where the key is seen; of scores floats */
+    int32_t result; /* a vector: of a mask integers, not 0 where the key is visible; of scores floats */
     bool result_is_float;
-    bool uses_h, uses_b, uses_n_kv; /* which of a query's numbers it depends on */
+    bool uses_h, uses_b, uses_n_kv; /* which of a query's inputs it reads */
     bool may_fault;                 /* some instruction can */
     int32_t n_arrays;
     attn_array arrays[ATTN_PROGRAM_ARRAYS];
@@ -137,9 +137,9 @@ typedef struct attn_program {
 /* Faults of a lane. */
 #define ATTN_FAULT_DIVISION 1u
 #define ATTN_FAULT_INDEX    2u
-#define ATTN_FAULT_SCORE    4u /* what uses the program: a seen key's score is +infinity or no number */
+#define ATTN_FAULT_SCORE    4u /* set by attention: a visible key's score is +infinity or NaN */
 
-/* exp and tanh of n floats; a backend gives its own. out may be x. */
+/* exp and tanh of n floats; a backend supplies its own. out may be x. */
 typedef struct attn_functions {
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
@@ -173,7 +173,7 @@ typedef struct attn_range {
     int64_t low, high;
 } attn_range;
 
-/* What is known of a mask over a rectangle of queries and keys. */
+/* What is known about a mask over a rectangle of queries and keys. */
 typedef enum attn_seen { ATTN_SEES_NONE, ATTN_SEES_ALL, ATTN_SEES_SOME } attn_seen;
 
 /* Bounds of a rectangle's numbers. */
@@ -182,14 +182,13 @@ typedef struct attn_rectangle {
 } attn_rectangle;
 
 /* Evaluates a mask over ranges, in some nanoseconds an instruction. NONE and ALL are
- * certain, and no lane of the rectangle has a fault then; SOME says nothing. Any
- * thread. */
+ * certain, and then no lane of the rectangle has a fault; SOME: unknown. Any thread. */
 attn_seen attn_program_seen(const attn_program *p, const attn_rectangle *r);
 
 /* ---- a request's mask and change of scores ---- */
 
 /* A request's own mask and change of scores (He et al. 2024, arXiv:2412.05496): programs
- * that attention runs beside what a layer's attn_spec says. src/expr compiles them from
+ * that attention runs in addition to a layer's attn_spec. src/expr compiles them from
  * text.
  *
  * Made once, then read-only and reference-counted: a request and its sequences share
@@ -199,13 +198,13 @@ typedef struct attn_mods {
     attn_program *mask, *score; /* owned; NULL: none */
     void *data;                 /* the elements of the arrays that the programs read, owned; or NULL */
     bool uses_b;
-    /* of both texts and of the arrays: with equal digests, attention computes the same */
+    /* of both texts and of the arrays: equal digests give equal attention */
     uint8_t digest[SHA256_BYTES];
 } attn_mods;
 
 /* New and empty with one reference; NULL without memory. */
 attn_mods *attn_mods_new(void);
-/* Adds a reference and gives mods back. NULL is allowed here and in the next. */
+/* Adds a reference and returns mods. NULL is allowed, here and in attn_mods_drop. */
 attn_mods *attn_mods_hold(attn_mods *mods);
 /* Drops a reference; the last one frees the mods. */
 void attn_mods_drop(attn_mods *mods);

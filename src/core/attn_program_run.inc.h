@@ -1,6 +1,6 @@
 /* The body of an attention program's runner: RUN names the function. Included once for
- * each instruction set, whose compiler makes vectors of the loops; every lane is computed
- * by the same operations, so the bits are equal. */
+ * each instruction set, for which the compiler vectorises the loops; every lane is
+ * computed by the same operations, so the bits are equal. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ typedef struct lane_operands {
     const float *fa, *fb, *fc;
 } lane_operands;
 
-/* Notes a fault where the condition holds. */
+/* Records a fault where the condition holds. */
 static void note_faults(const attn_lanes *l, const int64_t *condition, const uint8_t *found, unsigned fault) {
     for (int32_t i = 0; i < l->n; i++) {
         l->faults[i] = (uint8_t)(l->faults[i] |

@@ -60,14 +60,16 @@ typedef enum compute_mode {
     COMPUTE_F32,
     COMPUTE_BF16,
     COMPUTE_INT8,
-    /* f32, and rows rounded as the checkpoint was made for (quant_matrix.h): to check it,
-     * slowly */
+    /* f32 with rows rounded as the checkpoint expects (quant_matrix.h): slow, for
+     * comparison */
     COMPUTE_FP8
 } compute_mode;
 
 /* The name in files: "Q4_0", "BF16", "I8". */
 const char *dtype_name(dtype t);
-/* The name in flags and in what people read: "q4_0", "bf16", "int8". */
+/* The name in flags and messages: "q4_0", "bf16", "int8". => True for the types of
+ * blocks: all but floats and plain integers. => True for block types: all but floats and
+ * plain integers. */
 const char *dtype_flag_name(dtype t);
 int32_t dtype_block_elements(dtype t);
 int32_t dtype_block_bytes(dtype t);

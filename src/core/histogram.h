@@ -1,5 +1,5 @@
-/* Adding to a histogram of the statistics (quire_stats.h has the type and its bounds). No
- * locks: the caller's thread owns it. */
+/* Adds values to a histogram (quire_stats.h has the type and its bounds). No locks: the
+ * caller's thread owns it. */
 #ifndef CORE_HISTOGRAM_H
 #define CORE_HISTOGRAM_H
 

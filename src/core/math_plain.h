@@ -32,7 +32,7 @@ static inline float plain_exp2_int(int32_t n) {
     return float_of_bits((uint32_t)(n + 127) << 23);
 }
 
-/* x = n ln 2 + r; exp(x) = exp(r) 2^n, the power in two factors so that subnormal results
+/* x = n ln 2 + r; exp(x) = exp(r) 2^n, with 2^n in two factors so that subnormal results
  * round once. */
 static inline float plain_exp(float x) {
     x = plain_max(EXP_LOWEST, plain_min(EXP_HIGHEST, x));
@@ -58,7 +58,7 @@ static inline float plain_silu(float x) {
     return x / (plain_exp(-x) + 1.0f);
 }
 
-/* x Phi(x), of the normal distribution Phi: x - x Phi(-x) where x > 0, else -a
+/* x Phi(x), where Phi is the normal distribution: x - x Phi(-x) if x > 0, else -a
  * Phi(-a). */
 static inline float plain_gelu(float x) {
     float a = float_of_bits(float_bits(x) & 0x7fffffffu);
@@ -115,7 +115,7 @@ static inline float plain_clamped_silu(float limit, float gate, float up) {
     return plain_silu(plain_min(limit, gate)) * u;
 }
 
-/* The 16-lane tree; destroys lanes. */
+/* The 16-lane reduction tree; overwrites lanes. */
 static inline float plain_tree_sum(float *lanes) {
     for (int step = 8; step >= 1; step /= 2) {
         for (int i = 0; i < step; i++) {

@@ -1,5 +1,5 @@
-/* Coefficients of the polynomials, ascending: minimax fits rounded to float. Evaluated by
- * Horner's rule with fma. */
+/* Coefficients of polynomials, in ascending order: minimax fits rounded to float,
+ * evaluated by Horner's rule with fma. */
 #ifndef CORE_MATH_POLY_H
 #define CORE_MATH_POLY_H
 
@@ -7,8 +7,8 @@
 #define EXP_DEGREE 5
 static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f,        0x1.555556p-3f,  0x1.555478p-5f,
                                                0x1.11107ap-7f, 0x1.6d9e3ep-10f, 0x1.a1bd58p-13f};
-#define EXP_LOWEST  (-104.0f) /* rounds to 0 from here down */
-#define EXP_HIGHEST 89.0f     /* is infinite from here up */
+#define EXP_LOWEST  (-104.0f) /* exp rounds to 0 from here down */
+#define EXP_HIGHEST 89.0f     /* exp is infinite from here up */
 #define EXP_NORMAL  (-86.0f)  /* from here up to 0 all results and their factors are normal numbers */
 #define EXP_LOG2E   0x1.715476p+0f
 #define EXP_LN2_HI  0x1.63p-1f /* 9 bits: n * EXP_LN2_HI is exact */

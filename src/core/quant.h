@@ -1,6 +1,6 @@
-/* Quantised weights: the forms that kernels are made for, the types of files as such
- * forms, and their dequantisation, equal to the bit to gguf-py's (separate multiply and
- * add, in its order). */
+/* Quantised weights: the forms that kernels support, the mapping of file types to forms,
+ * and their dequantisation, bit-identical to gguf-py's (separate multiply and add, in its
+ * order). */
 #ifndef CORE_QUANT_H
 #define CORE_QUANT_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define QUANT_SUPER 256 /* elements of a K block */
-#define QUANT_GROUP 32  /* elements of the smallest group that has a half of its own */
+#define QUANT_GROUP 32  /* elements of the smallest group with its own half-precision scale */
 
 /* How the scales of groups are stored:
  *   F16        a half; with ZERO also a whole number that is subtracted, with MIN another
@@ -96,13 +96,13 @@ typedef struct quant_format {
 
 extern const quant_format quant_formats[N_FORMS];
 
-/* Whether a grid's form keeps 7 signs of 8 elements. */
+/* Whether a grid's form stores 7 signs for 8 elements. */
 static inline bool quant_has_even_signs(const quant_format *f) {
     return f->run == 8 ? f->bits < 10 : f->bits < 9;
 }
 
-/* The form in which a grid's rows are unpacked to codes of a table: for processors that
- * find rows slowly. Other forms are their own. */
+/* The form to which a grid's rows are unpacked as codes of a table, for processors whose
+ * table look-ups are slow. Other forms map to themselves. */
 quant_form quant_unpacked(quant_form form);
 
 /* Tables of a form's codes. IQ2 and IQ1 have 8 codes: a grid's number, negated where bit
@@ -120,12 +120,11 @@ typedef enum quant_table {
 
 extern const int8_t quant_tables[N_TABLES][16];
 
-/* A matrix's form and what varies within it: which table; the unit of SCALE_ODD, a power
- * of two; one scale (and zero) for 2^shift groups of QUANT_GROUP, of the forms of
- * SCALE_F16 and SCALE_F16_ZERO. A shift of 31: one for the whole row. least: what zeros
- * of SCALE_F16_ZERO are more than they are stored as, 0 or 1. stretch: of the backend's
- * floats with
- * scales alone, how many elements share one; 0: the whole row. */
+/* A matrix's form and its parameters. table: of its codes. unit: of SCALE_ODD, a power of
+ * two. shift: one scale (and zero) serves 2^shift groups of QUANT_GROUP, in forms of
+ * SCALE_F16 and SCALE_F16_ZERO; 31: the whole row. least: 0 or 1, added to the stored
+ * zeros of SCALE_F16_ZERO. stretch: only for the backend's floats with scales, the number
+ * of elements that share one; 0: the whole row. */
 typedef struct quant_rule {
     quant_form form;
     quant_table table;
@@ -133,7 +132,7 @@ typedef struct quant_rule {
     int32_t shift, least, stretch;
 } quant_rule;
 
-/* The types of files as forms. X(type, form, table, unit, shift) */
+/* File types and their forms. X(type, form, table, unit, shift) */
 #define QUANT_LIST(X)                                                                                        \
     X(Q4_0, W4, NONE, 1.0f, 0)                                                                               \
     X(Q4_1, W4_MIN, NONE, 1.0f, 0)                                                                           \
@@ -164,11 +163,11 @@ typedef struct quant_rule {
 /* The rule of a type of QUANT_LIST; NULL for others. */
 const quant_rule *quant_rule_of(dtype t);
 
-/* Up to QUANT_SUPER elements as codes, not yet values: numbers as the format stores them
- * (zero not yet subtracted; int8 as
- * bytes). scale and min: codes of each group. zero: of each 32 (SCALE_F16_ZERO; a signed
- * byte where codes have 8 bits). d and m: halves of each 32 (SCALE_F16*), also where
- * several share one, or of all (the others). */
+/* Up to QUANT_SUPER elements as codes, not values: numbers as the format stores them
+ * (before zero is subtracted; int8 as bytes). scale and min: the codes of each group.
+ * zero: one per 32 elements (SCALE_F16_ZERO; a signed byte for codes of 8 bits). d and m:
+ * one half per 32 elements (SCALE_F16*), repeated if several share it, or one for all
+ * (the others). */
 typedef struct quant_codes {
     uint8_t q[QUANT_SUPER];
     uint8_t scale[16], min[16], zero[8];
@@ -179,18 +178,18 @@ typedef struct quant_codes {
  * of the type's block, at most QUANT_SUPER. Any thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
 
-/* 256 elements of a grid type: row numbers, and signs: bit j of sign[i] is that of
+/* 256 elements of a grid type: row numbers, and signs: bit j of sign[i] is the sign of
  * element 8i + j. */
 typedef struct quant_rows {
     uint16_t row[QUANT_SUPER / 4];
     uint8_t sign[QUANT_SUPER / 8];
 } quant_rows;
 
-/* Splits a block into rows; of *out it writes scale and d. Any thread. */
+/* Splits a block into rows; writes only scale and d of *out. Any thread. */
 void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out);
 
 /* The rows of a form's grid: 8 numbers of 2 bits or 4 of 4 bits each, element 0 in the
- * lowest. */
+ * lowest bits. */
 const uint16_t *quant_grid(quant_form form);
 
 /* q[0..run) = the codes of a row of a form's grid, with signs from bit 0 of `signs`
@@ -206,12 +205,12 @@ void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float 
  * the integer types. blocks needs no alignment. Any thread. */
 quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out);
 
-/* Codes of a few bits that are packed into words, as quantised checkpoints keep weights
- * and zero points. */
+/* Codes of a few bits packed into words, as in the weights and zero points of quantised
+ * checkpoints. */
 
 /* A column of little-endian u32, `stride` words apart. The lowest `used` bits of each
- * hold codes of `bits` (1 to 8), which run on from word to word, the first in the lowest
- * bits. Borrowed; needs no alignment. */
+ * hold codes of `bits` (1 to 8), which may straddle words, the first in the lowest bits.
+ * Borrowed; needs no alignment. */
 typedef struct quant_words {
     const uint8_t *words;
     size_t stride;
@@ -224,7 +223,7 @@ static inline uint32_t quant_word(const uint8_t *words, size_t index) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* out[0..n) = codes i .. i + n. Reads no word that holds none of them. */
+/* out[0..n) = codes i .. i + n. Reads only the words that hold them. */
 void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out);
 
 #endif

@@ -2,9 +2,9 @@
  * (quant.h).
  *
  * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, MXFP4, TQ1_0 and TQ2_0 have the bits that ggml's
- * reference quantiser and gguf-py give. Of Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS no
- * reference defines the bits: scales are searched for (quantise_k.h). Pure: a row has
- * the same bits on every machine, whoever quantises it. */
+ * reference quantiser and gguf-py give. For Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS no
+ * reference defines the bits: scales are searched for (quantise_k.c). Pure: a row has the
+ * same bits on every machine. */
 #ifndef CORE_QUANTISE_H
 #define CORE_QUANTISE_H
 
@@ -13,12 +13,12 @@
 #include "base/err.h"
 #include "core/dtype.h"
 
-#define QUANTISE_LARGEST 65504.0f /* magnitude that every type's scales, halves, can reach */
+#define QUANTISE_LARGEST 65504.0f /* the largest magnitude that every type can represent with half scales */
 
 /* blocks = the n elements of x, a multiple of the type's block, in type t: those above,
- * F16, BF16 and F32. Elements that are not finite, or over QUANTISE_LARGEST, give some
- * block. QUIRE_UNSUPPORTED for other types, QUIRE_INVALID for parts of a block. blocks
- * needs no alignment. Any thread. */
+ * F16, BF16 and F32. Elements that are not finite, or over QUANTISE_LARGEST, give an
+ * unspecified block. QUIRE_UNSUPPORTED for other types, QUIRE_INVALID if n is not a
+ * multiple. blocks needs no alignment. Any thread. */
 quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writers of one block each, for quantise.c, and what they share. */
+/* Functions that write one block each, for quantise.c, and their helpers. */
 #ifndef CORE_QUANTISE_PARTS_H
 #define CORE_QUANTISE_PARTS_H
 

@@ -1,5 +1,5 @@
-/* The sizes of recurrent states: what a model's description reserves and a backend's op
- * lays out (backend/backend.h). */
+/* The sizes of recurrent states, as a model's description reserves them and a backend's
+ * ops lay them out (backend/backend.h). */
 #ifndef CORE_RECURRENCE_H
 #define CORE_RECURRENCE_H
 
@@ -11,20 +11,20 @@
 #define CONV_MAX_TAPS 16
 #define STATE_LANES   16 /* value columns, or channels, that lie side by side */
 
-/* Units that the state of a convolution of n_channels takes; any number of channels, as a
- * description has it before desc_check(). */
+/* The number of units of a convolution's state; any n_channels, also before
+ * desc_check(). */
 static inline int32_t conv_units(int32_t n_channels) {
     return n_channels / CONV_UNIT + (n_channels % CONV_UNIT != 0);
 }
 
-/* The cache of convolutions with n_units units together. */
+/* The cache of convolutions that have n_units units in total. */
 static inline cache_desc conv_cache(int32_t n_units, int32_t n_taps) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = n_units,
                         .unit_bytes = (int64_t)CONV_UNIT * (n_taps - 1) * (int64_t)sizeof(float)};
 }
 
-/* The cache of what makes one key of n neighbours' (pool_use). */
+/* The cache of an op that makes one key of n neighbours' keys (pool_use). */
 static inline cache_desc pool_cache(int32_t n_channels, int32_t n) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = conv_units(n_channels),
@@ -54,12 +54,13 @@ static inline cache_desc scan_cache(int32_t n_channels, int32_t n_states) {
                         .unit_bytes = (int64_t)STATE_LANES * n_states * (int64_t)sizeof(float)};
 }
 
-/* Units of a gated linear recurrence: none has channels of two blocks. */
+/* The number of units of a gated linear recurrence: no unit has channels of two
+ * blocks. */
 static inline int32_t lru_units(int32_t n_channels, int32_t n_blocks) {
     return n_blocks * ((n_channels / n_blocks + STATE_LANES - 1) / STATE_LANES);
 }
 
-/* The cache of one. */
+/* The cache of a gated linear recurrence. */
 static inline cache_desc lru_cache(int32_t n_channels, int32_t n_blocks) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = lru_units(n_channels, n_blocks),

@@ -21,16 +21,15 @@ typedef struct tensor_view {
     int64_t dims[TENSOR_MAX_DIMS];
     const void *data; /* of any alignment */
     size_t n_bytes;
-    /* for integer types: one factor a row, [rows] or [rows, 1]; NULL: none */
+    /* for integer types: one factor per row, [rows] or [rows, 1]; NULL: none */
     const struct tensor_view *scale;
-    /* data stay mapped while a model made of them is open: a backend need not copy
-     * them */
+    /* the data stay mapped while the model is open, so a backend need not copy them */
     bool stays;
     /* not NULL: the elements are those of this matrix, as floats (type F32); data and
      * n_bytes are unused */
     const quant_matrix *quant;
-    /* 0, or the version of the backend's own layout of data, in place of row by row;
-     * aligned to 64 then */
+    /* 0: row by row; else the version of the backend's own layout of data, which is then
+     * aligned to 64 */
     uint32_t packing;
 } tensor_view;
 

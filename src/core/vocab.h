@@ -17,7 +17,7 @@ typedef enum vocab_source {
     VOCAB_TEKKEN         /* Mistral's tekken.json */
 } vocab_source;
 
-/* A special token that a rank file does not have itself. */
+/* A special token that is not in the rank file itself. */
 typedef struct vocab_special {
     str text;
     int32_t id;
@@ -47,8 +47,8 @@ typedef struct vocab {
     int32_t n_merges;
     const str *merges;               /* [n_merges] "left right" */
     int32_t bos, eos, unk, pad, sep; /* -1: not given */
-    /* of fill-in-the-middle (text/added.h): what stands before the text before the gap,
-     * the text after it, and the answer; the same */
+    /* tokens of fill-in-the-middle (text/added.h): before the prefix, the suffix and the
+     * answer; -1: not given */
     int32_t fim_pre, fim_suf, fim_mid;
     int32_t add_bos, add_eos, add_space_prefix;                 /* -1: not given, else 0 or 1 */
     int32_t remove_extra_whitespaces, lowercase, strip_accents; /* the same */
