@@ -321,7 +321,7 @@ def main():
     p.add_argument("--seconds", type=float, default=3, help="a phase takes at most, so that --accepted ends")
     p.add_argument("--accepted", action="store_true", help="the long prompts fit, so that the engine computes them")
     p.add_argument("--json", action="store_true")
-    p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
+    p.add_argument("flags", nargs="*", help="flags of quire serve, after --")
     o = p.parse_args()
     prompt = request("/v1/completions", HOG, {"prompt": long_prompt(o.quire, o.accepted), "max_tokens": 1})
     slow = request("/v1/chat/completions", HOG, {"messages": [{"role": "user", "content": "slow"}], "max_tokens": 1})

@@ -320,7 +320,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=1.6, help="of each phase of a round")
     p.add_argument("--json", action="store_true")
-    p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
+    p.add_argument("flags", nargs="*", help="flags of quire serve, after --")
     o = p.parse_args()
     sink = Sink()  # first: it has no end of the other's pipe then
     load = Load(mask_bodies() if o.masks else bodies())

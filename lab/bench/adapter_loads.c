@@ -104,7 +104,9 @@ static quire_err loads_close(FILE *f, quire_err e, const char *dir, quire_error 
 static quire_err loads_write(const model *m, int32_t rank, const char *dir, quire_error *err) {
     loads_file w = {.seed = 3};
     FILE *f = loads_create(dir, "adapter_config.json", err);
-    TRY(f != NULL ? QUIRE_OK : QUIRE_IO);
+    if (f == NULL) {
+        TRY(QUIRE_IO);
+    }
     const bool is_said =
         fprintf(f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d}", (int)rank, (int)rank) > 0;
     TRY(loads_close(f, is_said ? QUIRE_OK : QUIRE_IO, dir, err));

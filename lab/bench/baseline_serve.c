@@ -19,7 +19,9 @@ static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t
     *t = (trace){.n_requests = n, .n_tenants = 1};
     t->requests = mem_new((size_t)n, sizeof *t->requests);
     t->runs = mem_new((size_t)n, sizeof *t->runs);
-    TRY(t->requests != NULL && t->runs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (t->requests == NULL || t->runs == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int32_t i = 0; i < n; i++) {
         t->runs[i] = (trace_run){.first = i * MOST_TOKENS, .n = prompts[i]};
         t->requests[i] =

@@ -264,7 +264,9 @@ static quire_err open_requests(engine_run *c) {
     c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
     TRY(serving_result_init(c->r, c->t->n_requests));
-    TRY(c->requests && c->answers && c->text ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (!c->requests || !c->answers || !c->text) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (size_t i = 0; i < n; i++) {
         const trace_request *q = &c->t->requests[i];
         c->requests[i] = (client_request){

@@ -533,15 +533,15 @@ typedef struct shape {
 
 static const shape shapes[] = {
     /* worked example 24: in one step all prompts are computed, so that all run abreast */
-    {"chatbot", "8 users behind one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1,
+    {"chatbot", "8 users after one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1,
      2000, 30, 150, 1, 0, 8, 16384},
-    {"mmlu5", "48 questions of 60 tokens behind 5 examples (700 tokens) in 4 subjects, answers of 1", 48, 4,
+    {"mmlu5", "48 questions of 60 tokens after 5 examples (700 tokens) in 4 subjects, answers of 1", 48, 4,
      700, 60, 1, 1, 0, 8, 2048},
-    {"gsm8k", "24 questions of 60 tokens behind 8 worked examples (900 tokens), answers of 100", 24, 1, 900,
+    {"gsm8k", "24 questions of 60 tokens after 8 worked examples (900 tokens), answers of 100", 24, 1, 900,
      60, 100, 1, 0, 8, 2048},
     {"react", "6 agents, instructions of 800 tokens, 4 steps each: 60 tokens of thought, 50 of observation",
      6, 1, 800, 40, 60, 4, 50, 8, 2048},
-    {"json", "24 documents of 150 tokens behind one schema of 250, answers of 80", 24, 1, 250, 150, 80, 1, 0,
+    {"json", "24 documents of 150 tokens after one schema of 250, answers of 80", 24, 1, 250, 150, 80, 1, 0,
      8, 2048},
     {"long", "12 questions of 30 tokens about 2 documents of 1600, answers of 20", 12, 2, 1600, 30, 20, 1, 0,
      4, 2048},

@@ -17,7 +17,9 @@ const char *kv_way_name(kv_way way) {
 
 static quire_err open_seqs(logprob_scorer *s, int32_t n_groups) {
     s->seqs = mem_new((size_t)s->n_seqs, sizeof *s->seqs);
-    TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (s->seqs == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int32_t i = 0; i < s->n_seqs; i++) {
         TRY(kv_seq_init(&s->seqs[i], n_groups,
                         (int32_t)kv_pages_for(s->max_tokens, s->b.layout.page_tokens)));
@@ -267,9 +269,13 @@ quality_row quality_compare(const float *reference, const float *candidate, int3
 
 quire_err quality_stats_init(quality_stats *s, int64_t cap) {
     *s = (quality_stats){0};
-    TRY(cap >= 1 && cap <= INT32_MAX ? QUIRE_OK : QUIRE_TOO_LARGE);
+    if (cap < 1 || cap > INT32_MAX) {
+        TRY(QUIRE_TOO_LARGE);
+    }
     s->kls = mem_new((size_t)cap, sizeof *s->kls);
-    TRY(s->kls != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (s->kls == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     s->cap = cap;
     return QUIRE_OK;
 }

@@ -359,9 +359,10 @@ quire_err synthetic_open_named(const char *shape, const char *type, quire_option
                                quire_error *err) {
     const speed_type *t = speed_type_find(type, strlen(type));
     const model_shape *s;
-    TRY(t != NULL ? QUIRE_OK
-                  : err_set(err, QUIRE_INVALID, -1,
-                            "--type %s: must be q4_0, q8_0, q4_k, mxfp4, int8, bf16 or f32", type));
+    if (t == NULL) {
+        TRY(err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, mxfp4, int8, bf16 or f32",
+                    type));
+    }
     TRY(model_shape_parse("--shape", shape, &s, err));
     if (s->form->no_tokens) {
         return err_set(err, QUIRE_INVALID, -1, "--shape %s: gives no tokens; take a decoder", shape);

@@ -87,10 +87,11 @@ static quire_err add_sentence(uint64_t *state, strbuf *out) {
         bool capital = i == 0 || text_samples_draw(state, 20) == 0;
         TRY(text_samples_draw(state, 40) == 0 ? strbuf_addf(out, "%u", 1 + text_samples_draw(state, 2000))
                                               : text_samples_add_word(state, capital, out));
-        TRY(i + 1 == n ? QUIRE_OK
-                       : strbuf_add_str(out, text_samples_draw(state, 10) == 0   ? ", "
-                                             : text_samples_draw(state, 50) == 0 ? "'s "
-                                                                                 : " "));
+        if (i + 1 != n) {
+            TRY(strbuf_add_str(out, text_samples_draw(state, 10) == 0   ? ", "
+                                    : text_samples_draw(state, 50) == 0 ? "'s "
+                                                                        : " "));
+        }
     }
     return strbuf_add_str(out, text_samples_draw(state, 5) == 0    ? ".\n\n"
                                : text_samples_draw(state, 12) == 0 ? "? "
@@ -230,7 +231,9 @@ static quire_err add_marked(void *context, str piece, bool is_word, int32_t rank
 static quire_err add_wordpiece(void *context, str piece, bool is_word, int32_t rank) {
     size_t len;
     (void)utf8_next(piece.p, &len);
-    TRY(len == piece.n && !is_word ? list_add(context, MARK, piece, VOCAB_NORMAL, 0) : QUIRE_OK);
+    if (len == piece.n && !is_word) {
+        TRY(list_add(context, MARK, piece, VOCAB_NORMAL, 0));
+    }
     return add_marked(context, piece, is_word, rank);
 }
 

@@ -350,7 +350,9 @@ static quire_err run_speeds(const bench_json_options *o, const quire_options *gi
 static quire_err bench_json_run_on(const bench_json_options *o, quire_error *err) {
     quire_options own = o->cli.engine;
     own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    TRY(o->n_each > 0 ? run_speeds(o, &own, err) : QUIRE_OK);
+    if (o->n_each > 0) {
+        TRY(run_speeds(o, &own, err));
+    }
     return o->rows[0] != '\0' ? json_steps_run(&own, o->off, o->rows, o->n_steps, o->cli.json, err)
                               : QUIRE_OK;
 }

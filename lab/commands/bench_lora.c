@@ -191,9 +191,10 @@ typedef struct lora_times {
 
 static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
     bandwidth ways[BANDWIDTH_WAYS];
-    TRY(bandwidth_by_way(r->with.b, (int64_t)256 << 20, READ_MS * 1000 / BANDWIDTH_WAYS, ways) == QUIRE_OK
-            ? QUIRE_OK
-            : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the reading rate"));
+    if (!(bandwidth_by_way(r->with.b, (int64_t)256 << 20, READ_MS * 1000 / BANDWIDTH_WAYS, ways) ==
+          QUIRE_OK)) {
+        TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the reading rate"));
+    }
     *gb_s = 0.0;
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
         *gb_s = ways[i].best * 1e-9 > *gb_s ? ways[i].best * 1e-9 : *gb_s;

@@ -332,7 +332,9 @@ static quire_err programs_run_on(quire_engine *e, programs_way way, const strbuf
     request_executor *x = NULL;
     quire_err r_open = way == WAY_PROGRAM ? quire_programs_open(e, &ps)
                                           : requests_open(e, way == WAY_REQUESTS ? 1 : INT32_MAX, &x, &ps);
-    TRY(r_open == QUIRE_OK ? QUIRE_OK : err_set(err, r_open, -1, "out of memory for a program"));
+    if (r_open != QUIRE_OK) {
+        TRY(err_set(err, r_open, -1, "out of memory for a program"));
+    }
     quire_err ran = programs_run_to_end(ps, json, r, err);
     r->n_distinct = x != NULL ? request_count_distinct(x) : 0;
     quire_programs_close(ps);
@@ -442,7 +444,9 @@ static quire_err programs_run_on_model(const experiment_options *o, quire_error 
           FIGURE("uncached", "of no-cache", 11, 2, "x"), KEY("published", "published", 9, 1));
     TRY(programs_read_ways(o->as, wants, err));
     TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
-    TRY(o->data != NULL ? task_texts_open(o->data, &texts, err) : QUIRE_OK);
+    if (o->data != NULL) {
+        TRY(task_texts_open(o->data, &texts, err));
+    }
     quire_err e = programs_run_tasks(o, texts, wants, &s, err);
     task_texts_close(texts);
     TRY(e);
@@ -466,7 +470,9 @@ quire_err experiment_programs(const experiment_options *o, quire_error *err) {
                        "--tokenizer FILE",
                        o->shape);
     }
-    TRY(o->shape != NULL ? synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err) : QUIRE_OK);
+    if (o->shape != NULL) {
+        TRY(synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err));
+    }
     quire_err e = programs_run_on_model(&own, err);
     synthetic_close(&s);
     return e;

@@ -83,7 +83,9 @@ typedef struct quality {
 static quire_err parse_names(const char *flag_name, const char *text, names *out, quire_error *err) {
     size_t n = strlen(text) + 1;
     out->copy = mem_new(n, 1);
-    TRY(out->copy != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", flag_name));
+    if (out->copy == NULL) {
+        TRY(err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", flag_name));
+    }
     memcpy(out->copy, text, n);
     for (char *at = out->copy, *next; at != NULL; at = next) {
         next = strchr(at, ',');
@@ -188,7 +190,9 @@ static quire_err bench_quality_read_text(quality *g, quire_error *err) {
 static quire_err read_options(quality *g, quire_error *err) {
     const bench_quality_options *o = g->o;
     TRY(parse_names("--types", o->types, &g->types, err));
-    TRY(o->against != NULL ? parse_names("--against", o->against, &g->files, err) : QUIRE_OK);
+    if (o->against != NULL) {
+        TRY(parse_names("--against", o->against, &g->files, err));
+    }
     TRY(parse_names("--compute", o->computes, &g->computes, err));
     TRY(parse_names("--kv-types", o->kv_types, &g->kv_types, err));
     TRY(figures_parse_list("--context", o->contexts, g->contexts, &g->n_contexts, err));
@@ -268,10 +272,9 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
     for (int32_t i = 0; i < n; i++) {
         const quality_row *r = &g->rows[i];
         if (!isfinite(r->kl) || !isfinite(r->loss[0]) || !isfinite(r->loss[1])) {
-            return err_set(
-                err, QUIRE_BAD_FILE, -1,
-                "%s: the logits after token %d of a window are not finite: are the weights whole?", m->name,
-                (int)(at + i));
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: the logits after token %d of a window are not finite: are the weights whole?",
+                           m->name, (int)(at + i));
         }
         quality_stats_add(&m->stats, r);
     }
@@ -308,7 +311,7 @@ static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_row
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = logprob_scorer_decode(s, g->window, n_rows);
         TRY(e == QUIRE_OK ? e
-                          : err_set(err, e, -1, "%d rows behind %d tokens: %s", (int)n_rows, (int)g->context,
+                          : err_set(err, e, -1, "%d rows after %d tokens: %s", (int)n_rows, (int)g->context,
                                     quire_err_text(e)));
         int64_t us = figures_time_us(s->b.n_threads) - start;
         least = us < least ? us : least;
@@ -335,7 +338,9 @@ static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
     for (int32_t at = 0; at < n; at += QUALITY_ROWS) {
         TRY(compare_pass(g, at, n - at < QUALITY_ROWS ? n - at : QUALITY_ROWS, g->context / 2, err));
     }
-    TRY(is_last ? measure_speed(g, &g->reference, err) : QUIRE_OK);
+    if (is_last) {
+        TRY(measure_speed(g, &g->reference, err));
+    }
     for (int32_t i = 0; is_last && i < g->n_candidates; i++) {
         TRY(measure_speed(g, &g->candidates[i], err));
     }
@@ -490,7 +495,7 @@ static void print_note(const quality *g) {
     const model_runner *b = &g->reference.s.b;
     char speed[96] = "";
     if (g->o->n_steps > 0) {
-        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes behind a window, %s",
+        snprintf(speed, sizeof speed, "; t/s of the fastest of %d decodes after a window, %s",
                  (int)g->o->n_steps, figures_time_name(b->n_threads));
     }
     table_note(

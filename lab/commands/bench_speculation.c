@@ -111,7 +111,9 @@ static quire_err prompt_lines_read(str text, const char *name, int32_t most, pro
         size_t n = end != NULL ? (size_t)(end - (text.p + at)) : text.n - at, next = at + n + 1;
         n -= n > 0 && text.p[at + n - 1] == '\r';
         r.number++;
-        TRY(n > 0 ? read_line(&r, (str){text.p + at, n}) : QUIRE_OK);
+        if (n > 0) {
+            TRY(read_line(&r, (str){text.p + at, n}));
+        }
         at = next;
     }
     return out->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: there is no prompt in it", name);
@@ -258,7 +260,7 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     quire_engine_stats(w->client.engine, &after);
     if (a.n_seen != a.n_output) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
+                       "--max-tokens %d: the model has no room for them after a prompt of %zu tokens",
                        (int)a.n_output, n);
     }
     int64_t n_steps = after.steps - before.steps;
@@ -370,8 +372,8 @@ static void print_all(const speculation *b) {
         bench_speculation_print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
     }
     table_note(&sh,
-               "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt "
-               "by every way in turn; %s, compute %s, KV %s; %s. tokens/step and tokens/s: behind the first "
+               "%s: %d prompts, %d tokens after each at temperature %g, one request at a time, each prompt "
+               "by every way in turn; %s, compute %s, KV %s; %s. tokens/step and tokens/s: after the first "
                "token. Every output compared with that without guesses.",
                b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode,
                b->o->temperature, info->model_name != NULL ? info->model_name : b->o->cli.engine.model,

@@ -464,7 +464,9 @@ static quire_err run_limits(const bench_speed_options *o, quire_error *err) {
     for (const char *list = o->types; *list != '\0';) {
         bool is_first = list == o->types;
         const speed_type *type = next_type(&list);
-        TRY(is_first ? QUIRE_OK : raise_limits(o, &r, err));
+        if (!is_first) {
+            TRY(raise_limits(o, &r, err));
+        }
         quire_err e = speed_model_run(o, &shape, type, &r, is_first, err);
         if (e == QUIRE_NO_MEMORY) {
             speed_report_skipped("model", type->name, err->message, o->cli.json);

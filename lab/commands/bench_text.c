@@ -213,7 +213,9 @@ static quire_err measure_open(const bench_text_options *o, const bench_table *s,
                               const tokenizer *t, quire_error *err) {
     const char *kind = o->path != NULL ? bench_text_kind_of(model_file_vocab(f)) : "byte-level BPE";
     TRY(measure_tokenizer(o, s, t, kind, err));
-    TRY(o->path == NULL ? measure_made(o, s, t, err) : QUIRE_OK);
+    if (o->path == NULL) {
+        TRY(measure_made(o, s, t, err));
+    }
     return measure_render(o, s, t, kind, model_file_chat_template(f), err);
 }
 

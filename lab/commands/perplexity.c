@@ -75,8 +75,9 @@ static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) 
         return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two",
                        g->o->text.name, n == 0 ? "it has no tokens" : "it is one token");
     }
-    TRY(n <= INT32_MAX ? QUIRE_OK
-                       : err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
+    if (n > INT32_MAX) {
+        TRY(err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
+    }
     TRY(options_max_model_len(&g->o->cli.engine, d, &g->max_len, err));
     g->has_bos = d->bos >= 0 && g->ids.ids[0] == d->bos;
     int32_t most = g->max_len - (int32_t)g->has_bos;
@@ -88,7 +89,7 @@ static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) 
     if (g->context > most) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--context %d: chunks%s take %d positions, and the model has %d; give at most %d",
-                       (int)g->context, g->has_bos && most < g->max_len ? " behind their BOS" : "",
+                       (int)g->context, g->has_bos && most < g->max_len ? " after their BOS" : "",
                        (int)g->context + (int)(g->has_bos && most < g->max_len), (int)g->max_len, (int)most);
     }
     g->n_chunks = (n + g->context - 1) / g->context;
@@ -225,7 +226,7 @@ static void print_scores(const scoring *g) {
     }
     const model_runner *b = &g->s.b;
     table_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
-               g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones behind a BOS" : "",
+               g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones after a BOS" : "",
                b->desc->name, compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
                figures_time_name(b->n_threads),
                g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");

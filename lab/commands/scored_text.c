@@ -51,9 +51,9 @@ static quire_err score_text_copy_ids(const score_text *s, const model_desc *d, t
                            "%s: id %d at place %zu; the model has tokens 0 to %d", s->name, (int)s->ids[i], i,
                            (int)d->n_vocab - 1);
         }
-        TRY(token_list_add(ids, s->ids[i]) == QUIRE_OK
-                ? QUIRE_OK
-                : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", s->name));
+        if (token_list_add(ids, s->ids[i]) != QUIRE_OK) {
+            TRY(err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", s->name));
+        }
     }
     return QUIRE_OK;
 }

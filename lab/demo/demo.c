@@ -74,7 +74,7 @@ static const flag demo_flags[] = {
     {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", TEXT(shape)},
     {"--runs", "N", "runs per measured figure", COUNT(n_runs, 1, 64)},
     {"--model -m", "MODEL", "the model that is run", TEXT(cli.engine.model)},
-    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt",
+    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens after the prompt",
      COUNT(n_tokens, 1, 1 << 20)},
     {"--max-len", "N", "room for the longest sequence; without: 2048", COUNT(max_len, 1, 1 << 24)},
     {"--max-num-seqs", "N", "sequences that run at once; without: 4", COUNT(slots, 1, 1 << 16)},

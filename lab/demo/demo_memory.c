@@ -101,7 +101,9 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
     wall w = {0, demo_or(o->max_len, 2048), demo_or(o->page_tokens, 16)};
     TRY(read_shape(o->shape != NULL ? o->shape : "32,32,128", &w.token_bytes, err));
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
-    TRY(o->lengths != NULL || o->prompts != NULL ? demo_read_wholes(o, NULL, &given, err) : QUIRE_OK);
+    if (o->lengths != NULL || o->prompts != NULL) {
+        TRY(demo_read_wholes(o, NULL, &given, err));
+    }
     for (int32_t i = 0; i < given.n; i++) {
         if (given.v[i] > w.max_len) {
             return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len",

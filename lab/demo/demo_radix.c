@@ -318,7 +318,9 @@ static quire_err add_words(demo *d, const char *text, demo_path *path) {
 static quire_err join_words(const demo *d, const demo_part *p, strbuf *out) {
     strbuf_clear(out);
     for (int32_t i = 0; i < p->n; i++) {
-        TRY(i > 0 ? strbuf_add_char(out, ' ') : QUIRE_OK);
+        if (i > 0) {
+            TRY(strbuf_add_char(out, ' '));
+        }
         TRY(strbuf_add(out, d->words[p->tokens[i]].p, d->words[p->tokens[i]].n));
     }
     return QUIRE_OK;

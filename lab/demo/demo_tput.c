@@ -59,7 +59,9 @@ static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
                 demo_tput_tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, 0, NULL, NULL};
             n += left;
         }
-        TRY(n > 0 ? model_runner_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);
+        if (n > 0) {
+            TRY(model_runner_forward(&t->b, t->parts, n_seqs));
+        }
     }
     return QUIRE_OK;
 }
@@ -109,7 +111,9 @@ static quire_err open_tput(tput *t) {
     t->lengths = mem_new(n, sizeof *t->lengths);
     t->seqs = mem_new(n, sizeof *t->seqs);
     t->parts = mem_new(n, sizeof *t->parts);
-    TRY(t->tokens && t->lengths && t->seqs && t->parts ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (!t->tokens || !t->lengths || !t->seqs || !t->parts) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     int32_t n_pages = (int32_t)kv_pages_for(t->context + t->n_steps, PAGE_TOKENS);
     kv_cache_options k = {
         .n_pages = t->max_batch * n_pages, .page_tokens = PAGE_TOKENS, .n_groups = 1, .no_index = true};

@@ -321,7 +321,9 @@ quire_err compare_run(const compare_options *o, const trace *t, const char *name
     for (int32_t i = 0; i < N_WAYS; i++) {
         bool wanted = (!ways[i].swaps || server.swap_tokens > 0) && (!ways[i].guesses || server.n_drafts > 0);
         rates[i] = NAN;
-        TRY(wanted ? compare_run_way(&s, o, t, &server, &ways[i], &rates[i], err) : QUIRE_OK);
+        if (wanted) {
+            TRY(compare_run_way(&s, o, t, &server, &ways[i], &rates[i], err));
+        }
     }
     if (o->slo != NULL) {
         compare_print_gains(&s, rates);

@@ -175,10 +175,14 @@ static quire_err belady_init(belady *b, int32_t n_pool_pages) {
     int32_t **arrays[] = {&b->tail_use, &b->tail_page, &b->first_tail, &b->next_tail};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         *arrays[i] = mem_new(n, sizeof **arrays[i]);
-        TRY(*arrays[i] != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+        if (*arrays[i] == NULL) {
+            TRY(QUIRE_NO_MEMORY);
+        }
     }
     b->first_page = mem_new(n, sizeof *b->first_page);
-    TRY(b->first_page != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (b->first_page == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int32_t i = 0; i < b->t->n_requests; i++) {
         b->tail_use[i] = BELADY_NEVER;
         b->first_page[i] = b->n_pages;
@@ -186,7 +190,9 @@ static quire_err belady_init(belady *b, int32_t n_pool_pages) {
     }
     b->said_by = mem_new_huge((size_t)n_pool_pages, sizeof *b->said_by);
     b->next_use = mem_new_huge((size_t)b->n_pages, sizeof *b->next_use);
-    TRY(b->said_by != NULL && b->next_use != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (b->said_by == NULL || b->next_use == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int64_t i = 0; i < b->n_pages; i++) {
         b->next_use[i] = BELADY_NEVER;
     }
@@ -307,7 +313,9 @@ static quire_err replay_init(replay *r) {
     r->copies.cap = 1;
     r->copies.pairs = mem_new(1, sizeof *r->copies.pairs);
     r->open = mem_new((size_t)o->concurrency, sizeof *r->open);
-    TRY(r->open != NULL && r->copies.pairs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (r->open == NULL || r->copies.pairs == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int32_t i = 0; i < o->concurrency; i++) {
         TRY(kv_seq_init(&r->open[i].kv, 1, 0));
     }

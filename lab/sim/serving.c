@@ -480,7 +480,9 @@ static quire_err arrive(serving *s, int32_t number) {
     }
     if (s->kv.index != NULL) {
         t->tokens = mem_new((size_t)n + 1, sizeof *t->tokens);
-        TRY(t->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+        if (t->tokens == NULL) {
+            TRY(QUIRE_NO_MEMORY);
+        }
         trace_tokens(s->t, q, t->tokens); /* an answer of none has a token of 0 */
         TRY(kv_seq_open(&s->kv, &t->kv, NULL, 0, &q->tenant, sizeof q->tenant, t->tokens, t->n_prompt));
     }
@@ -706,7 +708,9 @@ static quire_err open_memory(serving *s) {
 static quire_err serving_open_all(serving *s) {
     s->seqs = mem_new((size_t)s->t->n_requests, sizeof *s->seqs);
     s->item_pieces = mem_new((size_t)s->o->max_seqs, sizeof *s->item_pieces);
-    TRY(s->seqs != NULL && s->item_pieces != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (s->seqs == NULL || s->item_pieces == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     TRY(open_memory(s));
     return serving_open_scheduler(s);
 }

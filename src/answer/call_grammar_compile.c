@@ -105,7 +105,9 @@ static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, con
         if (e == QUIRE_OK && round > 0) {
             return e;
         }
-        TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
+        if (e != QUIRE_OK && !is_refusal(e)) {
+            TRY(e);
+        }
         if (!refused.is_new) {
             break;
         }
@@ -131,7 +133,9 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
             m->is_own_fault = alone.max_us > 0;
             return e;
         }
-        TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
+        if (e != QUIRE_OK && !is_refusal(e)) {
+            TRY(e);
+        }
         note_haste(m, e);
         TRY(e == QUIRE_OK ? e : loosen_tool(m, &w, i, options, until, &owned[i], err));
     }
@@ -141,7 +145,9 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
 /* Loosens all tools: together they are too large. */
 static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err) {
     for (size_t i = 0; i < m->c->n_tools; i++) {
-        TRY(m->c->tools[i].is_strict ? QUIRE_OK : loosen(m, i, NULL, &owned[i], err));
+        if (!m->c->tools[i].is_strict) {
+            TRY(loosen(m, i, NULL, &owned[i], err));
+        }
     }
     return QUIRE_OK;
 }

@@ -47,7 +47,9 @@ static quire_err calls_elements_finish_call(call_reader *r) {
 }
 
 static quire_err calls_elements_break_off(call_reader *r, const char *text, size_t n) {
-    TRY(r->in_call ? calls_elements_finish_call(r) : QUIRE_OK);
+    if (r->in_call) {
+        TRY(calls_elements_finish_call(r));
+    }
     return call_reject_match(r, text, n);
 }
 
@@ -152,7 +154,9 @@ static quire_err body_text(call_reader *r, char c, bool *fits) {
     if (kind == UNKNOWN && call_space(c) && r->text.n < TEXT_BYTES) {
         return strbuf_add_char(&r->text, c);
     }
-    TRY(kind == UNKNOWN ? begin_leaf(r) : QUIRE_OK);
+    if (kind == UNKNOWN) {
+        TRY(begin_leaf(r));
+    }
     return typed_add(&r->value, &c, 1, &r->arguments);
 }
 

@@ -39,8 +39,12 @@ static quire_err end_key(call_reader *r, bool *fits) {
     r->u.g.is_typed = (r->flags & FORMAT_TYPED_QUOTES) != 0 && r->json.depth == 1;
     typed_begin(&r->value, schema_types(schema_member(r->schema, r->schema, key), r->schema));
     TRY(put_char(r, '"', fits));
-    TRY(*fits ? put_escaped(r, key.p, key.n, fits) : QUIRE_OK);
-    TRY(*fits ? put_char(r, '"', fits) : QUIRE_OK);
+    if (*fits) {
+        TRY(put_escaped(r, key.p, key.n, fits));
+    }
+    if (*fits) {
+        TRY(put_char(r, '"', fits));
+    }
     strbuf_clear(&r->text);
     r->u.g.state = STRUCTURE;
     return QUIRE_OK;
@@ -99,8 +103,12 @@ static quire_err calls_gemma_in_head(call_reader *r, char c, bool *fits) {
     }
     str name = call_trim((str){head.p + before.n, head.n - before.n});
     *fits = call_is_name(name);
-    TRY(*fits ? call_set(&r->name, name) : QUIRE_OK);
-    TRY(*fits ? call_begin(r) : QUIRE_OK);
+    if (*fits) {
+        TRY(call_set(&r->name, name));
+    }
+    if (*fits) {
+        TRY(call_begin(r));
+    }
     strbuf_clear(&r->text);
     r->u.g.state = STRUCTURE;
     return *fits ? put_char(r, c, fits) : QUIRE_OK;
@@ -187,7 +195,9 @@ static quire_err calls_gemma_byte(call_reader *r, char c) {
     for (size_t i = 0; i < n; i++) {
         TRY(calls_gemma_text_byte(r, text[i], &fits));
         if (!fits) {
-            TRY(r->in_call ? calls_gemma_finish_call(r) : QUIRE_OK);
+            if (r->in_call) {
+                TRY(calls_gemma_finish_call(r));
+            }
             return call_reject_match(r, text + i, n - i);
         }
         if (r->in_call && r->json.depth == 0) {
@@ -199,7 +209,9 @@ static quire_err calls_gemma_byte(call_reader *r, char c) {
         TRY(at_quote(r, &fits));
     }
     if (!fits || (m != NULL && m->role == ROLE_CLOSE)) {
-        TRY(r->in_call ? calls_gemma_finish_call(r) : QUIRE_OK);
+        if (r->in_call) {
+            TRY(calls_gemma_finish_call(r));
+        }
         return call_reject(r, m->text, m->n);
     }
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;

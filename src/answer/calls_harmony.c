@@ -133,9 +133,13 @@ static quire_err end_message(call_reader *r, bool cut_off) {
     harmony_messages *h = &r->u.h;
     if (h->state == CALL) {
         if (json_stream_wants_value(&r->json) && r->json.depth == 0) {
-            TRY(cut_off ? QUIRE_OK : strbuf_add_str(&r->arguments, "{}"));
+            if (!cut_off) {
+                TRY(strbuf_add_str(&r->arguments, "{}"));
+            }
         } else {
-            TRY(cut_off ? QUIRE_OK : json_stream_close(&r->json, &r->arguments));
+            if (!cut_off) {
+                TRY(json_stream_close(&r->json, &r->arguments));
+            }
         }
         TRY(call_end(r));
     }
@@ -163,8 +167,9 @@ static quire_err calls_harmony_at_mark(call_reader *r, const mark *m) {
         h->state = HEADER;
         h->is_first = false;
         for (uint8_t i = 0; i < m->n; i++) {
-            TRY(m->text[i] == MARK_BEGIN || m->text[i] == MARK_END ? QUIRE_OK
-                                                                   : strbuf_add_char(&r->text, m->text[i]));
+            if (m->text[i] != MARK_BEGIN && m->text[i] != MARK_END) {
+                TRY(strbuf_add_char(&r->text, m->text[i]));
+            }
         }
         return QUIRE_OK;
     }

@@ -114,7 +114,9 @@ static quire_err in_arguments_text(call_reader *r, char c) {
         return break_arguments(r, c);
     }
     if (json_stream_wants_value(&r->json) && r->json.depth == 0) { /* an empty string */
-        TRY(r->u.j.has_name ? calls_json_start_call(r) : QUIRE_OK);
+        if (r->u.j.has_name) {
+            TRY(calls_json_start_call(r));
+        }
         TRY(strbuf_add_str(&r->arguments, "{}"));
     } else if (!r->u.j.text_is_whole) {
         TRY(json_stream_close(&r->json, &r->arguments));
@@ -146,7 +148,9 @@ static quire_err begin_arguments(call_reader *r, char c) {
         return call_reject(r, &c, 1);
     }
     r->u.j.state = ARGUMENTS;
-    TRY(r->u.j.has_name ? calls_json_start_call(r) : QUIRE_OK);
+    if (r->u.j.has_name) {
+        TRY(calls_json_start_call(r));
+    }
     return push_arguments(r, c, &result);
 }
 
@@ -177,7 +181,9 @@ static quire_err begin_member(call_reader *r, char c) {
     j->skipped = (json_stream){0};
     if (is_arguments(key) && !j->has_arguments) { /* null: none */
         TRY(strbuf_add_str(&r->arguments, "{}"));
-        TRY(j->has_name ? call_begin(r) : QUIRE_OK);
+        if (j->has_name) {
+            TRY(call_begin(r));
+        }
         TRY(finish_arguments(r, SKIPPED));
     }
     strbuf_clear(&r->text);
@@ -479,7 +485,9 @@ static quire_err calls_json_byte(call_reader *r, char c) {
 static quire_err calls_json_end(call_reader *r, bool cut_off) {
     bool marked;
     if (r->in_call) {
-        TRY(cut_off ? QUIRE_OK : json_stream_close(&r->json, &r->arguments));
+        if (!cut_off) {
+            TRY(json_stream_close(&r->json, &r->arguments));
+        }
         return call_end(r);
     }
     if (r->u.j.state != HEAD || cut_off) {

@@ -28,7 +28,9 @@ static quire_err close_call(call_reader *r) {
 }
 
 static quire_err calls_python_break_off(call_reader *r, char c) {
-    TRY(r->in_call ? close_call(r) : QUIRE_OK);
+    if (r->in_call) {
+        TRY(close_call(r));
+    }
     return call_reject(r, &c, 1);
 }
 
@@ -50,7 +52,9 @@ static quire_err calls_python_in_value(call_reader *r, char c) {
 static quire_err calls_python_begin_value(call_reader *r) {
     python_calls *p = &r->u.p;
     str key = call_str(&r->text);
-    TRY(r->in_call ? QUIRE_OK : call_begin(r));
+    if (!r->in_call) {
+        TRY(call_begin(r));
+    }
     TRY(strbuf_add_str(&r->arguments, p->has_members ? ", \"" : "{\""));
     TRY(escape_add(&r->arguments, key.p, key.n));
     TRY(strbuf_add_str(&r->arguments, "\": "));
@@ -68,7 +72,9 @@ static bool is_word(char c) {
 }
 
 static quire_err end_call(call_reader *r) {
-    TRY(r->in_call ? QUIRE_OK : call_begin(r));
+    if (!r->in_call) {
+        TRY(call_begin(r));
+    }
     return calls_python_finish_call(r);
 }
 
@@ -151,7 +157,9 @@ static quire_err calls_python_byte(call_reader *r, char c) {
         TRY(calls_python_in_value(r, c));
         break;
     default:
-        TRY(call_space(c) ? QUIRE_OK : calls_python_between(r, c));
+        if (!call_space(c)) {
+            TRY(calls_python_between(r, c));
+        }
     }
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }

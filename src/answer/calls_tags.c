@@ -28,7 +28,9 @@ static quire_err end_value(call_reader *r) {
 
 /* Text that fits nowhere. */
 static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n) {
-    TRY(r->in_call ? calls_tags_finish_call(r) : QUIRE_OK);
+    if (r->in_call) {
+        TRY(calls_tags_finish_call(r));
+    }
     return call_reject_match(r, text, n);
 }
 
@@ -132,12 +134,16 @@ static quire_err calls_tags_at_mark(call_reader *r, const mark *m) {
     case ROLE_VALUE_END:
         return end_value(r);
     case ROLE_NEXT: /* begins with the newline that ends the value */
-        TRY(t->waits_newline ? typed_add(&r->value, "\n", 1, &r->arguments) : QUIRE_OK);
+        if (t->waits_newline) {
+            TRY(typed_add(&r->value, "\n", 1, &r->arguments));
+        }
         TRY(end_value(r));
         t->state = KEY;
         return QUIRE_OK;
     default: /* the call's end, or the section's */
-        TRY(t->state == VALUE ? end_value(r) : QUIRE_OK);
+        if (t->state == VALUE) {
+            TRY(end_value(r));
+        }
         TRY(calls_tags_start_call(r));
         TRY(calls_tags_finish_call(r));
         call_leave(r);
@@ -177,7 +183,9 @@ static quire_err calls_tags_byte(call_reader *r, char c) {
             return calls_tags_break_off(r, text + i, n - i);
         }
     }
-    TRY(found >= 0 ? calls_tags_at_mark(r, &r->marks.marks[found]) : QUIRE_OK);
+    if (found >= 0) {
+        TRY(calls_tags_at_mark(r, &r->marks.marks[found]));
+    }
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
 }
 
@@ -193,7 +201,9 @@ static quire_err calls_tags_end(call_reader *r, bool cut_off) {
     if (cut_off) {
         return call_end(r);
     }
-    TRY(r->u.t.state == VALUE ? end_value(r) : QUIRE_OK);
+    if (r->u.t.state == VALUE) {
+        TRY(end_value(r));
+    }
     return calls_tags_finish_call(r);
 }
 

@@ -63,7 +63,9 @@ static quire_err add_arguments(call_limit *l, str piece) {
     for (size_t i = 0; i < piece.n; i++) {
         char c = piece.p[i];
         bool is_space = c == ' ' || c == '\n' || c == '\t' || c == '\r', begins = !l->in_string && c == '"';
-        TRY(is_space && !l->in_string ? QUIRE_OK : strbuf_add_char(&l->now, c));
+        if (!is_space || l->in_string) {
+            TRY(strbuf_add_char(&l->now, c));
+        }
         l->in_string = begins || (l->in_string && (c != '"' || l->is_escaped));
         l->is_escaped = l->in_string && !begins && c == '\\' && !l->is_escaped;
     }

@@ -138,7 +138,9 @@ static quire_err push_all(output_parser *p, const char *text, size_t n) {
 /* The answer begins with the white space that was held. */
 static quire_err begin_answer(output_parser *p) {
     p->state = ANSWER;
-    TRY(p->has_break ? call_reader_break(&p->reader) : QUIRE_OK);
+    if (p->has_break) {
+        TRY(call_reader_break(&p->reader));
+    }
     TRY(push_all(p, p->space.p, p->space.n));
     strbuf_clear(&p->space);
     return QUIRE_OK;
@@ -241,7 +243,9 @@ quire_err output_parser_feed(output_parser *p, str piece, bool is_special, outpu
         piece = (str){p->repaired.p, p->repaired.n};
     }
     TRY(write_mark(p));
-    TRY(is_special ? push(p, MARK_BEGIN) : QUIRE_OK);
+    if (is_special) {
+        TRY(push(p, MARK_BEGIN));
+    }
     for (size_t i = 0; i < piece.n; i++) {
         TRY(push(p, piece.p[i]));
     }

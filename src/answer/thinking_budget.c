@@ -204,7 +204,9 @@ static quire_err thinking_budget_accept(const constraint *c, void *state, int32_
     if (forcing && token != b->forced[s->n_forced]) {
         return QUIRE_INVALID;
     }
-    TRY(b->inner != NULL ? b->inner->ops->accept(b->inner, inner_state(state), token) : QUIRE_OK);
+    if (b->inner != NULL) {
+        TRY(b->inner->ops->accept(b->inner, inner_state(state), token));
+    }
     if (forcing) {
         take_forced(b, state);
     } else if (s->phase == CLOSING) {

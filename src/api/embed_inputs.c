@@ -19,9 +19,9 @@ static quire_err keep_row(rows_out *o, size_t i, const quire_event *ev, quire_er
         o->n_row = (size_t)ev->n_row;
         bool fits = size_mul(o->n, o->n_row, &n_values) && size_mul(n_values, sizeof(float), &n_bytes);
         o->rows = fits ? mem_new(n_values, sizeof(float)) : NULL;
-        TRY(o->rows != NULL
-                ? QUIRE_OK
-                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu rows of %zu", o->n, o->n_row));
+        if (o->rows == NULL) {
+            TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu rows of %zu", o->n, o->n_row));
+        }
     }
     memcpy(o->rows + i * o->n_row, ev->row, o->n_row * sizeof *o->rows);
     return QUIRE_OK;

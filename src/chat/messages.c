@@ -57,7 +57,9 @@ static bool is_thought(chat_role role, const json_value *part) {
 static quire_err add_thought(conversation *c, size_t j, const json_value *thought) {
     char where[64];
     size_t n = json_is(thought, JSON_KIND_ARRAY) ? json_length(thought) : 1;
-    TRY(c->thoughts.n > 0 ? strbuf_add_char(&c->thoughts, '\n') : QUIRE_OK);
+    if (c->thoughts.n > 0) {
+        TRY(strbuf_add_char(&c->thoughts, '\n'));
+    }
     for (size_t k = 0; k < n; k++) {
         const json_value *text = json_is(thought, JSON_KIND_ARRAY) ? json_at(thought, k) : thought;
         text = json_is(text, JSON_KIND_OBJECT) ? json_get(text, "text") : text;
@@ -149,7 +151,9 @@ static quire_err write_parts(conversation *c, chat_role role, const json_value *
         if (list && is_thought(role, json_at(content, j))) {
             continue;
         }
-        TRY(list ? messages_content_part_text(c, role, j, json_at(content, j), &text) : QUIRE_OK);
+        if (list) {
+            TRY(messages_content_part_text(c, role, j, json_at(content, j), &text));
+        }
         json_begin(json_item(&c->o), '{');
         json_cstr(json_name(&c->o, "type"), "text");
         json_name(&c->o, "text");
@@ -170,7 +174,9 @@ static quire_err join_parts(const conversation *c, chat_role role, const json_va
             continue;
         }
         TRY(messages_content_part_text(c, role, j, json_at(content, j), &text));
-        TRY(n++ > 0 ? strbuf_add_char(joined, '\n') : QUIRE_OK);
+        if (n++ > 0) {
+            TRY(strbuf_add_char(joined, '\n'));
+        }
         TRY(strbuf_add(joined, json_str(text).p, json_str(text).n));
     }
     return QUIRE_OK;
@@ -298,12 +304,16 @@ static quire_err write_arguments(conversation *c, const json_value *v) {
     str text = json_str(v);
     bool is_text = json_is(v, JSON_KIND_TEXT), is_object = json_is(v, JSON_KIND_OBJECT);
     json_name(&c->o, "arguments");
-    TRY(is_text ? check_object(text, &is_object) : QUIRE_OK);
+    if (is_text) {
+        TRY(check_object(text, &is_object));
+    }
     bool is_none = v == NULL || (is_text && is_nothing(text));
     if (is_none || (!is_object && !c->traits->text_arguments && !c->traits->loose_arguments)) {
         json_raw(&c->o, c->traits->text_arguments ? "\"{}\"" : "{}");
     } else if (c->traits->text_arguments || !is_object) {
-        TRY(is_text ? QUIRE_OK : write_as_text(&c->o, v));
+        if (!is_text) {
+            TRY(write_as_text(&c->o, v));
+        }
         if (is_text) {
             json_text(&c->o, text.p, text.n);
         }
@@ -405,7 +415,9 @@ static quire_err write_call_members(conversation *c, size_t j, const json_value 
         if (strcmp(m.name, "id") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             str id = json_str(m.value);
             write_id(c, "id", id);
-            TRY(j == 0 ? note_turn(c, id) : QUIRE_OK);
+            if (j == 0) {
+                TRY(note_turn(c, id));
+            }
         } else if (strcmp(m.name, "custom") == 0 && json_is(m.value, JSON_KIND_OBJECT)) {
             TRY(write_custom(c, m.value));
         } else if (strcmp(m.name, "type") == 0 && json_is(json_get(call, "custom"), JSON_KIND_OBJECT)) {
@@ -474,7 +486,9 @@ static quire_err message_write_calls(conversation *c, const json_value *calls, c
     c->calls_at = c->i;
     c->n_results = 0;
     json_begin(json_name(&c->o, "tool_calls"), '[');
-    TRY(is_old ? write_old_call(c, v) : QUIRE_OK);
+    if (is_old) {
+        TRY(write_old_call(c, v));
+    }
     for (size_t j = 0; j < json_length(v) && !is_old; j++) {
         TRY(messages_calls_write_call(c, j, json_at(v, j)));
     }

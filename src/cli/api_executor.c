@@ -387,7 +387,9 @@ static quire_err api_send_body(api_call *k, json_out *o, quire_error *err) {
     const char *model = k->x->model != NULL ? k->x->model : k->c->state->root->program.model;
     json_cstr(json_name(o, "model"), model);
     json_end(o, '}');
-    TRY(o->err == QUIRE_OK ? QUIRE_OK : err_set(err, o->err, -1, "out of memory for a request"));
+    if (o->err != QUIRE_OK) {
+        TRY(err_set(err, o->err, -1, "out of memory for a request"));
+    }
     k->c->submitted_us = clock_us();
     return api_client_send(k->x->client, k->job, err);
 }

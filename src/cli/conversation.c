@@ -151,7 +151,7 @@ static bool conversation_write_plain(const char *path, str text, bool may_exist)
 static quire_err save_text(const char *path, str text, bool replace, quire_error *err) {
     struct stat is;
     bool is_file = replace && stat(path, &is) == 0 && S_ISREG(is.st_mode);
-    char *target = is_file ? realpath(path, NULL) : NULL; /* behind links */
+    char *target = is_file ? realpath(path, NULL) : NULL; /* with links followed */
     bool may = !is_file || access(path, W_OK) == 0;
     bool done = !may      ? false
                 : is_file ? replace_file(target ? target : path, text)

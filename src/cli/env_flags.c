@@ -139,7 +139,9 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             bool is_read = has_variable(f) && !env_flags_is_given(f, given);
-            TRY(is_read ? env_flags_read_flag(o, f, environment, err) : QUIRE_OK);
+            if (is_read) {
+                TRY(env_flags_read_flag(o, f, environment, err));
+            }
             if (f->secret) {
                 erase(f, environment); /* the flag was given too */
             }

@@ -362,7 +362,9 @@ static quire_err resolve_adapters(cli_options *o, quire_error *err) {
 }
 
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
-    TRY(o->engine.model ? hub_resolve_model(o, err) : QUIRE_OK);
+    if (o->engine.model) {
+        TRY(hub_resolve_model(o, err));
+    }
     TRY(resolve_draft(o, err));
     return resolve_adapters(o, err);
 }

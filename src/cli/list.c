@@ -119,7 +119,9 @@ static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
     if (l->n_models + l->n_forms == 0) {
         return strbuf_addf(out, "no models in %s; `quire pull ORG/NAME` fetches one", s->options.cache);
     }
-    TRY(l->n_models > 0 ? write_table(l->models, l->n_models, out) : QUIRE_OK);
+    if (l->n_models > 0) {
+        TRY(write_table(l->models, l->n_models, out));
+    }
     return l->n_forms > 0 ? write_forms_table(l, out) : QUIRE_OK;
 }
 

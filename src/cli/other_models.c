@@ -238,7 +238,9 @@ static int32_t other_models_at_once(const cli_options *o) {
 }
 
 quire_err other_models_list(cli_options *o, quire_error *err) {
-    TRY(o->model_dir != NULL ? other_models_add_dir(o, err) : QUIRE_OK);
+    if (o->model_dir != NULL) {
+        TRY(other_models_add_dir(o, err));
+    }
     for (int32_t i = 0; i < o->n_more_models; i++) {
         const char *path = o->more_models[i];
         TRY(other_models_add(o, other_models_name(path), other_models_copy(path), err));

@@ -88,9 +88,9 @@ quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, q
 
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err) {
     TRY(request_begin(o, out, err));
-    TRY(body_set_text(out, "prompt", prompt) == QUIRE_OK
-            ? QUIRE_OK
-            : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
+    if (body_set_text(out, "prompt", prompt) != QUIRE_OK) {
+        TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
+    }
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
 }
 

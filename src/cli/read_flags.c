@@ -397,7 +397,9 @@ quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_er
               : o->complete ? RUN_LINES
                             : RUN_CHAT;
     for (const flag *const *f = o->given; f && *f; f++) {
-        TRY((ways_of(*f) & way) != 0 ? QUIRE_OK : cli_unused_flags_refuse(*f, way, err));
+        if ((ways_of(*f) & way) == 0) {
+            TRY(cli_unused_flags_refuse(*f, way, err));
+        }
     }
     return QUIRE_OK;
 }

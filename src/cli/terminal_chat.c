@@ -301,7 +301,9 @@ static quire_err line_editor_open(FILE *out, line_editor **out_editor, quire_err
 static quire_err line_editor_add_line(strbuf *line, const wchar_t *text, int n) {
     n -= n > 0 && text[n - 1] == L'\n';
     for (int i = 0; i < n; i++) {
-        TRY(text[i] ? utf8_add(line, (int32_t)text[i]) : QUIRE_OK);
+        if (text[i]) {
+            TRY(utf8_add(line, (int32_t)text[i]));
+        }
     }
     return QUIRE_OK;
 }

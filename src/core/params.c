@@ -89,7 +89,9 @@ quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, 
 
 quire_err sampling_lists_set_scored(sampling_lists *lists, const int32_t *ids, int32_t n) {
     void *copy = n > 0 ? mem_dup(ids, (size_t)n * sizeof *ids) : NULL;
-    TRY(n > 0 ? mem_check(copy) : QUIRE_OK);
+    if (n > 0) {
+        TRY(mem_check(copy));
+    }
     mem_free(lists->scored);
     lists->scored = copy;
     lists->n_scored = n;

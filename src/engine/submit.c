@@ -282,7 +282,9 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         s->park = r->parks != NULL ? engine_park_hold(r->parks[k]) : NULL;
         s->next_child = *parent;
         *parent = s;
-        TRY(submit_is_pooled(r) ? row_pooling_open(r, e->m, s) : QUIRE_OK);
+        if (submit_is_pooled(r)) {
+            TRY(row_pooling_open(r, e->m, s));
+        }
     }
     return QUIRE_OK;
 }
@@ -306,7 +308,9 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     sequence *parent = NULL;
     _Alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
     const void *known = r->constraint_state != NULL ? r->constraint_state : state;
-    TRY(r->constraint != NULL && known == state ? engine_constraint_state(e, r, state, err) : QUIRE_OK);
+    if (r->constraint != NULL && known == state) {
+        TRY(engine_constraint_state(e, r, state, err));
+    }
     quire_err made = make_group(e, r, n, n_max, known, users, &parent);
     if (made == QUIRE_OK && by_beams) {
         made = beam_open(e, r, n, parent);

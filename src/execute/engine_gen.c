@@ -10,10 +10,15 @@
 static quire_err exec_set_fields(const program_call *c, quire_request *r, quire_error *err) {
     const program_steps *p = &c->state->root->program;
     char seed[32];
-    TRY(p->fields != NULL ? quire_request_set_all(r, p->fields, p->n_fields, err) : QUIRE_OK);
-    TRY(c->step->fields != NULL ? quire_request_set_all(r, c->step->fields, c->step->n_fields, err)
-                                : QUIRE_OK);
-    TRY(c->state->root->program.explain ? quire_request_set(r, "explain", "true", err) : QUIRE_OK);
+    if (p->fields != NULL) {
+        TRY(quire_request_set_all(r, p->fields, p->n_fields, err));
+    }
+    if (c->step->fields != NULL) {
+        TRY(quire_request_set_all(r, c->step->fields, c->step->n_fields, err));
+    }
+    if (c->state->root->program.explain) {
+        TRY(quire_request_set(r, "explain", "true", err));
+    }
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);
     return c->has_seed ? quire_request_set(r, "seed", seed, err) : QUIRE_OK;
 }
@@ -193,7 +198,9 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;
         const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have cut the last call */
-        TRY(calls->n > 0 && calls->p[calls->n - 1] != '}' ? exec_end_call(&c->outputs[i]) : QUIRE_OK);
+        if (calls->n > 0 && calls->p[calls->n - 1] != '}') {
+            TRY(exec_end_call(&c->outputs[i]));
+        }
         exec_cut_output(&c->outputs[i], k->ends[i], &rest);
         if (i == 0) {
             TRY(strbuf_add(&es->rest, rest.p, rest.n));

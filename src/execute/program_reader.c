@@ -173,7 +173,9 @@ static quire_err step_read_role(step_reader *r, const json_value *v, step *to) {
     }
     TRY(step_read_lists(r, &steps, 1, to));
     step *inner = text != NULL ? step_list_add(&to->lists[0], STEP_TEXT) : NULL;
-    TRY(text != NULL ? step_reader_has(r, inner) : QUIRE_OK);
+    if (text != NULL) {
+        TRY(step_reader_has(r, inner));
+    }
     return text != NULL ? step_read_text(r, text, &inner->text, "text") : QUIRE_OK;
 }
 
@@ -253,7 +255,9 @@ static quire_err step_read_if(step_reader *r, const json_value *v, step *to) {
 static quire_err step_read_repeat(step_reader *r, const json_value *v, step *to) {
     const json_value *steps = json_get(v, "steps"), *until = json_get(v, "until");
     TRY(step_read_count(r, json_get(v, "repeat"), &to->times));
-    TRY(until != NULL ? step_read_test(r, until, v, &to->test) : QUIRE_OK);
+    if (until != NULL) {
+        TRY(step_read_test(r, until, v, &to->test));
+    }
     return step_read_lists(r, &steps, 1, to);
 }
 
@@ -392,7 +396,9 @@ static quire_err step_read_program(step_reader *r, const json_value *v, program_
     }
     to->seed = (uint64_t)number;
     to->model = model != NULL ? mem_dup(json_str(model).p, json_str(model).n) : NULL;
-    TRY(model != NULL ? step_reader_has(r, to->model) : QUIRE_OK);
+    if (model != NULL) {
+        TRY(step_reader_has(r, to->model));
+    }
     TRY(step_read_object(r, json_get(v, "fields"), "", &to->fields, &to->n_fields));
     TRY(step_check_fields(r, json_get(v, "fields")));
     TRY(step_read_object(r, json_get(v, "chat"), "", &to->chat, &to->n_chat));

@@ -106,7 +106,9 @@ static quire_err expr_mods_compile(expr_kind kind, str text, const attn_array *a
 static quire_err expr_mods_fill(const expr_mods *from, size_t n_bytes, attn_mods *mods, quire_error *err) {
     attn_array own[ATTN_PROGRAM_ARRAYS];
     mods->data = n_bytes > 0 ? mem_new(n_bytes, 1) : NULL;
-    TRY(n_bytes > 0 ? mem_check_for(mods->data, "the arrays of attention", err) : QUIRE_OK);
+    if (n_bytes > 0) {
+        TRY(mem_check_for(mods->data, "the arrays of attention", err));
+    }
     copy_arrays(from, mods, own);
     TRY(expr_mods_compile(EXPR_MASK, from->mask, own, from->n_arrays, &mods->mask, err));
     TRY(expr_mods_compile(EXPR_SCORE, from->score, own, from->n_arrays, &mods->score, err));

@@ -110,8 +110,9 @@ static quire_err file_modules_add_weights(model_file *f, const file_module *m, i
 
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err) {
     for (int32_t i = 0; i < f->n_modules; i++) {
-        TRY(f->modules[i].path[0] != 0 ? file_modules_add_weights(f, &f->modules[i], part + i, err)
-                                       : QUIRE_OK);
+        if (f->modules[i].path[0] != 0) {
+            TRY(file_modules_add_weights(f, &f->modules[i], part + i, err));
+        }
     }
     return QUIRE_OK;
 }

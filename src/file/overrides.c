@@ -352,7 +352,9 @@ static quire_err overrides_fill(overrides *o, const char *file, str given, str c
         return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text,
                        show_count(MAX_BYTES).text);
     }
-    TRY(carried.n > 0 ? add_carried(o, file, carried, err) : QUIRE_OK);
+    if (carried.n > 0) {
+        TRY(add_carried(o, file, carried, err));
+    }
     if (given.p != NULL) {
         TRY(o->by_path ? add_hf(o, given, err) : overrides_add_kv(o, given, err));
     }

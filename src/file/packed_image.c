@@ -145,8 +145,9 @@ static quire_err put_gguf(strbuf *b, const gguf *g, bool has_tables) {
     TRY(packed_image_put_u64(b, 0));
     TRY(packed_image_put_u64(b, n));
     for (int32_t i = 0; i < g->n_keys; i++) {
-        TRY(packed_image_is_left_out(&g->keys[i], has_tables) ? QUIRE_OK
-                                                              : packed_image_put_key(b, &g->keys[i]));
+        if (!packed_image_is_left_out(&g->keys[i], has_tables)) {
+            TRY(packed_image_put_key(b, &g->keys[i]));
+        }
     }
     if (has_tables) {
         TRY(put_str(b, str_of(PACKED_N_TOKENS)));

@@ -142,7 +142,9 @@ quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, u
                               grammar_run **out) {
     run_opening o = {g, v, GRAMMAR_RUN_BYTES, NULL};
     *out = NULL;
-    TRY(m != NULL ? memory_share_take(m, tenant, &o.share) : QUIRE_OK);
+    if (m != NULL) {
+        TRY(memory_share_take(m, tenant, &o.share));
+    }
     quire_err e = grammar_run_open_run(&o, out);
     memory_share_drop(o.share); /* the core has one of its own */
     return e;

@@ -229,14 +229,18 @@ static quire_err hub_choose_add_weights(const hub_listing *l, hub_choice *out, q
         return hub_choose_add(out, out->index, err);
     }
     for (size_t i = 0; i < l->n; i++) {
-        TRY(is_listed_shard(hub_choose_path_of(l, i)) ? hub_choose_add(out, (int32_t)i, err) : QUIRE_OK);
+        if (is_listed_shard(hub_choose_path_of(l, i))) {
+            TRY(hub_choose_add(out, (int32_t)i, err));
+        }
     }
     return QUIRE_OK;
 }
 
 static quire_err add_texts(const hub_listing *l, hub_choice *out, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
-        TRY(is_text(hub_choose_path_of(l, i)) ? hub_choose_add(out, (int32_t)i, err) : QUIRE_OK);
+        if (is_text(hub_choose_path_of(l, i))) {
+            TRY(hub_choose_add(out, (int32_t)i, err));
+        }
     }
     return QUIRE_OK;
 }
@@ -326,7 +330,9 @@ static quire_err hub_choose_add_shards(const hub_listing *l, const char *repo, c
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX,
                            show_name(name).text, i < 0 ? "not there" : "no safetensors file");
         }
-        TRY(taken[i] ? QUIRE_OK : hub_choose_add(out, i, err));
+        if (!taken[i]) {
+            TRY(hub_choose_add(out, i, err));
+        }
         taken[i] = true;
     }
     return QUIRE_OK;

@@ -277,7 +277,9 @@ static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_r
         const hub_http_request get = {
             .url = url, .token = is_hub ? c->token : NULL, .from = s->at, .is_direct = hub_is_loopback(url)};
         TRY(hub_http_run(c->http, &get, &to, r, err));
-        TRY(is_hub && r->status < 400 ? hub_client_check_id(t, r, err) : QUIRE_OK);
+        if (is_hub && r->status < 400) {
+            TRY(hub_client_check_id(t, r, err));
+        }
         if (r->status == 200 || r->status == 206) {
             return check_whole(t, s, err);
         }

@@ -162,7 +162,9 @@ static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err
     const hub_target t = {x->repo, x->file->path, path, x->file->id, x->file->n_bytes};
     for (bool again = false;; again = true) {
         x->sink.is_joined = x->sink.at > 0;
-        TRY(x->sink.at < x->file->n_bytes ? hub_client_get(c, &t, &x->sink, err) : QUIRE_OK);
+        if (x->sink.at < x->file->n_bytes) {
+            TRY(hub_client_get(c, &t, &x->sink, err));
+        }
         quire_err e = prove(x, err);
         if (e != QUIRE_BAD_FILE) {
             return e;

@@ -149,7 +149,9 @@ static quire_err add_snapshot(listing_of_cache *x) {
     hub_gguf g;
     TRY(hub_list_add_directory(x));
     for (size_t i = 0; i < x->files.n; i++) {
-        TRY(hub_gguf_read(str_of(x->files.files[i].path), &g) ? hub_list_add_gguf(x, i, &g) : QUIRE_OK);
+        if (hub_gguf_read(str_of(x->files.files[i].path), &g)) {
+            TRY(hub_list_add_gguf(x, i, &g));
+        }
     }
     return QUIRE_OK;
 }

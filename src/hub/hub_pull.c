@@ -356,9 +356,13 @@ static quire_err link_all(pull *x, quire_error *err) {
     int32_t last = x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of(config));
     for (size_t i = 0; i < x->choice.n; i++) {
         int32_t k = x->choice.files[i];
-        TRY(k != last ? hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[k], err) : QUIRE_OK);
+        if (k != last) {
+            TRY(hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[k], err));
+        }
     }
-    TRY(last >= 0 ? hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[last], err) : QUIRE_OK);
+    if (last >= 0) {
+        TRY(hub_repo_link(&x->repo, x->listing.commit, &x->listing.files[last], err));
+    }
     TRY(hub_repo_set_ref(&x->repo, x->name.revision, x->listing.commit, err));
     hub_repo_touch(&x->repo, x->listing.commit, x->listing.files[x->choice.files[0]].path);
     return QUIRE_OK;
@@ -383,7 +387,9 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
     TRY(hub_pull_choose(x, err));
     TRY(hub_pull_check_weights(x, err));
     TRY(lock_repo(x, err));
-    TRY(x->choice.index >= 0 ? get_index(x, err) : QUIRE_OK);
+    if (x->choice.index >= 0) {
+        TRY(get_index(x, err));
+    }
     TRY(hub_pull_plan(x, err));
     tell(x);
     TRY(fetch_all(x, err));

@@ -217,7 +217,9 @@ static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
 
 /* Removes the found files. Blobs stay if a link could not be removed. */
 static quire_err remove_part(removal *x) {
-    TRY(x->name.pick[0] == 0 ? visit_in(x, "refs", hub_remove_visit_ref) : QUIRE_OK);
+    if (x->name.pick[0] == 0) {
+        TRY(visit_in(x, "refs", hub_remove_visit_ref));
+    }
     for (size_t i = 0; i < x->going.n; i++) {
         remove_path(x->going.files[i].path, x);
     }
@@ -258,7 +260,9 @@ static quire_err remove_locked(removal *x, quire_error *err) {
         return err_set(err, QUIRE_BUSY, -1, "%s: another program is fetching it; wait for that, or stop it",
                        repo);
     }
-    TRY(is_whole ? QUIRE_OK : look_around(x, err));
+    if (!is_whole) {
+        TRY(look_around(x, err));
+    }
     if (!is_whole && x->n_found == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache; `quire list` shows what is", repo,
                        x->name.pick[0] != 0 ? ":" : "@",

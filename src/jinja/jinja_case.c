@@ -231,7 +231,9 @@ quire_err jcase_fold(jrun *r, str s, jvalue *out) {
         int bound = 0;
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         utf8proc_ssize_t n = c < 0 ? 0 : utf8proc_decompose_char(c, to, 8, UTF8PROC_CASEFOLD, &bound);
-        TRY(n > 0 ? QUIRE_OK : jrun_add(r, (str){s.p + i, size}));
+        if (n <= 0) {
+            TRY(jrun_add(r, (str){s.p + i, size}));
+        }
         for (utf8proc_ssize_t k = 0; k < n && k < 8; k++) {
             TRY(jrun_add_as(r, (str){bytes, jchar_put(to[k], bytes)}, jrun_origin(r, s, i)));
         }

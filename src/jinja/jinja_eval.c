@@ -23,7 +23,9 @@ static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *ou
         return jblock_self(r, out);
     }
     const jvalue *found = NULL;
-    TRY(context != NULL ? jrun_get(r, context, jstring(name), &found) : QUIRE_OK);
+    if (context != NULL) {
+        TRY(jrun_get(r, context, jstring(name), &found));
+    }
     if (found != NULL) {
         *out = *found;
         return QUIRE_OK;
@@ -195,7 +197,9 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
     }
     for (size_t i = 0; i < node->n; i++) {
         str part;
-        TRY(safe ? jrun_escape(r, items[i], &items[i]) : QUIRE_OK);
+        if (safe) {
+            TRY(jrun_escape(r, items[i], &items[i]));
+        }
         items[i].safe = false;
         TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
@@ -493,7 +497,9 @@ quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
         return call_macro(r, callee.u.macro, args, out);
     case J_TURNS: { /* a joiner */
         jturns *t = callee.u.turns;
-        TRY(t->joins ? QUIRE_OK : jrun_fail(r, QUIRE_BAD_REQUEST, "'Cycler' object is not callable"));
+        if (!t->joins) {
+            TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "'Cycler' object is not callable"));
+        }
         *out = t->at == 0 ? jstring((str){"", 0}) : t->items[0];
         t->at = 1;
         return QUIRE_OK;

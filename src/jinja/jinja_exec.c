@@ -76,7 +76,9 @@ static quire_err jinja_exec_print(jrun *r, const jnode *node, jscope *scope) {
     TRY(jeval(r, node->a, scope, &v));
     r->folds = false;
     r->at = node;
-    TRY(r->autoescape ? jrun_escape(r, v, &v) : QUIRE_OK);
+    if (r->autoescape) {
+        TRY(jrun_escape(r, v, &v));
+    }
     return jinja_exec_emit(r, v);
 }
 
@@ -96,7 +98,9 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
     jnode copy = *chain;
     copy.a = &input;
     TRY(jrun_enter(r, chain));
-    TRY(chain->a != NULL ? apply_filters(r, chain->a, scope, v, &input.value) : QUIRE_OK);
+    if (chain->a != NULL) {
+        TRY(apply_filters(r, chain->a, scope, v, &input.value));
+    }
     quire_err e = jeval(r, &copy, scope, out);
     r->at = chain; /* not the copy, which is freed */
     r->depth--;

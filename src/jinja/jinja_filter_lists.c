@@ -145,7 +145,9 @@ static quire_err jinja_filter_lists_merge(jrun *r, const jvalue *keys, const siz
             TRY(jrun_step(r, 1));
             bool neither = jis(keys[from[right]], J_UNDEFINED) && jis(keys[from[left]], J_UNDEFINED);
             order = 0;
-            TRY(neither ? QUIRE_OK : jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
+            if (!neither) {
+                TRY(jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
+            }
             take_right = descending ? order == 1 : order == -1;
         }
         to[i] = take_right ? from[right++] : from[left++];
@@ -205,7 +207,9 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
     }
     for (size_t i = 0; i < n && n > 1; i++) { /* nothing can be compared with it */
         jvalue key = keys[i < 2 ? 1 - i : i];
-        TRY(jis(key, J_UNDEFINED) ? jrun_undefined(r, key) : QUIRE_OK);
+        if (jis(key, J_UNDEFINED)) {
+            TRY(jrun_undefined(r, key));
+        }
     }
     return sort_keyed(r, items, keys, n, false, out, sorted_keys);
 }
@@ -238,7 +242,9 @@ JFUNCTION(filter_groupby) {
     TRY(jrun_values(r, n, &groups));
     for (size_t i = 1; i <= n; i++) {
         bool same = false;
-        TRY(i < n ? jrun_matches(r, keys[start], keys[i], &same) : QUIRE_OK);
+        if (i < n) {
+            TRY(jrun_matches(r, keys[start], keys[i], &same));
+        }
         if (same) {
             continue;
         }
@@ -262,7 +268,9 @@ JFUNCTION(filter_dictsort) {
     jvalue *items;
     size_t n;
     str by = str_of("key");
-    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "by", &by));
+    if (!jis(args[2], J_MISSING)) {
+        TRY(jrun_want_text(r, args[2], "by", &by));
+    }
     if (!str_is(by, "key") && !str_is(by, "value")) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "You can only sort by either \"key\" or \"value\"");
     }
@@ -301,7 +309,9 @@ JFUNCTION(filter_extreme) {
     for (size_t i = 0; i < n; i++) {
         int order = how;
         TRY(jinja_filter_lists_key_of(r, items[i], args[2], jflag(args[1]), &key));
-        TRY(i > 0 ? jop_order(r, how < 0 ? "<" : ">", key, best, &order) : QUIRE_OK);
+        if (i > 0) {
+            TRY(jop_order(r, how < 0 ? "<" : ">", key, best, &order));
+        }
         if (order == how) {
             best = key;
             *out = items[i];
@@ -395,15 +405,21 @@ JFUNCTION(filter_pick) {
     if (n_positional < first) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Missing parameter for attribute name");
     }
-    TRY(n_positional > first ? find_function(r, rest->values[first], true, &f) : QUIRE_OK);
+    if (n_positional > first) {
+        TRY(find_function(r, rest->values[first], true, &f));
+    }
     jargs more = jargs_without(rest, f != NULL ? first + 1 : first);
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
     for (size_t i = 0; i < n; i++) {
         jvalue v = items[i], passes;
-        TRY(attribute ? jget_path(r, v, rest->values[0], absent, &v) : QUIRE_OK);
+        if (attribute) {
+            TRY(jget_path(r, v, rest->values[0], absent, &v));
+        }
         passes = v;
-        TRY(f != NULL ? jcall_function(r, f, &v, &more, &passes) : QUIRE_OK);
+        if (f != NULL) {
+            TRY(jcall_function(r, f, &v, &more, &passes));
+        }
         if (jvalue_truth(passes) == wanted) {
             kept[n_kept++] = items[i];
         }
@@ -438,7 +454,9 @@ JFUNCTION(filter_sum) {
     }
     for (size_t i = 0; i < n; i++) {
         jvalue v = items[i];
-        TRY(jgiven(args[1]) ? jget_path(r, v, args[1], absent, &v) : QUIRE_OK);
+        if (jgiven(args[1])) {
+            TRY(jget_path(r, v, args[1], absent, &v));
+        }
         TRY(jop_binary(r, OP_ADD, *out, v, out));
     }
     return QUIRE_OK;

@@ -25,9 +25,15 @@ JFUNCTION(filter_truncate) {
     str s, end = str_of("...");
     int64_t length = 255, leeway = 5;
     bool is_text = jis(args[0], J_STRING);
-    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the length", &length));
-    TRY(jis(args[3], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[3], "the end", &end));
-    TRY(jgiven(args[4]) ? jrun_want_integer(r, args[4], "the leeway", &leeway) : QUIRE_OK);
+    if (!jis(args[1], J_MISSING)) {
+        TRY(jrun_want_integer(r, args[1], "the length", &length));
+    }
+    if (!jis(args[3], J_MISSING)) {
+        TRY(jrun_want_text(r, args[3], "the end", &end));
+    }
+    if (jgiven(args[4])) {
+        TRY(jrun_want_integer(r, args[4], "the leeway", &leeway));
+    }
     int64_t n = 0, n_end = (int64_t)jstr_length(end);
     if (length < n_end || leeway < 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST,
@@ -39,7 +45,9 @@ JFUNCTION(filter_truncate) {
     if (n - leeway <= length) {
         return QUIRE_OK;
     }
-    TRY(is_text ? QUIRE_OK : jrun_want_text(r, args[0], "the text", &s));
+    if (!is_text) {
+        TRY(jrun_want_text(r, args[0], "the text", &s));
+    }
     str kept = jstr_part(s, 0, (size_t)(length - n_end));
     for (size_t i = kept.n; !jflag(args[2]) && i-- > 0;) { /* to the last blank, if there is one */
         if (kept.p[i] == ' ') {
@@ -211,7 +219,9 @@ static quire_err wrap_paragraph(const wrapping *w, str text) {
         str line = wrap_line(w, text, &at, &piece, !written);
         TRY(jrun_step(w->r, 1 + (at - from) / 4));
         if (line.n > 0) {
-            TRY(written ? jrun_add(w->r, w->between) : QUIRE_OK);
+            if (written) {
+                TRY(jrun_add(w->r, w->between));
+            }
             TRY(jrun_add(w->r, line));
             written = true;
         }
@@ -227,15 +237,22 @@ JFUNCTION(filter_wordwrap) {
     wrapping w = {.r = r, .between = str_of("\n"), .breaks_words = jis(args[2], J_MISSING) || jflag(args[2])};
     w.at_hyphens = jis(args[4], J_MISSING) || jflag(args[4]);
     TRY(jrun_want_text(r, args[0], "the text", &s));
-    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
-    TRY(jgiven(args[3]) ? jrun_want_text(r, args[3], "the string between lines", &w.between) : QUIRE_OK);
-    TRY(width < 1 ? jrun_fail(r, QUIRE_BAD_REQUEST, "invalid width %lld (must be > 0)", (long long)width)
-                  : QUIRE_OK);
+    if (!jis(args[1], J_MISSING)) {
+        TRY(jrun_want_integer(r, args[1], "the width", &width));
+    }
+    if (jgiven(args[3])) {
+        TRY(jrun_want_text(r, args[3], "the string between lines", &w.between));
+    }
+    if (width < 1) {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "invalid width %lld (must be > 0)", (long long)width));
+    }
     w.width = (size_t)width;
     TRY(jstr_split_lines(r, s, false, &lines, &n));
     jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
-        TRY(i > 0 ? jrun_add(r, w.between) : QUIRE_OK);
+        if (i > 0) {
+            TRY(jrun_add(r, w.between));
+        }
         TRY(wrap_paragraph(&w, lines[i].u.s));
     }
     return jrun_scratch(r, out);
@@ -266,7 +283,9 @@ static quire_err pair_texts(jrun *r, const jvalue *items, size_t n, jvalue **out
         const jvalue *pair;
         size_t count;
         TRY(jrun_items(r, items[i], &pair, &count));
-        TRY(count != 2 ? jrun_fail(r, QUIRE_BAD_REQUEST, "not a pair of a name and a value") : QUIRE_OK);
+        if (count != 2) {
+            TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "not a pair of a name and a value"));
+        }
         for (size_t k = 0; k < 2; k++) {
             str s;
             jvalue plain = pair[k];
@@ -299,7 +318,9 @@ JFUNCTION(filter_urlencode) {
     TRY(pair_texts(r, items, n, &texts));
     jout_clear(&r->scratch);
     for (size_t i = 0; i < 2 * n; i++) {
-        TRY(i > 0 ? jinja_filter_texts_add_char(r, i % 2 != 0 ? '=' : '&', JINJA_TEMPLATE) : QUIRE_OK);
+        if (i > 0) {
+            TRY(jinja_filter_texts_add_char(r, i % 2 != 0 ? '=' : '&', JINJA_TEMPLATE));
+        }
         TRY(jinja_filter_texts_add_quoted(r, texts[i].u.s, true));
     }
     return jrun_scratch(r, out);
@@ -367,7 +388,9 @@ JFUNCTION(filter_striptags) {
             blank = any;
             continue;
         }
-        TRY(blank ? jinja_filter_texts_add_char(r, ' ', jrun_origin(r, s, i - 1)) : QUIRE_OK);
+        if (blank) {
+            TRY(jinja_filter_texts_add_char(r, ' ', jrun_origin(r, s, i - 1)));
+        }
         blank = false;
         any = true;
         known = c == '&' ? entity(here, &size) : -1;
@@ -380,7 +403,9 @@ JFUNCTION(filter_striptags) {
 }
 
 JFUNCTION(filter_xmlattr) {
-    TRY(jis(args[0], J_UNDEFINED) ? jrun_undefined(r, args[0]) : QUIRE_OK);
+    if (jis(args[0], J_UNDEFINED)) {
+        TRY(jrun_undefined(r, args[0]));
+    }
     if (!jis(args[0], J_DICT)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object has no attribute 'items'", jvalue_type(args[0]));
     }

@@ -95,8 +95,12 @@ static JFUNCTION(filter_indent) {
     jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         bool indents = i == 0 ? first : blank || lines[i].u.s.n > 0;
-        TRY(i > 0 ? jrun_add(r, str_of("\n")) : QUIRE_OK);
-        TRY(indents ? jrun_add(r, prefix) : QUIRE_OK);
+        if (i > 0) {
+            TRY(jrun_add(r, str_of("\n")));
+        }
+        if (indents) {
+            TRY(jrun_add(r, prefix));
+        }
         TRY(jrun_add(r, lines[i].u.s));
     }
     return jrun_scratch(r, out);
@@ -203,7 +207,9 @@ static JFUNCTION(filter_float) {
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
     }
-    TRY(jis(args[0], J_STRING) ? parse_float(r, args[0].u.s, &value, &parses) : QUIRE_OK);
+    if (jis(args[0], J_STRING)) {
+        TRY(parse_float(r, args[0].u.s, &value, &parses));
+    }
     if (jis(args[0], J_HUGE)) {
         *out = jfloat(jbig_to_double(args[0].u.big));
     } else if (jis_number(args[0])) {
@@ -228,7 +234,9 @@ static JFUNCTION(filter_int) {
     int64_t base = 10;
     jvalue parsed = {.kind = J_MISSING};
     double f;
-    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[2], "the base", &base));
+    if (!jis(args[2], J_MISSING)) {
+        TRY(jrun_want_integer(r, args[2], "the base", &base));
+    }
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
@@ -240,13 +248,17 @@ static JFUNCTION(filter_int) {
     if (jis(args[0], J_FLOAT)) {
         return isnan(args[0].u.f) ? QUIRE_OK : truncate_float(r, args[0].u.f, out);
     }
-    TRY(jis(args[0], J_STRING) ? parse_integer(r, args[0].u.s, base, &parsed) : QUIRE_OK);
+    if (jis(args[0], J_STRING)) {
+        TRY(parse_integer(r, args[0].u.s, base, &parsed));
+    }
     if (!jis(parsed, J_MISSING)) {
         *out = parsed;
         return QUIRE_OK;
     }
     bool parses = false;
-    TRY(jis(args[0], J_STRING) ? parse_float(r, args[0].u.s, &f, &parses) : QUIRE_OK);
+    if (jis(args[0], J_STRING)) {
+        TRY(parse_float(r, args[0].u.s, &f, &parses));
+    }
     return parses && isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
 }
 
@@ -302,8 +314,12 @@ static double round_float(double f, int64_t precision) {
 static JFUNCTION(filter_round) {
     int64_t precision = 0;
     str method = str_of("common");
-    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the precision", &precision));
-    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "the method", &method));
+    if (!jis(args[1], J_MISSING)) {
+        TRY(jrun_want_integer(r, args[1], "the precision", &precision));
+    }
+    if (!jis(args[2], J_MISSING)) {
+        TRY(jrun_want_text(r, args[2], "the method", &method));
+    }
     bool common = str_is(method, "common"), ceiling = str_is(method, "ceil");
     if (!common && !ceiling && !str_is(method, "floor")) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "method must be common, ceil or floor");
@@ -355,7 +371,9 @@ static JFUNCTION(filter_tojson) {
         style.item_separator = str_of(",");
         TRY(indent_of(r, args[2], "the indent", &style.indent));
     }
-    TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
+    if (jgiven(args[3])) {
+        TRY(json_separators(r, args[3], &style));
+    }
     jout text = jrun_out(r);
     return jrun_take_text(r, jjson_write(r, args[0], &style, &text), &text, out);
 }

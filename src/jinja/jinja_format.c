@@ -57,7 +57,9 @@ static quire_err fill_zeros(const jformat_spec *s, size_t n_head, strbuf *digits
             end++;
         }
         TRY(strbuf_add_char(&more, '0'));
-        TRY(end == 3 ? strbuf_add_char(&more, s->group) : QUIRE_OK);
+        if (end == 3) {
+            TRY(strbuf_add_char(&more, s->group));
+        }
         TRY(strbuf_add(&more, digits->p, digits->n));
         strbuf_deinit(digits);
         *digits = more;
@@ -76,7 +78,9 @@ static quire_err finish_number(jrun *r, jvalue v, const jformat_spec *s, bool ne
                    prefix);
     quire_err e = s->group != 0 ? group_digits(digits, s->group, groups) : QUIRE_OK;
     e = e == QUIRE_OK ? fill_zeros(s, strlen(head), digits) : e;
-    TRY(e == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+    if (e != QUIRE_OK) {
+        TRY(jrun_no_memory(r));
+    }
     return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n},
                v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
 }
@@ -158,9 +162,9 @@ static quire_err jinja_format_write_text(jrun *r, jvalue v, const jformat_spec *
     if (s->precision >= 0) {
         t = jstr_part(t, 0, (size_t)s->precision);
     }
-    TRY(s->align == '='
-            ? jrun_fail(r, QUIRE_BAD_REQUEST, "'=' alignment not allowed in string format specifier")
-            : QUIRE_OK);
+    if (s->align == '=') {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "'=' alignment not allowed in string format specifier"));
+    }
     return pad(r, s, s->align != 0 ? s->align : '<', (str){0}, t, JINJA_TEMPLATE, out);
 }
 

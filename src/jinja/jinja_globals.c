@@ -45,7 +45,9 @@ static JFUNCTION(global_range) {
 static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
     const jvalue *items, *pair;
     size_t n, n_pair;
-    TRY(jis(pairs, J_UNDEFINED) ? jrun_undefined(r, pairs) : QUIRE_OK);
+    if (jis(pairs, J_UNDEFINED)) {
+        TRY(jrun_undefined(r, pairs));
+    }
     TRY(jrun_items(r, pairs, &items, &n));
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_items(r, items[i], &pair, &n_pair));
@@ -67,7 +69,9 @@ static quire_err jinja_globals_gather(jrun *r, const jargs *args, jdict **out) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "dict expected at most 1 argument, got %zu", n_positional);
     }
     bool is_dict = n_positional == 1 && jis(args->values[0], J_DICT);
-    TRY(n_positional == 1 && !is_dict ? gather_pairs(r, args->values[0], *out) : QUIRE_OK);
+    if (n_positional == 1 && !is_dict) {
+        TRY(gather_pairs(r, args->values[0], *out));
+    }
     for (size_t i = 0; is_dict && i < args->values[0].u.dict->n; i++) {
         TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key,
                      args->values[0].u.dict->entries[i].value));
@@ -168,7 +172,9 @@ static quire_err make_turns(jrun *r, const jvalue *items, size_t n, bool joins, 
 }
 
 static JFUNCTION(global_cycler) {
-    TRY(rest->n == 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "at least one item has to be provided") : QUIRE_OK);
+    if (rest->n == 0) {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "at least one item has to be provided"));
+    }
     return make_turns(r, rest->values, rest->n, false, out);
 }
 
@@ -265,10 +271,14 @@ static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
     bool equal = false,
          has_place = jis_listlike(a) || jis(a, J_DICT) || jis(a, J_RANGE) || jis(a, J_UNDEFINED);
-    TRY(a.kind == b.kind && !has_place ? jrun_equal(r, a, b, &equal) : QUIRE_OK);
+    if (a.kind == b.kind && !has_place) {
+        TRY(jrun_equal(r, a, b, &equal));
+    }
     if (equal && jis(a, J_STRING)) {
         equal = a.u.s.p == b.u.s.p && a.u.s.n == b.u.s.n;
-        TRY(equal ? QUIRE_OK : jrun_fail(r, QUIRE_UNSUPPORTED, "sameas of equal texts is not supported"));
+        if (!equal) {
+            TRY(jrun_fail(r, QUIRE_UNSUPPORTED, "sameas of equal texts is not supported"));
+        }
     } else if (equal && (jis(a, J_FLOAT) || (jis(a, J_INT) && (a.u.i < -5 || a.u.i > 256)))) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "sameas of equal numbers is not supported");
     } else if (has_place) {

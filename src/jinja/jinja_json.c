@@ -48,7 +48,9 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
             return jrun_list(r, J_LIST, items, n, out);
         }
         TRY(jrun_step(r, 1));
-        TRY(jarena_grow(&r->arena, &items, &cap, n, sizeof *items) ? QUIRE_OK : jrun_no_memory(r));
+        if (!jarena_grow(&r->arena, &items, &cap, n, sizeof *items)) {
+            TRY(jrun_no_memory(r));
+        }
         TRY(jinja_json_convert(r, s, &items[n]));
         n++;
     }
@@ -174,7 +176,9 @@ static quire_err jinja_json_write_inside(str s, bool ascii, jout *out) {
         while (i < s.n && jinja_json_is_plain(s.p[i], ascii)) {
             i++;
         }
-        TRY(i > start ? jout_add(out, (str){s.p + start, i - start}) : QUIRE_OK);
+        if (i > start) {
+            TRY(jout_add(out, (str){s.p + start, i - start}));
+        }
         if (i < s.n) {
             int32_t c = jchar_at(s.p + i, s.n - i, &size);
             out->origin = jorigins_at(origins, i);

@@ -267,7 +267,9 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
         const jvalue *found = NULL;
         quire_err e = jdict_get(&r->steps, object.u.dict, key, &found);
         /* a key that Python cannot hash is not there */
-        TRY(e == QUIRE_OK || e == QUIRE_BAD_REQUEST ? QUIRE_OK : jrun_over(r, e));
+        if (e != QUIRE_OK && e != QUIRE_BAD_REQUEST) {
+            TRY(jrun_over(r, e));
+        }
         if (found != NULL) {
             *out = *found;
             return QUIRE_OK;

@@ -262,7 +262,9 @@ static JFUNCTION(str_find) {
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     size_t at = SIZE_MAX;
-    TRY(beyond ? QUIRE_OK : jstr_find_either(r, s, needle, (how & FIND_LAST) != 0, &at));
+    if (!beyond) {
+        TRY(jstr_find_either(r, s, needle, (how & FIND_LAST) != 0, &at));
+    }
     if (at == SIZE_MAX && (how & FIND_OR_FAIL) != 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "substring not found");
     }

@@ -137,7 +137,9 @@ JFUNCTION(str_join) {
     jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, items[i], "each item", &part));
-        TRY(i > 0 ? jrun_add(r, s) : QUIRE_OK);
+        if (i > 0) {
+            TRY(jrun_add(r, s));
+        }
         TRY(jrun_add(r, part));
     }
     return jrun_scratch(r, out);

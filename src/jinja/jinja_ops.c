@@ -74,9 +74,13 @@ static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *ou
     }
     *out = jint(1);
     while (e > 0) { /* by squares; the highest ones are not needed */
-        TRY((e & 1) != 0 ? jinja_ops_multiply(r, *out, base, out) : QUIRE_OK);
+        if ((e & 1) != 0) {
+            TRY(jinja_ops_multiply(r, *out, base, out));
+        }
         e >>= 1;
-        TRY(e > 0 ? jinja_ops_multiply(r, base, base, &base) : QUIRE_OK);
+        if (e > 0) {
+            TRY(jinja_ops_multiply(r, base, base, &base));
+        }
     }
     return QUIRE_OK;
 }
@@ -97,12 +101,16 @@ static quire_err big_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     }
     TRY(jrun_step(r, 1 + 4 * x->n * (y->n + 1)));
     if (op == OP_DIV) {
-        TRY(jbig_ratio(&r->arena, x, y, &f) ? QUIRE_OK : jrun_too_big(r));
+        if (!jbig_ratio(&r->arena, x, y, &f)) {
+            TRY(jrun_too_big(r));
+        }
         *out = jfloat(f);
         return isinf(f) ? jrun_fail(r, QUIRE_BAD_REQUEST, "integer division result too large for a float")
                         : QUIRE_OK;
     }
-    TRY(jbig_divide(&r->arena, x, y, &quotient, &remainder) ? QUIRE_OK : jrun_too_big(r));
+    if (!jbig_divide(&r->arena, x, y, &quotient, &remainder)) {
+        TRY(jrun_too_big(r));
+    }
     *out = op == OP_MOD ? remainder : quotient;
     return QUIRE_OK;
 }
@@ -231,7 +239,9 @@ static quire_err repeat_string(jrun *r, str s, size_t times, jvalue *out) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a text of %zu times %zu bytes", times, s.n);
     }
     TRY(jrun_step(r, times));
-    TRY(jarena_repeat(&r->arena, s, times, &s) ? QUIRE_OK : jrun_no_memory(r));
+    if (!jarena_repeat(&r->arena, s, times, &s)) {
+        TRY(jrun_no_memory(r));
+    }
     *out = jstring(s);
     return QUIRE_OK;
 }

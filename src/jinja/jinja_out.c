@@ -52,7 +52,9 @@ static quire_err add_span(jout *o, size_t start, size_t end) {
         return QUIRE_OK;
     }
     if (in->n == cap) {
-        TRY(cap >= JINJA_MAX_OUTPUT / sizeof *in->spans ? beyond_output(o) : QUIRE_OK);
+        if (cap >= JINJA_MAX_OUTPUT / sizeof *in->spans) {
+            TRY(beyond_output(o));
+        }
         TRY(jinja_out_more(o, cap, FIRST_SPANS, in->n + 1, sizeof *in->spans, &wanted));
         quire_err e = mem_grow(&in->spans, &in->cap, wanted, sizeof *in->spans);
         jarena_release(o->arena, (e == QUIRE_OK ? cap + wanted - in->cap : wanted) * sizeof *in->spans);

@@ -430,7 +430,9 @@ static quire_err parse_include(jparser *p, jnode **out) {
 
 static quire_err jinja_parse_import(jparser *p, jnode **out) {
     TRY(parse_other(p, N_IMPORT, out));
-    TRY(jparse_skip_name(p, "as") ? QUIRE_OK : jinja_parse_expected(p, "as"));
+    if (!jparse_skip_name(p, "as")) {
+        TRY(jinja_parse_expected(p, "as"));
+    }
     TRY(jparse_expect_name(p, &(*out)->name));
     parse_context(p, *out, false);
     return QUIRE_OK;
@@ -440,20 +442,26 @@ static quire_err parse_from(jparser *p, jnode **out) {
     jnodes targets = {0};
     str names[JINJA_MAX_ARGUMENTS];
     TRY(parse_other(p, N_FROM, out));
-    TRY(jparse_skip_name(p, "import") ? QUIRE_OK : jinja_parse_expected(p, "import"));
+    if (!jparse_skip_name(p, "import")) {
+        TRY(jinja_parse_expected(p, "import"));
+    }
     do {
         jnode *target;
         if (targets.n > 0 && p->at->kind != T_NAME) {
             break; /* after the last comma */
         }
-        TRY(targets.n == JINJA_MAX_ARGUMENTS ? jparse_fail(p, QUIRE_TOO_LARGE, "too many names") : QUIRE_OK);
+        if (targets.n == JINJA_MAX_ARGUMENTS) {
+            TRY(jparse_fail(p, QUIRE_TOO_LARGE, "too many names"));
+        }
         TRY(jparse_node(p, N_NAME, p->at, &target));
         TRY(jparse_expect_name(p, &names[targets.n]));
         target->name = names[targets.n];
         if (target->name.p[0] == '_') {
             return jparse_fail(p, QUIRE_INVALID, "names starting with an underline can not be imported");
         }
-        TRY(jparse_skip_name(p, "as") ? jparse_expect_name(p, &target->name) : QUIRE_OK);
+        if (jparse_skip_name(p, "as")) {
+            TRY(jparse_expect_name(p, &target->name));
+        }
         TRY(jparse_add(p, &targets, target));
         parse_context(p, *out, false);
     } while (jparse_skip_op(p, ","));

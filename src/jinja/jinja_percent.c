@@ -28,7 +28,9 @@ static quire_err next_value(percent *p, jvalue *out) {
 
 static quire_err named_value(percent *p, jvalue *out) {
     size_t end = jstr_find(p->rest, str_of(")"), 0);
-    TRY(end != SIZE_MAX && jis(p->args, J_UNDEFINED) ? jrun_undefined(p->r, p->args) : QUIRE_OK);
+    if (end != SIZE_MAX && jis(p->args, J_UNDEFINED)) {
+        TRY(jrun_undefined(p->r, p->args));
+    }
     if (end == SIZE_MAX || !jis(p->args, J_DICT)) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST,
                          end == SIZE_MAX ? "incomplete format key" : "format requires a mapping");
@@ -55,9 +57,9 @@ static quire_err jinja_percent_count(percent *p, int64_t *out) {
     }
     for (*out = 0; p->rest.n > 0 && p->rest.p[0] >= '0' && p->rest.p[0] <= '9';) {
         *out = *out * 10 + (jinja_percent_take(p) - '0');
-        TRY(*out > JFORMAT_MAX_WIDTH
-                ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH)
-                : QUIRE_OK);
+        if (*out > JFORMAT_MAX_WIDTH) {
+            TRY(jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH));
+        }
     }
     return QUIRE_OK;
 }
@@ -95,7 +97,9 @@ static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout
         jout o = jrun_out(p->r);
         quire_err e = s->type == 's' ? jvalue_write(v, &o) : jvalue_write_repr(v, &o);
         TRY(jrun_take_text(p->r, e == QUIRE_OK ? e : jrun_no_memory(p->r), &o, &v));
-        TRY(s->type == 'a' ? jformat_ascii(p->r, &v) : QUIRE_OK);
+        if (s->type == 'a') {
+            TRY(jformat_ascii(p->r, &v));
+        }
         s->type = 0;
         s->align = s->align == '=' ? '>' : s->align;
         s->fill = str_of(" ");
@@ -110,9 +114,10 @@ static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout
         TRY(jcall_function(p->r, jinja_find_filter(str_of("int")), &v, &(jargs){0}, &v));
     }
     if (s->type == 'o' || s->type == 'x' || s->type == 'X') {
-        TRY(jis(v, J_FLOAT) ? jrun_fail(p->r, QUIRE_BAD_REQUEST,
-                                        "%%%c format: an integer is required, not float", s->type)
-                            : QUIRE_OK);
+        if (jis(v, J_FLOAT)) {
+            TRY(jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: an integer is required, not float",
+                          s->type));
+        }
     }
     return jformat_value(p->r, v, s, out);
 }
@@ -138,7 +143,9 @@ static quire_err expand_one(percent *p, jout *out) {
     if (strchr("sracdiouxXeEfFgG", s.type) == NULL) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, "unsupported format character '%c'", s.type);
     }
-    TRY(jis(v, J_MISSING) ? next_value(p, &v) : QUIRE_OK);
+    if (jis(v, J_MISSING)) {
+        TRY(next_value(p, &v));
+    }
     return jinja_percent_write(p, v, &s, out);
 }
 
@@ -147,7 +154,9 @@ static quire_err jinja_percent_expand(percent *p, jout *out) {
         size_t at = jstr_find(p->rest, str_of("%"), 0);
         str text = {p->rest.p, at == SIZE_MAX ? p->rest.n : at};
         TRY(jrun_step(p->r, 1));
-        TRY(jout_add(out, text) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(p->r));
+        if (jout_add(out, text) != QUIRE_OK) {
+            TRY(jrun_no_memory(p->r));
+        }
         p->rest = (str){text.p + text.n, p->rest.n - text.n};
         if (at != SIZE_MAX) {
             (void)jinja_percent_take(p);
@@ -279,8 +288,9 @@ static quire_err jinja_braces_read_spec(jrun *r, str s, jformat_spec *out) {
             s = jinja_braces_without(s, 1);
         }
         out->precision = jinja_braces_number_of((str){digits.p, digits.n - s.n});
-        TRY(digits.n == s.n ? jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision")
-                            : QUIRE_OK);
+        if (digits.n == s.n) {
+            TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "Format specifier missing precision"));
+        }
     }
     (void)jinja_braces_skip(&s, "bcdeEfFgGnosxX%", &out->type);
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
@@ -320,13 +330,15 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     TRY(field_value(b, name, &v));
     if (jinja_braces_skip(&rest, "!", &c)) {
         converts = jinja_braces_skip(&rest, "rsa", &conversion);
-        TRY(converts && (rest.n == 0 || rest.p[0] == ':')
-                ? QUIRE_OK
-                : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
+        if (!(converts && (rest.n == 0 || rest.p[0] == ':'))) {
+            TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
+        }
     }
     if (jinja_braces_skip(&rest, ":", &c)) { /* fields inside the specification */
         jout o = jrun_out(b->r);
-        TRY(++b->depth > 2 ? jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded") : QUIRE_OK);
+        if (++b->depth > 2) {
+            TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded"));
+        }
         TRY(jrun_take_text(b->r, jinja_braces_expand(b, rest, &o), &o, &spec_text));
         b->depth--;
     }
@@ -334,11 +346,15 @@ static quire_err expand_field(braces *b, str field, jout *out) {
         jout o = jrun_out(b->r);
         quire_err e = conversion == 's' ? jrun_write(b->r, v, &o) : jvalue_write_repr(v, &o);
         TRY(jrun_take_text(b->r, e == QUIRE_OK ? e : jrun_no_memory(b->r), &o, &v));
-        TRY(conversion == 'a' ? jformat_ascii(b->r, &v) : QUIRE_OK);
+        if (conversion == 'a') {
+            TRY(jformat_ascii(b->r, &v));
+        }
     }
     jformat_spec spec;
     TRY(jinja_braces_read_spec(b->r, spec_text.u.s, &spec));
-    TRY(spec_text.u.s.n > 0 ? take_spec(b->r, &spec, &v) : QUIRE_OK);
+    if (spec_text.u.s.n > 0) {
+        TRY(take_spec(b->r, &spec, &v));
+    }
     return jformat_value(b->r, v, &spec, out);
 }
 
@@ -358,14 +374,18 @@ static quire_err jinja_braces_expand(braces *b, str format, jout *out) {
     while (format.n > 0) {
         str text = until(format, "{}");
         TRY(jrun_step(b->r, 1));
-        TRY(jout_add(out, text) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
+        if (jout_add(out, text) != QUIRE_OK) {
+            TRY(jrun_no_memory(b->r));
+        }
         format = jinja_braces_without(format, text.n);
         if (format.n == 0) {
             break;
         }
         char brace = format.p[0];
         if (format.n > 1 && format.p[1] == brace && b->depth == 0) {
-            TRY(jout_add(out, (str){format.p, 1}) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r));
+            if (jout_add(out, (str){format.p, 1}) != QUIRE_OK) {
+                TRY(jrun_no_memory(b->r));
+            }
             format = jinja_braces_without(format, 2);
             continue;
         }

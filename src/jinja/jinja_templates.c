@@ -13,7 +13,9 @@ static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program 
     str s;
     *out = NULL;
     TRY(jrun_want_text(r, name, "a template's name", &s));
-    TRY(set == NULL ? jrun_fail(r, QUIRE_BAD_REQUEST, "no loader for this environment specified") : QUIRE_OK);
+    if (set == NULL) {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "no loader for this environment specified"));
+    }
     for (size_t i = 0; i < set->n && *out == NULL; i++) {
         *out = str_eq(set->named[i].name, s) ? set->named[i].program : NULL;
     }
@@ -44,7 +46,9 @@ static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *sc
     size_t n = 1;
     TRY(jeval(r, node->a, scope, &name));
     r->at = node;
-    TRY(jis(name, J_LIST) || jis(name, J_TUPLE) ? jrun_items(r, name, &names, &n) : QUIRE_OK);
+    if (jis(name, J_LIST) || jis(name, J_TUPLE)) {
+        TRY(jrun_items(r, name, &names, &n));
+    }
     *out = NULL;
     for (size_t i = 0; i < n && *out == NULL; i++) {
         TRY(jinja_templates_find(r, names[i], out));
@@ -56,8 +60,9 @@ static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *sc
 
 static quire_err add_blocks(jrun *r, jtemplate *t, const jinja_program *p) {
     for (size_t i = 0; i < p->n_blocks; i++) {
-        TRY(jarena_grow(&r->arena, &t->blocks, &t->cap, t->n_blocks, sizeof *t->blocks) ? QUIRE_OK
-                                                                                        : jrun_no_memory(r));
+        if (!jarena_grow(&r->arena, &t->blocks, &t->cap, t->n_blocks, sizeof *t->blocks)) {
+            TRY(jrun_no_memory(r));
+        }
         t->blocks[t->n_blocks++] = p->blocks[i];
     }
     return QUIRE_OK;
@@ -87,7 +92,9 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
 /* From here on the template defines blocks and variables, and writes nothing. */
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     const jinja_program *parent;
-    TRY(r->template->parent != NULL ? jrun_fail(r, QUIRE_BAD_REQUEST, "extended multiple times") : QUIRE_OK);
+    if (r->template->parent != NULL) {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "extended multiple times"));
+    }
     TRY(jinja_templates_find_any(r, node, scope, &parent));
     r->template->parent = parent;
     r->out = NULL;
@@ -125,7 +132,9 @@ static quire_err load_module(jrun *r, const jnode *node, jscope *scope, jmodule 
     TRY(jrun_dict(r, &m->names));
     for (size_t i = 0; i < root->n; i++) {
         str name = root->bindings[i].name;
-        TRY(name.p[0] != '_' ? jrun_set(r, m->names, jstring(name), root->bindings[i].value) : QUIRE_OK);
+        if (name.p[0] != '_') {
+            TRY(jrun_set(r, m->names, jstring(name), root->bindings[i].value));
+        }
     }
     *out = m;
     return QUIRE_OK;
@@ -215,7 +224,9 @@ quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out) {
 
 quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out) {
     jout text = jrun_out(r), *before = r->out;
-    TRY(args->n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "a block takes no arguments") : QUIRE_OK);
+    if (args->n > 0) {
+        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "a block takes no arguments"));
+    }
     r->out = &text;
     quire_err e = jrun_enter(r, b->template->blocks[b->block]);
     e = e == QUIRE_OK ? jinja_templates_run_block(r, b->template, b->block, b->template->root) : e;

@@ -51,7 +51,9 @@ static quire_err dicts_equal(jsteps *s, const jdict *a, const jdict *b, bool *ou
         TRY(jsteps_take(s, 1));
         TRY(jdict_get(s, b, a->entries[i].key, &other));
         *out = other != NULL;
-        TRY(*out ? jvalue_matches(s, a->entries[i].value, *other, out) : QUIRE_OK);
+        if (*out) {
+            TRY(jvalue_matches(s, a->entries[i].value, *other, out));
+        }
     }
     return QUIRE_OK;
 }
@@ -280,7 +282,9 @@ static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_
     *entry = 0;
     if (d->index == NULL) {
         for (size_t i = 0; i < d->n && !matches; i++) {
-            TRY(d->entries[i].hash == hash ? jvalue_matches(s, d->entries[i].key, key, &matches) : QUIRE_OK);
+            if (d->entries[i].hash == hash) {
+                TRY(jvalue_matches(s, d->entries[i].key, key, &matches));
+            }
             *entry = matches ? i + 1 : 0;
         }
         return QUIRE_OK;
@@ -292,8 +296,9 @@ static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_
         if (*entry == 0) {
             break;
         }
-        TRY(d->entries[*entry - 1].hash == hash ? jvalue_matches(s, d->entries[*entry - 1].key, key, &matches)
-                                                : QUIRE_OK);
+        if (d->entries[*entry - 1].hash == hash) {
+            TRY(jvalue_matches(s, d->entries[*entry - 1].key, key, &matches));
+        }
     }
     return n_seen < 8 ? QUIRE_OK : jsteps_take(s, n_seen / 8); /* many hashes may fall together */
 }
@@ -346,8 +351,12 @@ quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value) {
     TRY(jinja_value_find(s, d, key, hash, &entry, &slot));
     if (entry == 0) {
         bool moves = d->n == d->cap;
-        TRY(jinja_value_grow(a, d) ? QUIRE_OK : QUIRE_NO_MEMORY);
-        TRY(moves ? jinja_value_find(s, d, key, hash, &entry, &slot) : QUIRE_OK);
+        if (!jinja_value_grow(a, d)) {
+            TRY(QUIRE_NO_MEMORY);
+        }
+        if (moves) {
+            TRY(jinja_value_find(s, d, key, hash, &entry, &slot));
+        }
         d->entries[d->n] = (jentry){key, value, hash};
         d->n++;
         if (d->index != NULL) {

@@ -63,7 +63,9 @@ int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, i
 
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n) {
     int32_t n_found = 0;
-    TRY(s->has_path ? kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) : QUIRE_OK);
+    if (s->has_path) {
+        TRY(kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found));
+    }
     s->n_computed = n_found;
     if (c->n_state_pages > 0 && s->has_path) {
         s->snapshots.branch = kv_index_agreed(c->index, &s->path, tokens, n);
@@ -404,7 +406,9 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
     TRY(kv_check(c->pool, tables, n, NULL, 0, err));
     TRY(kv_swap_check(&c->swap, err));
-    TRY(c->budget != NULL ? kv_budget_check(c->budget, err) : QUIRE_OK);
+    if (c->budget != NULL) {
+        TRY(kv_budget_check(c->budget, err));
+    }
     return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }
 

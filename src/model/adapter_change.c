@@ -289,7 +289,9 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
             "is of a DoRA of a latent's products, which is not supported; merge the adapter "
             "into its base");
     }
-    TRY(mem_check(row) || mem_check(a) || mem_check(b) ? QUIRE_NO_MEMORY : QUIRE_OK);
+    if (mem_check(row) || mem_check(a) || mem_check(b)) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     TRY(entry_gather_floats(o, e, magnitude, &g));
     TRY(quant_dequantise(c->a->type, c->a->data, rank * n_in, a));
     const size_t row_bytes = rank * (size_t)dtype_block_bytes(c->b->type);
@@ -560,7 +562,9 @@ static quire_err entry_bind(adapter_opening *o, const adapter_module *module, co
     module_entry e = {.o = o, .module = module, .entry = w, .whole = ref->whole};
     adapter_change c = {.scale = 1.0f};
     e.rows = is_cross && name_rotates(module->name) ? o->m->rows : HEAD_ROWS_ALIKE;
-    TRY(is_cross ? entry_check_formats(&e) : QUIRE_OK);
+    if (is_cross) {
+        TRY(entry_check_formats(&e));
+    }
     if (w->w != NULL) {
         TRY(entry_change_product(o, &e, &c));
     } else {

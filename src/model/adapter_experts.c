@@ -67,7 +67,9 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
     own_a.n_bytes = (size_t)(p->rank * p->n_in) * size_in;
     own_b.n_bytes = (size_t)(w->n_out * p->rank) * size_out;
     uint8_t *rows_a = adapter_memory(o, own_a.n_bytes, 1), *rows_b = adapter_memory(o, own_b.n_bytes, 1);
-    TRY(mem_check(rows_a) || mem_check(rows_b) ? QUIRE_NO_MEMORY : QUIRE_OK);
+    if (mem_check(rows_a) || mem_check(rows_b)) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     for (int64_t k = 0; k < p->rank; k++) {
         const int64_t of_a = expert * p->rank + k, of_b = k * p->n_experts + expert;
         for (int64_t i = 0; i < p->n_in; i++) {
@@ -171,7 +173,9 @@ quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *module)
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !bound && name.n < LOADER_NAME_BYTES - 32; i++) {
         TRY(experts_bind_stack(o, module, name, ends[i], &bound));
     }
-    TRY(bound || name.n >= LOADER_NAME_BYTES - 32 ? QUIRE_OK : experts_bind_list(o, module, name, &bound));
+    if (!bound && name.n < LOADER_NAME_BYTES - 32) {
+        TRY(experts_bind_list(o, module, name, &bound));
+    }
     return bound ? QUIRE_OK
                  : adapter_refuse(
                        o, QUIRE_UNSUPPORTED, module->parts[PART_A],

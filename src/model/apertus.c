@@ -68,7 +68,9 @@ static quire_err apertus_read_activation(const config *c, model_desc *d) {
         lists[3][i] = -1e-6f;
     }
     for (int k = 0; k < 4; k++) {
-        TRY(c->is_gguf ? apertus_read_list(c, keys[k], k < 2, d->n_layers, lists[k]) : QUIRE_OK);
+        if (c->is_gguf) {
+            TRY(apertus_read_list(c, keys[k], k < 2, d->n_layers, lists[k]));
+        }
         for (int32_t i = 0; !c->is_gguf && i < d->n_layers; i++) {
             TRY(apertus_read_number(c, i, names[k], k < 2, &lists[k][i]));
         }

@@ -96,11 +96,15 @@ static quire_err check_nomic(const config *c) {
         bool on = false;
         TRY(config_bool(c, NULL, flags[i], &on));
         (void)snprintf(what, sizeof what, "%s true is not supported", flags[i]);
-        TRY(on ? config_unsupported(c, what) : QUIRE_OK);
+        if (on) {
+            TRY(config_unsupported(c, what));
+        }
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         (void)snprintf(what, sizeof what, "%s is not supported", numbers[i]);
-        TRY(config_has(c, NULL, numbers[i]) ? config_unsupported(c, what) : QUIRE_OK);
+        if (config_has(c, NULL, numbers[i])) {
+            TRY(config_unsupported(c, what));
+        }
     }
     TRY(config_f32(c, NULL, "rotary_emb_fraction", &fraction));
     return fraction == 1.0f ? QUIRE_OK

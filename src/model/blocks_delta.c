@@ -198,7 +198,9 @@ static quire_err load_convs(binding *b, delta_block *to) {
     }
     int32_t n_all = 2 * piece_width(r, DELTA_Q) + piece_width(r, DELTA_V);
     bool is_one = weight_role_is(b->l->names, W_DELTA_CONV) || binding_has(b, W_DELTA_CONV);
-    TRY(is_one ? QUIRE_OK : loader_taps(b->l, own, 3, b->layer, n_all, r->n_taps, &taps));
+    if (!is_one) {
+        TRY(loader_taps(b->l, own, 3, b->layer, n_all, r->n_taps, &taps));
+    }
     quire_err e = add_convs(b, taps, n_all, to);
     mem_free(taps);
     return e;

@@ -245,7 +245,9 @@ quire_err latent_bind(binding *b, const layer_step *s) {
     TRY(latent_load(b, &w));
     TRY(latent_fill(b, &w, s->second ? CACHE_SECOND : CACHE_ATTENTION, to));
     index_block *index = NULL;
-    TRY(s->second ? QUIRE_OK : index_bind(b, &index));
+    if (!s->second) {
+        TRY(index_bind(b, &index));
+    }
     to->index = index;
     TRY(binding_read(b, s->from, &in));
     b->rows[s->to] = (row_value){.at = to->expand.out, .product = w.o};

@@ -91,9 +91,9 @@ static quire_err moe_load_result_norm(binding *b, const norm **out) {
                             .eps = b->d->norm.post_eps > 0.0f ? b->d->norm.post_eps : b->d->norm_eps,
                             .add_one = b->d->norm.add_one && !binding_is_gguf(b)};
     norm *nm = NULL;
-    TRY(b->d->moe.result_norm
-            ? loader_norm(b->l, binding_name(b, W_EXPERT_RESULT_NORM), b->layer, &spec, width, &nm)
-            : QUIRE_OK);
+    if (b->d->moe.result_norm) {
+        TRY(loader_norm(b->l, binding_name(b, W_EXPERT_RESULT_NORM), b->layer, &spec, width, &nm));
+    }
     *out = nm;
     return QUIRE_OK;
 }
@@ -126,7 +126,9 @@ static quire_err moe_load_shared(binding *b, moe_block *m) {
     if (binding_has(b, W_SHARED_GATE_UP) && !binding_has(b, W_SHARED_GATE)) {
         TRY(binding_pair(b, W_SHARED_GATE_UP, f, width, &m->shared_gate, &m->shared_up));
     } else {
-        TRY(b->d->ungated ? QUIRE_OK : binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
+        if (!b->d->ungated) {
+            TRY(binding_linear(b, W_SHARED_GATE, f, width, &m->shared_gate));
+        }
         TRY(binding_linear(b, W_SHARED_UP, f, width, &m->shared_up));
     }
     TRY(binding_linear(b, W_SHARED_DOWN, width, f, &m->shared_down));

@@ -114,7 +114,9 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_latent(d, i);
     }
-    TRY(neighbours ? config_bool(c, NULL, "rope_interleave", &neighbours) : QUIRE_OK);
+    if (neighbours) {
+        TRY(config_bool(c, NULL, "rope_interleave", &neighbours));
+    }
     return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
 }
 
@@ -164,7 +166,9 @@ quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, mode
     TRY(config_i32(c, "attention.indexer.head_count", "index_n_heads", &x->n_heads));
     TRY(config_i32(c, "attention.indexer.key_length", "index_head_dim", &x->d_head));
     TRY(config_i32(c, "attention.indexer.top_k", "index_topk", &x->n_best));
-    TRY(x->kind == CHOOSE_POOLS ? read_pools(c, x) : QUIRE_OK);
+    if (x->kind == CHOOSE_POOLS) {
+        TRY(read_pools(c, x));
+    }
     if ((d->latent.q_rank == 0 && x->source == INDEX_OF_LATENT) || x->n_best < 1 || x->n_heads < 1 ||
         x->d_head < d->latent.d_rope || x->d_head > DESC_MAX_HEAD) {
         return config_bad(

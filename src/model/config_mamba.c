@@ -54,10 +54,14 @@ quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
     m->n_states = 16;
     TRY(mamba_read_common(c, d));
     TRY(mamba_read_expand(c, 2.0f, d));
-    TRY(is_jamba ? QUIRE_OK : config_i32(c, NULL, "intermediate_size", &m->n_inner));
+    if (!is_jamba) {
+        TRY(config_i32(c, NULL, "intermediate_size", &m->n_inner));
+    }
     TRY(mamba_check_width(c, is_jamba ? "mamba_expand" : "intermediate_size|expand", m));
     m->step_rank = d->d_model / 16 + (d->d_model % 16 != 0);
-    TRY(mamba_is_auto(c, rank) ? QUIRE_OK : config_i32(c, "ssm.time_step_rank", rank, &m->step_rank));
+    if (!mamba_is_auto(c, rank)) {
+        TRY(config_i32(c, "ssm.time_step_rank", rank, &m->step_rank));
+    }
     TRY(config_check(c, "ssm.time_step_rank", rank, m->step_rank, 1, MAX_MAMBA_INNER));
     s->state = scan_cache(m->n_inner, m->n_states);
     s->conv = conv_cache(conv_units(m->n_inner), m->n_taps);
@@ -88,8 +92,12 @@ static quire_err mamba_read_heads(const config *c, float expand, int32_t d_head,
     mamba_desc *m = &d->mamba;
     TRY(config_i32(c, "ssm.time_step_rank", heads, &m->n_heads));
     TRY(config_check(c, "ssm.time_step_rank", heads, m->n_heads, 1, MAX_MAMBA_HEADS));
-    TRY(mamba_is_auto(c, "mamba_d_head") ? QUIRE_OK : config_i32(c, NULL, width, &d_head));
-    TRY(config_is(c, "Mamba2ForCausalLM") ? config_i32(c, NULL, own, &d_head) : QUIRE_OK);
+    if (!mamba_is_auto(c, "mamba_d_head")) {
+        TRY(config_i32(c, NULL, width, &d_head));
+    }
+    if (config_is(c, "Mamba2ForCausalLM")) {
+        TRY(config_i32(c, NULL, own, &d_head));
+    }
     if (c->is_gguf || (expand > 0.0f && m->n_inner == 0)) {
         TRY(mamba_read_expand(c, expand, d));
     } else if (expand == 0.0f) {

@@ -164,7 +164,9 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     bool is_apart =
         is_local ||
         (by_type && (config_has(c, NULL, key_of(&s, "rope_theta")) || config_is_list(c, "rope_theta")));
-    TRY(is_apart ? QUIRE_OK : config_f32(c, NULL, "rope_theta", &r->theta));
+    if (!is_apart) {
+        TRY(config_f32(c, NULL, "rope_theta", &r->theta));
+    }
     TRY(config_f32(c, NULL,
                    object == NULL ? "rope_parameters.rope_theta|rope_scaling.rope_theta"
                                   : key_of(&s, "rope_theta"),
@@ -198,8 +200,9 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
             bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor"));
             r->kind = is_long ? ROPE_LONGROPE : kinds[i].kind;
             bool has_length = r->kind == ROPE_LONGROPE || r->kind == ROPE_YARN || r->kind == ROPE_LLAMA3;
-            TRY(has_length ? config_i32(c, NULL, "original_max_position_embeddings", &r->original_positions)
-                           : QUIRE_OK);
+            if (has_length) {
+                TRY(config_i32(c, NULL, "original_max_position_embeddings", &r->original_positions));
+            }
             TRY(need_numbers(&s, d, r));
             return r->kind == ROPE_LONGROPE ? read_longrope(&s, d, r) : read_yarn_scale(&s, r);
         }

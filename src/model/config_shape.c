@@ -72,7 +72,9 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
     /* some GGUF files say it */
-    TRY(name.n == 0 ? config_str(c, "hidden_activation", NULL, &name) : QUIRE_OK);
+    if (name.n == 0) {
+        TRY(config_str(c, "hidden_activation", NULL, &name));
+    }
     for (size_t i = 0; name.n > 0 && i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(name, kinds[i].name)) {
             d->activation = kinds[i].kind;
@@ -174,9 +176,9 @@ static quire_err read_query_heads(const config *c, decoder_shape *s, const model
                *hf_heads = s->has_heads_by_layer
                                ? "num_attention_heads_per_layer|num_attention_heads|n_head|n_heads"
                                : "num_attention_heads|n_head|n_heads";
-    TRY(s->n_heads == 0 && !config_has(c, gguf_heads, hf_heads)
-            ? config_need_i32(c, gguf_heads, hf_heads, &s->n_heads)
-            : QUIRE_OK);
+    if (s->n_heads == 0 && !config_has(c, gguf_heads, hf_heads)) {
+        TRY(config_need_i32(c, gguf_heads, hf_heads, &s->n_heads));
+    }
     n_heads[0] = s->n_heads;
     TRY(s->has_heads_by_layer ? config_read_layers(c, gguf_heads, hf_heads, d, s->n_layers, n_heads)
                               : config_same_i32(c, gguf_heads, hf_heads, n_heads));
@@ -184,7 +186,9 @@ static quire_err read_query_heads(const config *c, decoder_shape *s, const model
         n_heads[i] = n_heads[0];
     }
     for (int32_t i = 0; i < s->n_layers; i++) {
-        TRY(n_heads[i] > 0 ? QUIRE_OK : config_bad(c, "the number of attention heads", "must be at least 1"));
+        if (n_heads[i] <= 0) {
+            TRY(config_bad(c, "the number of attention heads", "must be at least 1"));
+        }
     }
     s->n_heads = n_heads[0];
     return QUIRE_OK;
@@ -259,7 +263,9 @@ static quire_err read_tying(const config *c, model_desc *d) {
         bool is_tied = false;
         whole.has_text = false;
         TRY(config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings));
-        TRY(c->has_text ? config_bool(&whole, NULL, "tie_word_embeddings", &is_tied) : QUIRE_OK);
+        if (c->has_text) {
+            TRY(config_bool(&whole, NULL, "tie_word_embeddings", &is_tied));
+        }
         d->tied_embeddings = d->tied_embeddings || is_tied;
         return QUIRE_OK;
     }

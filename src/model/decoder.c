@@ -104,7 +104,9 @@ quire_err decoder_load(loader *l, const model_desc *d, decoder **out) {
     }
     const bool has_streams = d->streams.n > 0;
     const bool is_predicted = d->streams.kind == STREAMS_PREDICTED;
-    TRY(has_streams ? (is_predicted ? streams_bind : hyper_bind)(&b) : QUIRE_OK);
+    if (has_streams) {
+        TRY((is_predicted ? streams_bind : hyper_bind)(&b));
+    }
     TRY(decoder_bind_layers(&b));
     return has_streams ? (is_predicted ? streams_bind_end : hyper_bind_end)(&b) : QUIRE_OK;
 }

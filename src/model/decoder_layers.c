@@ -333,7 +333,9 @@ quire_err decoder_bind_layers(binding *b) {
     if (b->d->embed.d_layer_input > 0) {
         TRY(inputs_bind(b));
     }
-    TRY(b->d->shared.n_blocks > 0 ? binding_keep_embeddings(b) : QUIRE_OK);
+    if (b->d->shared.n_blocks > 0) {
+        TRY(binding_keep_embeddings(b));
+    }
     for (b->layer = 0; b->layer < b->d->n_layers; b->layer++) {
         b->rows[A] = b->rows[B] = (row_value){.at = BUFFER_NONE};
         b->n_mixes = 0;

@@ -168,7 +168,9 @@ static quire_err read_multipliers(const config *c, const char *hf, float *out, s
     for (size_t i = 0; i < n_wanted; i++) {
         out[i] = 1.0f;
     }
-    TRY(c->is_gguf || config_is_null(c, hf) ? QUIRE_OK : config_f32s(c, hf, out, n_wanted, &n));
+    if (!c->is_gguf && !config_is_null(c, hf)) {
+        TRY(config_f32s(c, hf, out, n_wanted, &n));
+    }
     bool fits = n == 0 || n == n_wanted;
     for (size_t i = 0; i < n_wanted; i++) {
         fits = fits && out[i] != 0.0f;

@@ -127,9 +127,9 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     } else {
         int32_t width = r.n_dims;
         TRY(config_rope(c, object, d, &r));
-        TRY(r.n_dims != width && !c->is_gguf
-                ? config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only")
-                : QUIRE_OK);
+        if (r.n_dims != width && !c->is_gguf) {
+            TRY(config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only"));
+        }
     }
     d->ropes[d->n_ropes++] = r;
     return QUIRE_OK;

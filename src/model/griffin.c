@@ -58,7 +58,9 @@ static quire_err griffin_read_layers(const config *c, const model_desc *d, state
 static quire_err griffin_read_lru(const config *c, model_desc *d, state_layers *s) {
     lru_desc *l = &d->lru;
     *l = (lru_desc){.width = d->d_model, .n_blocks = d->layers[0].n_heads, .n_taps = 4};
-    TRY(config_is_null(c, "lru_width") ? QUIRE_OK : config_i32(c, NULL, "lru_width", &l->width));
+    if (!config_is_null(c, "lru_width")) {
+        TRY(config_i32(c, NULL, "lru_width", &l->width));
+    }
     TRY(config_taps(c, NULL, "conv1d_width", &l->n_taps));
     if (l->width < l->n_blocks || l->width % l->n_blocks != 0 || l->width > 1 << 17) {
         return config_bad(c, "lru_width", "must be a multiple of the attention heads, up to 131072");

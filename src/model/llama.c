@@ -13,7 +13,9 @@ const arch_names mixtral_names = {
 
 static quire_err describe_llama(const config *c, model_desc *d) {
     TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
-    TRY(c->is_gguf ? config_window_on_all(c, 0, d) : QUIRE_OK); /* GGUF calls Mistral llama too */
+    if (c->is_gguf) {
+        TRY(config_window_on_all(c, 0, d)); /* GGUF calls Mistral llama too */
+    }
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     return config_moe(c, d); /* and Mixtral */
 }

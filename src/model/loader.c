@@ -513,7 +513,9 @@ static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_
         n_elements *= w->dims[i];
     }
     bool fits = w->dims[w->n_dims - 1] == n_taps && n_elements / n_taps <= n_all - *n;
-    TRY(fits ? QUIRE_OK : loader_check_shape(l, w, 3, n_all - *n, 1, n_taps));
+    if (!fits) {
+        TRY(loader_check_shape(l, w, 3, n_all - *n, 1, n_taps));
+    }
     if (dtype_is_quantised(w->type) || quant_dequantise(w->type, w->data, (size_t)n_elements,
                                                         to + (size_t)*n * (size_t)n_taps) != QUIRE_OK) {
         return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",

@@ -46,7 +46,9 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     }
     TRY(l->b->ops->norm_load(l->b, &s, out, l->err));
     weight_entry entry = {.nm = *out, .n_out = n, .norm = *spec};
-    TRY(s.bias != NULL && l->weights != NULL ? loader_read_floats(l, w, n, &entry.weight) : QUIRE_OK);
+    if (s.bias != NULL && l->weights != NULL) {
+        TRY(loader_read_floats(l, w, n, &entry.weight));
+    }
     return loader_note(l, entry, NULL, name, layer);
 }
 

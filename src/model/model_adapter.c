@@ -151,7 +151,9 @@ static quire_err adapter_bind(adapter_opening *o) {
     for (int32_t i = 0; i < d->n; i++) {
         TRY(adapter_collect(o, &d->views[refs[i].i], &module));
     }
-    TRY(module.name.p != NULL ? adapter_bind_module(o, &module) : QUIRE_OK);
+    if (module.name.p != NULL) {
+        TRY(adapter_bind_module(o, &module));
+    }
     return o->n > 0 ? QUIRE_OK
                     : err_set(o->err, QUIRE_BAD_FILE, -1, "%s: the adapter changes nothing; save it again",
                               o->f->path);

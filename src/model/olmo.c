@@ -35,7 +35,9 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     full.theta = local.theta = is_olmo3 ? 5e5f : full.theta;
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &full));
     TRY(config_add_rope(c, d, &full));
-    TRY(is_olmo3 || c->is_gguf ? config_window(c, &window) : QUIRE_OK);
+    if (is_olmo3 || c->is_gguf) {
+        TRY(config_window(c, &window));
+    }
     if (window == 0) {
         return QUIRE_OK;
     }

@@ -312,7 +312,9 @@ quire_err biases_check(const config *c, const arch_names *names) {
                        says            ? keys[i].ends[0]
                        : found != NULL ? found
                                        : "");
-        TRY(says == (found != NULL) ? QUIRE_OK : config_bad_at(c, NULL, key, what));
+        if (!(says == (found != NULL))) {
+            TRY(config_bad_at(c, NULL, key, what));
+        }
     }
     return QUIRE_OK;
 }

@@ -194,15 +194,17 @@ static quire_err load_all(loader *l, const model_desc *d, pooled_layers *p) {
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
         const pooled_step *s = &d->pooling.steps[i];
         p->layers[p->n++].step = *s;
-        TRY(s->kind == POOLED_DENSE || s->kind == POOLED_NORM ? load_layer(l, width, &p->layers[i])
-                                                              : QUIRE_OK);
+        if (s->kind == POOLED_DENSE || s->kind == POOLED_NORM) {
+            TRY(load_layer(l, width, &p->layers[i]));
+        }
         width = s->kind == POOLED_DENSE ? s->n_out : width;
         widest = width > widest ? width : widest;
     }
     for (int i = 0; i < 2; i++) {
         p->rows[i] = mem_new((size_t)widest, sizeof(float));
-        TRY(p->rows[i] != NULL ? QUIRE_OK
-                               : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
+        if (p->rows[i] == NULL) {
+            TRY(err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
+        }
     }
     return QUIRE_OK;
 }
@@ -213,7 +215,9 @@ quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out) {
         return QUIRE_OK;
     }
     pooled_layers *p = mem_new(1, sizeof *p);
-    TRY(p != NULL ? QUIRE_OK : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
+    if (p == NULL) {
+        TRY(err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
+    }
     quire_err e = load_all(l, d, p);
     if (e != QUIRE_OK) {
         pooling_close(p);

@@ -94,8 +94,9 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
         if (v.kind != META_ABSENT && v.kind != META_BOOL) {
             return pooling_refuse(m, QUIRE_BAD_FILE, flags[k].key, (str){0}, "must be true or false");
         }
-        TRY(v.kind == META_BOOL && v.i != 0 ? set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d)
-                                            : QUIRE_OK);
+        if (v.kind == META_BOOL && v.i != 0) {
+            TRY(set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d));
+        }
     }
     return d->pooling.kind != POOLING_NONE
                ? QUIRE_OK
@@ -298,7 +299,9 @@ static quire_err score_head_read_function(const config *c, row_function *out) {
     *out = ROW_PLAIN;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && name.n == 0; i++) {
         quire_err e = model_file_str(c->f, keys[i], &name);
-        TRY(e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, keys[i], "must be text"));
+        if (e != QUIRE_OK && e != QUIRE_NOT_FOUND) {
+            TRY(config_bad(c, keys[i], "must be text"));
+        }
     }
     if (str_begins(name, "torch.nn.") && str_ends(name, ".Sigmoid")) {
         *out = ROW_SIGMOID;
@@ -335,8 +338,12 @@ static quire_err score_head_describe_gguf(const config *c, const score_head *hea
             c, "cls.weight",
             "is missing: scores go through this dense layer, which the conversion has left out");
     }
-    TRY(has_dense ? add_dense(c, "cls", d->d_model, head->f, d) : QUIRE_OK);
-    TRY(model_file_find(c->f, "cls.norm.weight") != NULL ? add_norm(c, "cls.norm", d) : QUIRE_OK);
+    if (has_dense) {
+        TRY(add_dense(c, "cls", d->d_model, head->f, d));
+    }
+    if (model_file_find(c->f, "cls.norm.weight") != NULL) {
+        TRY(add_norm(c, "cls.norm", d));
+    }
     TRY(add_out(c, "cls.output", ROW_PLAIN, d));
     return head->gguf_softmax && d->pooling.n_scores > 1
                ? pooling_add_step(c, &(pooled_step){.kind = POOLED_SOFTMAX}, d)
@@ -360,8 +367,12 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
     f = head->f;
     TRY(read_choices(c, &d->pooling.kind, &f));
     TRY(score_head_read_function(c, &scores));
-    TRY(head->dense != NULL ? add_dense(c, head->dense, d->d_model, f, d) : QUIRE_OK);
-    TRY(head->norm != NULL ? add_norm(c, head->norm, d) : QUIRE_OK);
+    if (head->dense != NULL) {
+        TRY(add_dense(c, head->dense, d->d_model, f, d));
+    }
+    if (head->norm != NULL) {
+        TRY(add_norm(c, head->norm, d));
+    }
     return add_out(c, head->out, scores, d);
 }
 

@@ -231,7 +231,9 @@ static quire_err qwen4_read_ngrams(const config *c, model_desc *d) {
 /* Checkpoints leave the gate's function out where it is silu. */
 static quire_err qwen4_read_gate(const config *c, model_desc *d) {
     str gate = {0};
-    TRY(config_is_null(c, "output_gate_type") ? QUIRE_OK : config_str(c, NULL, "output_gate_type", &gate));
+    if (!config_is_null(c, "output_gate_type")) {
+        TRY(config_str(c, NULL, "output_gate_type", &gate));
+    }
     if (gate.n > 0 && !str_is(gate, "sigmoid") && !str_is(gate, "silu")) {
         return config_bad(c, "output_gate_type", "may be sigmoid or silu only");
     }

@@ -84,7 +84,9 @@ static quire_err step_add_rope(const config *c, model_desc *d, bool has_window) 
             return config_bad(c, "partial_rotary_factors", "must be over 0 and at most 1");
         }
         r.n_dims = (int32_t)((float)r.n_dims * rotary);
-        TRY(has_window ? QUIRE_OK : config_rope(c, "rope_scaling", d, &r));
+        if (!has_window) {
+            TRY(config_rope(c, "rope_scaling", d, &r));
+        }
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
         if ((d->layers[i].window > 0) == has_window) {

@@ -202,7 +202,9 @@ static quire_err join_take(quire_state *s, quire_error *err) {
     s->n_joins++;
     for (const quire_state *f = s->first; f != NULL; f = f->next) {
         for (size_t i = 0; !f->is_joined && i < f->n_variables; i++) {
-            TRY(f->variables[i].is_own ? join_take_one(s, f->variables[i].name, err) : QUIRE_OK);
+            if (f->variables[i].is_own) {
+                TRY(join_take_one(s, f->variables[i].name, err));
+            }
         }
     }
     for (quire_state *f = s->first; f != NULL; f = f->next) {
@@ -224,7 +226,9 @@ static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, 
     size_t i = 0, k = 0, star = SIZE_MAX, from = 0, n = 0;
     *is = false;
     while (i < text.n) {
-        TRY(++n % LIKE_WORK == 0 ? program_count_work(r, LIKE_WORK, err) : QUIRE_OK);
+        if (++n % LIKE_WORK == 0) {
+            TRY(program_count_work(r, LIKE_WORK, err));
+        }
         if (k < pattern.n && pattern.p[k] == '*') {
             star = k++;
             from = i;
@@ -387,7 +391,9 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
 static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
     bool holds = false, waits = false;
     if (f->of == NULL) {
-        TRY(s->is_of_call ? QUIRE_OK : run_join(s, &waits, err));
+        if (!s->is_of_call) {
+            TRY(run_join(s, &waits, err));
+        }
         if (!waits) {
             program_state_set(s, STATE_REST);
             program_state_wake_parents(s);
@@ -496,7 +502,7 @@ static void state_run(quire_state *s) {
         }
     }
     if (s->status == STATE_READY) {
-        program_state_ready(s); /* behind the others */
+        program_state_ready(s); /* after the others */
     }
 }
 

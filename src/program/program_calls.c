@@ -75,7 +75,9 @@ quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     const program_ops *ops = s->root->all->ops;
     void *executor = s->root->all->executor;
     bool is_there = false;
-    TRY(st->kind != STEP_FORK ? program_state_want_turn(s, err) : QUIRE_OK);
+    if (st->kind != STEP_FORK) {
+        TRY(program_state_want_turn(s, err));
+    }
     program_call *c = mem_new(1, sizeof *c);
     TRY(mem_check_for(c, "a call", err));
     *c = program_call_of(s, st, s->n_calls);

@@ -126,7 +126,9 @@ quire_err tool_spaces_add(tool_spaces *t, str space, str name) {
     size_t at = t->names.n, n_space = space.n > 0 ? space.n + 1 : 0;
     TRY(mem_grow(&t->all, &t->cap, t->n + 1, sizeof *t->all));
     TRY(strbuf_add(&t->names, space.p, space.n));
-    TRY(space.n > 0 ? strbuf_add_char(&t->names, '.') : QUIRE_OK);
+    if (space.n > 0) {
+        TRY(strbuf_add_char(&t->names, '.'));
+    }
     TRY(strbuf_add(&t->names, name.p, name.n));
     t->all[t->n++] = (tool_space){at, n_space + name.n, space.n};
     t->n_spaces += space.n > 0;

@@ -172,7 +172,9 @@ static quire_err render_with(const quire_request *r, int32_t prompt, const chat_
     bool is_batch = dialect_of(&r->g)->is_batch;
     const json_value *given = is_batch ? r->g.prompts[prompt].conversation : r->given_messages;
     bool as_read = given == NULL || (!is_batch && t == r->context.form->template);
-    TRY(as_read ? QUIRE_OK : chat_messages_read(given, chat_template_traits(t), "body.messages", &read, err));
+    if (!as_read) {
+        TRY(chat_messages_read(given, chat_template_traits(t), "body.messages", &read, err));
+    }
     chat_prompt p = {.messages = as_read ? &r->g.messages : &read,
                      .kwargs = r->template_kwargs,
                      .tools = json_length(r->tools) > 0 ? r->tools : NULL,

@@ -81,7 +81,9 @@ static quire_err read_types(const quire_request *r, const json_value *v, request
                              n, (int)p->n_ids);
     }
     int32_t *types = mem_new(n, sizeof *types);
-    TRY(types != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu token types", n));
+    if (types == NULL) {
+        TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu token types", n));
+    }
     mem_free(p->types);
     p->types = types;
     for (size_t i = 0; i < n; i++) {

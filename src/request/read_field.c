@@ -83,7 +83,9 @@ static quire_err check_items(const field_desc *f, const json_value *v, quire_err
         if (texts ? !json_is(item, JSON_KIND_TEXT) : !json_whole(item, &value)) {
             return request_type_error(f, (int64_t)i, item, texts ? "a string" : "an integer", err);
         }
-        TRY(texts ? QUIRE_OK : check_range(f, (double)value, item, err));
+        if (!texts) {
+            TRY(check_range(f, (double)value, item, err));
+        }
     }
     return QUIRE_OK;
 }
@@ -388,7 +390,9 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     if (v != NULL) {
         TRY(check_field(f, v, err));
-        TRY(f->choices != NULL ? read_field_check_choice(f, v, err) : QUIRE_OK);
+        if (f->choices != NULL) {
+            TRY(read_field_check_choice(f, v, err));
+        }
     }
     if ((f->flags & FIELD_IGNORED) == 0) {
         TRY(store(r, f, v, err));

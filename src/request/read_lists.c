@@ -178,7 +178,9 @@ quire_err request_set_scored(quire_request *r, const field_desc *f, const json_v
                                    PARAMS_MAX_SCORED);
     }
     TRY(read_lists_ids(r, f, v, n, ids, err));
-    TRY(n > 0 ? need_lists(r, err) : QUIRE_OK);
+    if (n > 0) {
+        TRY(need_lists(r, err));
+    }
     quire_err e = r->g.sampling.lists != NULL
                       ? sampling_lists_set_scored(r->g.sampling.lists, ids, (int32_t)n)
                       : QUIRE_OK;

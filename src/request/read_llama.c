@@ -134,7 +134,9 @@ quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const
 /* Makes a text the one prompt; or, unless it is given, there is none. */
 static quire_err read_llama_set_text(quire_request *r, str text, bool is_given, quire_error *err) {
     request_prompt *p = is_given ? mem_new(1, sizeof *p) : NULL;
-    TRY(is_given ? mem_check_for(p, "a prompt", err) : QUIRE_OK);
+    if (is_given) {
+        TRY(mem_check_for(p, "a prompt", err));
+    }
     request_set_prompts(r, p, is_given);
     if (is_given) {
         p->text = text;

@@ -98,7 +98,9 @@ static quire_err messages_take_choice(quire_request *r, const json_value *choice
     if (single != NULL && !json_is(single, JSON_KIND_BOOL)) {
         return messages_refuse("tool_choice.disable_parallel_tool_use", "must be true or false", err);
     }
-    TRY(json_truth(single) ? messages_set_word(r, "parallel_tool_calls", "false", err) : QUIRE_OK);
+    if (json_truth(single)) {
+        TRY(messages_set_word(r, "parallel_tool_calls", "false", err));
+    }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (str_is(type, words[i][0])) {
             return messages_set_word(r, "tool_choice", words[i][1], err);
@@ -179,7 +181,9 @@ static quire_err messages_take_thinking(quire_request *r, const json_value *thin
         !str_is(display, "omitted") && !str_is(display, "updates")) {
         return messages_refuse("thinking.display", "must be \"summarized\", \"omitted\" or \"updates\"", err);
     }
-    TRY(is_enabled ? messages_take_budget(r, thinking, err) : QUIRE_OK);
+    if (is_enabled) {
+        TRY(messages_take_budget(r, thinking, err));
+    }
     if (!thinks || str_is(display, "omitted")) {
         TRY(messages_set_word(r, "include_reasoning", "false", err));
     }
@@ -234,8 +238,12 @@ static quire_err messages_take_output(quire_request *r, quire_error *err) {
     if (format != NULL && old != NULL) {
         return messages_refuse("output_format", "is given beside output_config.format; give one", err);
     }
-    TRY(effort != NULL ? messages_take_effort(r, effort, err) : QUIRE_OK);
-    TRY(old != NULL ? messages_take_format(r, "output_format", old, err) : QUIRE_OK);
+    if (effort != NULL) {
+        TRY(messages_take_effort(r, effort, err));
+    }
+    if (old != NULL) {
+        TRY(messages_take_format(r, "output_format", old, err));
+    }
     for (json_member m = {0}; json_next(config, &m);) {
         if (strcmp(m.name, "format") != 0 && strcmp(m.name, "effort") != 0 && m.value != NULL) {
             TRY(request_ignore(r, "output_config.", str_of(m.name)));
@@ -269,8 +277,12 @@ static quire_err messages_take_turns(quire_request *r, quire_error *err) {
 quire_err request_assemble_messages(quire_request *r, quire_error *err) {
     const json_value *tools = request_part(r, "tools"), *choice = request_part(r, "tool_choice");
     TRY(messages_take_turns(r, err));
-    TRY(tools != NULL ? messages_take_tools(r, tools, err) : QUIRE_OK);
-    TRY(choice != NULL ? messages_take_choice(r, choice, err) : QUIRE_OK);
+    if (tools != NULL) {
+        TRY(messages_take_tools(r, tools, err));
+    }
+    if (choice != NULL) {
+        TRY(messages_take_choice(r, choice, err));
+    }
     TRY(messages_take_thinking(r, request_part(r, "thinking"), err));
     TRY(messages_take_output(r, err));
     return request_part(r, "context_management") != NULL ? request_ignore(r, "", str_of("context_management"))

@@ -307,7 +307,9 @@ static quire_err responses_check_metadata(const quire_request *r, quire_error *e
     for (json_member m = {0}; json_next(metadata, &m);) {
         char param[64];
         (void)snprintf(param, sizeof param, "metadata.%.40s", m.name);
-        TRY(json_is(m.value, JSON_KIND_TEXT) ? QUIRE_OK : responses_refuse(param, err, "must be a string"));
+        if (!json_is(m.value, JSON_KIND_TEXT)) {
+            TRY(responses_refuse(param, err, "must be a string"));
+        }
     }
     return QUIRE_OK;
 }

@@ -31,14 +31,18 @@ static quire_err read_texts(const field_desc *f, const json_value *v, quire_erro
 }
 
 quire_err request_read_queries(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    TRY(v != NULL ? read_texts(f, v, err) : QUIRE_OK);
+    if (v != NULL) {
+        TRY(read_texts(f, v, err));
+    }
     r->queries = v;
     return QUIRE_OK;
 }
 
 quire_err request_read_candidates(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err) {
-    TRY(v != NULL ? read_texts(f, v, err) : QUIRE_OK);
+    if (v != NULL) {
+        TRY(read_texts(f, v, err));
+    }
     r->candidates = v;
     return QUIRE_OK;
 }
@@ -118,7 +122,9 @@ quire_err request_check_scores(quire_request *r, quire_error *err) {
     bool is_pair = r->context.pooling.n_scores > 0;
     size_t n_queries = text_count(r->queries), n_documents = text_count(r->candidates),
            n = n_documents + (is_pair ? 0 : n_queries);
-    TRY(is_pair ? check_pairs(r, n_queries, n_documents, err) : QUIRE_OK);
+    if (is_pair) {
+        TRY(check_pairs(r, n_queries, n_documents, err));
+    }
     request_prompt *prompts = mem_new(n, sizeof *prompts);
     TRY(mem_check_for(prompts, "texts to score", err));
     request_set_prompts(r, prompts, n); /* at most 2 * REQUEST_MAX_PROMPTS */

@@ -21,7 +21,9 @@ quire_err request_read_text(quire_request *r, const field_desc *f, const json_va
         return request_type_error(f, -1, v, "a string", err);
     }
     request_prompt *p = new_prompt(r, err);
-    TRY(p != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    if (p == NULL) {
+        TRY(QUIRE_NO_MEMORY);
+    }
     p->text = json_str(v);
     return QUIRE_OK;
 }
@@ -112,8 +114,12 @@ static quire_err read_tokenize_copy(const quire_continuation *from, request_cont
     }
     bool has_start = from->size >= sizeof *from && from->n_start > 0 && from->n_start < to->n_ids;
     to->n_start = has_start ? from->n_start : to->n_ids;
-    TRY(from->after != NULL ? strbuf_add_str(&to->after, from->after) : QUIRE_OK);
-    TRY(from->before != NULL ? strbuf_add_str(&to->before, from->before) : QUIRE_OK);
+    if (from->after != NULL) {
+        TRY(strbuf_add_str(&to->after, from->after));
+    }
+    if (from->before != NULL) {
+        TRY(strbuf_add_str(&to->before, from->before));
+    }
     for (size_t i = 0, end = 0; i < from->n_plain; i++) {
         const size_t *span = from->plain + 2 * i;
         if (span[0] < end || span[1] < span[0]) {

@@ -124,7 +124,9 @@ static quire_err turns_add_text(turns *t, str text) {
     if (text.n == 0) {
         return QUIRE_OK;
     }
-    TRY(t->has_text ? strbuf_add_char(&t->text, '\n') : QUIRE_OK);
+    if (t->has_text) {
+        TRY(strbuf_add_char(&t->text, '\n'));
+    }
     t->has_text = true;
     return strbuf_add(&t->text, text.p, text.n);
 }
@@ -239,7 +241,9 @@ static quire_err turns_read_thinking(turns *t, const json_value *block) {
                             "unchanged, or leave the block out");
     }
     t->signature = t->signature.n == 0 ? signature : t->signature;
-    TRY(t->thought.n > 0 ? strbuf_add_char(&t->thought, '\n') : QUIRE_OK);
+    if (t->thought.n > 0) {
+        TRY(strbuf_add_char(&t->thought, '\n'));
+    }
     return strbuf_add(&t->thought, thought.p, thought.n);
 }
 
@@ -435,7 +439,9 @@ static quire_err turns_read_message(turns *t, const json_value *message) {
     }
     if (is != t->role) {
         TRY(turns_end(t));
-        TRY(is == IN_ASSISTANT ? turns_check_answered(t) : QUIRE_OK);
+        if (is == IN_ASSISTANT) {
+            TRY(turns_check_answered(t));
+        }
     }
     t->role = is;
     if (!json_has(message, "content")) {

@@ -513,7 +513,9 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
         char brief[JSON_BRIEF_BYTES];
         json_value *v = NULL;
         bool is_array = json_scan_peek(&(json_scan){.text = body}) == '[';
-        TRY(is_array ? QUIRE_OK : request_read_value(body, 0, NULL, &v, err));
+        if (!is_array) {
+            TRY(request_read_value(body, 0, NULL, &v, err));
+        }
         err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object",
                       is_array ? "an array" : json_brief(v, brief));
         json_drop(v);

@@ -94,7 +94,9 @@ static quire_err items_check_content(const item_reader *t, const char *name, con
         }
         const json_value *text = json_get(part, is_refusal ? "refusal" : "text");
         (void)snprintf(member, sizeof member, ".%s[%zu].%s", name, j, is_refusal ? "refusal" : "text");
-        TRY(json_is(text, JSON_KIND_TEXT) ? QUIRE_OK : items_want(t, member, text, "a string"));
+        if (!json_is(text, JSON_KIND_TEXT)) {
+            TRY(items_want(t, member, text, "a string"));
+        }
     }
     return QUIRE_OK;
 }
@@ -193,7 +195,9 @@ static quire_err items_add_reasoning(item_reader *t, const char *name, const jso
     for (size_t j = 0; j < json_length(list); j++) {
         const json_value *text = json_get(json_at(list, j), "text");
         (void)snprintf(member, sizeof member, ".%s[%zu].text", name, j);
-        TRY(json_is(text, JSON_KIND_TEXT) ? QUIRE_OK : items_want(t, member, text, "a string"));
+        if (!json_is(text, JSON_KIND_TEXT)) {
+            TRY(items_want(t, member, text, "a string"));
+        }
         bool follows = t->turn.reasoning.n > 0;
         if ((follows && strbuf_add_char(&t->turn.reasoning, '\n') != QUIRE_OK) ||
             strbuf_add(&t->turn.reasoning, json_str(text).p, json_str(text).n) != QUIRE_OK) {
@@ -206,12 +210,12 @@ static quire_err items_add_reasoning(item_reader *t, const char *name, const jso
 /* Its content, or the summary of one whose content is not given. */
 static quire_err items_read_reasoning(item_reader *t, const json_value *item) {
     const json_value *content = json_get(item, "content"), *summary = json_get(item, "summary");
-    TRY(content == NULL || json_is(content, JSON_KIND_ARRAY)
-            ? QUIRE_OK
-            : items_want(t, ".content", content, "an array of parts"));
-    TRY(summary == NULL || json_is(summary, JSON_KIND_ARRAY)
-            ? QUIRE_OK
-            : items_want(t, ".summary", summary, "an array of parts"));
+    if (content != NULL && !json_is(content, JSON_KIND_ARRAY)) {
+        TRY(items_want(t, ".content", content, "an array of parts"));
+    }
+    if (summary != NULL && !json_is(summary, JSON_KIND_ARRAY)) {
+        TRY(items_want(t, ".summary", summary, "an array of parts"));
+    }
     if (t->turn.content != NULL || t->turn.calls.n > 0) {
         items_close_turn(t);
     }

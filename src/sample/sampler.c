@@ -88,7 +88,9 @@ static quire_err adjust(sampler *s, float *logits, const sample_context *c, floa
     bool is_masked = c->constraint != NULL;
     if (is_masked) {
         TRY(sampler_constrain(s, c));
-        TRY(s->rows->scan_kept(s, logits) ? QUIRE_OK : QUIRE_NUMERIC);
+        if (!s->rows->scan_kept(s, logits)) {
+            TRY(QUIRE_NUMERIC);
+        }
     } else {
         TRY(sampler_look(s, logits, scale));
         s->given_max = s->max;
@@ -122,7 +124,9 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
         float temperature = sampler_temperature(s, logits, p);
         s->is_greedy = temperature < GREEDY_BELOW; /* it may become 0 */
         s->scale = LOG2_E / temperature;
-        TRY(masses && !s->is_greedy ? sampler_look(s, logits, s->scale) : QUIRE_OK);
+        if (masses && !s->is_greedy) {
+            TRY(sampler_look(s, logits, s->scale));
+        }
     }
     if (s->is_greedy) {
         s->is_whole = false;

@@ -3,7 +3,7 @@
  *
  * A step is of one model. The model that was served least goes first, so that each gets
  * an equal share of the time as long as it has work, whatever the others ask for. A model
- * whose request would miss its deadline behind another's step goes before that, as long
+ * whose request would miss its deadline after another's step goes before that, as long
  * as it is not too far ahead of its share. */
 #ifndef SCHED_MODEL_TURN_H
 #define SCHED_MODEL_TURN_H

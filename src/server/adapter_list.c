@@ -56,7 +56,9 @@ static quire_err adapter_list_names(quire_adapter *const *list, size_t n, bool r
     bool is_first = true;
     for (size_t i = 0; i < n; i++) {
         if (runs ? list[i]->is_running : list[i]->is_waiting) {
-            TRY(is_first ? QUIRE_OK : strbuf_add_char(out, ','));
+            if (!is_first) {
+                TRY(strbuf_add_char(out, ','));
+            }
             TRY(metrics_escape(out, list[i]->name));
             is_first = false;
         }

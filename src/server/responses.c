@@ -423,7 +423,9 @@ static quire_err responses_reach(const response *a, item_kind kind, const answer
     TRY(mem_grow(&st->items, &st->cap_items, st->n_items + 1, sizeof *st->items));
     output_item *item = &st->items[st->n_items++];
     *item = (output_item){.kind = kind, .call = index, .is_custom = call != NULL && call->is_custom};
-    TRY(call != NULL ? responses_name_call(a, (str){call->name.p, call->name.n}, item) : QUIRE_OK);
+    if (call != NULL) {
+        TRY(responses_name_call(a, (str){call->name.p, call->name.n}, item));
+    }
     if (o != NULL) {
         st->is_open = true;
         responses_write_item_begin(a, o);
@@ -436,7 +438,9 @@ static quire_err responses_add(const response *a, const strbuf *text, const strb
     output_item *item = &st->items[st->n_items - 1];
     TRY(strbuf_add(&item->text, text->p, text->n));
     if (logprobs != NULL && logprobs->n > 0) {
-        TRY(item->logprobs.n > 0 ? strbuf_add_char(&item->logprobs, ',') : QUIRE_OK);
+        if (item->logprobs.n > 0) {
+            TRY(strbuf_add_char(&item->logprobs, ','));
+        }
         TRY(strbuf_add(&item->logprobs, logprobs->p, logprobs->n));
     }
     if (o != NULL) {
@@ -464,7 +468,9 @@ static quire_err responses_take(const response *a, json_out *o) {
     for (size_t i = 0; i < c->parts.n_calls; i++) {
         const answer_call *call = &c->parts.calls[i];
         TRY(responses_reach(a, ITEM_CALL, call, o));
-        TRY(call->arguments.n > 0 ? responses_add(a, &call->arguments, NULL, o) : QUIRE_OK);
+        if (call->arguments.n > 0) {
+            TRY(responses_add(a, &call->arguments, NULL, o));
+        }
     }
     return QUIRE_OK;
 }

@@ -154,7 +154,9 @@ static quire_err responses_read_page(str query, items_page *out, quire_error *er
             return responses_bad_query(err, "order", "asc or desc");
         }
         out->is_ascending = str_is(name, "order") ? str_is(value, "asc") : out->is_ascending;
-        TRY(str_is(name, "limit") ? responses_read_limit(value, &out->limit, err) : QUIRE_OK);
+        if (str_is(name, "limit")) {
+            TRY(responses_read_limit(value, &out->limit, err));
+        }
         out->after = str_is(name, "after") ? value : out->after;
     }
     return QUIRE_OK;

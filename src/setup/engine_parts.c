@@ -150,7 +150,9 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  "--chat-template gives another",
                  refused.message, p->chat.name);
     }
-    TRY(o->chat_template == NULL ? engine_parts_add_templates(p, template_files(p, f), err) : QUIRE_OK);
+    if (o->chat_template == NULL) {
+        TRY(engine_parts_add_templates(p, template_files(p, f), err));
+    }
     if (p->tokenizer != NULL && chat_start_print(&p->chat, p->tokenizer, &p->chat_start) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
@@ -238,14 +240,18 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
-    TRY(p->memory != NULL ? engine_parts_take_weights(p, &d, err) : QUIRE_OK);
+    if (p->memory != NULL) {
+        TRY(engine_parts_take_weights(p, &d, err));
+    }
     warn_of_weights(&d);
     name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
     pack_start_find(o, f, &d, p->model.b, &p->pack);
     int64_t began_us = clock_us();
     TRY(open_text(p, o, p->pack.file, d.n_vocab, err));
-    TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
+    if (check->run) {
+        TRY(check->run(check->context, p, &d, *max_len, err));
+    }
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));

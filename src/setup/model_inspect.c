@@ -309,7 +309,9 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
             : s->kind == POOLED_SOFTMAX ? strbuf_add_str(b, ", softmax")
                                         : strbuf_add_str(b, ", normalised"));
     }
-    TRY(p->n_scores > 0 ? strbuf_addf(b, ": %d scores", (int)p->n_scores) : QUIRE_OK);
+    if (p->n_scores > 0) {
+        TRY(strbuf_addf(b, ": %d scores", (int)p->n_scores));
+    }
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 

@@ -395,7 +395,9 @@ static quire_err draft_model_open_seqs(model_drafter *d) {
     TRY(mem_check(d->tables));
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, cap_pages));
-        TRY(keeps_states(d) ? kv_seq_init(&d->seqs[i].fork, l->n_groups, cap_pages) : QUIRE_OK);
+        if (keeps_states(d)) {
+            TRY(kv_seq_init(&d->seqs[i].fork, l->n_groups, cap_pages));
+        }
     }
     if (keeps_states(d)) { /* a fork's last pages of tokens, and its states */
         d->copies.cap = d->target.max_seqs * (d->cache.n_token_groups + d->cache.n_state_pages);

@@ -126,7 +126,9 @@ quire_err fill_prompt(const stream_engine *e, const quire_request *r, const requ
                              "this model has no fill-in-the-middle tokens, so %s cannot be used", field);
     }
     TRY(fill_add(&w, r->g.add_special ? tokenizer_start(e->tokenizer) : -1));
-    TRY(r->fill.is_in_repository ? fill_add_files(&w, r->fill.files) : QUIRE_OK);
+    if (r->fill.is_in_repository) {
+        TRY(fill_add_files(&w, r->fill.files));
+    }
     if (w.marks->suffix_first) {
         TRY(fill_add_after(&w, r));
         return fill_add_before(&w, r, p);

@@ -774,7 +774,9 @@ static quire_err prepare_prompts(quire_stream *s, quire_error *err) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice *c = &s->choices[i];
         TRY(show_prompt(s->q->e, s->request, c, err));
-        TRY(dialect_of(g)->any_length ? QUIRE_OK : check_length(s->q->e, g, c, err));
+        if (!(dialect_of(g)->any_length)) {
+            TRY(check_length(s->q->e, g, c, err));
+        }
         n_bytes += (int64_t)c->shown.n;
         TRY(count_response(s->q->e, g, c->prompt.n, &n_bytes, err));
     }
@@ -802,7 +804,9 @@ static quire_err open_choices(quire_stream *s, quire_error *err) {
 }
 
 quire_err stream_submit_held(quire_stream *s, quire_error *err) {
-    TRY(s->is_open ? QUIRE_OK : open_choices(s, err));
+    if (!s->is_open) {
+        TRY(open_choices(s, err));
+    }
     s->is_open = true;
     return submit_all(s, err);
 }
@@ -814,7 +818,9 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     if (s->is_held) {
         output_start start = OUTPUT_START_UNKNOWN;
-        TRY(request_continues(s->request) ? start_of_chat_ids(s->q->e, s->request, &start, err) : QUIRE_OK);
+        if (request_continues(s->request)) {
+            TRY(start_of_chat_ids(s->q->e, s->request, &start, err));
+        }
         return make_constraint(s, start, err);
     }
     TRY(open_choices(s, err));

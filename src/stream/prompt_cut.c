@@ -57,7 +57,9 @@ quire_err prompt_cut(const generation *g, int32_t max_model_len, const tokenizer
     }
     size_t n_over = ids->n - prompt_cut_limit(g, max_model_len);
     bool keeps_end = g->keeps_end >= 0 ? g->keeps_end > 0 : !dialect_of(g)->gives_rows;
-    TRY(is_text ? count_ends(g, t, ids, &head, &tail, err) : QUIRE_OK);
+    if (is_text) {
+        TRY(count_ends(g, t, ids, &head, &tail, err));
+    }
     if (head + tail + n_over > ids->n) {
         head = tail = 0;
     }

@@ -185,7 +185,9 @@ quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
         (void)utf8_next(word.p + i, &len);
         int32_t id = piece_trie_longest(b->symbols, PIECE_TRIE_ROOT, (str){word.p + i, word.n - i}, &len);
         if (id >= 0) {
-            TRY(done < i ? bpe_encode_word(b, (str){word.p + done, i - done}, s, out) : QUIRE_OK);
+            if (done < i) {
+                TRY(bpe_encode_word(b, (str){word.p + done, i - done}, s, out));
+            }
             TRY(token_list_add(out, id));
             done = i + len;
         }

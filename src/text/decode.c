@@ -236,9 +236,13 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     if (marked && (step->marks_words || !first)) {
         token = (str){token.p + step->n_content, token.n - step->n_content};
     }
-    TRY(!first && !continues ? strbuf_add_char(w, ' ') : QUIRE_OK);
+    if (!first && !continues) {
+        TRY(strbuf_add_char(w, ' '));
+    }
     /* as by a vocabulary that marks continuations */
-    TRY(first && continues && step->marks_words ? strbuf_add_str(w, "##") : QUIRE_OK);
+    if (first && continues && step->marks_words) {
+        TRY(strbuf_add_str(w, "##"));
+    }
     TRY(strbuf_add(w, token.p, token.n));
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));
@@ -465,7 +469,9 @@ quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out)
 static quire_err finish_step(decode_state *s, int32_t i) {
     const decode_step *step = &s->decoder->steps[i];
     strbuf *held = &s->held[i].text;
-    TRY(step->late ? decode_finish_late(s, i) : QUIRE_OK);
+    if (step->late) {
+        TRY(decode_finish_late(s, i));
+    }
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:
         return put_bytes(s, i, true, false);

@@ -232,7 +232,9 @@ static quire_err add_bert_steps(tokenizer *t, const vocab *v, quire_error *err) 
         TRY(load_gguf_add_step(&t->normalizer, NORM_NFD));
         TRY(load_gguf_add_step(&t->normalizer, NORM_DROP_NONSPACING));
     }
-    TRY(lower ? load_gguf_add_step(&t->normalizer, NORM_LOWERCASE) : QUIRE_OK);
+    if (lower) {
+        TRY(load_gguf_add_step(&t->normalizer, NORM_LOWERCASE));
+    }
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_SPACE, 0, SPLIT_REMOVED, err));
     TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_PUNCTUATION, 0, SPLIT_ISOLATED, err));
     decode_step *back = &t->decoder.steps[t->decoder.n++];
@@ -250,10 +252,14 @@ static quire_err surround_bert(tokenizer *t, const vocab *v) {
     int32_t sep = v->sep >= 0 ? v->sep : v->eos >= 0 ? v->eos : tokenizer_find(t, str_of("[SEP]"));
     for (int two = 0; two < 2; two++) {
         post_template *p = two ? &t->post.pair : &t->post.single;
-        TRY(cls >= 0 && v->add_bos != 0 ? post_template_add(p, POST_TOKENS, 0, &cls, 1) : QUIRE_OK);
+        if (cls >= 0 && v->add_bos != 0) {
+            TRY(post_template_add(p, POST_TOKENS, 0, &cls, 1));
+        }
         for (int i = 0; i <= two; i++) {
             TRY(post_template_add(p, i == 0 ? POST_A : POST_B, i, NULL, 0));
-            TRY(sep >= 0 && v->add_eos != 0 ? post_template_add(p, POST_TOKENS, i, &sep, 1) : QUIRE_OK);
+            if (sep >= 0 && v->add_eos != 0) {
+                TRY(post_template_add(p, POST_TOKENS, i, &sep, 1));
+            }
         }
     }
     return QUIRE_OK;
@@ -274,7 +280,9 @@ static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
     TRY(add_bert_steps(t, v, err));
     w->unk = t->model.unk;
     w->max_chars = MAX_WORD;
-    TRY(w->trie.units == NULL ? model_build_trie(t, &w->trie) : QUIRE_OK);
+    if (w->trie.units == NULL) {
+        TRY(model_build_trie(t, &w->trie));
+    }
     model_find_word_starts(w, str_of(MARK), (str){"", 0});
     w->mark = str_of(MARK);
     TRY(load_special_texts(t, v, PRE_AS_SAID, false));

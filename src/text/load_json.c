@@ -418,7 +418,9 @@ static quire_err load_json_build_bpe(tokenizer *t, const json_vocab *r, quire_er
     TRY(copy_affix(r->prefix, &b->prefix, &b->n_prefix));
     TRY(copy_affix(r->suffix, &b->suffix, &b->n_suffix));
     TRY(bpe_begin(b, r->n * 2));
-    TRY(r->merges.n == 0 ? QUIRE_OK : load_json_load_merges(t, r->merges, err));
+    if (r->merges.n != 0) {
+        TRY(load_json_load_merges(t, r->merges, err));
+    }
     return bpe_finish(b, leaves_long_words(&t->pretokenizer));
 }
 
@@ -450,7 +452,9 @@ static quire_err build_wordpiece(tokenizer *t, const json_vocab *r, quire_error 
     (void)err;
     w->unk = t->model.unk;
     w->max_chars = r->max_chars < 0 || r->max_chars > INT32_MAX - 1 ? 100 : (int32_t)r->max_chars;
-    TRY(w->trie.units == NULL ? model_build_trie(t, &w->trie) : QUIRE_OK);
+    if (w->trie.units == NULL) {
+        TRY(model_build_trie(t, &w->trie));
+    }
     model_find_word_starts(w, (str){"", 0}, r->has_prefix ? r->prefix : str_of("##"));
     return QUIRE_OK;
 }

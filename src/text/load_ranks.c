@@ -186,7 +186,9 @@ static quire_err load_ranks_load(tokenizer *t, const vocab *v, json_value *confi
     for (int32_t i = 0; i < v->n_specials; i++) {
         TRY(rank_model_add_special(m, v->specials[i].text, v->specials[i].id, true));
     }
-    TRY(set != NULL && v->pattern.n == 0 ? add_rules(set->specials, m) : QUIRE_OK);
+    if (set != NULL && v->pattern.n == 0) {
+        TRY(add_rules(set->specials, m));
+    }
     TRY(rank_model_build(m, v->tables, t, err));
     str bos = config_special(config, "bos_token"), eos = config_special(config, "eos_token");
     bos = bos.n == 0 && set != NULL && set->bos != NULL ? str_of(set->bos) : bos;

@@ -36,7 +36,9 @@ static quire_err sp_rules_add_part(const sp_rules *r, str part, strbuf *out) {
         const char *space = r->escape ? memchr(part.p + i, ' ', part.n - i) : NULL;
         size_t upto = space != NULL ? (size_t)(space - part.p) : part.n;
         TRY(strbuf_add(out, part.p + i, upto - i));
-        TRY(space != NULL ? add_space(r, out) : QUIRE_OK);
+        if (space != NULL) {
+            TRY(add_space(r, out));
+        }
         i = upto + (space != NULL);
     }
     return QUIRE_OK;
@@ -55,7 +57,9 @@ quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     if (text.n == 0) {
         return QUIRE_OK;
     }
-    TRY(r->dummy_prefix && !r->suffix ? add_space(r, out) : QUIRE_OK);
+    if (r->dummy_prefix && !r->suffix) {
+        TRY(add_space(r, out));
+    }
     bool after_space = r->remove_extra;
     for (; text.n > 0; text = rest_of(text, n)) {
         str part = sp_rules_next_part(r, text, &n);
@@ -389,7 +393,9 @@ static quire_err normalize_run_step(const norm_step *step, str text, norm_scratc
     case NORM_NFKD:
         return unicode_form(text, step->kind, s, out);
     case NORM_PREPEND:
-        TRY(s->continues ? QUIRE_OK : strbuf_add(out, step->content, step->n_content));
+        if (!s->continues) {
+            TRY(strbuf_add(out, step->content, step->n_content));
+        }
         return strbuf_add(out, text.p, text.n);
     case NORM_REPLACE:
         return matcher_replace(&step->match, rs, text, (str){step->content, step->n_content}, out);

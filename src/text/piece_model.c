@@ -26,7 +26,9 @@ quire_err wordpiece_encode(const wordpiece *w, str word, token_list *out) {
         int32_t id = node < 0 || misled ? -1 : piece_trie_longest(&w->trie, node, rest, &n);
         good = id >= 0;
         TRY(turn_poll(1));
-        TRY(good ? token_list_add(out, id) : QUIRE_OK);
+        if (good) {
+            TRY(token_list_add(out, id));
+        }
         node = w->continues;
     }
     if (good) {
@@ -136,7 +138,9 @@ static quire_err encode_words(const piece_model *m, str piece, model_scratch *s,
     if (!m->words.byte_fallback) {
         /* an added token in between is no word */
         bool follows = s->after_unknown > 0 && s->after_unknown == out->n;
-        TRY(follows ? QUIRE_OK : token_list_add(out, m->unk));
+        if (!follows) {
+            TRY(token_list_add(out, m->unk));
+        }
         s->after_unknown = out->n;
         return QUIRE_OK;
     }
@@ -300,6 +304,8 @@ quire_err unigram_encode(const unigram *u, str text, unigram_scratch *s, token_l
         (void)utf8_next(text.p + at, &len);
         TRY(offer_pieces(&r, at, len));
     }
-    TRY(r.done < text.n ? write_stretch(&r, text.n) : QUIRE_OK);
+    if (r.done < text.n) {
+        TRY(write_stretch(&r, text.n));
+    }
     return end_unknown(&r, text.n);
 }

@@ -150,7 +150,9 @@ static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert,
         merge_cuts(s, behavior);
     }
     for (size_t i = 0; i < s->n_cuts; i++) {
-        TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
+        if (i % 16 == 0) {
+            TRY(turn_poll(1));
+        }
         if (behavior != SPLIT_REMOVED || !s->cuts[i].match) {
             TRY(pretokenize_list_add(out, offset + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start));
         }
@@ -163,7 +165,9 @@ static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_
     int32_t n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         (void)utf8_next(text.p + i, &len);
-        TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
+        if (i % 16 == 0) {
+            TRY(turn_poll(1));
+        }
         if (++n == step->length) {
             TRY(pretokenize_list_add(out, offset + start, i + len - start));
             start = i + len;
@@ -180,7 +184,9 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
         TRY(turn_poll(1));
         int32_t script = char_script(utf8_next(text.p + i, &len));
         if (script != 0 && script != last) {
-            TRY(start < i ? pretokenize_list_add(out, offset + start, i - start) : QUIRE_OK);
+            if (start < i) {
+                TRY(pretokenize_list_add(out, offset + start, i - start));
+            }
             start = i;
             last = script;
         }
@@ -234,7 +240,9 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, b
     bool marked = text.p[0] == ' ' || (text.n >= n_mark && memcmp(text.p, mark, n_mark) == 0);
     bool prepends = !marked && !continues &&
                     (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
-    TRY(prepends ? strbuf_add(own, mark, n_mark) : QUIRE_OK);
+    if (prepends) {
+        TRY(strbuf_add(own, mark, n_mark));
+    }
     for (size_t i = 0; i < text.n;) {
         const char *space = memchr(text.p + i, ' ', text.n - i);
         size_t upto = space != NULL ? (size_t)(space - text.p) : text.n;

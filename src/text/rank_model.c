@@ -87,7 +87,9 @@ static quire_err add_unused_specials(const rank_model *m, tokenizer *t, bool *us
             continue;
         }
         used[s->id] = true;
-        TRY(t->vocab.borrowed ? QUIRE_OK : piece_table_add_hidden(&t->vocab, s->id, text));
+        if (!t->vocab.borrowed) {
+            TRY(piece_table_add_hidden(&t->vocab, s->id, text));
+        }
         TRY(added_set_add(
             &t->added,
             &(added_token){.id = s->id, .content = text, .pattern = text, .special = s->is_control}));
@@ -124,13 +126,17 @@ quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: no tokens", m->file);
     }
     TRY(tables.n > 0 ? tables_take(t, tables, err) : rank_model_add_tokens(m, t));
-    TRY(tables.n > 0 ? model_check_tables(t, count_ids(m), err) : QUIRE_OK);
+    if (tables.n > 0) {
+        TRY(model_check_tables(t, count_ids(m), err));
+    }
     TRY(add_specials(m, t));
     b->ignore_merges = true; /* a piece that is a token is that token */
     TRY(pretokenizer_add_split_as(&t->pretokenizer, m->pattern, REGEX_RUST, err));
     TRY(pretokenizer_add_byte_level(&t->pretokenizer, false, false, err));
     t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
     TRY(bpe_begin(b, m->n * 2));
-    TRY(tables.n > 0 ? QUIRE_OK : derive_merges(m, t, err));
+    if (tables.n <= 0) {
+        TRY(derive_merges(m, t, err));
+    }
     return bpe_finish(b, false);
 }

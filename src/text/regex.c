@@ -299,7 +299,9 @@ quire_err matcher_replace(const matcher *m, regex_scratch *s, str text, str by, 
     for (;;) {
         TRY(matcher_next(m, s, &it, &found));
         size_t upto = found ? it.start : text.n;
-        TRY(upto > done ? strbuf_add(out, text.p + done, upto - done) : QUIRE_OK);
+        if (upto > done) {
+            TRY(strbuf_add(out, text.p + done, upto - done));
+        }
         if (!found) {
             return QUIRE_OK;
         }

@@ -454,7 +454,9 @@ static quire_err translate_group(translator *t) {
             return regex_translate_refuse(t, "this kind of group");
         }
         t->at += c == ':';
-        TRY(c == ':' ? strbuf_add_char(t->out, ':') : QUIRE_OK);
+        if (c == ':') {
+            TRY(strbuf_add_char(t->out, ':'));
+        }
     }
     t->groups[t->depth++] = start;
     return QUIRE_OK;

@@ -168,7 +168,9 @@ static quire_err sp_read_model(sp_model *m, str file, size_t *at) {
                               : f.number == 2 ? read_trainer_field
                               : f.number == 3 ? read_normalizer_field
                                               : NULL;
-        TRY(read != NULL ? read_message(m, f.bytes, file.p, read, at) : QUIRE_OK);
+        if (read != NULL) {
+            TRY(read_message(m, f.bytes, file.p, read, at));
+        }
     }
     return m->n > 0 ? QUIRE_OK : QUIRE_BAD_FILE;
 }

@@ -145,7 +145,9 @@ static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
         TRY(m->ops->encode(m, (str){piece.p + i, len}, &r->model, out));
         if (has_control(r->t, out, before)) {
             out->n = before;
-            TRY(m->unk >= 0 ? token_list_add(out, m->unk) : QUIRE_OK);
+            if (m->unk >= 0) {
+                TRY(token_list_add(out, m->unk));
+            }
         }
     }
     return QUIRE_OK;
@@ -188,7 +190,9 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
         part = (str){part.p + lead, part.n - lead};
         adds_up =
             to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
-        TRY(adds_up && client ? text_marks_add(out, to, to + part.n) : QUIRE_OK);
+        if (adds_up && client) {
+            TRY(text_marks_add(out, to, to + part.n));
+        }
         to += part.n;
         done = upto;
     }

@@ -16,7 +16,7 @@ typedef struct parse_case {
     output_start start;
     bool cut_off, drops_specials;
     size_t max_held;
-    const char *specials; /* the special tokens of the vocabulary, one behind the other */
+    const char *specials; /* the special tokens of the vocabulary, one after the other */
 } parse_case;
 
 /* How to cut: the length in bytes of the next piece of what is left. */

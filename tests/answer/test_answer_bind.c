@@ -206,7 +206,7 @@ TEST(the_prompts_end_says_how_the_response_begins) {
               closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
     assert_int_equal(answer_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     assert_int_equal(answer_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
-    r->rule.field = request_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
+    r->rule.field = request_field("regex", FIELD_CHAT); /* which binds what stands after the reasoning */
     assert_int_equal(answer_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     r->rule.field = NULL;
     assert_int_equal(answer_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_MARKED);

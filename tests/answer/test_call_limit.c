@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Passes calls "NAME ARGUMENTS|NAME ARGUMENTS", the arguments in pieces of n bytes; "!"
- * behind the last: it does not end. Writes what the reader gets as "NAME ARGUMENTS;". */
+ * after the last: it does not end. Writes what the reader gets as "NAME ARGUMENTS;". */
 static void pass(call_limit *l, const char *calls, size_t n, strbuf *out) {
     output_events found = {0};
     const str none = {"", 0};

@@ -6,7 +6,7 @@
 #include "test.h"
 #include "json/json.h"
 
-/* What is written of a text, closed behind it; *read: the bytes that were read, *result:
+/* What is written of a text, closed after it; *read: the bytes that were read, *result:
  * how it ended. */
 static void write_text(str text, strbuf *out, size_t *read, json_stream_result *result) {
     json_stream s = {0};

@@ -111,7 +111,7 @@ TEST(what_turns_out_to_be_no_call_is_content) {
         expect(TOOLS("hermes"), texts[i], want);
     }
     expect(TOOLS("llama3_json"), "Use {a} or {\"b\": 1}.", "C:Use {a} or {\"b\": 1}.");
-    /* Behind text only what names an offered function first thing is a call. */
+    /* After text only what names an offered function first thing is a call. */
     static const char *const objects[] = {"so {\"a\":1,\"name\":\"f\",\"parameters\":{}}",
                                           "so {\"name\":\"h\",\"parameters\":{}}",
                                           "so [{\"parameters\":{},\"name\":\"f\"}]"};

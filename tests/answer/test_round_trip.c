@@ -214,14 +214,14 @@ static bool find_parts(const jinja_program *p, const template_style *style, part
     return at != NULL;
 }
 
-/* What the model wrote: behind the generation prompt, or what of it stands there (*tail),
+/* What the model wrote: after the generation prompt, or what of it stands there (*tail),
  * and without the turn's end. */
 static str assistant_part(const parts *a, const strbuf *full, str *tail) {
     size_t at = 0;
     while (at < full->n && at < a->prompt.n && full->p[at] == a->prompt.p[at]) {
         at++;
     }
-    /* where the template writes behind the conversation, it stands elsewhere in full */
+    /* where the template writes after the conversation, it stands elsewhere in full */
     const char *generation = a->prompt.p + a->n_base;
     size_t n_generation = a->prompt.n - a->n_base, from = at > n_generation ? at - n_generation : 0;
     const char *moved = at < a->n_base && n_generation > 0 ? strstr(full->p + from, generation) : NULL;
@@ -277,7 +277,7 @@ static size_t by_characters(str left) {
 
 /* ---- what comes back ---- */
 
-/* Appends an answer's reasoning and content to texts, and each call's arguments behind a
+/* Appends an answer's reasoning and content to texts, and each call's arguments after a
  * 0 byte. *n_calls: how many. */
 static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials,
                             strbuf texts[2], strbuf *arguments, int *n_calls) {

@@ -94,7 +94,7 @@ static constraint *compile(const world *w, const grammar_part *all) {
     return c;
 }
 
-/* A regex behind the frame, as a constraint. */
+/* A regex after the frame, as a constraint. */
 static constraint *regex_of(const world *w, const char *format, output_start start, const char *text) {
     const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
     const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of(text), NULL);

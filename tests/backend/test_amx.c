@@ -124,7 +124,7 @@ static product_case case_of(dtype t, int32_t n_out, int32_t n_in, uint64_t seed)
 }
 
 /* Every step-th number of rows up to MOST_ROWS, in tiles of all of them and of n_blocks
- * blocks. They are the last ones, so that a sanitizer sees what reads behind them. */
+ * blocks. They are the last ones, so that a sanitizer sees what reads after them. */
 static void expect_plain(const linear_kernels *k, const char *what, const product_case *c, int32_t step,
                          int32_t n_blocks) {
     const int32_t width = c->w.layout.n_blocks * PACK_LANES;

@@ -4,7 +4,7 @@
 
 enum { MAX_NODES = 33, MAX_PREFIX = 520, HEADS = 6, KV_HEADS = 2, WIDTH = 24 };
 
-/* A tree behind `prefix` tokens: node i lies at place prefix + i. Node 0 is the first
+/* A tree after `prefix` tokens: node i lies at place prefix + i. Node 0 is the first
  * row, of which the others descend. */
 typedef struct tree_case {
     attention_case c;
@@ -30,7 +30,7 @@ static void grow(tree_case *t, uint64_t *seed) {
     }
 }
 
-/* The row that node `node` gets when its ancestors stand in a line behind the prefix. */
+/* The row that node `node` gets when its ancestors stand in a line after the prefix. */
 static void in_line(const tree_case *t, int32_t node, float *out) {
     static float q[(MAX_PREFIX + MAX_NODES) * HEADS * WIDTH], k[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH],
         v[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH];
@@ -54,7 +54,7 @@ static void in_line(const tree_case *t, int32_t node, float *out) {
     memcpy(out, rows + (size_t)(n - 1) * q_row, q_row * sizeof *out);
 }
 
-/* All nodes in one step, behind a prefix that was computed before. */
+/* All nodes in one step, after a prefix that was computed before. */
 static void as_tree(const tree_case *t, float *out) {
     static case_run r;
     static float rows[(MAX_PREFIX + MAX_NODES) * HEADS * WIDTH];

@@ -163,7 +163,7 @@ static void ngram_open(ngram_rig *g, int32_t rows_each, int32_t n_threads) {
     g->use = (ngram_use){.cache = 1, .d = &g->d, .tables = g->tables, .rows_each = rows_each, .out = g->out};
 }
 
-/* Rows from..from + n of a sequence with pages `number`; a snapshot behind row `snapshot`, or
+/* Rows from..from + n of a sequence with pages `number`; a snapshot after row `snapshot`, or
  * -1, goes to pages 2. */
 static void ngram_step(ngram_rig *g, const int32_t *tokens, int32_t from, int32_t n, int32_t number,
                        int32_t snapshot, float *out) {

@@ -181,7 +181,7 @@ static void a_row_without_a_slot_is_not_written(void **unused) {
     pool_close(&p);
 }
 
-/* What a step writes is the same however its rows are shared out; rows behind it are left
+/* What a step writes is the same however its rows are shared out; rows after it are left
  * alone. */
 static void every_number_of_rows_is_stored_by_every_team(void **unused) {
     (void)unused;
@@ -280,7 +280,7 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
 }
 
 /* Keys of both heads, then values of both, page by page: each block once, in two shares.
- * Behind them the chunk's own. */
+ * After them the chunk's own. */
 TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
     const dtype types[] = {DTYPE_F32, DTYPE_I8};
     for (int i = 0; i < 4; i++) {

@@ -297,7 +297,7 @@ TEST(a_bias_changes_the_choice_but_no_weight) {
 }
 
 /* Their sigmoids are all 1 in f32. */
-/* Not even to those behind it. */
+/* Not even to those after it. */
 TEST(an_expert_whose_bias_is_nan_loses_to_every_other) {
     fixture f = fixture_open("auto", 1, 6);
     const float logits[] = {0.0f, 1.0f, 5.0f, 2.0f, 4.0f, 3.0f};

@@ -90,7 +90,7 @@ static uint64_t check_conv(conv_rig *g, rig_seq *s, int32_t n_tokens, int32_t ch
         conv_naive(g, s->in[0], row, out);
         assert_true(are_close(s->out + (int64_t)row * n, out, (size_t)n, 1e-5));
     }
-    /* of the units before and behind nothing was written */
+    /* of the units before and after nothing was written */
     float *state = rig_state(&g->rig, s->number);
     assert_true(isnan(state[unit - 1]) && isnan(state[n_state + unit]));
     uint64_t hash = hash_bytes(HASH_START, s->out, sizeof(float) * (size_t)(n * n_tokens));

@@ -75,7 +75,7 @@ TEST(a_long_line_is_cut_and_still_ends) {
     assert_int_equal(got[n - 2], 'x');
 }
 
-/* The text behind a time such as 2026-01-31T12:00:00.123Z; NULL where there is none. */
+/* The text after a time such as 2026-01-31T12:00:00.123Z; NULL where there is none. */
 static const char *behind_time(const char *text) {
     static const char picture[] = "0000-00-00T00:00:00.000Z";
     for (size_t i = 0; i < sizeof picture - 1; i++) {

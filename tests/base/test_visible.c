@@ -30,7 +30,7 @@ TEST(control_characters_are_shown_as_escapes) {
     shown_as("a\x1b[31mred\x07", "a\\x1b[31mred\\x07");
     shown_as("one\ntwo\tthree", "one\ntwo\tthree");
     shown_as("over\rwritten\x7f\b", "over\\x0dwritten\\x7f\\x08");
-    /* C1, and the space behind it */
+    /* C1, and the space after it */
     shown_as("\xc2\x80\xc2\x9b"
              "31m\xc2\x9f\xc2\xa0",
              "\\u0080\\u009b31m\\u009f\xc2\xa0");

@@ -135,7 +135,7 @@ static bool encode_chat(const chat_model *m, const char *variables, strbuf *text
     return encode_as(m, variables, false, text, ids);
 }
 
-/* The special tokens among the ids, by their names, one behind the other. */
+/* The special tokens among the ids, by their names, one after the other. */
 static void expect_tokens(const chat_model *m, const char *variables, const char *want) {
     strbuf text = {0}, got = {0};
     token_list ids = {0};

@@ -81,7 +81,7 @@ static float *new_floats(int32_t a, int32_t b, int32_t c, int32_t d) {
                : NULL;
 }
 
-/* [seqs, heads, rows, d] as [seqs, rows, heads, width], zeros behind d. */
+/* [seqs, heads, rows, d] as [seqs, rows, heads, width], zeros after d. */
 static quire_err transposed(const attn_array *a, int32_t width, float **out) {
     const int32_t *n = a->dims;
     *out = new_floats(n[0], n[2], n[1], width);

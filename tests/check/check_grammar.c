@@ -1,5 +1,5 @@
 /* Grammars: regex.json, schema.json, ebnf.json: texts accepted and rejected, with the
- * character after which nothing can follow; masks.json: the allowed tokens behind
+ * character after which nothing can follow; masks.json: the allowed tokens after
  * prefixes, to the bit. */
 #include <stdio.h>
 

@@ -55,7 +55,7 @@ static quire_err run(model *m, backend *b, const int32_t *prompt, int32_t n, con
     return QUIRE_OK;
 }
 
-/* The rows behind the last norm, [n, width], by a forward pass without an engine. */
+/* The rows after the last norm, [n, width], by a forward pass without an engine. */
 static quire_err hidden_rows(const char *path, const char *override_kv, const int32_t *prompt, int32_t n,
                              float *out, quire_error *err) {
     model_file *f = NULL;

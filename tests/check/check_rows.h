@@ -1,4 +1,4 @@
-/* Encoders and embedders: DIR/NAME/ has hidden.npy [prompt, width], the rows behind the
+/* Encoders and embedders: DIR/NAME/ has hidden.npy [prompt, width], the rows after the
  * last norm, and pooled.npy [3, width]: their mean, the first and the last, each divided
  * by its length. */
 #ifndef CHECK_CHECK_ROWS_H

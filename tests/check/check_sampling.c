@@ -31,7 +31,7 @@ static int32_t length_of(json_value *array) {
     return array == NULL ? 0 : (int32_t)json_length(array);
 }
 
-/* The numbers of an array, or of the arrays in it one behind the other; mem_free frees
+/* The numbers of an array, or of the arrays in it one after the other; mem_free frees
  * them. */
 static float *floats_of(json_value *array) {
     int32_t n = length_of(array);

@@ -44,7 +44,7 @@ static quire_err last_item(str array, str *out) {
     }
 }
 
-/* Appends the context with the tag behind the last message's content, which must be a
+/* Appends the context with the tag after the last message's content, which must be a
  * text. */
 static quire_err add_tagged(str context, strbuf *out) {
     str messages, last, content;

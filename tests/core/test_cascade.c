@@ -46,7 +46,7 @@ static void world_open(world *w, int32_t n_groups) {
     world_open_for(w, n_groups, 2);
 }
 
-/* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which
+/* One more sequence with n_rows rows after `before` tokens, the first `shared` of which
  * lie in the pages of sequence `with`. */
 static void add(world *w, int32_t before, int32_t n_rows, int32_t with, int32_t shared) {
     assert_true(w->b.n_seqs < MAX_SEQS && before + n_rows <= TABLE_PAGES * PAGE &&

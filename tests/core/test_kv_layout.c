@@ -393,7 +393,7 @@ TEST(a_model_of_states_alone_has_one_page_a_sequence) {
     expect_no_padding(&l);
 }
 
-/* Units lie behind byte `at` of the state's pages, one after the other, none in two
+/* Units lie after byte `at` of the state's pages, one after the other, none in two
  * pages. Returns the end of the last. */
 static int64_t expect_units_in_order(const kv_layout *l, const kv_planes *p, int64_t at) {
     for (int32_t i = 0; i < p->state.n_units; i++) {

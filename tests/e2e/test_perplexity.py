@@ -156,7 +156,7 @@ def test_errors_say_what_and_where(quire, text, tmp_path):
             (1, "No such file", ["builtin", tmp_path / "nowhere"]),
             (1, "byte 8 is 0xff, which is not UTF-8", ["builtin", binary]),
             (2, "id 1000000 at place 2", ["builtin", "--ids-file", ids]),
-            (2, "--context 9: chunks behind their BOS take 10 positions, and the model has 9; give at most 8",
+            (2, "--context 9: chunks after their BOS take 10 positions, and the model has 9; give at most 8",
              ["builtin", text, "--context", "9", "--max-model-len", "9"]),
             (1, "another --kv-dtype", ["builtin", text, "--kv", "contiguous", "--kv-dtype", "int8"]),
             (1, "--out", ["builtin", text, "--out", tmp_path / "no" / "where"])):

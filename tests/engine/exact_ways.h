@@ -18,7 +18,7 @@ static inline void random_prompts(int32_t n_vocab, uint64_t seed) {
     }
 }
 
-/* Logits of the prompt and 24 greedy tokens behind it, under one way of running. */
+/* Logits of the prompt and 24 greedy tokens after it, under one way of running. */
 typedef struct outcome {
     float *logits;
     int32_t tokens[24];

@@ -329,7 +329,7 @@ TEST(rows_before_the_invocation_are_the_bases_and_share_its_pages) {
     assert_memory_equal(base.logits, cold.logits, (size_t)from * row);
     assert_memory_not_equal((char *)base.logits + (size_t)from * row,
                             (char *)cold.logits + (size_t)from * row, row);
-    /* behind a base request of the same prompt, and then behind itself */
+    /* after a base request of the same prompt, and then after itself */
     static harness_run runs[4];
     static world_adapters l;
     harness h = {0};

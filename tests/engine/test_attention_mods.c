@@ -21,7 +21,7 @@ static attn_mods *compile(const char *mask, const char *score, const attn_array 
     return mods;
 }
 
-/* Logits of the prompt and the tokens behind it. */
+/* Logits of the prompt and the tokens after it. */
 typedef struct outcome {
     float *logits;
     size_t n_bytes;

@@ -227,7 +227,7 @@ TEST(searches_under_an_adapter_find_what_a_plain_implementation_finds) {
     }
 }
 
-/* Over behind two tokens whose sum a number divides: what comes before the last decides
+/* Ends after two tokens whose sum a number divides: what comes before the last decides
  * too. */
 static bool is_divisible(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n) {
     const int32_t *divisor = context;
@@ -353,7 +353,7 @@ TEST(a_dropped_beam_returns_its_pages_in_the_same_step) {
             int32_t held = held_pages(h.e),
                     n_known = h.e->sched.n_running > 0 ? running_at(h.e, 0)->task.n_known : 0;
             kv_counts c = kv_pool_counts(h.e->kv.pool);
-            /* The prompt and each path behind it once: what was held plus a page for each
+            /* The prompt and each path after it once: what was held plus a page for each
              * beam's row, less the branches that were cut off. */
             assert_int_equal(c.n_free + c.n_cached + held, o.n_pages);
             assert_true(h.e->sched.n_running == 0 || c.n_cached == 0);

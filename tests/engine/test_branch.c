@@ -14,7 +14,7 @@ static int32_t prompt[MAX];
 static uint64_t random_state = 21;
 
 /* One stream as its reader sees it: the tokens that stand, whichever sequence is
- * behind. */
+ * after. */
 typedef struct watched {
     int32_t tokens[MAX]; /* prompt and response */
     float logprobs[MAX]; /* of the response's, where they were asked for */
@@ -108,7 +108,7 @@ static void read_end(harness *h, watched *w) {
     read_to(h, w, MAX + 1);
 }
 
-/* to goes on from the first `position` tokens of from, with more behind them. */
+/* to goes on from the first `position` tokens of from, with more after them. */
 static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more,
                         int32_t n_more, int32_t n_prompt, const fields *f) {
     quire_error err;
@@ -581,7 +581,7 @@ static void branch_samples(harness *h, watched *fork_from, int32_t position, con
     }
 }
 
-/* Further samples are forked from the first once that has logits: what was drafted behind
+/* Further samples are forked from the first once that has logits: what was drafted after
  * it is none of theirs. */
 TEST(samples_of_a_branch_are_what_each_would_be_alone) {
     enum { N_SAMPLES = 4 };

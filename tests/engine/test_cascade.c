@@ -45,7 +45,7 @@ static void open_counted(const harness_options *o, bool no_cascade, harness *h) 
     harness_open(&way, h);
 }
 
-/* ---- requests behind a cached prefix ---- */
+/* ---- requests after a cached prefix ---- */
 
 typedef struct outcome {
     harness_run runs[N_RUNS]; /* logits: of the last N_LOGITS positions of each prompt */

@@ -60,7 +60,7 @@ TEST(what_cannot_make_it_is_refused_at_once) {
         harness_submit(&h, &runs[i]);
     }
     runs[20] = request(&h, prompts[20], 100, 1);
-    runs[20].deadline_us = 2000; /* behind thousands of tokens */
+    runs[20].deadline_us = 2000; /* after thousands of tokens */
     harness_submit(&h, &runs[20]);
     harness_wait(&h, 20);
     assert_int_equal(runs[20].finish, FINISH_ERROR);
@@ -92,7 +92,7 @@ static void run_at_a_second_a_row(harness *h, int32_t most) {
     }
 }
 
-/* Who goes before a request is the policy's word: behind a flood of another tenant it
+/* Who goes before a request is the policy's word: after a flood of another tenant it
  * comes next under a fair schedule, and last by arrival. */
 TEST(those_that_the_policy_puts_behind_do_not_count) {
     enum { N = 20 };

@@ -45,7 +45,7 @@ TEST(logits_over_int4_pages_do_not_depend_on_how_they_were_run) {
     all_ways_of(COMPUTE_F32, DTYPE_I4, "auto");
 }
 
-/* The same prompt behind prefixes of every length that were cached before: the last rows'
+/* The same prompt after prefixes of every length that were cached before: the last rows'
  * logits and the tokens are those of a first run. */
 static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     harness_options o = harness_defaults;

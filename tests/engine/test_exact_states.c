@@ -1,7 +1,7 @@
 /* The determinism rule for real models with recurrent states (make_states.h): logits, and
  * log-probabilities of what is generated, are the same bytes however pages, chunks,
  * batches and threads are cut, and whatever is cached, preempted, swapped, forked or
- * drafted. QUIRE_TEST_LONG: more random ways; QUIRE_TEST_SEED=n repeats a run. Behind
+ * drafted. QUIRE_TEST_LONG: more random ways; QUIRE_TEST_SEED=n repeats a run. After
  * each run the same text goes on, from the states that the run left. */
 #include <stdio.h>
 
@@ -254,7 +254,7 @@ static void preempted(const outcome *base) {
     }
 }
 
-/* Behind prefixes of several lengths that were computed before, and behind itself. */
+/* After prefixes of several lengths that were computed before, and after itself. */
 static void warm(const outcome *base) {
     static outcome again;
     for (int32_t n = 5; n < N_PROMPT; n += 23) {
@@ -379,7 +379,7 @@ static void random_ways(const outcome *base, uint64_t *r) {
     }
 }
 
-/* Tokens that a rule forces are computed together: the state behind them is the same. */
+/* Tokens that a rule forces are computed together: the state after them is the same. */
 static void forced(void) {
     static outcome one_by_one, together;
     for (int jumps = 0; jumps < 2; jumps++) {

@@ -15,7 +15,7 @@ typedef struct twig {
     int32_t tokens[256];
 } twig;
 
-/* Goes on from the fork parent's first `position` tokens, with given[0..n_given) behind
+/* Goes on from the fork parent's first `position` tokens, with given[0..n_given) after
  * them and n_more of its own. */
 static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given,
                        int32_t n_given, int32_t n_more, const char *namespace, twig *out) {

@@ -63,7 +63,7 @@ static void run_through(harness *h, harness_run *r) {
 }
 
 /* A prompt of 20 pages comes back in portions of 16. While the first waits for the
- * second, a prefill beside it takes its last pages: what comes behind them has no place
+ * second, a prefill beside it takes its last pages: what comes after them has no place
  * any more, and the request computes from there. */
 TEST(an_eviction_between_two_portions_ends_the_promotion) {
     enum {

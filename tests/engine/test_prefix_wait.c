@@ -115,7 +115,7 @@ TEST(samples_of_one_prompt_share_its_pages) {
 }
 
 /* One's public prefix is the beginning of the other's. What the other tenant computes
- * behind it may be what the longer prefix says, and is its own nevertheless: nobody waits
+ * after it may be what the longer prefix says, and is its own nevertheless: nobody waits
  * for it. */
 TEST(a_tenant_waits_for_public_pages_and_for_nothing_behind_them) {
     enum { SHORT = 32, LONG = 64 };
@@ -175,7 +175,7 @@ TEST(the_end_of_the_one_waited_for_frees_the_others) {
         assert_memory_equal(runs[i].tokens, runs[1].tokens, sizeof(int32_t));
     }
     /* what was cancelled is taken up where it ended, within a page; the others compute
-     * what is behind the last whole page */
+     * what is after the last whole page */
     assert_in_range(s.step_rows, PROMPT, PROMPT + 16 + (N - 2) * (PROMPT % 16));
     harness_close(&h);
 }

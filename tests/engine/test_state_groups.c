@@ -28,7 +28,7 @@ enum { LEAST_PAGES = MAX_LEN / PAGE + STATE_PAGES }; /* one sequence of any leng
 
 static uint64_t seed;
 static null_model *null;
-static uint64_t memory[MAX_PAGES][WORDS]; /* a token's words: itself, and the state behind it */
+static uint64_t memory[MAX_PAGES][WORDS]; /* a token's words: itself, and the state after it */
 static float rows_out[MAX_OUT][N_VOCAB];
 static int32_t picks[MAX_OUT];
 
@@ -247,7 +247,7 @@ TEST(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end) {
     b[COMMON] = a[COMMON] % (N_VOCAB - 1) + 1;
     assert_int_equal(run(&h, a, N, N_OUT, a + N), 0);
     assert_int_equal(run(&h, a, N, 1, NULL), N - 1);
-    /* a next turn: behind all that was computed */
+    /* a next turn: after all that was computed */
     assert_int_equal(run(&h, a, N + N_OUT + 9, 3, NULL), N + N_OUT - 1);
     /* no state was kept where it branches off */
     assert_int_equal(run(&h, b, N, 2, NULL), 0);
@@ -562,7 +562,7 @@ TEST(snapshots_come_back_from_tiers) {
         do {
             kv_tiering_poll(h.e->tiering, clock_us());
         } while (kv_tiering_n_pending(h.e->tiering) > 0);
-        /* that behind the answer lies in the middle of a page, which tiers do not keep */
+        /* that after the answer lies in the middle of a page, which tiers do not keep */
         assert_int_equal(run(&h, prompt, N + 2, 1, NULL), KEPT);
         assert_int_equal(run(&h, prompt, N, 2, NULL), KEPT);
         assert_int_equal(run(&h, prompt, N + 2, 1, NULL), N + 1); /* the pool does */

@@ -88,7 +88,7 @@ TEST(picks_are_the_same_however_they_are_found) {
         memcpy(by_one, runs[OFFERED], sizeof by_one);
         assert_int_equal(asked[NOT_OFFERED], 0);
         assert_int_equal(asked[OFFERED], asked[KEPT_BACK]);
-        /* Three are greedy throughout, one is behind its least number of tokens; of the
+        /* Three are greedy throughout, one is after its least number of tokens; of the
          * others no row's largest logit is asked for. */
         assert_int_equal(asked[OFFERED], 3 * N_OUT + runs[OFFERED][3].n_tokens - N_SEEN);
     }

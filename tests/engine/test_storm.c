@@ -196,7 +196,7 @@ static bool reload_some(harness *h) {
     return is_idle;
 }
 
-/* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or
+/* A fork of a stream, or the stream itself rolled back, with a few tokens put after or
  * none. */
 static bool branch_some(harness *h) {
     run *from = &runs[pick(n_runs)];

@@ -124,7 +124,7 @@ TEST(pages_of_groups_come_back_from_tiers_and_swap_space) {
             harness_submit(&h, &runs[i]);
         }
         harness_wait(&h, 4);
-        for (int i = 0; pass == 1 && i < 4; i++) { /* one by one, behind the others' pages */
+        for (int i = 0; pass == 1 && i < 4; i++) { /* one by one, after the others' pages */
             assert_memory_equal(warm[i].tokens, cold[i].tokens, 100 * sizeof(int32_t));
             harness_submit(&h, &warm[i]);
             harness_wait(&h, 1);

@@ -87,7 +87,7 @@ TEST(scales_follow_from_rank_and_alpha_of_the_module) {
     assert_true(scale_in(patterns, "model.layers.1.q", 2) == 3.0f); /* the first that matches */
     assert_true(scale_in(patterns, "model.layers.0.q", 8) == 2.0f);
     assert_true(scale_in(patterns, "model.layers.0.v_proj", 4) == 3.0f);
-    assert_true(scale_in(patterns, "model.layers.0.vq", 4) == 1.5f); /* a key begins behind a dot */
+    assert_true(scale_in(patterns, "model.layers.0.vq", 4) == 1.5f); /* a key begins after a dot */
     assert_true(scale_in(patterns, "model.layers.0.v_proj", 5) == -1.0f);
 }
 

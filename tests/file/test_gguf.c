@@ -320,7 +320,7 @@ TEST(the_alignment_of_the_file_places_its_data) {
     strbuf_deinit(&b);
 }
 
-/* One F32 tensor of dim0 x dim1 at offset, with 64 bytes of data behind. */
+/* One F32 tensor of dim0 x dim1 at offset, with 64 bytes of data after. */
 static void assert_tensor_refused(uint64_t dim0, uint64_t dim1, uint32_t type, uint64_t offset,
                                   quire_err code, const char *words) {
     strbuf b = {0};

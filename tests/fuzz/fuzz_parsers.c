@@ -30,7 +30,7 @@ static size_t by_seed(void *context, str left) {
     return n;
 }
 
-/* Every call's arguments, which stand behind "F:NAME" in an answer that is one JSON text
+/* Every call's arguments, which stand after "F:NAME" in an answer that is one JSON text
  * after the other, are JSON. */
 static void check_arguments(const parse_case *c, const char *text) {
     json_value *root = json_document(str_of(schema));

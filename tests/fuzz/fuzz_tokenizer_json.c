@@ -1,4 +1,4 @@
-/* tokenizer.json, and behind a 0 byte tokenizer_config.json. */
+/* tokenizer.json, and after a 0 byte tokenizer_config.json. */
 #include "use_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

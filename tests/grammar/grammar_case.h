@@ -165,7 +165,7 @@ static inline void case_rejects(grammar_case *c, const char *text, int dead_at) 
     }
 }
 
-/* Every bit of the mask behind s is what taking the token says. */
+/* Every bit of the mask after s is what taking the token says. */
 static inline void case_mask(grammar_case *c, grammar_state s) {
     uint64_t bits[(CASE_TOKENS + 63) / 64];
     for (int round = 0; round < 2; round++) { /* built, then kept */

@@ -59,7 +59,7 @@ TEST(left_recursion_between_two_that_may_be_empty_is_too) {
     case_close(&c);
 }
 
-/* Letters, then the text behind them. */
+/* Letters, then the text after them. */
 static void accepts_letters(grammar_case *c, int n, const char *behind, bool accepted) {
     char text[100] = "";
     memset(text, 'a', (size_t)n);

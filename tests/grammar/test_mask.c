@@ -155,7 +155,7 @@ TEST(forced_tokens_are_the_only_ones) {
     case_close(&c);
 }
 
-/* The spellings of known bytes: likeliest first, each allowed behind its parent, as many
+/* The spellings of known bytes: likeliest first, each allowed after its parent, as many
  * as are likely enough. */
 TEST(guesses_branch_where_texts_may_be_spelt_in_several_ways) {
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
@@ -199,11 +199,11 @@ TEST(guesses_are_worth_what_is_lost_where_they_are_wrong) {
     /* abc of three: 0.867 */
     assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 1);
     bounds.row = 3.0f;
-    /* ab of two behind it: 0.78 */
+    /* ab of two after it: 0.78 */
     assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 2);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "abxx[01]", NULL);
-    bounds.row = 2.9f; /* ab of two: 0.9, with two x behind it */
+    bounds.row = 2.9f; /* ab of two: 0.9, with two x after it */
     assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 3);
     assert_string_equal(case_tokens[tokens[0]], "ab");
     assert_true(parents[0] == -1 && parents[1] == 0 && parents[2] == 1);

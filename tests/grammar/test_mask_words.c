@@ -40,7 +40,7 @@ static void open_words(words *w) {
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         add_word(w, more[i], "");
     }
-    for (int n = 8; n < 48; n += 3) { /* of one letter, and of two with a quote behind */
+    for (int n = 8; n < 48; n += 3) { /* of one letter, and of two with a quote after */
         char *to = w->bytes[w->n++], *other = w->bytes[w->n++];
         memset(to, 'a', (size_t)n);
         to[n] = 0;
@@ -55,7 +55,7 @@ static void open_words(words *w) {
     assert_int_equal(grammar_vocab_open(texts, w->n, &w->end, 1, &w->v), QUIRE_OK);
 }
 
-/* Returns how many tokens the mask behind s allows, and some of them. */
+/* Returns how many tokens the mask after s allows, and some of them. */
 static int32_t check_mask(const words *w, const char *rules, grammar_run *r, grammar_state s,
                           int32_t *allowed) {
     uint64_t bits[(MOST_WORDS + 63) / 64];

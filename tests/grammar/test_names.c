@@ -377,7 +377,7 @@ static void random_vocab(const world *w, uint64_t *random, char texts[RANDOM_TOK
     strcpy(texts[RANDOM_TOKENS - 1], "</s>");
 }
 
-/* Each mask has the tokens behind which some text without a name twice is left, and no
+/* Each mask has the tokens after which some text without a name twice is left, and no
  * other. */
 static void walk_world(const world *w, uint64_t *random, int64_t *n_masks) {
     char schema[1024], tokens[RANDOM_TOKENS][16];

@@ -246,7 +246,7 @@ static grammar_case open_one_of(const grammar_part *ways, size_t n, grammar_spac
     return c;
 }
 
-/* The mask behind every prefix of the text. */
+/* The mask after every prefix of the text. */
 static void check_masks(grammar_case *c, const char *text) {
     grammar_state s = grammar_start(c->r);
     case_mask(c, s);
@@ -398,7 +398,7 @@ TEST(rules_of_several_grammars_do_not_meet) {
     case_close(&c);
 }
 
-/* A grammar in Lark's notation with n + 5 names, twice, behind what has rules of its
+/* A grammar in Lark's notation with n + 5 names, twice, after what has rules of its
  * own. */
 static void check_lark(int n) {
     static const char head[] =

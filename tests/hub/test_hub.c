@@ -177,7 +177,7 @@ static hub_listing listing_of(const char *const *paths) {
     return l;
 }
 
-/* The chosen paths, in the order of the choice, with a blank behind each. */
+/* The chosen paths, in the order of the choice, with a blank after each. */
 static void assert_choice(const char *const *paths, const char *pick, const char *wanted, const char *first) {
     hub_listing l = listing_of(paths);
     hub_choice c;

@@ -190,7 +190,7 @@ TEST(every_kind_of_value_is_read) {
     assert_true(json_double(json_get(v, "r")) == 150.0);
     str t = json_get_str(v, "t");
     assert_int_equal(t.n, 10);
-    assert_memory_equal(t.p, "\xC3\xA9\xF0\x9F\x98\x80\n/\0x", 11); /* and the 0 byte behind it */
+    assert_memory_equal(t.p, "\xC3\xA9\xF0\x9F\x98\x80\n/\0x", 11); /* and the 0 byte after it */
     assert_int_equal(json_length(json_get(v, "o")), 0);
     assert_true(json_is(json_get(v, ""), JSON_KIND_INT));
     json_drop(v);

@@ -18,7 +18,7 @@ static const json_limits names_twice = {LIMITS, .names = JSON_NAMES_LAST};
 static const json_limits names_once = {LIMITS, .names = JSON_NAMES_UNIQUE};
 
 typedef struct choice {
-    const char *name; /* behind i_ */
+    const char *name; /* after i_ */
     const char *what; /* why a tree of it is refused; NULL: taken */
     size_t at;
 } choice;

@@ -94,7 +94,7 @@ static inline bool naive_has(const naive_index *m, int32_t place, const int32_t 
 
 /* ---- matching ---- */
 
-/* Whether every group can go on behind n tokens. */
+/* Whether every group can go on after n tokens. */
 static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens;
     for (int32_t g = 0; g < m->w->o.n_groups; g++) {

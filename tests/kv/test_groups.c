@@ -300,7 +300,7 @@ static bool append(world *w, seq *s, int32_t n) {
     return true;
 }
 
-/* Keeps the state behind s's n tokens. Where s has slots for more, it gets a state of its
+/* Keeps the state after s's n tokens. Where s has slots for more, it gets a state of its
  * own to go on with. */
 static void take_snapshot(world *w, seq *s) {
     bool goes_on = s->n < s->tables[0].n_tokens, fresh[MAX_GROUPS] = {false};
@@ -684,7 +684,7 @@ TEST(a_prefix_is_reused_when_its_last_window_is_cached) {
     kv_pool_close(pool);
 }
 
-/* A public prefix of two pages: a state right behind it serves all tenants, one token
+/* A public prefix of two pages: a state right after it serves all tenants, one token
  * further it is one tenant's own. */
 TEST(a_state_behind_a_public_prefix_is_shared_and_no_other) {
     static world w;

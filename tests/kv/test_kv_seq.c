@@ -274,7 +274,7 @@ TEST(options_that_no_cache_has_are_refused) {
     kv_cache c;
     kv_cache_options o = {
         .n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {1, 0}, .max_namespaces = 1};
-    assert_int_equal(kv_cache_open(&o, &c), QUIRE_INVALID); /* tokens behind states */
+    assert_int_equal(kv_cache_open(&o, &c), QUIRE_INVALID); /* tokens after states */
     o.state_pages[0] = 0;
     o.state_pages[1] = 9;
     assert_int_equal(kv_cache_open(&o, &c), QUIRE_INVALID); /* a state that the pool does not hold */

@@ -46,7 +46,7 @@ static uint64_t content(const user *u, int32_t g, int32_t n) {
     return h;
 }
 
-/* Token p in the groups of tokens; the state behind it. */
+/* Token p in the groups of tokens; the state after it. */
 static void store_token(const user *u, int32_t p) {
     for (int32_t g = 0; g < STATE; g++) {
         device_store(&gpu, u->kv.tables[g].pages[p / PAGE_WORDS].v, p % PAGE_WORDS, content(u, g, p + 1));

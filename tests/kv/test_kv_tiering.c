@@ -283,7 +283,7 @@ static void poll_until_written(int64_t n) {
 }
 
 /* Pages that are stored already, or removed meanwhile, head the queue: nothing is under
- * way that would wake the engine for those behind. */
+ * way that would wake the engine for those after. */
 TEST(writing_through_goes_on_behind_pages_that_are_stored) {
     char directory[] = "/tmp/quire_tiering_XXXXXX";
     const int64_t n_pages = LEN / PAGE_WORDS * N_GROUPS;

@@ -90,7 +90,7 @@ TEST(a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone) {
     world_close(&w);
 }
 
-/* A sequence that entered behind a public prefix, rolled back into it and went on with
+/* A sequence that entered after a public prefix, rolled back into it and went on with
  * other tokens. */
 TEST(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space) {
     world w;
@@ -129,8 +129,8 @@ TEST(prefixes_of_one_scope_share_and_the_longest_counts) {
     assert_int_equal(kv_index_add_public(w.ix, "model", 5, longer, 16), QUIRE_OK); /* twice is once */
     assert_int_equal(kv_index_add_public(w.ix, "model", 5, other, 8), QUIRE_OK);
     assert_int_equal(kv_index_add_public(w.ix, "model", 5, longer, 3), QUIRE_INVALID);
-    assert_int_equal(world_start(&w, 0, "alice", a, 15), 0); /* behind the short one */
-    assert_int_equal(world_start(&w, 1, "bob", a, 30), 8);   /* behind the long one */
+    assert_int_equal(world_start(&w, 0, "alice", a, 15), 0); /* after the short one */
+    assert_int_equal(world_start(&w, 1, "bob", a, 30), 8);   /* after the long one */
     assert_int_equal(world_start(&w, 2, "carol", a, 30), 16);
     assert_int_equal(world_start(&w, 3, "carol", other, 8), 6); /* public too: the page is copied */
     assert_int_equal(world_start(&w, 4, "alice", a, 14), 12);

@@ -238,7 +238,7 @@ TEST(options_of_states_out_of_range_are_refused) {
     o.windows[1] = 8;
     assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
     o = options(1000);
-    o.n_groups = 3; /* tokens behind states */
+    o.n_groups = 3; /* tokens after states */
     assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
     o = options(1000);
     o.state_pages[1] = INT32_MAX;

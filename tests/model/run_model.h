@@ -43,7 +43,7 @@ static inline void run_take_pages(const kv_layout *layout, int32_t *pages, const
 }
 
 /* Logits of the first N tokens of a prompt, or of as many as the model has positions,
- * [.., n_vocab], or the rows behind the last norm of a model without a head, [..,
+ * [.., n_vocab], or the rows after the last norm of a model without a head, [..,
  * d_model]. fine_tune: of all rows; or NULL. The caller frees them with mem_free; *n: how
  * many values. NULL: the cache is refused, err says why. */
 static inline float *run_prompt_with(model *m, backend *b, const struct adapter *fine_tune, size_t *n,

@@ -13,7 +13,7 @@ static model_desc described(model_file *f) {
     return d;
 }
 
-/* A llama file; n_next layers with two tensors behind its two layers. */
+/* A llama file; n_next layers with two tensors after its two layers. */
 static void plan_with(model_plan *p, uint32_t n_next) {
     plan_llama(p);
     set_u32(p, "llama.block_count", 2 + n_next);

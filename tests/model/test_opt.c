@@ -1,4 +1,4 @@
-/* OPT's forms beside the golden one, against the plain formulas: norms behind its layers,
+/* OPT's forms beside the golden one, against the plain formulas: norms after its layers,
  * embeddings narrower than the model (both of the 350M model), no norm at the end, norms
  * without weights, no biases. */
 #include "golden_model.h"

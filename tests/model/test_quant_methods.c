@@ -13,7 +13,7 @@ enum { WIDTH = 64, FF = 256, VOCAB = 32, EXPERTS = 2, MOST_TENSORS = 40, ROUNDS 
 typedef enum fill { BYTES, SCALES, SMALL, GROUPS, POWERS, STATE } fill;
 
 typedef struct tensor {
-    const char *suffix; /* behind the layer's name; NULL: there is none */
+    const char *suffix; /* after the layer's name; NULL: there is none */
     const char *type;
     fill with;
     int n_dims;

@@ -84,7 +84,7 @@ static void put_test(maker *m, const int *names, int n) {
                      QUIRE_OK);
 }
 
-/* A step that has lists; its names are not read behind it, but for those after a join. */
+/* A step that has lists; its names are not read after it, but for those after a join. */
 static void put_nested(maker *m, int depth, const int *names, int n) {
     uint32_t kind = draw(m, n > 0 ? 5 : 3);
     if (kind == 0) {

@@ -17,7 +17,7 @@ static quire_request *parse_by(const request_context *ctx, quire_endpoint endpoi
     return r;
 }
 
-/* The strings and the token of a form without template end the answers of chats, behind
+/* The strings and the token of a form without template end the answers of chats, after
  * those of the request. */
 TEST(the_next_turn_ends_an_answer) {
     const chat_form form = {.name = "plain", .stops = {{"\nuser:", 6}}, .n_stops = 1, .end_token = 7};

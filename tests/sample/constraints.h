@@ -123,7 +123,7 @@ static inline void choice_add(choice_constraint *c, const int32_t *tokens, int32
 
 /* What a token is says its remainder by 8: two kinds of opening and of closing
  * bracket, and plain ones. Closing ones match. There are at most BRACKETS_DEPTH open
- * ones, and BRACKETS_PLAIN plain ones in a row. Behind a plain one with remainder 7
+ * ones, and BRACKETS_PLAIN plain ones in a row. After a plain one with remainder 7
  * the token before it in id order comes BRACKETS_ECHO times. The output may end where
  * none is open. */
 enum { BRACKETS_DEPTH = 6, BRACKETS_PLAIN = 4, BRACKETS_ECHO = 3 };

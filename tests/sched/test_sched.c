@@ -294,7 +294,7 @@ TEST(whole_prefills_wait_until_a_step_holds_them) {
     l.whole_prefills = true;
     sched_seq running[] = {seq(5, 4), seq(5, 4), seq(9, 8)}, waiting[] = {seq(7, 0), seq(1, 0)};
     sched_plan p;
-    /* 8 rows, 2 of them taken: 6 are left for 7, and the one behind keeps its place */
+    /* 8 rows, 2 of them taken: 6 are left for 7, and the one after keeps its place */
     plan(&l, running, 2, waiting, 2, 100, &p);
     assert_int_equal(p.n_admitted, 0);
     assert_int_equal(p.n_rows, 2);
@@ -580,7 +580,7 @@ TEST(places_and_pages_are_kept_for_those_that_come_beside) {
     plan(&limits, running, 1, waiting, 2, 100, &p);
     assert_int_equal(p.n_admitted, 0);
     running[0].n_beside = 0;
-    /* one for the running, two for its five tokens, three behind */
+    /* one for the running, two for its five tokens, three after */
     plan(&limits, running, 1, waiting, 1, 5, &p);
     assert_int_equal(p.n_admitted, 0);
     plan(&limits, running, 1, waiting, 1, 6, &p);

@@ -110,7 +110,7 @@ TEST(nothing_is_forced_that_another_rule_could_forbid) {
 
 static const guess_worth WORTH = {0.25f, 0.5f};
 
-/* What comes behind n_known tokens. */
+/* What comes after n_known tokens. */
 static bool propose(world *w, int32_t n_known, int32_t most) {
     w->d.tree.n = w->d.n_jump_forward = 0;
     w->d.n_known = n_known;
@@ -189,7 +189,7 @@ TEST(an_outlook_found_beforehand_is_the_one_found_later) {
     }
 }
 
-/* By rejection sampling too: the judged token is allowed, and the state is that behind
+/* By rejection sampling too: the judged token is allowed, and the state is that after
  * it. */
 TEST(judging_moves_the_state_over_the_token) {
     world w;

@@ -121,7 +121,7 @@ TEST(the_longest_match_is_found) {
         assert_true(suffix_tree_put(t, root, a, 60, 0) == 60);
         int32_t node = suffix_tree_match(t, root, b, 60, &length), wanted = 0;
         for (int32_t n = 1; n < depth; n++) {
-            wanted = occurrences(a, 59, b + 60 - n, n) > 0 ? n : wanted; /* with a token behind it */
+            wanted = occurrences(a, 59, b + 60 - n, n) > 0 ? n : wanted; /* with a token after it */
         }
         assert_int_equal(length, wanted);
         assert_int_equal(node,
@@ -140,7 +140,7 @@ TEST(guesses_are_the_likeliest) {
     int32_t root = suffix_tree_root(t);
     assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
     int32_t node = suffix_tree_match(t, root, before, 3, &length);
-    /* 1 2, four times; 3 follows three times, 8 behind that twice; then, from 3 8, a 1 or
+    /* 1 2, four times; 3 follows three times, 8 after that twice; then, from 3 8, a 1 or
      * the later 5 */
     assert_int_equal(length, 2);
     double score = suffix_tree_guess(t, root, node, before, 3, &(draft_bounds){4, 4, 1}, 0.1, &guess);
@@ -168,7 +168,7 @@ TEST(guesses_branch_where_that_is_likelier) {
     int32_t root = suffix_tree_root(t);
     assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
     int32_t node = suffix_tree_find(t, root, before, 2);
-    /* 3; 8 behind it; then 9, 4, 5, 1 of a quarter each */
+    /* 3; 8 after it; then 9, 4, 5, 1 of a quarter each */
     double score = suffix_tree_guess(t, root, node, before, 2, &(draft_bounds){6, 3, 2}, 0.1, &guess);
     assert_int_equal(guess.n, 6);
     assert_memory_equal(guess.tokens, tokens, sizeof tokens);

@@ -152,7 +152,7 @@ TEST(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way) {
 }
 
 /* Of long texts, and of jobs that have turned out to take long; the quick one that comes
- * behind them has a thread of the usual priority. */
+ * after them has a thread of the usual priority. */
 TEST(slow_jobs_have_threads_of_low_priority) {
     int usual = getpriority(PRIO_PROCESS, 0), low = usual + TEXT_SLOW_NICE > 19 ? 19 : usual + TEXT_SLOW_NICE;
     scene s;

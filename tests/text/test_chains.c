@@ -1,4 +1,4 @@
-/* Steps of tokenizer.json behind one another, and SentencePiece's scores: what the
+/* Steps of tokenizer.json after one another, and SentencePiece's scores: what the
  * libraries give. */
 #include "shared.h"
 

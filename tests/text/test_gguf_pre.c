@@ -37,7 +37,7 @@ static tokenizer *open_pre(const char *name) {
     return t;
 }
 
-/* The pieces of a text, each behind a '|'. */
+/* The pieces of a text, each after a '|'. */
 static strbuf cut(const char *name, const char *text) {
     tokenizer *t = open_pre(name);
     pre_scratch s = {0};

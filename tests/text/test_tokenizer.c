@@ -275,7 +275,7 @@ TEST(a_chat_gets_one_bos_where_the_template_writes_none) {
     tokenizer *t =
         open_json("{" MODEL "," ADDED("\"special\":true") "," SURROUND "}", "{\"bos_token\":\"<x>\"}");
     assert_int_equal(tokenizer_start(t), 8);
-    EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands behind a text would end the prompt */
+    EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands after a text would end the prompt */
     EXPECT(encode_chat(t, "<x>abc", 0, 0), 8, 4);
     EXPECT(encode_chat(t, "  <x>abc", 0, 0), 6, 6, 8, 4); /* never two */
     EXPECT(encode_chat(t, "a<x>", 0, 0), 8, 0, 8);        /* of a later turn */

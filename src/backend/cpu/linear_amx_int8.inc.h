@@ -62,7 +62,7 @@ static void int8_sums(const int8_pass *p, int32_t k_padded, int32_t *sums) {
         int8_prefetch(p, k);
         int8_step(p, k, p->blocks + (size_t)k * LANES, p->block_bytes);
     }
-    /* what stands behind the row's numbers is in the row too: its scale and sum, times
+    /* what follows the row's numbers is in the row too: its scale and sum, times
      * 0 */
     if (whole < k_padded) {
         int8_step(p, whole, p->ends, STEP_BYTES);
@@ -123,7 +123,7 @@ static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_row
     }
 }
 
-/* Copies the last 32 of k of n_blocks blocks, each with zeros behind. */
+/* Copies the last 32 of k of n_blocks blocks, each followed by zeros. */
 static void int8_ends(const linear *w, const uint8_t *blocks, int32_t n_blocks, uint8_t *ends) {
     const size_t half = PACK_GROUP * LANES;
     for (int32_t i = 0; i < n_blocks; i++, ends += STEP_BYTES) {

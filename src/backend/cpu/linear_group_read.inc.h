@@ -45,7 +45,7 @@ INLINE size_t group_bytes(group_format f) {
 }
 
 /* Where a group's scales lie in their area, or at least near, with its share of the
- * supers, which lie behind them: to prefetch. */
+ * supers, which lie after them: to prefetch. */
 INLINE size_t group_scales_at(group_format f, size_t g) {
     const size_t n_parts = (size_t)(PACK_GROUP / f.group),
                  supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;

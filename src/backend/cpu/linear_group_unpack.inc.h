@@ -10,7 +10,7 @@ INLINE int n_factors(group_format f) {
 INLINE bool has_quads(group_format f) {
     return !LINEAR_BY_TILES && f.dot_bits == 8;
 }
-/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and
+/* Registers of a quad in a record, and of what follows the quads: scales, mins, and
  * what sums of bytes lack, or which halves of the group are large. */
 INLINE int quad_registers(group_format f) {
     return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;

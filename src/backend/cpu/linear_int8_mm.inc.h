@@ -20,7 +20,7 @@ typedef struct mm_pass {
     int32_t block, k0, n_k, n_rows;
 } mm_pass;
 
-/* The address of row r of the tile. The row behind the last repeats the last. */
+/* The address of row r of the tile. The row after the last repeats the last. */
 INLINE const uint8_t *mm_row(const mm_pass *p, row_view x, int r) {
     return x.data + (size_t)(r < p->n_rows ? r : p->n_rows - 1) * x.stride;
 }

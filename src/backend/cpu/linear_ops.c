@@ -30,7 +30,7 @@ typedef struct rows_job {
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
     bool is_quantised;   /* x has its only reader's format already */
     const norm *nm;      /* or NULL */
-    float *kept;         /* where adapted rows behind the norm go, by row of the batch; NULL: nowhere */
+    float *kept;         /* where adapted rows go after the norm, by row of the batch; NULL: nowhere */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
     int32_t n_ordered;

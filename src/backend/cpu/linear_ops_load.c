@@ -248,7 +248,7 @@ static quire_err linear_ops_load_choose(const cpu_backend *b, const linear_spec 
     return QUIRE_OK;
 }
 
-/* Takes the order of inputs behind the blocks: that of weights loaded shortly before
+/* Takes the order of inputs after the blocks: that of weights loaded shortly before
  * where it is the same, so that rows are made once. */
 static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w, const int32_t *order,
                             quire_error *err) {
@@ -379,8 +379,9 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
         const bool keeps_codes = weight->quant != NULL && (pack_is_grouped(kind) || pack_is_scaled(kind));
         if (order != NULL) {
             codes = mem_new((size_t)thread_pool_size(b->thread_pool) * PACK_LANES, (size_t)l->layout.n_in);
-            TRY(codes != NULL ? QUIRE_OK
-                              : err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
+            if (codes == NULL) {
+                TRY(err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
+            }
         }
         const pack_job job = {l, weight, keeps_codes ? plan : NULL, codes};
         if (l->numbers != NULL) {

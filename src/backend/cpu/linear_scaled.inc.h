@@ -1,5 +1,5 @@
 /* Products of floats with scales: E4M3, and codes of a table of floats. Part of
- * linear_kernels.inc.h and linear_avx512bf16.c, behind linear_floats.inc.h, whose tiles
+ * linear_kernels.inc.h and linear_avx512bf16.c, after linear_floats.inc.h, whose tiles
  * they use.
  *
  *   Few rows   widen the codes while they multiply, with a stretch's sums in registers.

@@ -79,7 +79,7 @@ TEST(twice_as_many_at_once_gain_what_the_step_costs_say) {
     assert_near(headline_allowed_us(&plain, &one) / headline_allowed_us(&plain, &two), 2 * 110.0 / 120);
 }
 
-/* A prompt of 100 in steps of 64 and 36 rows, then 9 tokens behind 105 on average. */
+/* A prompt of 100 in steps of 64 and 36 rows, then 9 tokens after 105 on average. */
 TEST(an_idle_server_takes_its_steps) {
     double prompt = 100 + 640 + 1 + 0.25 * 64 * 32.5 + 100 + 360 + 1 + 0.25 * 36 * (64 + 18.5);
     assert_near(headline_idle_latency(&plain, 100, 10, 64), (prompt + 9 * (110 + 1 + 0.5 * 105)) / 10 * 1e-6);

@@ -58,7 +58,7 @@ TEST(eight_users_compute_their_system_prompt_once) {
     workload_free(&w);
 }
 
-/* Behind a first turn of 60 tokens and an answer of 80, every later one finds all but the
+/* After a first turn of 60 tokens and an answer of 80, every later one finds all but the
  * answer's last token, which is never computed. */
 TEST(a_conversation_finds_what_was_said) {
     workload w = make("chat");

@@ -68,7 +68,7 @@ TEST(every_op_counts_for_its_stage_and_layer) {
     assert_us(op_profile_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
 }
 
-/* Norms behind attention and feed-forward, an output gate, a router: products are told
+/* Norms after attention and feed-forward, an output gate, a router: products are told
  * apart by what stands around them. */
 TEST(products_are_known_where_other_ops_stand_between) {
     static const op_kind kinds[] = {OP_EMBED, OP_NORM_LINEARS, /* queries, keys, values */
@@ -111,7 +111,7 @@ TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
         int64_t unit;
     } passes[] = {{1, 10}, {8, 100}, {8, 9000}, {8, 200}, {8, 100}, {3, 100}};
     for (int32_t i = 0; i < 6; i++) {
-        /* 50 us behind each */
+        /* 50 us after each */
         at = put_pass(ops + i * PASS_OPS, passes[i].n_rows, at, passes[i].unit) + 50000;
     }
     op_time last[PASS_OPS];
@@ -121,7 +121,7 @@ TEST(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half) {
     step_costs c = {.n_rows = 8}, held_up = c;
     op_profile_add(ops, 6 * PASS_OPS + 3, &c);
     assert_int_equal(c.n_steps, 2); /* both of unit 100 */
-    assert_int_equal(c.n_gaps, 1);  /* behind the second of them stands a pass of three rows */
+    assert_int_equal(c.n_gaps, 1);  /* after the second of them stands a pass of three rows */
     op_profile_finish(&c, 10, 20, 5);
     assert_us(c.stages[STAGE_BETWEEN].us, 50 - 35);
     assert_us(c.us, 10.5 + 50);

@@ -82,7 +82,7 @@ static double speed_of(int32_t n, int64_t n_steps) {
 
 TEST(tokens_of_one_step_may_come_together_and_those_of_eight) {
     assert_true(speed_of(8, 100) > 0 && isnan(speed_of(9, 100)));
-    assert_true(speed_of(20, 6) > 0); /* drafts, all accepted: 99 tokens behind the first, in 5 steps */
+    assert_true(speed_of(20, 6) > 0); /* drafts, all accepted: 99 tokens after the first, in 5 steps */
     assert_true(isnan(speed_of(33, 30)));
 }
 

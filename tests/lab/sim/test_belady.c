@@ -3,7 +3,7 @@
 
 enum { DEPTH = 3, N_PAGES = 14, N_STATES = 1 << N_PAGES, N_REQUESTS = 14 };
 
-/* A request of the search: up to DEPTH pages of one binary digit each, behind which comes
+/* A request of the search: up to DEPTH pages of one binary digit each, after which comes
  * a page that nobody asks for again. */
 typedef struct digits {
     int32_t v[DEPTH], n;

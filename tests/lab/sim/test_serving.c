@@ -401,7 +401,7 @@ TEST(guesses_that_are_right_save_steps) {
     o.draft_us = 2;
     o.acceptance[0] = o.acceptance[1] = o.acceptance[2] = o.acceptance[3] = 1;
     serving_result r = serve(&t, &o);
-    assert_int_equal(r.n_steps, 1 + 12); /* five tokens a step behind the first */
+    assert_int_equal(r.n_steps, 1 + 12); /* five tokens a step after the first */
     assert_int_equal(r.n_rows, 10 + 60);
     assert_int_equal(r.n_accepted, r.n_drafted);
     assert_true(r.busy_us == 20 + 12 * (10 + 5 + 2));
