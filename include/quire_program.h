@@ -46,7 +46,7 @@ typedef struct quire_program_limits {
     int32_t max_depth;  /* forks within forks, and steps within steps (16) */
     int64_t max_steps;  /* steps run; a repeated step counts each time (65,536) */
     int64_t max_tokens; /* tokens of all prompts and outputs of gens and selects (4,194,304) */
-    int64_t max_bytes;  /* bytes of text in steps, states and variables (64 MiB) */
+    int64_t max_bytes;  /* bytes of texts, given tokens and lists that steps make (64 MiB) */
     int64_t max_us;     /* time from start to end, or to close if built by calls; 0: no bound (0) */
 } quire_program_limits;
 

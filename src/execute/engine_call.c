@@ -128,6 +128,8 @@ bool exec_has_room(const engine_executor *x, size_t n) {
     return x->n_running == 0 || x->n_running + n <= MAX_RUNNING;
 }
 
+/* ---- calls that wait ---- */
+
 /* Puts a call into the list of those that wait, after another of them; NULL: first. */
 static void exec_wait_after(engine_call *k, engine_call *before) {
     engine_executor *x = k->x;
@@ -138,10 +140,65 @@ static void exec_wait_after(engine_call *k, engine_call *before) {
     *(after != NULL ? &after->last_waiting : &x->waiting_end) = k;
 }
 
-static void exec_stop_waiting(engine_call *k) {
+static void exec_leave_list(engine_call *k) {
     engine_executor *x = k->x;
     *(k->last_waiting != NULL ? &k->last_waiting->next_waiting : &x->waiting) = k->next_waiting;
     *(k->next_waiting != NULL ? &k->next_waiting->last_waiting : &x->waiting_end) = k->last_waiting;
+}
+
+/* Those of one program are a pairing heap (Fredman et al. 1986) below root->of_executor: on top
+ * the deepest, of equally deep ones the first. Joins two of them, of which one may be NULL. */
+static engine_call *exec_meld(engine_call *a, engine_call *b) {
+    if (a == NULL || b == NULL) {
+        return a != NULL ? a : b;
+    }
+    const int32_t da = a->c->state->depth, db = b->c->state->depth;
+    engine_call *top = da > db || (da == db && a->arrival < b->arrival) ? a : b, *other = top == a ? b : a;
+    other->beside = top->below;
+    other->above = top;
+    if (top->below != NULL) {
+        top->below->above = other;
+    }
+    top->below = other;
+    return top;
+}
+
+/* Makes one heap of those in a list. */
+static engine_call *exec_meld_all(engine_call *list) {
+    engine_call *pairs = NULL, *all = NULL;
+    while (list != NULL) {
+        engine_call *a = list, *b = a->beside;
+        list = b != NULL ? b->beside : NULL;
+        a = exec_meld(a, b);
+        a->beside = pairs;
+        pairs = a;
+    }
+    while (pairs != NULL) {
+        engine_call *next = pairs->beside;
+        all = exec_meld(all, pairs);
+        pairs = next;
+    }
+    return all;
+}
+
+static void exec_set_deepest(const engine_call *k, engine_call *top) {
+    k->c->state->root->of_executor = top;
+    if (top != NULL) {
+        top->above = top->beside = NULL;
+    }
+}
+
+static void exec_stop_waiting(engine_call *k) {
+    engine_call *top = k->c->state->root->of_executor, *above = k->above;
+    exec_leave_list(k);
+    if (above != NULL) {
+        *(above->below == k ? &above->below : &above->beside) = k->beside;
+        if (k->beside != NULL) {
+            k->beside->above = above;
+        }
+    }
+    exec_set_deepest(k, exec_meld(above != NULL ? top : NULL, exec_meld_all(k->below)));
+    k->below = k->beside = k->above = NULL;
 }
 
 bool exec_must_wait(engine_call *k, size_t n) {
@@ -151,31 +208,22 @@ bool exec_must_wait(engine_call *k, size_t n) {
     if (k->is_waiting) {
         k->arrival = k->x->n_arrivals++;
         exec_wait_after(k, k->x->waiting_end);
+        exec_set_deepest(k, exec_meld(k->c->state->root->of_executor, k));
     }
     return k->is_waiting;
 }
 
 engine_call *exec_take_turn(engine_executor *x) {
-    engine_call *first = x->waiting, *deepest = first;
-    if (first == NULL || !exec_has_room(x, 1)) {
+    engine_call *first = x->waiting, *deepest = first != NULL ? first->c->state->root->of_executor : NULL;
+    if (first == NULL || !exec_has_room(x, deepest->n_wanted)) {
         return NULL;
     }
-    for (quire_state *s = first->c->state->root->states; s != NULL; s = s->next_of_all) {
-        engine_call *k = s->call != NULL ? s->call->of_executor : NULL;
-        bool waits = k != NULL && k->is_waiting;
-        bool is_deeper = waits && (s->depth > deepest->c->state->depth ||
-                                   (s->depth == deepest->c->state->depth && k->arrival < deepest->arrival));
-        deepest = is_deeper ? k : deepest;
-    }
-    if (!exec_has_room(x, deepest->n_wanted)) {
-        return NULL;
-    }
+    engine_call *before = deepest->last_waiting != first ? deepest->last_waiting : NULL;
     exec_stop_waiting(deepest);
     deepest->is_waiting = false;
     deepest->has_turn = true;
     if (deepest != first) { /* which takes its turn in return */
-        engine_call *before = deepest->last_waiting != first ? deepest->last_waiting : NULL;
-        exec_stop_waiting(first);
+        exec_leave_list(first);
         exec_wait_after(first, before);
     }
     return deepest;

@@ -77,8 +77,10 @@ typedef struct engine_call {
     engine_request *requests; /* [n_requests] those of the stage */
     size_t n_requests, n_open;
     size_t n_running; /* this stage's share of the executor's n_running */
-    /* if is_waiting: in the executor's list; the sequences that it waits to begin; since when */
+    /* if is_waiting: in the executor's list; among those of its program; the sequences that it
+     * waits to begin; since when */
     struct engine_call *next_waiting, *last_waiting;
+    struct engine_call *below, *beside, *above; /* above: what points to it, from above or beside */
     size_t n_wanted;
     uint64_t arrival;
     bool is_waiting;

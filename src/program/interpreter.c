@@ -14,7 +14,7 @@
 
 /* Gets the texts for a fork over a variable: the items of a list, or of a text that is
  * a JSON array of texts. *out has one reference. */
-static quire_err fork_items_of(const program_value *v, const char *name, program_value **out,
+static quire_err fork_items_of(program_root *r, const program_value *v, const char *name, program_value **out,
                                quire_error *err) {
     if (v == NULL || v->error != NULL) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
@@ -29,6 +29,7 @@ static quire_err fork_items_of(const program_value *v, const char *name, program
         v->text.n <= MAX_LIST_BYTES ? json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n}) : NULL;
     program_value *list = program_value_new();
     quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST; /* or too long */
+    e = e == QUIRE_OK ? program_count_items(r, json_length(array), err) : e;
     for (size_t i = 0; e == QUIRE_OK && i < json_length(array); i++) {
         const json_value *item = json_at(array, i);
         e = json_is(item, JSON_KIND_TEXT) ? program_value_add(list, program_value_of(json_str(item)))
@@ -37,10 +38,13 @@ static quire_err fork_items_of(const program_value *v, const char *name, program
     json_drop(array);
     if (e != QUIRE_OK) {
         program_value_drop(list);
-        return err_set(err, e, -1,
-                       e == QUIRE_NO_MEMORY ? "out of memory for list %s"
-                                            : "fork: variable %s is neither a list nor a JSON array of texts",
-                       name);
+        return e == QUIRE_TOO_LARGE
+                   ? e
+                   : err_set(err, e, -1,
+                             e == QUIRE_NO_MEMORY
+                                 ? "out of memory for list %s"
+                                 : "fork: variable %s is neither a list nor a JSON array of texts",
+                             name);
     }
     *out = list;
     return QUIRE_OK;
@@ -65,6 +69,7 @@ static quire_err list_expand(const quire_state *s, const step_text *texts, size_
                              quire_error *err) {
     program_value *list = program_value_new(), *item;
     quire_err e = mem_check_for(list, "a list", err);
+    e = e == QUIRE_OK ? program_count_items(s->root, n, err) : e;
     for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
         e = value_expand(s, &texts[i], &item, err);
         if (e == QUIRE_OK) {
@@ -115,7 +120,7 @@ static quire_err run_fork(quire_state *s, const step *st, quire_error *err) {
         return fork_begin_made(s, st, err);
     }
     if (st->over[0] != 0) {
-        TRY(fork_items_of(program_state_find(s, st->over), st->over, &items, err));
+        TRY(fork_items_of(s->root, program_state_find(s, st->over), st->over, &items, err));
     } else if (st->n_choices > 0) {
         TRY(list_expand(s, st->choices, st->n_choices, &items, err));
     }
@@ -131,47 +136,52 @@ static quire_err run_fork(quire_state *s, const step *st, quire_error *err) {
 /* ---- joins ---- */
 
 /* The value, or error, that fork f itself set for a name; NULL if it set none. */
-static const program_value *join_own(const quire_state *f, const char *name) {
-    for (size_t i = 0; i < f->n_variables; i++) {
-        if (f->variables[i].is_own && strcmp(f->variables[i].name, name) == 0) {
-            return f->variables[i].value;
-        }
+static program_value *join_own(quire_state *f, const char *name) {
+    const program_variable *v = program_variable_find(f, name);
+    return v != NULL && v->is_own ? v->value : NULL;
+}
+
+/* The value of all variables that fork f has not set: why not. NULL: out of memory. */
+static program_value *join_absent(quire_state *f) {
+    quire_error none = {0};
+    err_set(&none, QUIRE_NOT_FOUND, -1, "the branch did not set it");
+    if (f->absent == NULL) {
+        f->absent = program_value_failed(f->status == STATE_FAILED ? &f->error : &none);
     }
-    return NULL;
+    return f->absent;
 }
 
 /* The value of a variable after a join: that of the one fork that set it, or a list
- * with an item for each fork. */
-static program_value *join_value(const quire_state *s, const char *name) {
-    size_t n_with = 0;
+ * with an item for each fork. *out has one reference. */
+static quire_err join_value(const quire_state *s, const char *name, program_value **out, quire_error *err) {
+    size_t n_with = 0, n = 0;
     bool is_alike = false;
-    const program_value *one = NULL;
-    for (const quire_state *f = s->first; f != NULL; f = f->next) {
-        const program_value *v = f->is_joined ? NULL : join_own(f, name);
+    program_value *one = NULL;
+    for (quire_state *f = s->first; f != NULL; f = f->next) {
+        program_value *v = f->is_joined ? NULL : join_own(f, name);
         one = v != NULL ? v : one;
         n_with += v != NULL ? 1 : 0;
+        n += f->is_joined ? 0 : 1;
         is_alike = is_alike || (!f->is_joined && f->is_alike);
     }
     if (n_with == 1 && !is_alike) {
-        return program_value_share((program_value *)one);
+        *out = program_value_share(one);
+        return QUIRE_OK;
     }
+    TRY(program_count_bytes(s->root, sizeof *one + n * sizeof one, err));
     program_value *list = program_value_new();
-    quire_error none = {0};
     quire_err e = mem_check(list);
-    err_set(&none, QUIRE_NOT_FOUND, -1, "the branch did not set it");
-    for (const quire_state *f = s->first; e == QUIRE_OK && f != NULL; f = f->next) {
-        const program_value *v = f->is_joined ? NULL : join_own(f, name);
-        if (!f->is_joined) {
-            e = program_value_add(
-                list, v != NULL ? program_value_share((program_value *)v)
-                                : program_value_failed(f->status == STATE_FAILED ? &f->error : &none));
-        }
+    for (quire_state *f = s->first; e == QUIRE_OK && f != NULL; f = f->next) {
+        program_value *v = f->is_joined ? NULL : join_own(f, name);
+        v = v == NULL && !f->is_joined ? join_absent(f) : v;
+        e = f->is_joined ? QUIRE_OK : program_value_add(list, v != NULL ? program_value_share(v) : NULL);
     }
     if (e != QUIRE_OK) {
         program_value_drop(list);
-        return NULL;
+        return err_set(err, e, -1, "out of memory for a list");
     }
-    return list;
+    *out = list;
+    return QUIRE_OK;
 }
 
 /* Notes f's last call in s if it ended later than the one noted there. */
@@ -188,8 +198,8 @@ static quire_err join_take_one(quire_state *s, const char *name, quire_error *er
     if (had != NULL && had->join == s->n_joins) {
         return QUIRE_OK;
     }
-    program_value *value = join_value(s, name);
-    TRY(mem_check_for(value, "a list", err));
+    program_value *value = NULL;
+    TRY(join_value(s, name, &value, err));
     quire_err e = program_variable_set(s, name, value, err);
     program_value_drop(value);
     TRY(e);
@@ -311,21 +321,18 @@ static quire_err run_text(quire_state *s, const step *st, quire_error *err) {
 
 static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
     program_value *v = NULL, *parts;
+    quire_err e;
     TRY(st->is_list ? list_expand(s, st->choices, st->n_choices, &v, err)
                     : value_expand(s, &st->text, &v, err));
     if (st->split != NULL) {
-        quire_err counted =
-            program_count_work(s->root, v->text.n * strlen(st->split) / COMPARED_AT_ONCE, err);
-        parts = counted != QUIRE_OK
-                    ? NULL
-                    : program_value_split((str){v->text.n > 0 ? v->text.p : "", v->text.n}, st->split);
+        const str text = {v->text.n > 0 ? v->text.p : "", v->text.n};
+        e = program_count_work(s->root, v->text.n * strlen(st->split) / COMPARED_AT_ONCE, err);
+        e = e == QUIRE_OK ? program_value_split(s->root, text, st->split, &parts, err) : e;
         program_value_drop(v);
+        TRY(e);
         v = parts;
-        TRY(counted);
-        TRY(mem_check_for(v, "a list", err));
     }
-    quire_err e =
-        st->is_input ? program_variable_give(s, st->name, v, err) : program_variable_set(s, st->name, v, err);
+    e = st->is_input ? program_variable_give(s, st->name, v, err) : program_variable_set(s, st->name, v, err);
     program_value_drop(v);
     if (e != QUIRE_OK || st->is_input) {
         return e;
@@ -353,6 +360,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
         return run_text(s, st, err);
     case STEP_TOKENS:
         TRY(program_state_want_turn(s, err));
+        TRY(program_count_bytes(s->root, st->n_ids * sizeof *st->ids, err));
         return program_state_add(s, (program_part){.kind = PART_TOKENS, .step = st}, err);
     case STEP_ROLE:
         TRY(program_state_begin_turn(s, st->role, err));

@@ -287,6 +287,8 @@ static void state_free(quire_state *s) {
         program_value_drop(s->variables[i].value);
     }
     step_list_deinit(&s->own);
+    hash_index_deinit(&s->names);
+    program_value_drop(s->absent);
     mem_free(s->branch);
     mem_free(s->variables);
     program_shadow_free(s);
@@ -329,6 +331,7 @@ quire_state *program_shadow_new(const quire_state *s, bool has_parts) {
     to->n_branch = s->n_branch;
     to->variables = s->variables;
     to->n_variables = s->n_variables;
+    to->names = s->names;
     to->depth = s->depth + 1;
     to->n_frames = s->n_frames;
     mem_copy(to->frames, s->frames, s->n_frames * sizeof *to->frames);
@@ -394,10 +397,14 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
     state_copy_parts(s, from);
     for (size_t i = 0; i < from->n_variables; i++) {
-        s->variables[s->n_variables] = from->variables[i];
-        program_value_share(s->variables[s->n_variables].value);
-        s->variables[s->n_variables].join = 0;
-        s->variables[s->n_variables++].is_own = false;
+        program_variable *to = &s->variables[i];
+        e = hash_index_add(&s->names, from->variables[i].hash, (uint32_t)i);
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+        *to = from->variables[i];
+        program_value_share(to->value);
+        to->join = 0;
+        to->is_own = false;
+        s->n_variables++;
     }
     s->record = from->record;
     s->depth = from->depth + 1;

@@ -10,6 +10,7 @@
 #ifndef PROGRAM_PROGRAM_STATE_H
 #define PROGRAM_PROGRAM_STATE_H
 
+#include "base/hash_index.h"
 #include "program/program_steps.h"
 
 /* A text that states share, with the spans in which special tokens are ordinary text:
@@ -43,8 +44,9 @@ typedef struct program_value {
 typedef struct program_variable {
     char name[PROGRAM_NAME_BYTES];
     program_value *value;
-    bool is_own;  /* set by this state, not inherited from its parent */
-    int32_t join; /* number of the last join that set it; 0: none did */
+    uint32_t hash; /* of the name */
+    bool is_own;   /* set by this state, not inherited from its parent */
+    int32_t join;  /* number of the last join that set it; 0: none did */
 } program_variable;
 
 typedef enum program_part_kind {
@@ -182,12 +184,15 @@ struct quire_state {
     size_t n_parts, cap_parts;
     program_variable *variables;
     size_t n_variables, cap_variables;
-    program_call *call;   /* under way, or NULL */
-    int32_t n_calls;      /* so far */
-    int32_t n_joins;      /* so far */
-    int32_t depth;        /* calls and forks from the program's start to here */
-    int32_t record;       /* of the last call that its present step waited for; -1: none */
-    quire_error error;    /* of FAILED */
+    hash_index names; /* of the variables, by program_variable.hash */
+    program_value
+        *absent;        /* what a join takes for each variable that the state has not set; NULL: made later */
+    program_call *call; /* under way, or NULL */
+    int32_t n_calls;    /* so far */
+    int32_t n_joins;    /* so far */
+    int32_t depth;      /* calls and forks from the program's start to here */
+    int32_t record;     /* of the last call that its present step waited for; -1: none */
+    quire_error error;  /* of FAILED */
     program_event failed; /* the FAILED event */
     void *of_executor;
 };
@@ -220,6 +225,7 @@ struct program_root {
     program_record *records;
     size_t n_records, cap_records;
     program_event idle; /* the root's IDLE event */
+    void *of_executor;  /* NULL at first; the executor frees what it has there with the calls */
 };
 
 struct quire_programs {
@@ -356,11 +362,15 @@ program_value *program_value_failed(const quire_error *why);
 quire_err program_value_add(program_value *list, program_value *item);
 /* Makes a value that is a text. */
 program_value *program_value_of(str text);
-/* Makes a list of a text's parts between separators, leaving out empty ones. */
-program_value *program_value_split(str text, const char *separator);
+/* Makes a list of a text's parts between separators, leaving out empty ones. Its items are
+ * counted as they are made. */
+quire_err program_value_split(program_root *r, str text, const char *separator, program_value **out,
+                              quire_error *err);
 
-/* Counts n bytes of text. TOO_LARGE beyond the bound: the program must fail. */
+/* Counts n bytes of text, or n items of a list, that the program makes. TOO_LARGE beyond the
+ * bound: it must fail. */
 quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
+quire_err program_count_items(program_root *r, size_t n, quire_error *err);
 /* Counts n units of work that makes no text, such as bytes compared and variables
  * searched. TOO_LARGE as above. */
 quire_err program_count_work(program_root *r, size_t n, quire_error *err);

@@ -6,7 +6,8 @@
 #include "base/mem.h"
 
 #define WORK_PER_BYTE 4    /* work allowed for each byte of text allowed */
-#define MAX_VARIABLES 1024 /* of one state: they are searched linearly */
+#define MAX_VARIABLES 1024 /* of one state */
+#define LOOKUP_WORK   16   /* bytes that are compared in the time in which a variable is looked up */
 
 /* ---- texts ---- */
 
@@ -14,8 +15,13 @@ quire_err program_count_bytes(program_root *r, size_t n, quire_error *err) {
     r->n_bytes += (int64_t)n;
     return r->n_bytes <= r->limits.max_bytes
                ? QUIRE_OK
-               : err_set(err, QUIRE_TOO_LARGE, -1, "the program makes more than %lld bytes of text",
+               : err_set(err, QUIRE_TOO_LARGE, -1,
+                         "the program makes more than %lld bytes of texts, tokens and lists",
                          (long long)r->limits.max_bytes);
+}
+
+quire_err program_count_items(program_root *r, size_t n, quire_error *err) {
+    return program_count_bytes(r, n * (sizeof(program_value *) + sizeof(program_value)), err);
 }
 
 int64_t program_work_left(const program_root *r) {
@@ -123,27 +129,38 @@ static size_t value_find(str text, size_t at, str separator) {
     return found != NULL ? (size_t)(found - text.p) : text.n;
 }
 
-program_value *program_value_split(str text, const char *separator) {
+quire_err program_value_split(program_root *r, str text, const char *separator, program_value **out,
+                              quire_error *err) {
     program_value *list = program_value_new();
     size_t n = strlen(separator);
-    quire_err e = mem_check(list);
+    quire_err e = mem_check_for(list, "a list", err);
     for (size_t begin = 0, end; e == QUIRE_OK && begin < text.n; begin = end + n) {
         end = value_find(text, begin, (str){separator, n});
-        e = end > begin ? program_value_add(list, program_value_of((str){text.p + begin, end - begin}))
-                        : QUIRE_OK;
+        e = end > begin ? program_count_items(r, 1, err) : QUIRE_OK;
+        if (e == QUIRE_OK && end > begin) {
+            e = program_value_add(list, program_value_of((str){text.p + begin, end - begin}));
+            e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a list");
+        }
     }
     if (e != QUIRE_OK) {
         program_value_drop(list);
-        return NULL;
+        return e;
     }
     list->is_list = true;
-    return list;
+    *out = list;
+    return QUIRE_OK;
 }
 
 /* ---- variables ---- */
 
+/* Nobody can choose names whose hashes are equal: the program's number is random. */
+static uint32_t variable_hash(const quire_state *s, const char *name) {
+    const uint64_t h = str_hash(s->root->number, str_of(name));
+    return (uint32_t)(h ^ h >> 32);
+}
+
 program_variable *program_variable_find(quire_state *s, const char *name) {
-    for (size_t i = 0; i < s->n_variables; i++) {
+    HASH_INDEX_EACH(&s->names, variable_hash(s, name), i) {
         if (strcmp(s->variables[i].name, name) == 0) {
             return &s->variables[i];
         }
@@ -165,10 +182,12 @@ static quire_err variable_want(quire_state *s, const char *name, program_variabl
     if (s->n_variables == MAX_VARIABLES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "a state has more than %d variables", MAX_VARIABLES);
     }
+    const uint32_t hash = variable_hash(s, name);
     quire_err e = mem_grow(&s->variables, &s->cap_variables, s->n_variables + 1, sizeof *s->variables);
+    e = e == QUIRE_OK ? hash_index_add(&s->names, hash, (uint32_t)s->n_variables) : e;
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a variable"));
     *out = &s->variables[s->n_variables++];
-    **out = (program_variable){.value = NULL};
+    **out = (program_variable){.value = NULL, .hash = hash};
     strcpy((*out)->name, name);
     return QUIRE_OK;
 }
@@ -275,9 +294,11 @@ quire_err program_text_expand(const quire_state *s, const step_text *t, program_
     program_text *made = program_text_new();
     TRY(mem_check_for(made, "a text", err));
     made->text.max = s->root->limits.max_bytes > 0 ? (size_t)s->root->limits.max_bytes : 0;
-    quire_err e = program_count_work(s->root, t->n * (s->n_variables + 1), err);
+    quire_err e = program_count_work(s->root, t->n * LOOKUP_WORK, err);
     e = e == QUIRE_OK ? program_text_add(s, t, made, err) : e;
-    e = e == QUIRE_OK ? program_count_bytes(s->root, made->text.n, err) : e;
+    e = e == QUIRE_OK
+            ? program_count_bytes(s->root, made->text.n + 2 * made->n_plain * sizeof *made->plain, err)
+            : e;
     if (e != QUIRE_OK) {
         program_text_drop(made);
         return e;

@@ -277,6 +277,7 @@ HOSTILE = {
     "a repeat without an end": ({"steps": [{"repeat": 1 << 40, "steps": []}]}, "65536"),
     "two tests of one value": ({"steps": [{"if": "b", "is": "b", "matches": "b", "then": []}]}, "matches"),
     "text that doubles": ({"steps": [{"set": "x", "to": "a" * 1000}, {"repeat": 30, "steps": [{"set": "x", "to": "{{x}}{{x}}"}]}]}, "bytes"),
+    "a list in every branch": ({"steps": ["a", {"fork": 39, "steps": [{"set": "x", "to": [""] * 6000}]}]}, "bytes"),
     "a pattern that is tried everywhere": ({"inputs": {"x": "a" * 400000}, "steps": [{"if": "{{x}}", "like": "*" + "a" * 200000 + "b", "then": []}]}, "compares"),
     "a regex of many states": ({"steps": [{"if": "b", "matches": "(a|b)*a(a|b){40}", "then": []}]}, "compares"),
     "a regex that is none": ({"steps": [{"if": "b", "matches": "(?<=a)b", "then": []}]}, "matches"),

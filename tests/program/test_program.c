@@ -431,6 +431,70 @@ static void expect_too_much(size_t n, const char *steps) {
     quire_state_close(p);
 }
 
+/* Runs a program that may make a mebibyte: it fails as a whole. */
+static void expect_too_many_bytes(const char *json) {
+    quire_program_limits limits;
+    quire_program_limits_init(&limits);
+    limits.max_bytes = 1 << 20;
+    const quire_state_options o = {.size = sizeof o, .limits = &limits};
+    quire_state *p;
+    quire_error err = {0};
+    seen got;
+    assert_int_equal(quire_program_open(ps, json, strlen(json), &o, &p, &err), QUIRE_OK);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_TOO_LARGE);
+    assert_non_null(strstr(got.failure.message, "bytes of texts, tokens and lists"));
+    quire_state_close(p);
+}
+
+/* Writes a part n times between two others, with a comma between. */
+static void expect_parts_too_many(const char *before, const char *part, int n, const char *after) {
+    strbuf json = {0};
+    assert_int_equal(strbuf_add_str(&json, before), QUIRE_OK);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(strbuf_addf(&json, "%s%s", i > 0 ? "," : "", part), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&json, after), QUIRE_OK);
+    expect_too_many_bytes(json.p);
+    strbuf_deinit(&json);
+}
+
+/* Short programs that make much in each of many branches. */
+TEST(lists_and_tokens_count_as_what_a_program_makes) {
+    expect_parts_too_many("{\"steps\": [\"a\", {\"fork\": 60, \"steps\": [{\"set\": \"l\", \"to\": [", "\"\"",
+                          200, "]}]}]}");
+    expect_parts_too_many("{\"inputs\": {\"t\": \"", "x", 1000,
+                          "\"}, \"steps\": [\"a\", {\"fork\": 20, \"steps\": "
+                          "[{\"set\": \"l\", \"to\": \"{{t}}\", \"split\": \",\"}]}]}");
+    expect_parts_too_many("{\"steps\": [\"a\", {\"fork\": 60, \"steps\": [{\"tokens\": [", "5", 6000,
+                          "]}]}]}");
+    expect_parts_too_many("{\"inputs\": {\"x\": \"y\"}, \"steps\": [{\"repeat\": 100, \"steps\": [\"",
+                          "{{x}}", 1000, "\"]}]}");
+    expect_parts_too_many("{\"inputs\": {\"t\": \"[", "\\\"\\\"", 9000,
+                          "]\"}, \"steps\": [{\"fork\": \"i\", \"over\": \"t\", \"steps\": []}]}");
+}
+
+/* Items of lists are references: what says that a branch has not set a variable is there
+ * once, however many variables the others have set. */
+TEST(branches_share_what_they_have_not_set) {
+    seen got;
+    quire_state *p = program_of(
+        ps, "{\"steps\": [\"a\", {\"fork\": \"i\", \"over\": [\"0\", \"1\", \"2\", \"3\"], \"steps\": ["
+            "{\"if\": \"{{i}}\", \"is\": \"0\", \"then\": [{\"set\": \"v\", \"to\": \"x\"}]}, "
+            "{\"if\": \"{{i}}\", \"is\": \"1\", \"then\": [{\"set\": \"w\", \"to\": \"y\"}]}, "
+            "{\"if\": \"{{i}}\", \"is\": \"3\", \"then\": [\"{{none}}\"]}]}, {\"join\": true}]}");
+    run_to_idle(ps, &got);
+    const program_value *v = program_state_find(p, "v"), *w = program_state_find(p, "w");
+    assert_int_equal(v->n_items, 4);
+    assert_string_equal(v->items[0]->text.p, "x");
+    assert_string_equal(w->items[1]->text.p, "y");
+    assert_ptr_equal(v->items[2], w->items[2]);
+    assert_ptr_equal(v->items[3], w->items[3]);
+    assert_int_equal(v->items[2]->error->code, QUIRE_NOT_FOUND);
+    assert_int_equal(v->items[3]->error->code, QUIRE_BAD_REQUEST);
+    quire_state_close(p);
+}
+
 TEST(work_that_makes_no_text_is_bounded_too) {
     expect_too_much(50000, "{\"set\": \"half\", \"to\": \"{{x}}\"}, "
                            "{\"if\": \"{{x}}{{x}}\", \"like\": \"*{{half}}b\", \"then\": []}");
@@ -505,6 +569,8 @@ int main(void) {
         cmocka_unit_test(an_open_state_finds_its_tokens_again),
         cmocka_unit_test(joins_within_joins_take_each_variable),
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
+        cmocka_unit_test(lists_and_tokens_count_as_what_a_program_makes),
+        cmocka_unit_test(branches_share_what_they_have_not_set),
         cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
         cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
         cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),

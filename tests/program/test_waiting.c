@@ -1,5 +1,7 @@
 /* Calls of programs that wait: for room among others, for a place in a full engine, for an
  * answer that never comes. */
+#include "base/mem.h"
+#include "base/rng.h"
 #include "execute/engine_call.h"
 #include "program_world.h"
 
@@ -222,6 +224,79 @@ TEST(a_call_that_has_room_waits_after_others_that_have_not) {
     quire_state_close(one);
 }
 
+/* ---- the order of turns, against a list that is searched ---- */
+
+enum { N_CALLS = 300, N_ROOTS = 4 };
+
+typedef struct made_call {
+    program_root *root;
+    quire_state state;
+    program_call call;
+    engine_call *k;
+} made_call;
+
+/* The place in `line` of the call whose turn it is: the first's, or that of the deepest of
+ * its program, of equally deep ones the one that came first. */
+static size_t turn_by_search(made_call *const *line, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) {
+        const made_call *a = line[i], *b = line[best];
+        bool is_deeper = a->state.depth > b->state.depth ||
+                         (a->state.depth == b->state.depth && a->k->arrival < b->k->arrival);
+        best = a->root == line[0]->root && is_deeper ? i : best;
+    }
+    return best;
+}
+
+static void let_wait(made_call *m, engine_executor *x, program_root *root, int32_t depth) {
+    m->root = root;
+    m->state = (quire_state){.root = root, .depth = depth};
+    m->call = (program_call){.state = &m->state};
+    m->k = mem_new(1, sizeof *m->k);
+    assert_non_null(m->k);
+    *m->k = (engine_call){.x = x, .c = &m->call};
+    assert_true(exec_must_wait(m->k, 1));
+}
+
+TEST(turns_are_those_that_a_search_finds) {
+    static made_call made[N_CALLS];
+    static program_root roots[N_ROOTS];
+    made_call *line[N_CALLS];
+    const uint64_t seed = rng_os_seed();
+    uint64_t r = seed;
+    printf("seed %llu\n", (unsigned long long)seed);
+    engine_executor x = {.n_running = MAX_RUNNING};
+    size_t n = 0, next = 0;
+    while (next < N_CALLS || n > 0) {
+        const uint64_t what = rng_next(&r) % 8;
+        if (what < 4 && next < N_CALLS) {
+            line[n] = &made[next++];
+            let_wait(line[n++], &x, &roots[rng_next(&r) % N_ROOTS], (int32_t)(rng_next(&r) % 5));
+            continue;
+        }
+        if (n == 0) {
+            continue;
+        }
+        size_t at = rng_next(&r) % n; /* one is cancelled */
+        if (what != 4) {
+            at = turn_by_search(line, n);
+            x.n_running = 0;
+            assert_ptr_equal(exec_take_turn(&x), line[at]->k);
+            x.n_running = MAX_RUNNING;
+        }
+        exec_call_free(line[at]->k);
+        line[at] = what != 4 ? line[0] : line[at]; /* the first has its place in return */
+        for (size_t i = what != 4 ? 0 : at; i + 1 < n; i++) {
+            line[i] = line[i + 1];
+        }
+        n--;
+    }
+    assert_null(x.waiting);
+    for (int i = 0; i < N_ROOTS; i++) {
+        assert_null(roots[i].of_executor);
+    }
+}
+
 /* ---- a full engine ---- */
 
 enum { N_PLACES = 1024 }; /* of an engine with few sequences */
@@ -429,6 +504,7 @@ int main(void) {
         cmocka_unit_test(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time),
         cmocka_unit_test(calls_that_wait_go_depth_first),
         cmocka_unit_test(a_call_that_has_room_waits_after_others_that_have_not),
+        cmocka_unit_test(turns_are_those_that_a_search_finds),
         cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
         cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
         cmocka_unit_test(steps_wait_for_places_depth_first),
