@@ -35,7 +35,7 @@ static void read_floats(const pack_layout *p, const uint8_t *block, size_t c, fl
     }
 }
 
-/* ---- codes: what pack_weights.c's join_codes wrote ---- */
+/* ---- codes: what pack_codes.c's join_codes wrote ---- */
 
 static uint16_t half_bits(const uint8_t *area, size_t i) {
     uint16_t h;
