@@ -27,8 +27,7 @@ INLINE void step_sums(group_format f, int n_regs, const group_range *range, cons
     const int32_t g = step / n_parts(f), part = step % n_parts(f);
     const size_t x_stride = p->rows.stride, w_stride = (size_t)n_regs * sizeof(ni),
                  sums_stride = LANES * sizeof *sums;
-    const row_group *x =
-        (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + g;
+    const row_group *x = (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + g;
     const int8_t *q = x->q + part * f.group;
     const uint8_t *w = record_quad(f, n_regs, range->records + (size_t)g * record_bytes(f, n_regs),
                                    part * f.group / 4, p->first);
@@ -119,8 +118,8 @@ static void tiles_configure(int group, int n_rows) {
 /* All rows over unpacked groups, in passes of nearly equal numbers of rows. The first
  * also prefetches the blocks that come next. A block that repeats the last (find_columns)
  * is left out: its sums would be added twice. */
-INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
-                          int32_t y_stride) {
+INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
+                       int32_t y_stride) {
     _Alignas(64) int32_t sums[2 * STEP_SUMS];
     int32_t n_passes = divide_up(n_rows, AMX_ROWS), n_before = 0;
     for (tiles_pass p = {.rows = x}; n_passes > 0; n_passes--) {

@@ -11,16 +11,16 @@
  * group's sums start from the correction for the format's zero. Bytes are signed.
  *
  * Few rows unpack the numbers from their planes while they multiply: they are bound by
- * memory, so one row reads several blocks side by side. For more rows, GROUP_CHUNK groups
- * of a tile's columns are unpacked into scratch first, with their scales as floats. All
- * rows are then multiplied with them while they are in cache and the next planes are
- * fetched. Between chunks the sums are stored in y.
+ * memory, so one row reads several blocks side by side. For more rows (chunked_from),
+ * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their
+ * scales as floats. All rows are then multiplied with them while they are in cache and
+ * the next planes are fetched. Between chunks the sums are stored in y.
  *
- * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a
- * conversion, a multiplication and an fma on the same two pipes, 85 with mins. Where
- * other pipes convert and each multiplication takes two cycles, as on Zen 4: of 64 51 and
- * 47. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20
- * operations on four pipes; 28 for bytes, of 32. */
+ * Products a cycle, AVX-512: of 128 at best 102, as each 8 dpbusd of a row need a
+ * multiplication and an fma on the same two pipes, 93 with mins; 93 and 85 where these
+ * pipes convert too, as Intel's do. Half of all that with AVX-VNNI, and where each
+ * multiplication takes two cycles, as on Zen 4. AVX2: of 64 at best 51 for numbers of up
+ * to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
@@ -51,12 +51,31 @@ _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * size
                    LINEAR_SCRATCH_BYTES,
                "they fit scratch, and rows copied for a grid");
 
-#define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
+#define FEW_ROWS_CHUNKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
-/* From how many rows on groups are unpacked first. Plain formats are cheap to unpack in
- * every pass; 64 rows are a prompt's. */
-INLINE int unpacked_from(group_format f) {
-    return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? 64 : 32;
+#ifdef N_DPBUSD
+#define HAS_DPBUSD 1
+#else
+#define HAS_DPBUSD 0
+#endif
+#define MANY_ROWS_UNPACKED 64 /* a prompt's */
+
+/* Forms that cost less to unpack in every pass, on units that products leave idle, than
+ * to store and load. */
+INLINE bool is_cheap(group_format f) {
+    return N_LANES == 16 ? !has_grid(f)
+                         : is_plain(f) || (HAS_DPBUSD && f.has_table && f.bits == 4 && f.group == PACK_GROUP);
+}
+/* Bytes, which cost one operation a quad: they go by chunks from few rows on, for their
+ * columns then stay near, and are unpacked for many. */
+INLINE bool has_near_bytes(group_format f) {
+    return HAS_DPBUSD && !LINEAR_BY_TILES && f.bits == 8 && is_plain(f) && !has_zeros(f);
+}
+/* From how many rows on groups go by chunks. */
+INLINE int chunked_from(group_format f) {
+    return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
+           : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED
+                                             : 32;
 }
 
 /* Quads of a part of a group, of 16 or 32 of k. */
@@ -317,6 +336,18 @@ typedef struct group_range {
     int32_t g0, g1, next_g;
 } group_range;
 
+/* A group as it is packed, of a form without supers. */
+INLINE group_view packed_view(group_format f, int n_regs, const group_columns *columns, int32_t g) {
+    group_view v = {.record = NULL};
+    const group_supers none = {nf_set1(0.0f), nf_set1(0.0f)};
+    UNROLL
+    for (int c = 0; c < n_regs; c++) {
+        v.planes[c] = columns[c].planes + (size_t)g * group_bytes(f);
+        load_scales(f, columns[c].scales, columns[c].supers, &none, g, 0, columns[c].lane, &v.scales[c]);
+    }
+    return v;
+}
+
 /* n_rows rows, which begin with the range's groups, over them. Sums start from 0 when the
  * range starts at 0, else from y. Where registers are few, compilers that keep some float
  * sums in them load weights anew for every row. */
@@ -331,7 +362,10 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         acc[r][c] = range.g0 == 0 ? nf_set1(0.0f) : nf_load(range.columns[c].y + (row0 + r) * y_stride);
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
-        const group_view v = {.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)};
+        const group_view v =
+            f.unpacked
+                ? (group_view){.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)}
+                : packed_view(f, n_regs, range.columns, g);
         ni sums[N_GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
             const size_t next = (size_t)(range.next_g + g - range.g0);
@@ -562,11 +596,11 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
 #if LINEAR_BY_TILES
 #include "backend/cpu/linear_group_tiles.inc.h"
 #else
-/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly
+/* All rows, FEW_ROWS_CHUNKED at least, over a chunk's groups, in passes of nearly
  * equal numbers of rows. Each of the first passes prefetches a block of those that
  * come next. */
-INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
-                          int32_t y_stride) {
+INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
+                       int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
     for (int32_t row = 0; n_passes > 0; n_passes--) {
         int32_t n = divide_up(n_rows - row, n_passes);
@@ -601,9 +635,9 @@ INLINE row_view word_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratc
 }
 #endif
 
-/* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
-INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
-                          int32_t y_stride, uint8_t *scratch) {
+/* A task's rows, FEW_ROWS_CHUNKED at least, through scratch. */
+INLINE void chunked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                         int32_t y_stride, uint8_t *scratch) {
     const linear *w = part->w;
     const uint8_t *blocks = linear_block(w, part->block0);
     const int n_regs = TILE_REGISTERS;
@@ -632,8 +666,12 @@ INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, i
             memcpy(columns, next, sizeof columns);
             find_columns(w, is_end && part->next != NULL ? part->next : blocks, n_blocks, n_regs,
                          last ? 0 : first + n_regs, y, next);
-            unpack_groups(f, n_regs, columns, g0, g1, scratch);
-            unpacked_rows(unpacked, n_regs, range, rows, n_rows, y_stride);
+            if (has_near_bytes(f) && n_rows < MANY_ROWS_UNPACKED) {
+                chunk_rows(f, n_regs, range, rows, n_rows, y_stride);
+            } else {
+                unpack_groups(f, n_regs, columns, g0, g1, scratch);
+                chunk_rows(unpacked, n_regs, range, rows, n_rows, y_stride);
+            }
         }
     }
 }
@@ -731,8 +769,8 @@ INLINE int zero_of(int has_table, int group, int zero) {
                                 .unit = rule->unit,                                                          \
                                 .shift = rule->shift,                                                        \
                                 .least = rule->least};                                                       \
-        if (LINEAR_BY_TILES || n_rows >= unpacked_from(f)) {                                                 \
-            unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                         \
+        if (LINEAR_BY_TILES || n_rows >= chunked_from(f)) {                                                  \
+            chunked_part(f, part, x, n_rows, y, y_stride, scratch);                                          \
         } else {                                                                                             \
             direct_part(f, part, x, n_rows, y, y_stride);                                                    \
         }                                                                                                    \
