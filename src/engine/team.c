@@ -32,7 +32,7 @@ struct engine_team {
 
     /* the thread's: */
     team_seat seats[ENGINE_TEAM_SEATS];
-    int32_t n_seated;
+    int32_t n_seated, n_used; /* engines; seats from n_used on are free */
     double most_us;   /* the largest turn.served_us of any engine so far */
     backend *entered; /* the engine for whose backend this thread is a compute thread; NULL: none */
 };
@@ -93,7 +93,7 @@ static int64_t team_first_deadline(const engine *e) {
  * none. */
 static backend *team_other_backend(const engine_team *t, const engine *e) {
     backend *b = NULL;
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS && b == NULL; i++) {
+    for (int32_t i = 0; i < t->n_used && b == NULL; i++) {
         b = t->seats[i].e != NULL && t->seats[i].e != e ? t->seats[i].e->b : NULL;
     }
     return b;
@@ -111,6 +111,7 @@ static void team_seat_arrivals(engine_team *t) {
         const quire_err refused = cache_join(e);
         if (refused == QUIRE_OK) {
             t->seats[i] = (team_seat){.e = e};
+            t->n_used = i < t->n_used ? t->n_used : i + 1;
             e->turn = (turn_claim){.served_us = 0};
             t->n_seated++;
             stats_publish(e);
@@ -124,7 +125,7 @@ static void team_seat_arrivals(engine_team *t) {
 
 /* Unseats the engines that are leaving. The lock is held. */
 static void team_let_go(engine_team *t) {
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         engine *e = t->seats[i].e;
         if (e == NULL || !e->place.leaves) {
             continue;
@@ -143,11 +144,14 @@ static void team_let_go(engine_team *t) {
         e->place = (team_place){.next = NULL};
         pthread_cond_broadcast(&t->changed);
     }
+    while (t->n_used > 0 && t->seats[t->n_used - 1].e == NULL) {
+        t->n_used--;
+    }
 }
 
 /* Makes the thread a compute thread as long as the team has an engine. */
 static void team_enter(engine_team *t) {
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS && t->entered == NULL; i++) {
+    for (int32_t i = 0; i < t->n_used && t->entered == NULL; i++) {
         const engine *e = t->seats[i].e;
         if (e != NULL && e->b->ops->enter != NULL) {
             t->entered = e->b;
@@ -160,13 +164,13 @@ static void team_enter(engine_team *t) {
 static void team_look(engine_team *t) {
     turn_claim busy[ENGINE_TEAM_SEATS];
     int32_t n_busy = 0;
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         const team_seat *s = &t->seats[i];
         if (s->e != NULL && s->has_work && team_has_work(s->e)) {
             busy[n_busy++] = s->e->turn;
         }
     }
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
         if (s->e == NULL) {
             continue;
@@ -187,7 +191,7 @@ static team_seat *team_next(engine_team *t) {
     turn_claim claims[ENGINE_TEAM_SEATS];
     team_seat *of[ENGINE_TEAM_SEATS];
     int32_t n = 0;
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
         if (s->e != NULL && s->has_work && !s->is_tried) {
             claims[n] = s->e->turn;
@@ -200,7 +204,7 @@ static team_seat *team_next(engine_team *t) {
 /* An engine with this served_us runs, since those tried before it could plan no step:
  * moves their accounts up to it. */
 static void team_pass_over(engine_team *t, double served_us) {
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
         if (s->e != NULL && s->is_tried) {
             s->e->turn.served_us = turn_pass(s->e->turn.served_us, served_us);
@@ -227,7 +231,7 @@ static bool team_step(engine_team *t) {
  * tiers: when the wake was rung, and once when their work has ended. New work waits
  * for its engine's turn. */
 static void team_poll_idle(engine_team *t, bool is_woken) {
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
         if (s->e != NULL && !s->has_work && (is_woken || s->had_work) && !atomic_load(&s->e->paused) &&
             !team_has_work(s->e)) {
@@ -240,7 +244,7 @@ static void team_poll_idle(engine_team *t, bool is_woken) {
  * then wait for the wake; -1: until it rings. */
 static int64_t team_round(engine_team *t, bool is_woken) {
     bool some_work = false;
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         engine *e = t->seats[i].e;
         if (e != NULL && atomic_exchange(&e->drops_cache, false)) {
             cache_drop(e);
@@ -252,7 +256,7 @@ static int64_t team_round(engine_team *t, bool is_woken) {
     team_look(t);
     const bool started = team_step(t);
     team_poll_idle(t, is_woken);
-    for (int32_t i = 0; i < ENGINE_TEAM_SEATS; i++) {
+    for (int32_t i = 0; i < t->n_used; i++) {
         const team_seat *s = &t->seats[i];
         if (s->e != NULL && (s->is_tried || is_woken || s->had_work || cache_has_moved(s->e))) {
             team_publish(s->e);

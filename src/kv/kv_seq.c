@@ -224,7 +224,10 @@ void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens) {
 }
 
 void kv_seq_settle(kv_cache *c, kv_seq *s) {
-    bool went_on = s->n_copies > 0 && s->tables[c->n_token_groups].n_tokens > s->n_computed;
+    if (s->n_copies == 0) {
+        return;
+    }
+    bool went_on = s->tables[c->n_token_groups].n_tokens > s->n_computed;
     int32_t copy = went_on ? find_copy(c, s, s->n_computed) : -1;
     page_id *ids = copy >= 0 ? pages_of_copy(c, s, copy) : NULL;
     for (int32_t g = c->n_token_groups; copy >= 0 && g < s->n_tables; g++) {
