@@ -16,10 +16,9 @@
 /* One prompt: a text, or ids where ids is not NULL. */
 typedef struct request_prompt {
     str text;
-    const json_value *conversation; /* messages of this chat, if there are several; else NULL */
-    str pair;                       /* second text of a scored pair; p NULL: none */
-    str shown;                      /* START's text; p NULL: none */
-    int32_t *ids;                   /* mem_new'd */
+    str pair;     /* second text of a scored pair; p NULL: none */
+    str shown;    /* START's text; p NULL: none */
+    int32_t *ids; /* mem_new'd */
     int32_t n_ids;
     int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
 } request_prompt;

@@ -62,10 +62,8 @@ quire_err request_read_conversations(quire_request *r, const field_desc *f, cons
     }
     request_prompt *prompts = mem_new(n, sizeof *prompts);
     TRY(mem_check_for(prompts, "conversations", err));
-    for (size_t i = 0; i < n; i++) {
-        prompts[i].conversation = json_at(v, i);
-    }
     request_set_prompts(r, prompts, n);
+    r->given_messages = v;
     return QUIRE_OK;
 }
 
@@ -170,7 +168,7 @@ static quire_err render_with(const quire_request *r, int32_t prompt, const chat_
                              text_marks *marks, quire_error *err) {
     chat_messages read = {0};
     bool is_batch = dialect_of(&r->g)->is_batch;
-    const json_value *given = is_batch ? r->g.prompts[prompt].conversation : r->given_messages;
+    const json_value *given = is_batch ? json_at(r->given_messages, (size_t)prompt) : r->given_messages;
     bool as_read = given == NULL || (!is_batch && t == r->context.form->template);
     if (!as_read) {
         TRY(chat_messages_read(given, chat_template_traits(t), "body.messages", &read, err));
@@ -232,7 +230,8 @@ quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, co
 }
 
 void request_settle_echo(quire_request *r) {
-    size_t n = json_is(r->given_messages, JSON_KIND_ARRAY) ? json_length(r->given_messages) : 0;
+    bool has_messages = json_is(r->given_messages, JSON_KIND_ARRAY) && !dialect_of(&r->g)->is_batch;
+    size_t n = has_messages ? json_length(r->given_messages) : 0;
     const json_value *last = r->echoes_message && n > 0 ? json_at(r->given_messages, n - 1) : NULL,
                      *content = last != NULL ? json_get(last, "content") : NULL;
     bool is_shown = json_is(content, JSON_KIND_TEXT) && str_is(json_get_str(last, "role"), "assistant");

@@ -166,8 +166,8 @@ quire_err request_check_fill(const quire_request *r, quire_error *err) {
 
 size_t request_text_bytes(const quire_request *r) {
     size_t n = r->g.messages.json.n + r->fill.before.n + r->fill.after.n + r->g.prediction.n;
-    for (size_t i = 0; i < json_length(r->fill.files); i++) {
-        n += json_get_str(json_at(r->fill.files, i), "text").n;
+    for (size_t i = 0; i < r->fill.n_files; i++) {
+        n += r->fill.files[i].text.n;
     }
     for (int32_t i = 0; i < r->g.n_prompts; i++) {
         n += r->g.prompts[i].text.n + r->g.prompts[i].pair.n;

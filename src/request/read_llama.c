@@ -177,7 +177,18 @@ quire_err request_read_input_extra(quire_request *r, const field_desc *f, const 
                 "an object with a \"text\" and, where given, a \"filename\", both strings", err);
         }
     }
-    r->fill.files = v;
+    size_t n = json_length(v);
+    request_file *files = n > 0 ? mem_new(n, sizeof *files) : NULL;
+    if (n > 0) {
+        TRY(mem_check_for(files, "files", err));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_value *file = json_at(v, i), *name = json_get(file, "filename");
+        files[i] = (request_file){name != NULL ? json_str(name) : (str){0}, json_get_str(file, "text")};
+    }
+    mem_free(r->fill.files);
+    r->fill.files = files;
+    r->fill.n_files = n;
     return QUIRE_OK;
 }
 

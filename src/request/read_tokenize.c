@@ -4,6 +4,15 @@
 
 #include "base/mem.h"
 #include "request/request_read.h"
+#include "json/json_scan.h"
+
+quire_endpoint request_form_of_tokenize(str body) {
+    str span;
+    if (json_scan_member(body, "messages", &span) == QUIRE_OK && !str_is(span, "null")) {
+        return QUIRE_TOKENIZE_CHAT;
+    }
+    return json_scan_member(body, "content", &span) == QUIRE_OK ? QUIRE_TOKENIZE_CONTENT : QUIRE_TOKENIZE;
+}
 
 /* The one prompt of r, in place of those that it has; NULL: out of memory. */
 static request_prompt *new_prompt(quire_request *r, quire_error *err) {

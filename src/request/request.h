@@ -94,13 +94,20 @@ typedef struct request_value {
     json_value *value;
 } request_value;
 
+/* A file of a repository. Its texts are in values. */
+typedef struct request_file {
+    str name; /* p NULL: not given */
+    str text;
+} request_file;
+
 /* A gap that the answer fills, after the prompt. */
 typedef struct request_fill {
-    const char *field;       /* field that requests it; NULL: none does */
-    str before;              /* the text before the prompt, in values */
-    str after;               /* the text after the gap, in values */
-    bool is_in_repository;   /* the file with the gap is one of a repository */
-    const json_value *files; /* its other files, objects with a text and a filename; in values, or NULL */
+    const char *field;     /* field that requests it; NULL: none does */
+    str before;            /* the text before the prompt, in values */
+    str after;             /* the text after the gap, in values */
+    bool is_in_repository; /* the file with the gap is one of a repository */
+    request_file *files;   /* [n_files] its other files, mem_new'd, or NULL */
+    size_t n_files;
 } request_fill;
 
 /* The tokens that a request for a prompt's ids continues (quire_continuation). */
@@ -137,8 +144,9 @@ struct quire_request {
     request_continuation continuation;
 
     /* The template's variables. */
-    str template_given;                            /* in values; empty: not given */
-    const json_value *given_messages;              /* the array in values that messages were read from */
+    str template_given; /* in values; empty: not given */
+    const json_value
+        *given_messages; /* the array in values that messages, or all conversations, were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
 
@@ -204,9 +212,12 @@ typedef struct dialect {
     bool any_length;             /* its prompts may be longer than the context */
     bool adds_special, adds_bos; /* where add_special_tokens is not given */
     bool takes_no_tokens;        /* a request may ask for none: its prompt is computed */
+    bool may_be_prepared;        /* before the tokens that it continues are known (quire_prepare) */
     bool streams_prompt;         /* a stream may have log-probabilities of its prompt */
-    const char *prompt;          /* name of the prompt's field in errors */
-    int32_t listed_bytes;        /* bytes in a response of a token and its log-probability */
+    /* the endpoint of which a body, a checked object, is by its members; NULL: the path's */
+    quire_endpoint (*form_of)(str body);
+    const char *prompt;   /* name of the prompt's field in errors */
+    int32_t listed_bytes; /* bytes in a response of a token and its log-probability */
     quire_err (*check)(quire_request *r, quire_error *err); /* the checks between fields */
     /* Called before the checks if there are fields with FIELD_PART: makes of them,
      * which request_part finds, fields of chats or completions, by request_set_as.

@@ -21,6 +21,7 @@ enum {
 
 const dialect request_dialects[] = {
     [QUIRE_COMPLETIONS] = {.fields = FIELD_COMPLETIONS,
+                           .may_be_prepared = true,
                            .adds_special = true,
                            .prompt = "prompt",
                            .listed_bytes = LISTED_BYTES,
@@ -29,6 +30,7 @@ const dialect request_dialects[] = {
                            .too_long = request_long_prompt},
     [QUIRE_CHAT] = {.fields = FIELD_CHAT,
                     .is_chat = true,
+                    .may_be_prepared = true,
                     .adds_bos = true,
                     .prompt = "prompt",
                     .listed_bytes = CHAT_LISTED_BYTES,
@@ -163,6 +165,7 @@ const dialect request_dialects[] = {
                         .any_length = true,
                         .adds_special = true,
                         .prompt = "prompt",
+                        .form_of = request_form_of_tokenize,
                         .check = request_check_text,
                         .too_long = request_long_prompt},
     [QUIRE_TOKENIZE_CHAT] = {.fields = FIELD_CHAT | FIELD_TOKENIZE,
@@ -293,6 +296,7 @@ void request_free(quire_request *r) {
     json_drop(r->plain_tools);
     json_drop(r->forced_schema);
     mem_free(r->offered);
+    mem_free(r->fill.files);
     request_continuation_deinit(&r->continuation);
     strbuf_deinit(&r->ignored);
     strbuf_deinit(&r->model);
@@ -491,19 +495,6 @@ quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
     return found.code;
 }
 
-/* The endpoint of which a body is: on QUIRE_TOKENIZE its fields tell three forms apart.
- * body: checked, an object. */
-static quire_endpoint form_of(quire_endpoint endpoint, str body) {
-    str span;
-    if (endpoint != QUIRE_TOKENIZE) {
-        return endpoint;
-    }
-    if (json_scan_member(body, "messages", &span) == QUIRE_OK && !str_is(span, "null")) {
-        return QUIRE_TOKENIZE_CHAT;
-    }
-    return json_scan_member(body, "content", &span) == QUIRE_OK ? QUIRE_TOKENIZE_CONTENT : endpoint;
-}
-
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     str body = {text, n};
     strbuf scratch = {0};
@@ -524,8 +515,9 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
     str cut;
     r->is_cut_later =
         json_scan_member(body, "truncate_prompt_tokens", &cut) == QUIRE_OK && !str_is(cut, "null");
-    quire_endpoint form = form_of(r->g.info.endpoint, body);
-    if (form != r->g.info.endpoint) {
+    const dialect *d = dialect_of(&r->g);
+    quire_endpoint form = d->form_of != NULL ? d->form_of(body) : r->g.info.endpoint;
+    if (d != &request_dialects[form]) {
         set_endpoint(r, form);
         rows = (body_rows){.of = request_row, .endpoint = dialect_of(&r->g)->fields};
         TRY(request_check_body(body, &rows, err));

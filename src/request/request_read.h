@@ -273,6 +273,7 @@ quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_
 quire_err request_read_parse_special(quire_request *r, const field_desc *f, const json_value *v,
                                      quire_error *err);
 quire_err request_check_text(quire_request *r, quire_error *err);
+quire_endpoint request_form_of_tokenize(str body);
 quire_err request_check_conversation(quire_request *r, quire_error *err);
 /* Drops what concerns a generation's response. gives_ids: START's ids are wanted. */
 void request_end_with_prompts(quire_request *r, bool gives_ids);

@@ -73,27 +73,25 @@ static quire_err fill_add_text(const fill_writer *w, str text) {
     return QUIRE_OK;
 }
 
-static quire_err fill_add_file(const fill_writer *w, const json_value *file) {
-    const json_value *given = json_get(file, "filename");
-    str name = given != NULL ? json_str(given) : str_of(UNNAMED_FILE);
+static quire_err fill_add_file(const fill_writer *w, const request_file *file) {
     if (w->marks->file >= 0) {
         TRY(fill_add(w, w->marks->file));
-        TRY(fill_add_text(w, name));
+        TRY(fill_add_text(w, file->name.p != NULL ? file->name : str_of(UNNAMED_FILE)));
         TRY(fill_add_text(w, str_of("\n")));
     } else {
         TRY(fill_add_text(w, str_of(SNIPPET)));
     }
-    return fill_add_text(w, json_get_str(file, "text"));
+    return fill_add_text(w, file->text);
 }
 
 /* The other files of the repository, and the head of the one with the gap. */
-static quire_err fill_add_files(const fill_writer *w, const json_value *files) {
+static quire_err fill_add_files(const fill_writer *w, const request_fill *fill) {
     if (w->marks->repo >= 0) {
         TRY(fill_add(w, w->marks->repo));
         TRY(fill_add_text(w, str_of(REPOSITORY)));
     }
-    for (size_t i = 0; i < json_length(files); i++) {
-        TRY(fill_add_file(w, json_at(files, i)));
+    for (size_t i = 0; i < fill->n_files; i++) {
+        TRY(fill_add_file(w, &fill->files[i]));
     }
     if (w->marks->file < 0) {
         return QUIRE_OK;
@@ -127,7 +125,7 @@ quire_err fill_prompt(const stream_engine *e, const quire_request *r, const requ
     }
     TRY(fill_add(&w, r->g.add_special ? tokenizer_start(e->tokenizer) : -1));
     if (r->fill.is_in_repository) {
-        TRY(fill_add_files(&w, r->fill.files));
+        TRY(fill_add_files(&w, &r->fill));
     }
     if (w.marks->suffix_first) {
         TRY(fill_add_after(&w, r));

@@ -259,8 +259,8 @@ static quire_err prepare_make_prompt(const stream_engine *e, const quire_request
     c->start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
     if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
         TRY(need_vocabulary(e, &r->g, err));
-        return r->g.info.endpoint == QUIRE_CHAT && request_continues(r) ? take_chat_ids(e, r, c, err)
-                                                                        : make_chat(e, r, c, err);
+        return request_continues(r) && !dialect_of(&r->g)->prompt_only ? take_chat_ids(e, r, c, err)
+                                                                       : make_chat(e, r, c, err);
     }
     const request_prompt *p = &r->g.prompts[c->index / r->g.info.n_samples];
     if (r->fill.field != NULL && r->fork_from == NULL) {

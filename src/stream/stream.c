@@ -127,10 +127,10 @@ static quire_err check_engine(const quire_queue *q, const quire_request *r, quir
 /* The first tokens of a held request are not known yet: only a prompt of ids can follow
  * them. */
 static quire_err check_held(const quire_request *r, quire_error *err) {
-    bool is_plain = r->g.info.endpoint == QUIRE_COMPLETIONS && r->g.n_prompts == 1 &&
-                    r->g.prompts[0].ids != NULL && r->fill.field == NULL;
-    bool is_chat = r->g.info.endpoint == QUIRE_CHAT && request_continues(r);
-    return (is_plain || is_chat) && r->fork_from == NULL && r->g.prediction.n == 0
+    const dialect *d = dialect_of(&r->g);
+    bool is_ids = d->is_chat ? request_continues(r)
+                             : r->g.n_prompts == 1 && r->g.prompts[0].ids != NULL && r->fill.field == NULL;
+    return d->may_be_prepared && is_ids && r->fork_from == NULL && r->g.prediction.n == 0
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
                          "a request that is prepared has one prompt, of ids, and no prediction");

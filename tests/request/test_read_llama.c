@@ -273,7 +273,8 @@ TEST(infill_has_a_gap_between_two_texts) {
                 "{\"input_prefix\":\"b\",\"input_suffix\":\"\",\"input_extra\":[{\"text\":\"t\"}]}");
     assert_int_equal(r->g.n_prompts, 1);
     assert_true(str_is(r->fill.before, "b") && r->fill.after.n == 0 && r->fill.is_in_repository);
-    assert_int_equal(json_length(r->fill.files), 1);
+    assert_int_equal(r->fill.n_files, 1);
+    assert_true(str_is(r->fill.files[0].text, "t") && r->fill.files[0].name.p == NULL);
     assert_string_equal(r->fill.field, "input_suffix");
     quire_request_free(r);
     r = read_as(QUIRE_LLAMA_INFILL, "{\"input_prefix\":\"b\",\"input_suffix\":\"c\",\"prompt\":\"p\"}");
