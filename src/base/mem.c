@@ -16,6 +16,8 @@
 
 #define LARGE_BYTES     (1 << 20)
 #define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, of Linux 5.18 on: as MADV_DONTNEED */
+#define POPULATE_READ   22 /* MADV_POPULATE_READ and _WRITE, of Linux 5.14 on */
+#define POPULATE_WRITE  23
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -135,6 +137,19 @@ bool mem_give_back(void *p, size_t n_bytes) {
     to -= to % page;
     return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0 ||
            (errno == EINVAL && madvise((void *)from, to - from, DONTNEED_LOCKED) == 0);
+}
+
+static void populate(uintptr_t from, size_t n_bytes, int advice) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = from - from % page;
+    (void)madvise((void *)first, from - first + n_bytes, advice);
+}
+
+void mem_populate_written(void *p, size_t n_bytes) {
+    populate((uintptr_t)p, n_bytes, POPULATE_WRITE);
+}
+
+void mem_populate_read(const void *p, size_t n_bytes) {
+    populate((uintptr_t)p, n_bytes, POPULATE_READ);
 }
 
 void mem_separate_large(void) {

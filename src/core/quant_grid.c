@@ -14,18 +14,28 @@ static uint8_t even_signs(unsigned index) {
     return (uint8_t)(index | (odd & 1) << 7);
 }
 
-/* Eight codes of 2 bits and a sign. */
-static void put_eight(unsigned row, unsigned signs, uint8_t *q) {
-    for (int i = 0; i < 8; i++) {
-        q[i] = (uint8_t)((row >> (2 * i) & 3) | (signs >> i & 1) << 2);
-    }
+/* Eight signs as bytes that are 0 or 1, the first in the lowest. */
+static uint64_t bytes_of_signs(unsigned signs) {
+    const uint64_t each = (signs & 255u) * 0x0101010101010101u & 0x8040201008040201u;
+    return (each + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
 }
 
-/* Four codes of 3 bits and a sign. */
+/* Eight codes of 2 bits and a sign, on a little-endian machine. */
+static void put_eight(unsigned row, unsigned signs, uint8_t *q) {
+    uint64_t codes = row;
+    codes = (codes | codes << 24) & 0x000000ff000000ffu;
+    codes = (codes | codes << 12) & 0x000f000f000f000fu;
+    codes = (codes | codes << 6) & 0x0303030303030303u;
+    codes |= bytes_of_signs(signs) << 2;
+    memcpy(q, &codes, 8);
+}
+
+/* Four codes of 3 bits, each in 4, and a sign. */
 static void put_four(unsigned row, unsigned signs, uint8_t *q) {
-    for (int i = 0; i < 4; i++) {
-        q[i] = (uint8_t)((row >> (4 * i) & 7) | (signs >> i & 1) << 3);
-    }
+    uint32_t codes = row;
+    codes = (codes | codes << 8) & 0x00ff00ffu;
+    codes = ((codes | codes << 4) & 0x07070707u) | (uint32_t)bytes_of_signs(signs) << 3;
+    memcpy(q, &codes, 4);
 }
 
 quant_form quant_unpacked(quant_form form) {

@@ -84,12 +84,17 @@ TEST(what_is_given_back_is_whole_pages_that_read_as_zeroes) {
     mem_free(p);
 }
 
-TEST(locked_memory_is_given_back_too) {
-    size_t n = (size_t)2 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+/* Whether this is Linux 5.minor or later. */
+static bool has_linux_5(int least) {
     struct utsname system;
     int major = 0, minor = 0;
     assert_int_equal(uname(&system), 0);
-    bool can = sscanf(system.release, "%d.%d", &major, &minor) == 2 && major * 1000 + minor >= 5018;
+    return sscanf(system.release, "%d.%d", &major, &minor) == 2 && major * 1000 + minor >= 5000 + least;
+}
+
+TEST(locked_memory_is_given_back_too) {
+    size_t n = (size_t)2 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+    bool can = has_linux_5(18);
     unsigned char *p = mem_new_huge(n, 1);
     assert_non_null(p);
     if (mlock(p, n) != 0) {
@@ -100,6 +105,24 @@ TEST(locked_memory_is_given_back_too) {
     assert_int_equal(mem_give_back(p, n), can);
     assert_int_equal(n_resident(p, n), can ? 0 : n / page);
     assert_int_equal(p[n / 2], can ? 0 : 0xAA);
+    mem_free(p);
+}
+
+/* Parts that begin and end within pages. */
+TEST(populated_memory_is_resident_and_keeps_what_is_there) {
+    const size_t n = 3 * MEM_HUGE_BYTES, page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *p = mem_new_huge(n, 1);
+    assert_non_null(p);
+    memset(p + MEM_HUGE_BYTES - 100, 7, 200);
+    mem_populate_written(p + 1000, n - 2000);
+    mem_populate_read(p + 1000, n - 2000);
+    if (has_linux_5(14)) {
+        assert_int_equal(n_resident(p, n), n / page);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = i + 100;
+        assert_int_equal(p[i], at >= MEM_HUGE_BYTES && at < MEM_HUGE_BYTES + 200 ? 7 : 0);
+    }
     mem_free(p);
 }
 
@@ -234,6 +257,7 @@ int main(void) {
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
         cmocka_unit_test(locked_memory_is_given_back_too),
+        cmocka_unit_test(populated_memory_is_resident_and_keeps_what_is_there),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
         cmocka_unit_test(a_large_array_grows_with_its_content_and_zeroes),
         cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),

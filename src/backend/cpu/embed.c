@@ -23,6 +23,21 @@ struct embedding {
     const linear *weights; /* whose rows these are, in place of `rows`; NULL: none */
 };
 
+#define COPIED_BYTES MEM_HUGE_BYTES /* by a task: few system pages are two tasks' */
+
+typedef struct embedding_copy {
+    const uint8_t *from;
+    uint8_t *to;
+    size_t n;
+} embedding_copy;
+
+static void copy_rows_of_task(void *context, int32_t task, int32_t worker) {
+    const embedding_copy *c = context;
+    const size_t at = (size_t)task * COPIED_BYTES, left = c->n - at;
+    (void)worker;
+    memcpy(c->to + at, c->from + at, left < COPIED_BYTES ? left : COPIED_BYTES);
+}
+
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
     int32_t block = dtype_block_elements(weight->type);
@@ -48,7 +63,8 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: no memory for %zu bytes", weight->name, bytes);
     }
     if (copy != NULL) {
-        memcpy(copy, weight->data, bytes);
+        thread_pool_run(c->thread_pool, copy_rows_of_task, &(embedding_copy){weight->data, copy, bytes},
+                        (int32_t)((bytes - 1) / COPIED_BYTES + 1));
     }
     *e = (embedding){.id = c->n_objects++,
                      .type = weight->type,

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
+#include "backend/cpu/pack_lanes.h"
 #include "backend/cpu/pack_matrix.h"
 #include "backend/cpu/pack_read.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
+
+#define POPULATED_BYTES MEM_HUGE_BYTES /* of packed weights, at once */
 
 size_t linear_row_bytes(row_format format, int32_t k) {
     size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
@@ -96,27 +99,59 @@ static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, q
 typedef struct pack_job {
     linear *l;
     const tensor_view *w;
+    int32_t n_workers;
     const matrix_plan *plan; /* of weights that w has as a quant_matrix whose codes are kept, else NULL */
     uint8_t *codes;          /* of a plan with an order: [workers][PACK_LANES][n_in] */
 } pack_job;
 
+/* Has the system pages of n blocks from `block` on there, and those of their rows in the
+ * file. */
+static void populate_blocks(const pack_job *job, int32_t block, int32_t n) {
+    const pack_layout *p = &job->l->layout;
+    const tensor_view *w = job->w;
+    mem_populate_written(job->l->data + (size_t)block * p->block_bytes, (size_t)n * p->block_bytes);
+    if (w->quant == NULL) {
+        const int32_t row = block * PACK_LANES, end = row + n * PACK_LANES;
+        const uint8_t *from = pack_column(w, p->n_in, row, 0),
+                      *to = pack_column(w, p->n_in, end < p->n_out ? end : p->n_out, 0);
+        mem_populate_read(from, (size_t)(to - from));
+    }
+}
+
+/* The block of a task. Each worker's tasks (thread_pool_run) are blocks that follow one
+ * another, whose system pages it maps some megabytes at a time. Workers that take blocks in
+ * turn would both find a page missing, and both clear it; and one that is still clearing a
+ * page when the rest is done keeps the others waiting. */
+static int32_t begin_task(const pack_job *job, int32_t task) {
+    const int32_t n = job->n_workers, share = task % n, at = task / n;
+    const int32_t n_blocks = job->l->layout.n_blocks, more = n_blocks % n;
+    const int32_t first = share * (n_blocks / n) + (share < more ? share : more),
+                  left = n_blocks / n + (share < more) - at;
+    const int32_t some = (int32_t)(POPULATED_BYTES / job->l->layout.block_bytes) + 1;
+    if (at % some == 0 && (at == 0 || left >= some)) {
+        populate_blocks(job, first + at, left < 2 * some ? left : some);
+    }
+    return first + at;
+}
+
 static void pack_part(void *context, int32_t task, int32_t worker) {
     const pack_job *job = context;
     linear *l = job->l;
-    uint8_t *to = l->data + (size_t)task * l->layout.block_bytes;
+    const int32_t block = begin_task(job, task);
+    uint8_t *to = l->data + (size_t)block * l->layout.block_bytes;
     if (job->plan != NULL && pack_is_scaled(l->layout.kind)) {
         const scaled_source source = pack_matrix_source(job->plan);
-        pack_block_scaled(&l->layout, &source, task, to);
+        pack_block_scaled(&l->layout, &source, block, to);
     } else if (job->plan != NULL) {
-        const int32_t row0 = task * PACK_LANES, left = l->layout.n_out - row0;
+        const int32_t row0 = block * PACK_LANES, left = l->layout.n_out - row0;
         matrix_reader reader = {.plan = job->plan};
         reader.codes =
             job->codes != NULL ? job->codes + (size_t)worker * PACK_LANES * (size_t)l->layout.n_in : NULL;
         pack_matrix_rows(&reader, row0, left < PACK_LANES ? left : PACK_LANES);
-        pack_block_of(&l->layout, &(pack_source){pack_matrix_read, &reader}, task, to);
+        pack_block_of(&l->layout, &(pack_source){pack_matrix_read, &reader}, block, to);
     } else {
-        pack_block(&l->layout, job->w, task, to,
-                   l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
+        pack_block(&l->layout, job->w, block, to,
+                   l->scales != NULL ? l->scales + (size_t)block * PACK_LANES : NULL);
     }
 }
 
@@ -383,7 +418,7 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
                 TRY(err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name));
             }
         }
-        const pack_job job = {l, weight, keeps_codes ? plan : NULL, codes};
+        const pack_job job = {l, weight, thread_pool_size(b->thread_pool), keeps_codes ? plan : NULL, codes};
         if (l->numbers != NULL) {
             const scaled_source source = pack_matrix_source(plan);
             pack_numbers(kind, &source, l->numbers);

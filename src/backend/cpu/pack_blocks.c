@@ -10,6 +10,7 @@
 typedef struct block_run {
     const uint8_t *columns[PACK_LANES];
     uint8_t *quants, *scales, *supers;
+    const uint8_t *ahead, *ahead_out; /* what is fetched next: of the next 16 columns, and their memory */
     const quant_format *format;
 } block_run;
 
@@ -18,8 +19,19 @@ typedef void block_packer(block_run *r);
 
 /* ---- what packers are made of ---- */
 
+/* Fetches the next 16 columns up to `end`, their blocks and what becomes of them: a few cache
+ * lines at a time, as not many can be on their way at once. The processor foresees little of
+ * so many short rows, and would wait for memory most of the time. */
+static void fetch_ahead(block_run *r, const uint8_t *end) {
+    for (; r->ahead < end; r->ahead += PACK_PLANE_BYTES, r->ahead_out += PACK_PLANE_BYTES) {
+        __builtin_prefetch(r->ahead);
+        __builtin_prefetch(r->ahead_out, 1);
+    }
+}
+
 static uint8_t *next_quants(block_run *r, size_t n_planes) {
     uint8_t *at = r->quants;
+    fetch_ahead(r, r->ahead + n_planes * PACK_PLANE_BYTES);
     r->quants += n_planes * PACK_PLANE_BYTES;
     return at;
 }
@@ -424,9 +436,12 @@ bool pack_file_blocks(const pack_layout *plan, const tensor_view *w, int32_t blo
     if (packer == NULL) {
         return false;
     }
+    const int32_t next = (block + 2) * PACK_LANES <= plan->n_out ? block + 1 : block;
     block_run r = {.quants = out,
                    .scales = out + plan->scales_at,
                    .supers = out + plan->supers_at,
+                   .ahead = pack_column(w, plan->n_in, next * PACK_LANES, 0),
+                   .ahead_out = out + (size_t)(next - block) * plan->block_bytes,
                    .format = pack_format(plan->kind)};
     const size_t bytes = (size_t)dtype_block_bytes(w->type);
     size_t steps[PACK_LANES];
@@ -436,8 +451,11 @@ bool pack_file_blocks(const pack_layout *plan, const tensor_view *w, int32_t blo
         r.columns[c] = is_there ? pack_column(w, plan->n_in, column, 0) : zeros;
         steps[c] = is_there ? bytes : 0;
     }
+    const uint8_t *fetched = r.ahead;
     for (int32_t k = 0; k < plan->n_in; k += dtype_block_elements(w->type)) {
         packer(&r);
+        fetched += PACK_LANES * bytes;
+        fetch_ahead(&r, fetched);
         PACK_EACH(c) {
             r.columns[c] += steps[c];
         }

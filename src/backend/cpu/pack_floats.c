@@ -65,17 +65,29 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
 typedef float float_chunk[PACK_LANES][QUANT_SUPER];
 typedef uint16_t half_chunk[PACK_LANES][QUANT_SUPER];
 
-/* Puts n words of each column of a chunk of QUANT_SUPER elements of `size` bytes side by
- * side. */
-static void put_words(const void *chunk, size_t size, size_t n, uint8_t *out) {
-    const uint8_t *columns[PACK_LANES];
+/* The columns of a chunk of QUANT_SUPER elements of `size` bytes. */
+static void chunk_columns(const void *chunk, size_t size, const uint8_t *columns[PACK_LANES]) {
     PACK_EACH(c) {
         columns[c] = (const uint8_t *)chunk + (size_t)c * QUANT_SUPER * size;
     }
-    for (size_t i = 0; i < n; i += 4) {
+}
+
+/* Fetches four rows of words that are written a chunk later. */
+static void fetch_packed_rows(const uint8_t *out) {
+    for (size_t i = 0; i < 4; i++) {
+        __builtin_prefetch(out + (QUANT_SUPER + i) * sizeof(pack_row), 1);
+    }
+}
+
+/* Puts n words of each column of a chunk side by side. */
+static void put_words(const void *chunk, size_t size, size_t n, uint8_t *out) {
+    const uint8_t *columns[PACK_LANES];
+    chunk_columns(chunk, size, columns);
+    for (size_t i = 0; i < n; i += 4, out += sizeof(pack_row[4])) {
         pack_row four[4];
         pack_load_rows(columns, 4 * i, 4, four);
-        memcpy(out + i * sizeof *four, four, (n - i < 4 ? n - i : 4) * sizeof *four);
+        fetch_packed_rows(out);
+        memcpy(out, four, (n - i < 4 ? n - i : 4) * sizeof *four);
     }
 }
 
@@ -94,8 +106,12 @@ static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t b
     for (int32_t c = 0; c < PACK_LANES; c++) {
         const int32_t column = block * PACK_LANES + c;
         const size_t bytes = column < plan->n_out ? (size_t)n * sizeof out[0][0] : 0;
-        mem_copy(out[c], bytes > 0 ? pack_column(w, plan->n_in, column, k0) : NULL, bytes);
+        const uint8_t *from = bytes > 0 ? pack_column(w, plan->n_in, column, k0) : NULL;
+        mem_copy(out[c], from, bytes);
         memset((uint8_t *)out[c] + bytes, 0, sizeof out[c] - bytes);
+        for (size_t line = 0; line < bytes; line += 64) { /* of the next chunk */
+            __builtin_prefetch(from + bytes + line);
+        }
     }
 }
 
@@ -107,8 +123,8 @@ static void read_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
         read_halves(plan, w, block, k0, n, out);
         for (int c = 0; c < PACK_LANES; c++) {
             for (int k = 0; k < QUANT_SUPER; k++) {
-                const uint16_t h = out[c][k];
-                out[c][k] = (h & 0x7fff) > 0x7f80 ? (uint16_t)(h | 0x40) : h;
+                const unsigned h = out[c][k], is_nan = ((h & 0x7fffu) + 0x7fu) & 0x8000u;
+                out[c][k] = (uint16_t)(h | is_nan >> 9);
             }
         }
         return;
@@ -134,13 +150,18 @@ static void pack_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
 /* 16-bit weights are moved, not converted. */
 static void pack_f16(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     half_chunk halves;
-    pack_row pairs[QUANT_SUPER / 2];
+    const uint8_t *columns[PACK_LANES];
+    chunk_columns(halves, sizeof halves[0][0], columns);
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         const int32_t n = pack_chunk(plan, k0);
         read_halves(plan, w, block, k0, n, halves);
-        put_words(halves, sizeof halves[0][0], QUANT_SUPER / 2, (uint8_t *)pairs);
-        for (int32_t k = 0; k < n; k++, out += 2 * PACK_LANES) {
-            pack_put_halves(pairs[k / 2], k % 2 * 16, out);
+        for (int32_t k = 0; k < n; k += 8) {
+            pack_row pairs[4];
+            pack_load_rows(columns, 2 * (size_t)k, 4, pairs);
+            fetch_packed_rows(out);
+            for (int32_t i = 0; i < 8 && k + i < n; i++, out += 2 * PACK_LANES) {
+                pack_put_halves(pairs[i / 2], i % 2 * 16, out);
+            }
         }
     }
 }
