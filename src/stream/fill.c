@@ -1,4 +1,5 @@
-#include "stream/fill.h"
+/* Prompts of fill-in-the-middle: the texts before and after a gap, as ids. */
+#include "stream/prompt_ids.h"
 
 #include <string.h>
 

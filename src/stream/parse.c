@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "request/request.h"
+#include "stream/prompt_ids.h"
 #include "stream/stream.h"
 
 struct quire_parse {
@@ -36,7 +37,7 @@ static quire_err parse_count(quire_parse *p, str body) {
     context.counts_only = true;
     TRY(request_parse(&context, p->endpoint, body.p, body.n, &r, &p->error));
     (void)quire_request_tenant(r, p->tenant); /* it fits */
-    quire_err e = stream_count_prompt(p->q->e, r, &n, &p->error);
+    quire_err e = prompt_count(p->q->e, r, &n, &p->error);
     request_free(r);
     TRY(e);
     e = strbuf_addf(&p->report, "{\"input_tokens\":%zu}", n);

@@ -1,4 +1,4 @@
-/* Prepares a parsed request on a text thread: renders the template, tokenises, and
+/* Prepares a parsed request on a text thread: makes its prompts and its constraint, and
  * submits the sequences to the engine. */
 #include <stddef.h>
 #include <string.h>
@@ -13,9 +13,7 @@
 #include "base/sha256.h"
 #include "sample/constraint.h"
 #include "stream/beam_stop_matcher.h"
-#include "stream/fill.h"
-#include "stream/prompt_cut.h"
-#include "stream/prompt_marks.h"
+#include "stream/prompt_ids.h"
 #include "stream/stream.h"
 
 /* Whether the engine is asked for rows in place of tokens. */
@@ -35,253 +33,6 @@ static quire_err check_attention(const stream_engine *e, const generation *g, qu
                : err_set_param(err, QUIRE_UNSUPPORTED, "attention",
                                "this model's rows choose the keys that they read: a mask or change of scores "
                                "is not supported");
-}
-
-static quire_err need_vocabulary(const stream_engine *e, const generation *g, quire_error *err) {
-    if (e->tokenizer) {
-        return QUIRE_OK;
-    }
-    const char *name = dialect_of(g)->prompt;
-    return err_set_param(err, QUIRE_UNSUPPORTED, name,
-                         "this model has no vocabulary that this server can use; give the %s as token ids",
-                         name);
-}
-
-/* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
- * and no more is tokenised than can fit. */
-static quire_err prepare_encode(const stream_engine *e, const generation *g, str text, encode_options options,
-                                token_list *out, quire_error *err) {
-    bool is_bound = !dialect_of(g)->any_length && g->truncate_prompt_tokens == GENERATION_UNCUT;
-    size_t limit = is_bound ? (size_t)e->context.max_model_len : 0,
-           least = is_bound ? tokenizer_least_tokens(e->tokenizer, text.n) : 0;
-    if (least > limit) {
-        return generation_too_long(g, e->context.max_model_len, least, true, err);
-    }
-    options.special = g->special_is_text ? ENCODE_PLAIN : ENCODE_PARSE;
-    options.add_special = g->add_special;
-    options.add_bos = g->add_bos;
-    options.max_tokens = limit;
-    quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
-    return er == QUIRE_NO_ROOM ? generation_too_long(g, e->context.max_model_len, limit + 1, true, err) : er;
-}
-
-static quire_err prepare_copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
-    quire_err e = token_list_add_all(to, ids, n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
-}
-
-/* Tokenises a conversation's text. Only the new part of one that continues an earlier
- * one is encoded. */
-static quire_err encode_chat(const stream_engine *e, const generation *g, str text, const text_marks *marks,
-                             token_list *out, quire_error *err) {
-    prompt_start start = {0};
-    uint64_t tenant = text_tenant(g->tenant);
-    const text_marks *counts = e->parses_messages ? NULL : marks; /* the same for all requests of an engine */
-    if (e->prompts == NULL) {
-        return prepare_encode(e, g, text, (encode_options){.marks = counts}, out, err);
-    }
-    if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
-        prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
-    }
-    bool is_known = start.at > 0;
-    encode_options options = {
-        .marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
-    quire_err er = prepare_encode(e, g, text, options, out, err);
-    if (er == QUIRE_OK) {
-        size_t first = start.seams.first;
-        prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
-    }
-    prompt_start_deinit(&start);
-    return er;
-}
-
-/* Tokenises a conversation's text on from byte `from`, whose ids before that are in
- * *out. */
-static quire_err encode_from(const stream_engine *e, const generation *g, str text, const text_marks *marks,
-                             size_t from, token_list *out, quire_error *err) {
-    token_list whole = {0};
-    encode_options options = {.marks = e->parses_messages ? NULL : marks, .known = out, .from = from};
-    quire_err er = prepare_encode(e, g, text, options, &whole, err);
-    if (er == QUIRE_OK) {
-        token_list_deinit(out);
-        *out = whole;
-    }
-    return er;
-}
-
-/* Tokenises a conversation: the answers that name their turns get the ids that were
- * generated, and the text around them is encoded. */
-static quire_err encode_turns(const stream_engine *e, const generation *g, str text, const text_marks *marks,
-                              token_list *out, turn_counts *counts, quire_error *err) {
-    const strbuf *ids = &g->messages.turn_ids;
-    const size_t most = (size_t)TURN_STORE_OF_ONE * CHAT_CALL_ID_BYTES; /* the last ones: more are not kept */
-    size_t done = 0, at, end;
-    quire_err er = QUIRE_OK;
-    for (size_t i = ids->n > most ? ids->n - most : 0; e->turns != NULL && i < ids->n && er == QUIRE_OK;
-         i += CHAT_CALL_ID_BYTES) {
-        token_list turn = {0};
-        if (turn_store_find(e->turns, text_tenant(g->tenant), ids->p + i, text, done, &turn, &at, &end,
-                            counts)) {
-            str before = {text.p, at};
-            er = done == 0 ? encode_chat(e, g, before, marks, out, err)
-                           : encode_from(e, g, before, marks, done, out, err);
-            er = er == QUIRE_OK ? prepare_copy_ids(out, turn.ids, turn.n, err) : er;
-            done = end;
-        }
-        token_list_deinit(&turn);
-    }
-    TRY(er);
-    return done == 0 ? encode_chat(e, g, text, marks, out, err)
-                     : encode_from(e, g, text, marks, done, out, err);
-}
-
-/* Finds the part of a chat's text that its continuation names: it begins at *from, and
- * the text is cut at its end. */
-static quire_err prepare_find_part(const request_continuation *c, str *text, size_t *from, quire_error *err) {
-    const strbuf *const marks[] = {&c->after, &c->before};
-    size_t at = 0;
-    for (int i = 0; i < 2; i++) {
-        size_t n = marks[i]->n;
-        while (n > 0 && (at + n > text->n || memcmp(text->p + at, marks[i]->p, n) != 0)) {
-            if (at + n > text->n) {
-                return err_set_param(err, QUIRE_BAD_REQUEST, "messages",
-                                     "the chat template leaves out the content of a message");
-            }
-            at++;
-        }
-        if (i == 0) {
-            at += n;
-            *from = at;
-        } else if (n > 0) {
-            text->n = at;
-        }
-    }
-    return QUIRE_OK;
-}
-
-/* Tokenises a text from byte `from` on, as a continuation of the request's ids. */
-static quire_err encode_continued(const stream_engine *e, const quire_request *r, str text, size_t from,
-                                  const text_marks *marks, token_list *out, quire_error *err) {
-    const request_continuation *c = &r->continuation;
-    const token_list known = {.ids = c->ids, .n = c->n_ids};
-    const bool is_after = c->n_ids > 0;
-    const size_t lead = is_after ? 1 : 0;
-    strbuf after = {0};
-    text_marks moved = {0};
-    quire_err er = is_after ? strbuf_add_char(&after, '\n') : QUIRE_OK; /* stands for the preceding text */
-    er = er == QUIRE_OK ? strbuf_add(&after, text.p + from, text.n - from) : er;
-    for (size_t i = 0; er == QUIRE_OK && marks != NULL && i < marks->n; i++) {
-        const mark_run *m = &marks->runs[i];
-        size_t start = m->start > from ? m->start : from, end = m->end < text.n ? m->end : text.n;
-        er = start < end ? text_marks_add(&moved, start - from + lead, end - from + lead) : QUIRE_OK;
-    }
-    const encode_options options = {
-        .marks = marks != NULL ? &moved : NULL, .known = is_after ? &known : NULL, .from = lead};
-    er = er == QUIRE_OK
-             ? prepare_encode(e, &r->g, (str){after.n > 0 ? after.p : "", after.n}, options, out, err)
-             : err_set(err, er, -1, "out of memory for a prompt");
-    strbuf_deinit(&after);
-    text_marks_deinit(&moved);
-    return er;
-}
-
-/* The last tokens of a prompt, whose text shows how the answer begins. */
-#define TAIL_IDS 16
-
-/* How the answer of a chat that goes on from tokens begins. */
-static quire_err start_of_chat_ids(const stream_engine *e, const quire_request *r, output_start *out,
-                                   quire_error *err) {
-    const request_continuation *from = &r->continuation;
-    const text_marks none = {0};
-    size_t n = from->n_start < TAIL_IDS ? from->n_start : TAIL_IDS;
-    strbuf tail = {0};
-    quire_err er = QUIRE_OK;
-    *out = OUTPUT_START_UNKNOWN;
-    if (r->g.info.has_parts) {
-        er = tokenizer_decode(e->tokenizer, from->ids + from->n_ids - n, n, false, &tail);
-        *out = er == QUIRE_OK ? answer_output_start(r, (str){tail.n > 0 ? tail.p : "", tail.n}, &none) : *out;
-    }
-    strbuf_deinit(&tail);
-    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a prompt");
-}
-
-/* Takes the tokens that come before the prompt of a stream that was held. */
-static quire_err take_first(choice *c, quire_error *err) {
-    const quire_stream *s = c->stream;
-    return s != NULL && s->is_held ? prepare_copy_ids(&c->prompt, s->first.ids, s->first.n, err) : QUIRE_OK;
-}
-
-/* Takes the ids of a chat that goes on from tokens: they are its prompt. */
-static quire_err take_chat_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    TRY(take_first(c, err));
-    TRY(prepare_copy_ids(&c->prompt, r->continuation.ids, r->continuation.n_ids, err));
-    return start_of_chat_ids(e, r, &c->start, err);
-}
-
-/* Tokenises the conversation. Special tokens are parsed only where the template wrote
- * them, or everywhere, as the server is set. */
-static quire_err make_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    strbuf text = {0};
-    text_marks marks = {0};
-    quire_err er = request_render(r, c->index / r->g.info.n_samples, &text, &marks, err);
-    c->start = er == QUIRE_OK && r->g.info.has_parts ? answer_output_start(r, (str){text.p, text.n}, &marks)
-                                                     : OUTPUT_START_UNKNOWN;
-    if (er == QUIRE_OK) {
-        c->place = turn_place_after((str){text.p, text.n});
-        str shown = {text.p, text.n};
-        size_t from = 0;
-        if (!request_continues(r)) {
-            er = encode_turns(e, &r->g, shown, &marks, &c->prompt, &c->turns, err);
-        } else if ((er = prepare_find_part(&r->continuation, &shown, &from, err)) == QUIRE_OK) {
-            er = encode_continued(e, r, shown, from, e->parses_messages ? NULL : &marks, &c->prompt, err);
-        }
-    }
-    text_marks_deinit(&marks);
-    if (r->g.more.return_prompt_text) {
-        c->shown = text;
-    } else {
-        strbuf_deinit(&text);
-    }
-    return er;
-}
-
-/* Tokenises a pair of texts, with token types. Special tokens in them are text, so a
- * document cannot end the query. */
-static quire_err encode_pair(const stream_engine *e, const request_prompt *p, choice *c, quire_error *err) {
-    bool has_types = e->context.n_token_types > 1;
-    return tokenizer_encode_pair(e->tokenizer, p->text, &p->pair, ENCODE_PLAIN, &c->prompt,
-                                 has_types ? &c->types : NULL, err);
-}
-
-/* The ids of c's prompt, and how the text after it begins. */
-static quire_err prepare_make_prompt(const stream_engine *e, const quire_request *r, choice *c,
-                                     quire_error *err) {
-    c->start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
-    if (dialect_of(&r->g)->is_chat && r->fork_from == NULL) {
-        TRY(need_vocabulary(e, &r->g, err));
-        return request_continues(r) && !dialect_of(&r->g)->prompt_only ? take_chat_ids(e, r, c, err)
-                                                                       : make_chat(e, r, c, err);
-    }
-    const request_prompt *p = &r->g.prompts[c->index / r->g.info.n_samples];
-    if (r->fill.field != NULL && r->fork_from == NULL) {
-        return fill_prompt(e, r, p, &c->prompt, err);
-    }
-    if (!p->ids) {
-        TRY(need_vocabulary(e, &r->g, err));
-        return request_continues(r)
-                   ? encode_continued(e, r, p->text, 0, &r->continuation.plain, &c->prompt, err)
-                   : prepare_encode(e, &r->g, p->text, (encode_options){0}, &c->prompt, err);
-    }
-    TRY(take_first(c, err));
-    return prepare_copy_ids(&c->prompt, p->ids, (size_t)p->n_ids, err);
-}
-
-quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err) {
-    choice c = {.index = 0};
-    quire_err er = prepare_make_prompt(e, r, &c, err);
-    *n = c.prompt.n;
-    token_list_deinit(&c.prompt);
-    return er;
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
@@ -363,42 +114,9 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
                          (long long)*total, (long long)limit);
 }
 
-/* Makes the ids of the prompt of c, the first of its samples. */
-static quire_err make_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    int32_t i = c->index / r->g.info.n_samples;
-    const request_prompt *p = r->g.prompts != NULL ? &r->g.prompts[i] : NULL;
-    if (p != NULL && p->pair.p != NULL) {
-        TRY(need_vocabulary(e, &r->g, err));
-        TRY(encode_pair(e, p, c, err));
-    } else {
-        TRY(prepare_make_prompt(e, r, c, err));
-    }
-    if (p != NULL && p->types != NULL) {
-        TRY(prepare_copy_ids(&c->types, p->types, (size_t)p->n_ids, err));
-    }
-    bool is_text = (p == NULL || p->ids == NULL) && r->fork_from == NULL;
-    return prompt_cut(&r->g, e->context.max_model_len, e->tokenizer, is_text, &c->prompt, &c->types,
-                      &c->is_cut, err);
-}
-
-/* Takes the ids of c's prompt and how its text begins: made for its first sample, copied
- * for the others. */
-static quire_err take_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    int32_t k = c->index % r->g.info.n_samples;
-    if (k == 0) {
-        return make_prompt(e, r, c, err);
-    }
-    c->start = (c - k)->start;
-    c->place = (c - k)->place;
-    c->turns = (c - k)->turns;
-    c->is_cut = (c - k)->is_cut;
-    const token_list *made = &(c - k)->prompt;
-    return prepare_copy_ids(&c->prompt, made->ids, made->n, err);
-}
-
 static quire_err open_choice(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(check_attention(e, &r->g, err));
-    TRY(take_prompt(e, r, c, err));
+    TRY(prompt_take(e, r, c, err));
     c->sampling = r->g.each != NULL ? r->g.each[c->index / r->g.info.n_samples] : r->g.sampling;
     c->prompt_only = c->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
@@ -753,7 +471,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
 static quire_err show_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     text_marks marks = {0};
     quire_err er;
-    TRY(need_vocabulary(e, &r->g, err));
+    TRY(prompt_need_vocabulary(e, &r->g, err));
     switch (r->g.info.endpoint) {
     case QUIRE_APPLY_TEMPLATE:
         er = request_render(r, 0, &c->shown, &marks, err);
@@ -764,7 +482,7 @@ static quire_err show_prompt(const stream_engine *e, const quire_request *r, cho
                               false, &c->shown);
         return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a text");
     default:
-        return take_prompt(e, r, c, err);
+        return prompt_take(e, r, c, err);
     }
 }
 
@@ -774,7 +492,7 @@ static quire_err prepare_prompts(quire_stream *s, quire_error *err) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice *c = &s->choices[i];
         TRY(show_prompt(s->q->e, s->request, c, err));
-        if (!(dialect_of(g)->any_length)) {
+        if (!dialect_of(g)->any_length) {
             TRY(check_length(s->q->e, g, c, err));
         }
         n_bytes += (int64_t)c->shown.n;
@@ -819,7 +537,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     if (s->is_held) {
         output_start start = OUTPUT_START_UNKNOWN;
         if (request_continues(s->request)) {
-            TRY(start_of_chat_ids(s->q->e, s->request, &start, err));
+            TRY(prompt_start_of_ids(s->q->e, s->request, &start, err));
         }
         return make_constraint(s, start, err);
     }

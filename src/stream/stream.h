@@ -35,8 +35,9 @@ struct quire_stream {
     /* made by quire_prepare: quire_stream_start brings the first tokens of its prompt */
     bool is_held;
     token_list first; /* held: those */
-    /* the text thread's work is done and the rest the queue's thread's: of a held stream once
-     * the tokens have come, of one that waits for a place in the engine once it is free */
+    /* the text thread's work is done and the rest the queue's thread's: of a held stream
+     * once the tokens have come, of one that waits for a place in the engine once it is
+     * free */
     bool is_ready, is_started;
     bool is_open;     /* its choices have their prompts */
     bool wants_place; /* it waits for a place; and its turn, the least one first */
@@ -82,11 +83,9 @@ struct quire_queue {
  * failure some of them may be submitted already. Of a held stream only what needs no
  * prompt. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* The rest of a stream that is ready: on the queue's thread. BUSY: it may be called again. */
+/* The rest of a stream that is ready: on the queue's thread. BUSY: it may be called
+ * again. */
 quire_err stream_submit_held(quire_stream *s, quire_error *err);
-/* The tokens of a chat's prompt. QUIRE_BAD_REQUEST, also where there are more than the
- * context has; QUIRE_UNSUPPORTED, QUIRE_NO_MEMORY. */
-quire_err stream_count_prompt(const stream_engine *e, const quire_request *r, size_t *n, quire_error *err);
 /* The engine's request for prompt number `prompt` of s, ids[0..n), without tokens, users
  * and sampling parameters. The name of its namespace is written to `namespace`. */
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt, const int32_t *ids, int32_t n,
