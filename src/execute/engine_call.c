@@ -292,8 +292,8 @@ void exec_count_running(engine_call *k, size_t n) {
 }
 
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err) {
-    engine_request *to = &k->requests[k->n_requests];
-    *to = (engine_request){.call = k, .index = index, .is_alone = is_alone};
+    call_request *to = &k->requests[k->n_requests];
+    *to = (call_request){.call = k, .index = index, .is_alone = is_alone};
     bool is_held = k->ahead_of != NULL && k->stage == ENGINE_GEN;
     quire_err e = exec_address(k, r, err);
     if (e != QUIRE_OK) {

@@ -47,12 +47,12 @@ typedef struct engine_state {
 } engine_state;
 
 /* One request of a call; its stream's `user`. */
-typedef struct engine_request {
+typedef struct call_request {
     struct engine_call *call;
     quire_stream *stream;
     int32_t index; /* of a select: the choice */
     bool is_alone; /* scores the choice's tokens with nothing before them */
-} engine_request;
+} call_request;
 
 /* A choice of a select. */
 typedef struct engine_choice {
@@ -74,7 +74,7 @@ typedef struct engine_call {
     engine_executor *x;
     program_call *c;
     engine_stage stage;
-    engine_request *requests; /* [n_requests] those of the stage */
+    call_request *requests; /* [n_requests] those of the stage */
     size_t n_requests, n_open;
     size_t n_running; /* this stage's share of the executor's n_running */
     /* if is_waiting: in the executor's list; among those of its program; the sequences that it
@@ -177,7 +177,7 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err);
 quire_err exec_take_choice(engine_call *k, int32_t index, const quire_event *start);
 quire_err exec_submit_scores(engine_call *k, quire_error *err);
 /* Takes the log-probabilities of a choice's tokens. */
-void exec_take_score(engine_call *k, const engine_request *r, const quire_event *start);
+void exec_take_score(engine_call *k, const call_request *r, const quire_event *start);
 /* Ends a select whose choices are all scored: the best goes to the state. */
 quire_err exec_take_select(engine_call *k);
 

@@ -97,8 +97,8 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-/* Begins a call with the request that was prepared for it, or once that is; or, if there is
- * none or it has to wait, as usual. */
+/* Begins a call with the request that was prepared for it, or once that is; or, if there
+ * is none or it has to wait, as usual. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
     engine_call *a = es->ahead;
@@ -138,8 +138,8 @@ static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
 
 static void exec_begin_again(engine_call *k);
 
-/* Ends the call, with k->error if it has one. A call that is ahead is dropped, and the one
- * that waits for it begins as usual. */
+/* Ends the call, with k->error if it has one. A call that is ahead is dropped, and the
+ * one that waits for it begins as usual. */
 static void exec_end(engine_call *k) {
     program_call *c = k->c;
     quire_error why = k->error;
@@ -194,7 +194,7 @@ static void exec_stage_over(engine_call *k, const quire_event *done) {
 }
 
 /* Handles the START event of a request. False: the call is gone. */
-static bool exec_take_start(engine_call *k, const engine_request *r, const quire_event *ev) {
+static bool exec_take_start(engine_call *k, const call_request *r, const quire_event *ev) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = QUIRE_OK;
     switch (k->stage) {
@@ -235,7 +235,7 @@ static bool exec_take_delta(engine_call *k, const quire_event *ev) {
 }
 
 static void exec_take_event(const quire_event *ev) {
-    engine_request *r = ev->user;
+    call_request *r = ev->user;
     engine_call *k = r->call;
     switch (ev->kind) {
     case QUIRE_EVENT_START:

@@ -1,5 +1,5 @@
-/* Executes gens and selects: makes their requests, also ahead of time, and takes what comes
- * of them. */
+/* Executes gens and selects: makes their requests, also ahead of time, and takes what
+ * comes of them. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -285,7 +285,7 @@ quire_err exec_submit_scores(engine_call *k, quire_error *err) {
     return QUIRE_OK;
 }
 
-void exec_take_score(engine_call *k, const engine_request *r, const quire_event *start) {
+void exec_take_score(engine_call *k, const call_request *r, const quire_event *start) {
     engine_choice *c = &k->choices[r->index];
     size_t skip = r->is_alone ? 1 : 0; /* the first token has nothing before it */
     for (size_t i = skip; i < c->n - c->from; i++) {

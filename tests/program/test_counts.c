@@ -8,17 +8,12 @@ static quire_programs *ps;
 
 static int open_world(void **state) {
     (void)state;
-    e = world_open(1024, 8);
-    return quire_programs_open(e, &ps) == QUIRE_OK ? 0 : -1;
+    return open_programs(1024, &e, &ps);
 }
 
 static int close_world(void **state) {
     (void)state;
-    quire_programs_close(ps);
-    wait_until_none_is_parked(e);
-    wait_until_idle(e);
-    quire_engine_close(e);
-    return 0;
+    return close_programs(e, ps);
 }
 
 enum { MAX_LINES = 256 };
@@ -194,9 +189,9 @@ TEST(constant_text_is_made_tokens_ahead) {
     quire_state_close(s);
 }
 
-/* So are turns, which the template writes around constant text: also where an answer's own
- * turn begins with text, and where a list of steps is repeated without a test. Not where a
- * turn has the answer's text, or a part of it. */
+/* So are turns, which the template writes around constant text: also where an answer's
+ * own turn begins with text, and where a list of steps is repeated without a test. Not
+ * where a turn has the answer's text, or a part of it. */
 TEST(constant_turns_are_made_tokens_ahead) {
     seen got;
     wait_until_idle(e);

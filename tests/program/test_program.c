@@ -9,17 +9,12 @@ static quire_programs *ps;
 
 static int open_world(void **state) {
     (void)state;
-    e = world_open(512, 8);
-    return quire_programs_open(e, &ps) == QUIRE_OK ? 0 : -1;
+    return open_programs(512, &e, &ps);
 }
 
 static int close_world(void **state) {
     (void)state;
-    quire_programs_close(ps);
-    wait_until_none_is_parked(e);
-    wait_until_idle(e);
-    quire_engine_close(e);
-    return 0;
+    return close_programs(e, ps);
 }
 
 TEST(a_text_and_a_gen_are_a_completion) {
