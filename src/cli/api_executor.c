@@ -126,7 +126,8 @@ static void api_exec_drop(void *executor, quire_state *s) {
     }
 }
 
-/* Branches take a guess only where they would all get that text; samples are drawn anew. */
+/* Branches take a guess only where they would all get that text; samples are drawn
+ * anew. */
 static quire_err api_exec_fork(void *executor, const quire_state *from, quire_state *to) {
     const api_state *was = from->of_executor;
     (void)executor;
@@ -496,16 +497,6 @@ static quire_err api_read_scores(const json_value *choice, int64_t n_before, int
     return *n > 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
-static const json_value *api_choice_at(const json_value *response, size_t index) {
-    const json_value *all = json_get(response, "choices");
-    for (size_t i = 0; i < json_length(all); i++) {
-        if (json_get_int32(json_at(all, i), "index", 0) == (int32_t)index) {
-            return json_at(all, i);
-        }
-    }
-    return NULL;
-}
-
 /* Reads the choices' log-probabilities into choices; scores: [2 * n_choices], their
  * memory. */
 static quire_err api_score_choices(const api_call *k, const json_value *response, int64_t n_before,
@@ -562,10 +553,6 @@ static quire_err api_take_select(api_call *k, const json_value *response, quire_
 
 /* ---- responses ---- */
 
-static quire_finish api_finish_of(const json_value *choice) {
-    return str_is(json_get_str(choice, "finish_reason"), "length") ? QUIRE_FINISH_LENGTH : QUIRE_FINISH_STOP;
-}
-
 /* Takes the outputs as the API ended them. */
 static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
@@ -608,12 +595,6 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     }
     api_text_drop(t);
     return e;
-}
-
-/* A count of tokens from the API; 0 if it is no valid count. */
-static int64_t api_count_of(const json_value *usage, const char *name) {
-    int64_t n = json_int64(json_get(usage, name));
-    return n >= 0 && n <= INT32_MAX ? n : 0;
 }
 
 /* Takes a response. k->job afterwards: the gen was sent again. */

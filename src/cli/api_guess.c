@@ -170,3 +170,24 @@ bool api_text_agrees(const api_text *t, size_t from, str text) {
     }
     return is_boundary;
 }
+
+/* ---- responses ---- */
+
+const json_value *api_choice_at(const json_value *response, size_t index) {
+    const json_value *all = json_get(response, "choices");
+    for (size_t i = 0; i < json_length(all); i++) {
+        if (json_get_int32(json_at(all, i), "index", 0) == (int32_t)index) {
+            return json_at(all, i);
+        }
+    }
+    return NULL;
+}
+
+quire_finish api_finish_of(const json_value *choice) {
+    return str_is(json_get_str(choice, "finish_reason"), "length") ? QUIRE_FINISH_LENGTH : QUIRE_FINISH_STOP;
+}
+
+int64_t api_count_of(const json_value *usage, const char *name) {
+    int64_t n = json_int64(json_get(usage, name));
+    return n >= 0 && n <= INT32_MAX ? n : 0;
+}

@@ -1,5 +1,5 @@
 /* Text that an API generated past the end of a gen, and what later gens take from it:
- * pure functions of texts.
+ * pure functions of texts and responses.
  *
  * A gen that is followed by constant text and another gen is sent without its stop
  * strings and with more tokens than its own. The text that comes is cut as the API
@@ -57,5 +57,11 @@ bool api_rule_read(const json_value *fields, api_rule *out);
 bool api_text_cut(const api_text *t, size_t from, const api_rule *rule, api_cut *out);
 /* Whether a token begins at that byte, and the text from `from` on begins with `text`. */
 bool api_text_agrees(const api_text *t, size_t from, str text);
+
+/* What a response says. The choice with that index, or NULL; why a choice ended; a count
+ * of tokens, 0 if it is no valid one. */
+const json_value *api_choice_at(const json_value *response, size_t index);
+quire_finish api_finish_of(const json_value *choice);
+int64_t api_count_of(const json_value *usage, const char *name);
 
 #endif
