@@ -81,7 +81,7 @@ typedef struct engine_options {
     int64_t snapshot_bytes;
     const engine_prefix *prefixes; /* [n_prefixes], copied */
     int32_t n_prefixes;
-    /* file that records each allocation of pages (audit_file.h); NULL: none */
+    /* file that records each allocation of pages (kv/audit.h); NULL: none */
     const char *audit_path;
     int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
     /* memory of the pages, shared with the draft model's and those of the team's other
@@ -331,8 +331,9 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
 /* Closes an output table. Every request that names it must have ended, and its end been
  * popped. */
 void engine_out_close(engine_out *o);
-/* Whether n more sequences (1 to max_requests) have places in the engine now. If not, wakes
- * the reader once there are so many; others may take them first. The reader's thread. */
+/* Whether n more sequences (1 to max_requests) have places in the engine now. If not,
+ * wakes the reader once there are so many; others may take them first. The reader's
+ * thread. */
 bool engine_out_await_places(engine_out *o, int32_t n);
 /* Pops the next event. False: there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);

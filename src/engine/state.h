@@ -9,7 +9,7 @@
 #include "base/turn.h"
 #include "core/batch.h"
 #include "engine/sequence.h"
-#include "kv/audit_file.h"
+#include "kv/audit.h"
 #include "kv/kv_tiering.h"
 #include "sample/constraint.h"
 #include "sample/sample_batch.h"

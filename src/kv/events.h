@@ -23,7 +23,7 @@ typedef struct kv_event {
     uint64_t number;
     kv_event_kind kind;
     int32_t group; /* group of layers; of stored and removed */
-    uint64_t hash; /* the page's chained hash (kv/hash.h); stored and removed */
+    uint64_t hash; /* the page's chained hash (namespace.h); stored and removed */
     /* the hash of the page before it, 0 for the first of a prefix; stored only, as all
      * below */
     uint64_t parent;

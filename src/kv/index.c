@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kv/hash.h"
 #include "kv/index_impl.h"
+#include "kv/namespace.h"
 
 /* The number of entries of an index over n_pages pages. */
 static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {

@@ -256,7 +256,7 @@ typedef struct kv_index_entry {
     const int32_t *tokens;
     const int32_t *pages; /* [n_groups], -1: not cached */
     int32_t n_pins;       /* paths whose position is here */
-    uint64_t hash;        /* chained (kv/hash.h); 0: part-filled */
+    uint64_t hash;        /* chained (namespace.h); 0: part-filled */
 } kv_index_entry;
 
 typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);

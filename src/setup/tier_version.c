@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "core/kv_layout.h"
-#include "kv/hash.h"
+#include "kv/namespace.h"
 #include "model/steps.h"
 
 static uint64_t hash_text(uint64_t h, const char *text) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/hash.h"
+#include "kv/namespace.h"
 
 #define BLOCK PROMPT_CACHE_LEAST_BYTES
 

@@ -1,7 +1,7 @@
 /* Chooses which job of the text pool runs next. */
 #include <string.h>
 
-#include "kv/hash.h"
+#include "kv/namespace.h"
 #include "stream/text_pool_impl.h"
 
 static const candidate nobody;

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "chat/messages.h"
-#include "kv/hash.h"
+#include "kv/namespace.h"
 
 /* One turn, in one block of memory with its ids and its text. */
 typedef struct turn {

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/fault.h"
-#include "kv/hash.h"
+#include "kv/namespace.h"
 
 static void numbers(int32_t *tokens, int32_t from, int32_t n) {
     for (int32_t i = 0; i < n; i++) {

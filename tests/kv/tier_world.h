@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kv/hash.h" /* of contents */
+#include "kv/namespace.h"
 #include "kv/tier.h"
 #include "test.h"
 
