@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "setup/adapter_answer.h"
+#include "setup/adapter_entries.h"
 #include "setup/adapter_names.h"
 
 /* ---- open and close ---- */

@@ -1,11 +1,181 @@
+/* SCHED_IDLE is outside POSIX. */
+#define _GNU_SOURCE
 #include "setup/pack_start.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "setup/loaded_model.h"
 #include "text/tables.h"
+
+/* ---- keeping a packed form ---- */
+
+#define WAIT_S 1 /* delay before it begins, since the first request mostly comes at once */
+
+typedef enum keep_phase { KEEP_METADATA, KEEP_CHECKSUMS, KEEP_PLACE, KEEP_BYTES, KEEP_ENDED } keep_phase;
+
+/* Owned by the thread and, after it has ended, by the closer. */
+struct pack_keeper {
+    pack_keep what;
+    keep_phase phase;
+    int32_t block, n_blocks;
+    uint64_t at; /* bytes written */
+    pack_entry *entry;
+    quire_error err;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* for the wait only */
+    pthread_cond_t wake;
+    _Atomic bool stop;
+};
+
+/* Names the entry, with the absolute path of the model, links unresolved, for listings of
+ * the cache. */
+static quire_err pack_keep_add_key(pack_keeper *k) {
+    const char *path = model_file_path(k->what.source);
+    char here[4096];
+    strbuf whole = {0};
+    quire_err e =
+        path[0] != '/' && getcwd(here, sizeof here) != NULL ? strbuf_addf(&whole, "%s/", here) : QUIRE_OK;
+    e = e == QUIRE_OK ? strbuf_add_str(&whole, path) : e;
+    e = e == QUIRE_OK ? packed_image_key(k->what.image, k->what.key, whole.p) : e;
+    strbuf_deinit(&whole);
+    return e;
+}
+
+static quire_err pack_keep_begin(pack_keeper *k) {
+    TRY(image_metadata(k->what.image, k->what.source, k->what.t, &k->err));
+    TRY(pack_keep_add_key(k));
+    return packed_image_measure(k->what.image, &k->n_blocks);
+}
+
+static quire_err pack_keep_place(pack_keeper *k) {
+    TRY(packed_image_seal(k->what.image));
+    return pack_entry_open(k->what.cache, k->what.key, (int64_t)packed_image_bytes(k->what.image), &k->entry,
+                           &k->err);
+}
+
+static quire_err pack_keep_write_some(pack_keeper *k) {
+    uint64_t left = packed_image_bytes(k->what.image) - k->at, n = left < PACKED_BLOCK ? left : PACKED_BLOCK;
+    if (n > 0) {
+        TRY(pack_entry_write(k->entry, k->what.image, k->at, n, &k->err));
+        k->at += n;
+        return QUIRE_OK;
+    }
+    pack_entry *done = k->entry;
+    k->entry = NULL;
+    k->phase = KEEP_ENDED;
+    TRY(pack_entry_finish(done, &k->err));
+    log_line(LOG_DEBUG, "%s: kept %.1f MB for later starts", k->what.cache->dir, (double)k->at / 1e6);
+    return QUIRE_OK;
+}
+
+/* One step of at most PACKED_BLOCK bytes. */
+static quire_err pack_keep_step(pack_keeper *k) {
+    if (k->phase == KEEP_METADATA) {
+        k->phase = KEEP_CHECKSUMS;
+        return pack_keep_begin(k);
+    }
+    if (k->phase == KEEP_CHECKSUMS && k->block < k->n_blocks) {
+        packed_image_hash(k->what.image, k->block++);
+        return QUIRE_OK;
+    }
+    if (k->phase == KEEP_CHECKSUMS) {
+        k->phase = KEEP_BYTES;
+        return pack_keep_place(k);
+    }
+    return pack_keep_write_some(k);
+}
+
+/* Steps until all is written or failed, or stop is set. */
+static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
+    while (k->phase != KEEP_ENDED && (stop == NULL || !atomic_load(stop))) {
+        quire_err e = pack_keep_step(k);
+        if (e == QUIRE_OK) {
+            continue;
+        }
+        k->phase = KEEP_ENDED;
+        if (e != QUIRE_BUSY) { /* else another process keeps the same */
+            log_line(LOG_WARN, "the packed form of this model is not kept: %s",
+                     k->err.message[0] ? k->err.message : quire_err_text(e));
+        }
+    }
+}
+
+static void wait_before(pack_keeper *k) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_S;
+    pthread_mutex_lock(&k->mutex);
+    while (!atomic_load(&k->stop) && pthread_cond_timedwait(&k->wake, &k->mutex, &until) != ETIMEDOUT) {
+    }
+    pthread_mutex_unlock(&k->mutex);
+}
+
+static void *pack_keep_do(void *argument) {
+    pack_keeper *k = argument;
+    /* where the system refuses, it is as any thread */
+    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+    wait_before(k);
+    pack_keep_run(k, &k->stop);
+    return NULL;
+}
+
+pack_keeper *pack_keeper_open(const pack_keep *what) {
+    sigset_t all, before;
+    pack_keeper *k = mem_new(1, sizeof *k);
+    if (k == NULL) {
+        return NULL;
+    }
+    k->what = *what;
+    pthread_mutex_init(&k->mutex, NULL);
+    pthread_cond_init(&k->wake, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
+    int failed = pthread_create(&k->thread, NULL, pack_keep_do, k);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0) {
+        pthread_cond_destroy(&k->wake);
+        pthread_mutex_destroy(&k->mutex);
+        mem_free(k);
+        return NULL;
+    }
+    return k;
+}
+
+/* The bytes that are still to be written. */
+static uint64_t left_of(const pack_keeper *k) {
+    return k->phase == KEEP_ENDED ? 0 : packed_image_data_bytes(k->what.image) - k->at;
+}
+
+void pack_keeper_close(pack_keeper *k) {
+    if (k == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&k->mutex);
+    atomic_store(&k->stop, true);
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->mutex);
+    pthread_join(k->thread, NULL);
+    if (left_of(k) <= PACK_LEFT_BYTES) {
+        pack_keep_run(k, NULL);
+    } else {
+        log_line(LOG_INFO, "the packed form of this model is not kept: %.1f GB of it were not written yet",
+                 (double)left_of(k) / 1e9);
+    }
+    pack_entry_discard(k->entry);
+    pthread_cond_destroy(&k->wake);
+    pthread_mutex_destroy(&k->mutex);
+    mem_free(k);
+}
 
 /* ---- checksums, on all threads ---- */
 
