@@ -1,4 +1,6 @@
-#include "server/adapter_api.h"
+/* Calls for LoRA adapters: vLLM's that load and unload them, llama.cpp's that scale them.
+ * The loop's thread. */
+#include "server/routes.h"
 
 #include <math.h>
 
@@ -40,8 +42,8 @@ static quire_err adapter_api_text(const json_value *v, const char *name, strbuf 
     return is_plain ? strbuf_add(out, text.p, text.n) : QUIRE_OK;
 }
 
-/* Whether a name is that of a model, which an adapter of the same name would never be found
- * under. */
+/* Whether a name is that of a model, which an adapter of the same name would never be
+ * found under. */
 static bool adapter_api_is_model(const server *s, str name) {
     return server_answers_to(s, name) || models_find(s->models, name) != NULL;
 }

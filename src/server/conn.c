@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/loop_models.h"
+#include "server/loop.h"
 
 #define AHEAD_BYTES    (1u << 20)  /* bytes that a client may send ahead of its responses */
 #define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */

@@ -88,7 +88,7 @@ struct conn {
     bool (*look)(conn *c);
     size_t look_room;         /* memory of the body being checked by a text thread */
     quire_endpoint endpoint;  /* endpoint of the route, if it is a generation's */
-    struct loop_model *model; /* model of the request in progress (loop_models.h); NULL: none at present */
+    struct loop_model *model; /* model of the request in progress; NULL: none at present */
     error_writer error;       /* error writer of the route's dialect; NULL: error_body */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_shut;             /* our side is shut down, in CONN_CLOSING; the client may still read */

@@ -4,7 +4,7 @@
 #define SERVER_CONN_MODEL_H
 
 #include "server/conn.h"
-#include "server/loop_models.h"
+#include "server/loop.h"
 
 /* Gives c the model that its body names, or the main one if it names no other. True:
  * done. False: c was answered, or waits for the model; then go_on(c) follows. */

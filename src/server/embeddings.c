@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "server/ollama.h"
 #include "server/response.h"
+#include "server/routes.h"
 
 static quire_err embeddings_add_numbers(const quire_event *ev, strbuf *to) {
     json_out o = {.to = to};

@@ -1,12 +1,12 @@
-/* llama.cpp's API: writes the responses of /completion and /infill, and answers
- * /props. */
+/* llama.cpp's API beside its completions (llama_writer, response.h): what its clients ask
+ * about the server. The loop's thread. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/llama_api.h"
 #include "server/models.h"
 #include "server/response.h"
+#include "server/routes.h"
 #include "json/json.h"
 
 #define US_PER_MS 1e3

@@ -1,4 +1,5 @@
-#include "server/model_routes.h"
+/* Lists of the models that a server has, and commands to load and unload them. */
+#include "server/routes.h"
 
 #include "server/adapter_list.h"
 #include "server/anthropic.h"

@@ -1,16 +1,16 @@
 /* The models of a server: the main one, which is there as long as the server, and others
- * beside it, which are loaded when a request names them and unloaded when they are idle. All
- * of them may be put to sleep: then none is loaded, and the memory of their caches, or of the
- * others whole, goes back to the system.
+ * beside it, which are loaded when a request names them and unloaded when they are idle.
+ * All of them may be put to sleep: then none is loaded, and the memory of their caches,
+ * or of the others whole, goes back to the system.
  *
  *   UNLOADED --models_take, /models/load--> LOADING --> READY
  *   READY --idle, room needed, /models/unload--> LEAVING --nobody has it--> UNLOADED
  *   LOADING --failed--> UNLOADED
  *
- * A request holds its model from the end of its body to the end of its response. Each loop
- * has a queue of the engine of each model that it uses (loop_models.c), and closes it when
- * the model leaves and none of the loop's requests holds it. One thread loads and unloads,
- * one model at a time, and wakes the loops when a state has changed. */
+ * A request holds its model from the end of its body to the end of its response. Each
+ * loop has a queue of the engine of each model that it uses (loop.c), and closes it when
+ * the model leaves and none of the loop's requests holds it. One thread loads and
+ * unloads, one model at a time, and wakes the loops when a state has changed. */
 #ifndef SERVER_MODELS_H
 #define SERVER_MODELS_H
 
@@ -107,7 +107,8 @@ served_model *models_find(models *all, str name);
  * Wanted models are loaded in turns of tenants, each tenant's in the order of its
  * requests. The main model is always loaded. Any thread. */
 bool models_take(models *all, served_model *m, const char *tenant, model_ticket *t);
-/* Whether loading m, or reading its facts, has failed since t was drawn; its error then. */
+/* Whether loading m, or reading its facts, has failed since t was drawn; its error
+ * then. */
 bool models_failed(models *all, const served_model *m, const model_ticket *t, quire_error *err);
 /* Writes the facts of a model's file (quire_inspect) to *out: true. False: the file is
  * read first, without loading the model, as in models_take. */

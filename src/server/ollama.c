@@ -1,5 +1,6 @@
-/* Ollama's API: writes the responses of /api/chat and /api/generate, lines of JSON where
- * they are streamed, and answers what its clients ask about the model. */
+/* Ollama's API beside its responses (ollama_writer, response.h): what its clients ask
+ * about the one model, and requests that only load it. Handlers of routes; the loop's
+ * thread. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -11,8 +12,8 @@
 #include "server/body_jobs.h"
 #include "server/conn_model.h"
 #include "server/models.h"
-#include "server/ollama.h"
 #include "server/response.h"
+#include "server/routes.h"
 #include "json/json.h"
 
 #define OLLAMA_VERSION  "0.13.4" /* version whose API this is; clients compare it with what they need */
@@ -330,7 +331,8 @@ static void ollama_reply_load(conn *c, const served_model *m, bool unloads) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Answers a request that would only unload a model which is not loaded; false: it is none. */
+/* Answers a request that would only unload a model which is not loaded; false: it is
+ * none. */
 static bool ollama_unloads_nothing(conn *c) {
     models *all = c->loop->server->models;
     const served_model *m = conn_named_model(c);
@@ -437,7 +439,8 @@ static void ollama_write_served(const server *s, const char *name, bool runs, js
     ollama_write_card(s, i, name, i->weight_bytes, "", runs ? &main : NULL, json_item(o));
 }
 
-/* The models beside the main one; of those that are not loaded the name alone is known. */
+/* The models beside the main one; of those that are not loaded the name alone is
+ * known. */
 static void ollama_write_others(const server *s, bool runs, json_out *o) {
     static const quire_info unknown = {.architecture = ""};
     for (int32_t k = 1; k < models_count(s->models); k++) {

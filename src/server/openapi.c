@@ -1,4 +1,8 @@
-#include "server/openapi.h"
+/* GET /openapi.json: the server's OpenAPI 3.1 document. Paths and methods come from the
+ * routes, bodies of requests from the tables of fields (quire_request_schema); summaries,
+ * examples and the schemas of responses from pages/openapi.json, which may lack a path.
+ * Any thread. */
+#include "server/routes.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,4 +1,7 @@
-#include "server/program_api.h"
+/* Programs over HTTP: POST /v1/programs runs one, whose steps are in its body
+ * (docs/programs.md); POST /v1/programs/{id}/cancel and DELETE /v1/programs/{id} cancel
+ * it. The loop's thread. */
+#include "server/routes.h"
 
 #include <assert.h>
 #include <inttypes.h>

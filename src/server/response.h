@@ -13,7 +13,7 @@
 
 #include "server/answer_parts.h"
 #include "server/conn.h"
-#include "server/loop_models.h"
+#include "server/loop.h"
 #include "server/loop_order.h"
 #include "json/json_out.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/loop_models.h"
+#include "server/loop.h"
 #include "server/response.h"
 
 #define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */

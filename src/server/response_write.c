@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "server/loop_models.h"
+#include "server/loop.h"
 #include "server/response.h"
 
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]) {

@@ -5,21 +5,14 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/adapter_api.h"
 #include "server/anthropic.h"
 #include "server/body_jobs.h"
 #include "server/conn_model.h"
-#include "server/llama_api.h"
 #include "server/metrics.h"
-#include "server/model_routes.h"
 #include "server/models.h"
-#include "server/ollama.h"
-#include "server/openapi.h"
-#include "server/program_api.h"
 #include "server/response.h"
 #include "server/responses.h"
 #include "server/sandbox.h"
-#include "server/sglang.h"
 #include "server/watch.h"
 #include "server/web_pages.h"
 

@@ -10,9 +10,9 @@
 #include "server/body_jobs.h"
 #include "server/conn_model.h"
 #include "server/loop_order.h"
-#include "server/program_api.h"
 #include "server/response.h"
 #include "server/responses.h"
+#include "server/routes.h"
 #include "server/watch.h"
 
 #define RETRY_US      100000  /* after accept failed for lack of descriptors */

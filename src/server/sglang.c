@@ -1,6 +1,6 @@
-/* SGLang's native API: writes the responses of /generate and /encode, and answers what its
- * clients ask about the server. */
-#include "server/sglang.h"
+/* SGLang's native API beside its generation (sglang_writer, response.h): what its clients
+ * ask about the server, and ask it to do. The loop's thread. */
+#include "server/routes.h"
 
 #include <stdio.h>
 #include <string.h>

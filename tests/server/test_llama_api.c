@@ -1,5 +1,5 @@
 /* llama.cpp's form of errors. */
-#include "server/llama_api.h"
+#include "server/routes.h"
 #include "test.h"
 #include "json/json.h"
 
