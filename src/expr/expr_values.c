@@ -1,7 +1,6 @@
-/* From the tree to values. As in C the second operand of && and ||, and the arms of ?:,
- * hold under a condition: all are computed, but what can fault gets the condition under
- * which C would evaluate it. */
-#include "expr/expr_values.h"
+/* The values that an expression computes: operations without order of registers, equal
+ * ones once, constants folded. */
+#include "expr/expr_tree.h"
 
 #include "base/float_bits.h"
 #include "core/attn_ops.h"

@@ -7,7 +7,7 @@
  * others where it reads them. An instruction never writes a register that it reads, so
  * that loops need no checks. */
 #include "base/mem.h"
-#include "expr/expr_values.h"
+#include "expr/expr_tree.h"
 
 #define KEPT_CONSTANTS 24 /* constants of tile code that key code writes */
 

@@ -1,5 +1,6 @@
-/* Numbers within bounds and multiples, digit by digit. */
-#include "grammar/number.h"
+/* Numbers of a schema: what they may be, and the dfa of their texts. Private to this
+ * room. */
+#include "grammar/value_shape.h"
 
 /* ---- decimals ---- */
 

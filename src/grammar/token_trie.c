@@ -1,5 +1,6 @@
-/* Builds a vocabulary's trie. */
-#include "grammar/token_trie.h"
+/* The trie of a vocabulary, and the tokens that are plain text in any JSON string.
+ * Private to this room; immutable once open. */
+#include "grammar/grammar_run.h"
 
 #include <ctype.h>
 #include <stdlib.h>

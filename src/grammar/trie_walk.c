@@ -184,7 +184,7 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
 /* ---- texts that a state takes whole ---- */
 
 /* The texts that a state accepts because one of its nodes reads characters: any of some
- * groups of characters (token_trie.h), up to a number.
+ * groups of characters (token_trie.c), up to a number.
  *
  * From the node's state in its dfa the states after one character, two and so on are
  * followed, as long as some groups lead on from all of them. With the states these groups

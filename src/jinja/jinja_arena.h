@@ -3,7 +3,7 @@
  *
  * An origin is whether the template wrote a byte or it came in with the variables. It
  * belongs to a place in memory, so a part of a text (a slice, a split, a strip) has its
- * origins without further ado, and what copies bytes copies their origins (jinja_out.h
+ * origins without further ado, and what copies bytes copies their origins (jinja_out.c
  * does). Texts of one origin lie in blocks of that origin, and cost nothing beside their
  * bytes; only texts of both, which the render puts together, have a byte of origin for
  * each byte. Bytes outside the arena, such as literals of the program, are the

@@ -1,5 +1,6 @@
-/* Methods of strings, lists, dictionaries and loops. args[0] is the object. */
-#include "jinja/jinja_methods.h"
+/* Methods of strings, lists, dictionaries and loops, in three files; jinja_methods.c has
+ * the tables. args[0] is the object. */
+#include "jinja/jinja_run.h"
 
 #include <utf8proc.h>
 

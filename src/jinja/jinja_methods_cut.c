@@ -1,5 +1,5 @@
 /* Methods that cut, join and pad strings. */
-#include "jinja/jinja_methods.h"
+#include "jinja/jinja_run.h"
 
 /* ---- cutting and joining ---- */
 

@@ -1,4 +1,6 @@
-#include "jinja/jinja_out.h"
+/* Output: a growing text with the runs of bytes that came in with the variables. Its
+ * memory counts in the arena's budget. */
+#include "jinja/jinja_value.h"
 
 #include <stdio.h>
 
