@@ -1,11 +1,11 @@
 /* Custom tools, which are called with a text: their fields, the grammar of that text, and
- * the function that stands for them; and the namespaces of tools (tool_spaces.h). */
+ * the function that stands for them; and the namespaces of tools (request_tools.h). */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "request/request_read.h"
-#include "request/tool_spaces.h"
+#include "request/request_tools.h"
 #include "json/json_out.h"
 
 const json_value *request_custom_of(const json_value *tool) {

@@ -1,6 +1,10 @@
 /* A chat's tools: the fields, the functions that it offers, and the choice among them. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/mem.h"
 #include "request/request_read.h"
+#include "json/json_out.h"
 
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     TRY(request_check_n_tools(f, f->name, v, err));
@@ -104,4 +108,221 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
         TRY(r->context.bind(r, err));
     }
     return QUIRE_OK;
+}
+
+/* ---- tools of other forms: custom tools, allowed_tools, functions, function_call
+ * ---- */
+
+/* ---- the fields ---- */
+
+/* Checks a function's description, which error texts call `where`. */
+static quire_err check_function(const field_desc *f, const char *where, const json_value *function,
+                                quire_error *err) {
+    const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");
+    TRY(request_check_tool_name(f, where, json_get_str(function, "name"), err));
+    if (strict != NULL && !json_is(strict, JSON_KIND_BOOL)) {
+        return request_range_error(f, err, "%s.strict must be true or false", where);
+    }
+    return parameters == NULL || json_is(parameters, JSON_KIND_OBJECT)
+               ? QUIRE_OK
+               : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
+}
+
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools,
+                                quire_error *err) {
+    size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
+    return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
+                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken",
+                                                        where, n, REQUEST_MAX_TOOLS);
+}
+
+quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
+    char where[40];
+    (void)snprintf(where, sizeof where, "tools[%zu].function", i);
+    if (!json_is(tool, JSON_KIND_OBJECT)) {
+        return request_type_error(f, (int64_t)i, tool, "an object", err);
+    }
+    if (str_is(json_get_str(tool, "type"), "custom")) {
+        return request_check_custom(f, i, json_get(tool, "custom"), err);
+    }
+    if (!str_is(json_get_str(tool, "type"), "function")) {
+        return request_range_error(f, err, "tools[%zu].type must be \"function\" or \"custom\"", i);
+    }
+    return check_function(f, where, json_get(tool, "function"), err);
+}
+
+quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
+                                 quire_error *err) {
+    TRY(request_check_n_tools(f, f->name, v, err));
+    for (size_t i = 0; i < json_length(v); i++) {
+        char where[40];
+        (void)snprintf(where, sizeof where, "functions[%zu]", i);
+        if (!json_is(json_at(v, i), JSON_KIND_OBJECT)) {
+            return request_type_error(f, (int64_t)i, json_at(v, i), "an object", err);
+        }
+        TRY(check_function(f, where, json_at(v, i), err));
+    }
+    r->functions = v;
+    return QUIRE_OK;
+}
+
+/* The name in {"type": T, T: {"name": ..}} or {"type": T, "name": ..}. */
+static str tool_name(const json_value *v) {
+    const json_value *inside = json_get(v, "function");
+    inside = inside != NULL ? inside : json_get(v, "custom");
+    return json_get_str(inside != NULL ? inside : v, "name");
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or mode and tools beside
+ * the type. */
+static quire_err read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    const json_value *inside = json_get(v, "allowed_tools");
+    inside = inside != NULL ? inside : v;
+    const json_value *tools = json_get(inside, "tools");
+    str mode = json_get_str(inside, "mode");
+    if (!str_is(mode, "auto") && !str_is(mode, "required")) {
+        return request_range_error(f, err, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\"");
+    }
+    TRY(request_check_n_tools(f, "tool_choice.allowed_tools.tools", tools, err));
+    bool has_names = json_is(tools, JSON_KIND_ARRAY) && json_length(tools) > 0;
+    for (size_t i = 0; has_names && i < json_length(tools); i++) {
+        has_names = tool_name(json_at(tools, i)).n > 0;
+    }
+    if (!has_names) {
+        return request_range_error(
+            f, err, "tool_choice.allowed_tools.tools must be an array of at least one tool's type and name");
+    }
+    r->allowed_tools = tools;
+    r->tool_choice = str_is(mode, "auto") ? OUTPUT_CHOICE_AUTO : OUTPUT_CHOICE_REQUIRED;
+    return QUIRE_OK;
+}
+
+quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v,
+                                   quire_error *err) {
+    static const char *const words[] = {
+        [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
+    /* function_call */
+    bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f;
+    if (is_others) {
+        return v == NULL
+                   ? QUIRE_OK
+                   : request_range_error(f, err, "tool_choice and function_call are given; give one of them");
+    }
+    r->choice_field = v != NULL ? f : NULL;
+    r->named_tool = (str){0};
+    r->allowed_tools = NULL;
+    if (v == NULL) {
+        r->tool_choice = OUTPUT_CHOICE_AUTO;
+        return QUIRE_OK;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i]) &&
+            !(is_old && i == OUTPUT_CHOICE_REQUIRED)) {
+            r->tool_choice = (output_choice)i;
+            return QUIRE_OK;
+        }
+    }
+    if (!is_old && str_is(json_get_str(v, "type"), "allowed_tools")) {
+        return read_allowed(r, f, v, err);
+    }
+    str name = tool_name(v);
+    if (name.n == 0) {
+        return request_range_error(
+            f, err,
+            is_old ? "function_call must be \"auto\", \"none\" or {\"name\": ..}"
+                   : "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": \"function\", "
+                     "\"function\": "
+                     "{\"name\": ..}}, the same of a custom tool, or {\"type\": \"allowed_tools\", ..}");
+    }
+    r->tool_choice = OUTPUT_CHOICE_NAMED;
+    r->named_tool = name;
+    return QUIRE_OK;
+}
+
+/* ---- as tools of functions ---- */
+
+/* Writes all tools as functions. */
+static quire_err write_plain(const quire_request *r, strbuf *out) {
+    const json_value *from = r->functions != NULL ? r->functions : r->tools_field;
+    json_out o = {.to = out};
+    json_begin(&o, '[');
+    for (size_t i = 0; i < json_length(from); i++) {
+        const json_value *tool = json_at(from, i), *custom = request_custom_of(tool);
+        if (custom == NULL && r->functions == NULL) {
+            json_add(json_item(&o), tool);
+            continue;
+        }
+        json_begin(json_item(&o), '{');
+        json_cstr(json_name(&o, "type"), "function");
+        json_name(&o, "function");
+        if (custom != NULL) {
+            TRY(request_write_custom(custom, &o));
+        } else {
+            json_add(&o, tool);
+        }
+        json_end(&o, '}');
+    }
+    json_end(&o, ']');
+    return o.err;
+}
+
+bool request_is_custom(const quire_request *r, str name) {
+    /* the first of several tools of one name counts */
+    for (size_t i = 0; i < json_length(r->tools_field); i++) {
+        const json_value *tool = json_at(r->tools_field, i);
+        if (str_eq(tool_name(tool), name)) {
+            return request_custom_of(tool) != NULL;
+        }
+    }
+    return false;
+}
+
+void request_list_allowed(const quire_request *r, tool_names *out) {
+    for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
+        (void)tool_names_add(out, tool_name(json_at(r->allowed_tools, i)));
+    }
+}
+
+/* Each of the allowed tools is one of the request's. */
+static quire_err check_allowed(const quire_request *r, quire_error *err) {
+    tool_names names = {.n = 0};
+    for (size_t i = 0; r->allowed_tools != NULL && i < json_length(r->tools); i++) {
+        const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
+        (void)tool_names_add(&names, json_get_str(function != NULL ? function : tool, "name"));
+    }
+    for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
+        str name = tool_name(json_at(r->allowed_tools, i));
+        if (!tool_names_has(&names, name)) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                                 "tool_choice allows %.*s, which is none of the request's tools",
+                                 (int)(name.n < 60 ? name.n : 60), name.p);
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_settle_tools(quire_request *r, quire_error *err) {
+    strbuf text = {0};
+    bool is_plain = r->functions == NULL || json_length(r->functions) == 0;
+    if (!is_plain && json_length(r->tools_field) > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "functions",
+                             "functions and tools are given; give tools alone");
+    }
+    r->g.info.old_calls = !is_plain;
+    r->has_custom = false;
+    for (size_t i = 0; i < json_length(r->tools_field); i++) {
+        r->has_custom = r->has_custom || request_custom_of(json_at(r->tools_field, i)) != NULL;
+    }
+    json_drop(r->plain_tools);
+    r->plain_tools = NULL;
+    r->tools = r->tools_field;
+    if (!is_plain || r->has_custom) {
+        quire_err e = write_plain(r, &text);
+        e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->plain_tools, err)
+                          : err_set(err, e, -1, "out of memory for a request's tools");
+        strbuf_deinit(&text);
+        TRY(e);
+        r->tools = r->plain_tools;
+    }
+    return check_allowed(r, err);
 }

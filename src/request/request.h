@@ -21,7 +21,6 @@
 #include "request/request_field.h"
 #include "request/request_rule.h"
 #include "request/request_tools.h"
-#include "request/tool_spaces.h"
 #include "text/tokenizer.h"
 #include "json/json.h"
 #include "json/json_out.h"
@@ -252,7 +251,7 @@ void request_defaults_deinit(request_defaults *d);
 /* The default of a field in d, which may be NULL; NULL: not set there. */
 const double *request_defaults_find(const request_defaults *d, const char *field);
 
-/* Whether a tool is a custom one (read_tool_forms.c). */
+/* Whether a tool is a custom one (read_tools.c). */
 bool request_is_custom(const quire_request *r, str name);
 
 /* quire_request_free of a request that is no fork. */

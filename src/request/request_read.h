@@ -4,8 +4,41 @@
 #define REQUEST_REQUEST_READ_H
 
 #include "request/request.h"
-#include "request/tool_names.h"
 #include "json/json_out.h"
+
+/* The names of a request's tools, each once, found by hash. */
+
+enum { TOOL_NAME_SLOTS = 4 * REQUEST_MAX_TOOLS };
+
+/* Zero-initialised: none. Texts are borrowed. */
+typedef struct tool_names {
+    str names[REQUEST_MAX_TOOLS];
+    size_t n;
+    uint16_t slots[TOOL_NAME_SLOTS]; /* where a name of that hash is in the list, plus 1 */
+} tool_names;
+
+static inline size_t tool_names_slot(const tool_names *t, str name) {
+    size_t at = (size_t)(str_hash(STR_HASH_START, name) % TOOL_NAME_SLOTS);
+    while (t->slots[at] != 0 && !str_eq(t->names[t->slots[at] - 1], name)) {
+        at = (at + 1) % TOOL_NAME_SLOTS;
+    }
+    return at;
+}
+
+static inline bool tool_names_has(const tool_names *t, str name) {
+    return t->slots[tool_names_slot(t, name)] != 0;
+}
+
+/* Whether it was none of them. At most REQUEST_MAX_TOOLS different ones may be added. */
+static inline bool tool_names_add(tool_names *t, str name) {
+    size_t at = tool_names_slot(t, name);
+    if (t->slots[at] != 0) {
+        return false;
+    }
+    t->names[t->n] = name;
+    t->slots[at] = (uint16_t)++t->n;
+    return true;
+}
 
 /* The rows of the table by which a body's members are validated. */
 typedef struct body_rows {
@@ -157,7 +190,7 @@ quire_err request_long_sglang(int32_t limit, size_t n, const char *least, quire_
 quire_err request_check_sglang(quire_request *r, quire_error *err);
 quire_err request_check_sglang_rows(quire_request *r, quire_error *err);
 /* Writes the settings of the generation, an object in llama.cpp's form
- * (llama_settings.c). */
+ * (read_llama.c). */
 void request_write_settings(const quire_request *r, json_out *o);
 /* samplers, and the order of the sampling stages that it, or llama.cpp's default, asks
  * for (llama_samplers.c). */
@@ -192,8 +225,8 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
 /* Sets the biases of n ids of the vocabulary; those of an id twice add up. */
 quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_t *ids, const float *bias,
                              size_t n, quire_error *err);
-/* Sets the ids of the vocabulary whose log-probabilities are reported at each position: an
- * array, or NULL for none. */
+/* Sets the ids of the vocabulary whose log-probabilities are reported at each position:
+ * an array, or NULL for none. */
 quire_err request_set_scored(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
@@ -214,7 +247,7 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
 /* tools (read_tools.c). */
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* functions, tool_choice and function_call, and tools of other forms
- * (read_tool_forms.c). */
+ * (read_tools.c). */
 quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
 quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v,

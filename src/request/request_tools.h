@@ -3,8 +3,10 @@
 #ifndef REQUEST_REQUEST_TOOLS_H
 #define REQUEST_REQUEST_TOOLS_H
 
+#include <stddef.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
 #include "json/json.h"
 
@@ -46,5 +48,33 @@ static inline bool call_is_name(str s) {
     }
     return s.n > 0 && s.n <= CALL_NAME_BYTES;
 }
+
+/* ---- namespaces of tools ---- */
+
+/* Tool spaces: which part of a called name is the namespace of its tool, for a request
+ * whose tools have namespaces. The reader adds the tools once, and each call of the
+ * response is looked up.
+ *
+ * Owner: the request; constant once it is read, so lookups are for any thread. */
+
+typedef struct tool_space {
+    size_t at, n, n_space; /* the name as it is called in `names`; the bytes of its namespace */
+} tool_space;
+
+typedef struct tool_spaces {
+    strbuf names;
+    tool_space *all; /* [n] in the order of the request */
+    size_t n, cap, n_spaces;
+} tool_spaces;
+
+/* Adds a tool; space empty: it has no namespace. QUIRE_NO_MEMORY: t is as it was, or has
+ * bytes in `names` that no tool uses. */
+quire_err tool_spaces_add(tool_spaces *t, str space, str name);
+/* The bytes of the namespace that a called name begins with: that of the first tool of
+ * this name; for a name that is no tool's, of the last namespace that it begins with. 0:
+ * none. O(tools). */
+size_t tool_spaces_find(const tool_spaces *t, str called);
+/* Frees what t has; it is empty then. */
+void tool_spaces_deinit(tool_spaces *t);
 
 #endif
