@@ -3,7 +3,7 @@
 #include <float.h>
 #include <string.h>
 
-/* Values that are compared together. */
+/* Values per pass of the vectorised loop. */
 typedef float some_floats __attribute__((vector_size(16)));
 typedef int32_t some_flags __attribute__((vector_size(16)));
 enum { SOME = sizeof(some_floats) / sizeof(float) };

@@ -14,26 +14,27 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-/* Writes log lines to stderr: at once or, between start and stop, on a thread of its own.
- * log.h has the promises. */
+/* Writes log lines to stderr: directly or, between log_start and log_stop, on a separate
+ * thread. log.h has the guarantees. */
 
-#define MAX_LINES   1024    /* that wait */
-#define STOP_US     1000000 /* for a slow reader, at log_stop */
-#define READY_MS    100     /* between looks whether log_stop was called */
-#define PIECE_BYTES 4096    /* so much a pipe takes in at once when poll calls it ready (PIPE_BUF on Linux) */
+#define MAX_LINES 1024    /* that may wait in the queue */
+#define STOP_US   1000000 /* how long log_stop waits for a slow reader */
+#define READY_MS  100     /* between checks whether log_stop was called */
+/* what a pipe accepts in one write when poll reports it ready (PIPE_BUF on Linux) */
+#define PIECE_BYTES 4096
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    strbuf lines[MAX_LINES]; /* a ring: n of them wait, from `first` on */
+    strbuf lines[MAX_LINES]; /* a ring: n lines wait, from `first` on */
     size_t first, n;
     int64_t n_lost; /* not returned yet */
     bool is_running;
     pthread_t thread;
-    _Atomic int64_t stop_at_us; /* when log_stop ends; 0: it was not called */
+    _Atomic int64_t stop_at_us; /* when log_stop gives up; 0: it was not called */
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Writes in one call, unless a pipe is nearly full. Blocks. */
+/* Writes all, in one call unless a pipe is nearly full. Blocks. */
 static void write_now(const char *p, size_t n) {
     for (size_t done = 0; done < n;) {
         ssize_t w = write(STDERR_FILENO, p + done, n - done);
@@ -44,14 +45,14 @@ static void write_now(const char *p, size_t n) {
     }
 }
 
-/* Waits until stderr takes a piece; false when log_stop waits no longer. */
+/* Waits until stderr accepts a piece; false once log_stop has given up. */
 static bool wait_until_ready(void) {
     for (;;) {
         struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
         int64_t stop_at_us = atomic_load(&writer.stop_at_us);
         bool is_over = stop_at_us > 0 && clock_us() >= stop_at_us;
         if (poll(&p, 1, is_over ? 0 : READY_MS) > 0) {
-            return true; /* even if it has no reader: write reports that */
+            return true; /* also without a reader: write reports that */
         }
         if (is_over) {
             return false;
@@ -72,7 +73,7 @@ static void write_when_ready(const char *p, size_t n) {
 
 /* ---- the thread ---- */
 
-/* Takes the next line, and waits for it; false at the end. */
+/* Waits for the next line and takes it; false at the end. */
 static bool log_writer_take(strbuf *line) {
     pthread_mutex_lock(&writer.lock);
     while (writer.n == 0 && writer.is_running) {
@@ -101,7 +102,7 @@ quire_err log_start(void) {
     sigfillset(&all);
     pthread_mutex_lock(&writer.lock); /* the thread waits for it */
     atomic_store(&writer.stop_at_us, 0);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads that wait for them */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads handle signals */
     bool failed = pthread_create(&writer.thread, NULL, log_writer_run, NULL) != 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     writer.is_running = !failed;
@@ -123,7 +124,7 @@ void log_stop(void) {
 
 /* ---- any thread ---- */
 
-/* Queues a line; false where none are queued. */
+/* Queues a line; false if there is no queue. */
 static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
     pthread_mutex_lock(&writer.lock);
     bool is_running = writer.is_running, is_lost = line->n == 0 || (is_running && writer.n == MAX_LINES);
@@ -142,11 +143,11 @@ static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
     return is_running;
 }
 
-/* Writes a whole line, or queues it; an empty one was lost for lack of memory. Takes over
- * *line. n_reported: how many lost lines it reports, 0 for most; they count as lost again
- * if it is lost itself. Returns how many lines were lost before this one and not returned
- * yet; 0 when this one is lost too. Any thread; with the writer's thread running it does
- * not wait for stderr. */
+/* Writes a whole line, or queues it; an empty one counts as lost for lack of memory.
+ * Takes over *line. n_reported: the number of lost lines that this line reports, mostly
+ * 0; they count as lost again if it is lost itself. Returns the number of lost lines not
+ * returned before, or 0 if this one is lost too. Any thread; while the writer's thread
+ * runs it does not wait for stderr. */
 static int64_t log_writer_put(strbuf *line, int64_t n_reported) {
     int64_t n_lost = 0;
     if (!put_in_queue(line, n_reported, &n_lost)) {
@@ -175,7 +176,7 @@ static bool log_is_wanted(log_level level) {
 
 /* ---- parts of a line ---- */
 
-/* Appends a text with control characters, and bytes that are no UTF-8, as escapes. */
+/* Appends a text, with escapes for control characters and invalid UTF-8. */
 static quire_err add_visible(strbuf *line, str text) {
     visible v = {0};
     TRY(visible_add(&v, text.p, text.n, line));
@@ -206,7 +207,7 @@ static quire_err log_add_quoted(strbuf *line, str text) {
     return strbuf_add_char(line, '"');
 }
 
-/* Whether a value can stand in a line without quotes. */
+/* Whether a value needs no quotes. */
 static bool log_is_bare(const char *value) {
     for (const char *p = value; *p != '\0'; p++) {
         if (*p <= ' ' || *p > '~' || *p == '"' || *p == '\\' || *p == '=') {
@@ -281,7 +282,7 @@ static quire_err log_write_line(strbuf *line, log_level level, str message, cons
     return strbuf_add_char(line, '\n');
 }
 
-/* Reports lost lines; returns how many more were lost meanwhile. */
+/* Logs the number of lost lines; returns how many more were lost meanwhile. */
 static int64_t put_lost(int64_t n_lost) {
     strbuf line = {0};
     char number[24];

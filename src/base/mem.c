@@ -114,11 +114,11 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
         doubled = n;
     }
     size_t new_cap = doubled < MEM_FIRST_CAPACITY ? MEM_FIRST_CAPACITY : doubled;
-    /* zeroing megabytes at once would hold up a thread with other work */
+    /* zeroing megabytes at once would delay the thread's other work */
     void *grown = mem_new_huge(new_cap, size);
     TRY(mem_check(grown));
     void *old;
-    memcpy(&old, p, sizeof old); /* whatever it points to */
+    memcpy(&old, p, sizeof old); /* a pointer of any type */
     mem_copy(grown, old, *cap * size);
     mem_free(old);
     memcpy(p, &grown, sizeof grown);
@@ -153,7 +153,8 @@ void mem_populate_read(const void *p, size_t n_bytes) {
 }
 
 void mem_separate_large(void) {
-    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES); /* fixed from now on: otherwise it grows to 32 MiB */
+    /* this also fixes the threshold, which would grow to 32 MiB */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
 }
 

@@ -18,9 +18,9 @@
 
 #define PATH_BYTES   4096 /* the kernel opens no longer path */
 #define NUMBER_BYTES 64
-#define NO_LIMIT     ((int64_t)1 << 60) /* version 1 writes a number near 2^63 for none */
+#define NO_LIMIT     ((int64_t)1 << 60) /* version 1 writes a number near 2^63 for no limit */
 
-/* Called for the directory of the process's group and of each parent. */
+/* Called for the directory of the process's group and of each parent group. */
 typedef void visit_fn(void *context, const char *directory, bool is_v2);
 
 /* ---- files ---- */
@@ -41,7 +41,7 @@ static bool cgroup_read_line(const char *directory, const char *name, char text[
     return ok;
 }
 
-/* The number of bytes that text is, up to a newline; -1: it is none, or too large to be a
+/* Parses text as a number of bytes, up to a newline; -1: not a number, or too large for a
  * limit. */
 static int64_t parse_bytes(const char *text) {
     char *end;
@@ -77,7 +77,7 @@ static int64_t read_cached(const char *directory, const char *inactive, const ch
 
 /* ---- the process's groups ---- */
 
-/* Whether `word` is one of those in a list with commas between. */
+/* Whether `word` is in a comma-separated list. */
 static bool cgroup_has_word(const char *list, const char *word) {
     size_t n = strlen(word);
     for (const char *p = list; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
@@ -88,8 +88,7 @@ static bool cgroup_has_word(const char *list, const char *word) {
     return false;
 }
 
-/* The process's groups: of version 2, and of version 1 for one controller. NULL: it is in
- * none. */
+/* The process's groups: of version 2, and of version 1 for one controller. NULL: none. */
 typedef struct groups {
     char *v2, *v1; /* mem_new'd paths from the hierarchy's root, "/a/b" */
 } groups;
@@ -150,7 +149,7 @@ typedef struct mount {
 } mount;
 
 /* Parses a line of mountinfo in place: "36 35 98:0 TOP POINT options optional.. - type
- * source options". False: it is no mount of cgroups, or of version 1 and without the
+ * source options". False: not a mount of cgroups, or one of version 1 without the
  * controller. */
 static bool parse_mount(char *line, const char *controller, mount *out) {
     char *rest = line, *top = NULL, *point = NULL, *word;
@@ -177,8 +176,8 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     return true;
 }
 
-/* The part of a group's path below a mount's top: "" for the top itself. NULL: the mount
- * does not show the group. */
+/* A group's path below a mount's top: "" for the top itself. NULL: the group is outside
+ * the mount. */
 static const char *below(const char *top, const char *path) {
     size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
     const char *rest = strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0') ? path + n : NULL;
@@ -214,8 +213,8 @@ static void visit_all(const char *root, const mount *m, const char *rest, visit_
     }
 }
 
-/* Visits the process's groups in all mounts that have the controller. With is_shown those
- * that show its group; else the tops of all. */
+/* Visits the process's groups in all mounts with the controller. is_shown: only mounts
+ * that contain its group; else the tops of all. */
 static bool visit_mounts(const char *root, const char *controller, const groups *own, bool is_shown,
                          visit_fn *fn, void *context) {
     FILE *f = open_in(root, "proc/self/mountinfo");
@@ -255,7 +254,7 @@ typedef struct memory_search {
     size_t root_n;
 } memory_search;
 
-/* Notes a limit if it leaves less than those before. */
+/* Keeps a limit if it leaves less memory than earlier ones. */
 static void note_limit(const memory_search *s, const char *directory, const char *name, int64_t limit,
                        int64_t used) {
     cgroup_memory *best = s->best;
@@ -320,9 +319,9 @@ double cgroup_cpus(const char *root, double most) {
     return least;
 }
 
-/* ---- what the system counts of this process ---- */
+/* ---- the system's counters of this process ---- */
 
-/* Reads the beginning of a file as text; false when there is none. */
+/* Reads the beginning of a file as text; false if it cannot be read. */
 static bool read_start(const char *path, char *text, size_t size) {
     FILE *f = fopen(path, "re");
     size_t n = f != NULL ? fread(text, 1, size - 1, f) : 0;
@@ -333,7 +332,7 @@ static bool read_start(const char *path, char *text, size_t size) {
     return n > 0;
 }
 
-/* When the system was started, in unix time; negative: not known. */
+/* The system's start in unix time; negative: unknown. */
 static double booted_s(void) {
     char line[256];
     double s = -1.0;
@@ -350,7 +349,7 @@ static double booted_s(void) {
 }
 
 /* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from after the program's name,
- * which may hold anything. */
+ * which may contain anything. */
 static void read_stat(process_numbers *p) {
     char text[2048];
     uint64_t user, system, started, virtual_bytes;
@@ -380,7 +379,7 @@ static int64_t count_files(void) {
             n += entry->d_name[0] != '.';
         }
         closedir(d);
-        n--; /* the descriptor of this list */
+        n--; /* without the descriptor of this directory */
     }
     return n;
 }

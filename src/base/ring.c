@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define PREFETCHED_AHEAD 4 /* prefetch distance in cells: the consumer had them last */
+#define PREFETCHED_AHEAD 4 /* prefetch distance in cells, which are in the consumer's cache */
 
 /* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and
  * read when it is 2 p + 1; the reader then sets 2 (p + capacity), the turn of the next
@@ -83,9 +83,9 @@ bool ring_push(ring *r, const void *entry) {
                 atomic_store_explicit(&c->turn, 2 * position + 1, memory_order_release);
                 return true;
             }
-        } else if ((ptrdiff_t)(turn - 2 * position) < 0) { /* still has the entry of the lap before */
+        } else if ((ptrdiff_t)(turn - 2 * position) < 0) { /* still holds the entry of the previous lap */
             return false;
-        } else { /* another producer took the position */
+        } else { /* another producer has taken the position */
             position = atomic_load_explicit(&r->tail, memory_order_relaxed);
         }
     }
@@ -127,7 +127,7 @@ void wake_deinit(wake *w) {
 
 void wake_ring(const wake *w) {
     uint64_t one = 1;
-    /* fails only when the count is full: then it is rung already */
+    /* fails only if the counter is full, which means it has been rung */
     ssize_t n = write(w->fd, &one, sizeof one);
     (void)n;
 }
@@ -145,7 +145,7 @@ bool wake_wait(const wake *w, int64_t timeout_us) {
         }
         struct timespec t = {.tv_sec = (time_t)(left / 1000000), .tv_nsec = (long)(left % 1000000) * 1000};
         struct pollfd p = {.fd = w->fd, .events = POLLIN};
-        /* a signal ends the wait, and the loop waits again */
+        /* a signal interrupted the wait: wait again */
         (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL);
     }
 }

@@ -47,8 +47,7 @@ uint64_t rng_os_seed(void) {
         n = read(fd, &seed, sizeof seed);
         close(fd);
     }
-    /* no device in this root directory: the time and the process id still distinguish two
-     * starts */
+    /* no device, as in a bare chroot: time and process id still distinguish two starts */
     if (n != (ssize_t)sizeof seed) {
         uint64_t state = (uint64_t)clock_us() ^ ((uint64_t)getpid() << 40) ^ (uint64_t)clock_unix_s() << 20;
         seed = rng_next(&state);

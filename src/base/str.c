@@ -1,4 +1,4 @@
-/* memmem takes linear time whatever the texts are, and is outside POSIX. */
+/* memmem, whose time is always linear, is outside POSIX. */
 #define _GNU_SOURCE
 #include "base/str.h"
 
@@ -135,7 +135,7 @@ quire_err base64_encode(str bytes, strbuf *out) {
 /* ---- numbers in the C locale ---- */
 
 static pthread_once_t made = PTHREAD_ONCE_INIT;
-static locale_t plain; /* 0, which changes nothing, if it could not be made */
+static locale_t plain; /* 0, which has no effect, if it could not be created */
 
 static void c_locale_make(void) {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -167,14 +167,14 @@ int c_locale_snprintf(char *out, size_t size, const char *format, ...) {
     return n;
 }
 
-/* ---- the nearest of some names ---- */
+/* ---- the nearest name ---- */
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
 size_t edit_distance(str a, str b) {
-    /* edits from a's beginning to each of b's */
+    /* edits from a prefix of a to each prefix of b */
     size_t rows[3][EDIT_MAX + 1], *two_back = rows[0], *above = rows[1], *row = rows[2];
     if (a.n > EDIT_MAX || b.n > EDIT_MAX) {
         return SIZE_MAX;

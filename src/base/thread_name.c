@@ -8,8 +8,8 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
-static bool has_key;            /* without one names stay in use */
-static _Atomic uint64_t in_use; /* a bit for each of the names 1 .. 63 */
+static bool has_key;            /* without a key, names are never released */
+static _Atomic uint64_t in_use; /* one bit for each of the names 1 .. 63 */
 
 static void drop_name(void *name) {
     atomic_fetch_and_explicit(&in_use, ~(UINT64_C(1) << (uintptr_t)name), memory_order_relaxed);
@@ -31,7 +31,7 @@ static int32_t thread_name_take_name(void) {
                                                     memory_order_relaxed, memory_order_relaxed));
     int32_t name = __builtin_ctzll(unused);
     if (has_key) {
-        (void)pthread_setspecific(key, (void *)(uintptr_t)name); /* at worst the name stays in use */
+        (void)pthread_setspecific(key, (void *)(uintptr_t)name); /* on failure the name just stays in use */
     }
     return name;
 }

@@ -25,29 +25,31 @@
 #include "base/mem.h"
 #include "base/topology.h"
 
-/* an idle worker spins for this long before it sleeps: longer than the gap between two
- * ops of a step */
+/* how long an idle worker spins before it sleeps: longer than the gap between two ops of
+ * a step */
 #define SPIN_US      50
 #define SPINS_A_LOOK 32 /* pauses between two reads of the clock */
 #define MAX_WORKERS  4096
 
 /* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work
  * stealing, 1999) over shares that need no queue: worker w has the tasks w, w +
- * n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the
- * others'. So the line that counts a share seldom passes between processors, and a worker
- * that has lost its processor keeps one task at most.
+ * n_workers, w + 2 n_workers...; it takes its own in order, then the rest of the others'.
+ * So the cache line that counts a share rarely moves between processors, and a worker
+ * that has been descheduled delays at most one task.
  *
- * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is
- * published, with its n_tasks; and each share's next, with the run that it counts in. A
- * next of an older run is 0: the first worker that takes from a share begins it. Late
- * workers of an old run take nothing: in each share all tasks of their run are taken, or
- * a newer run has begun. tests/base/thread_pool.pml is a model of it. */
+ * Two kinds of words are pairs (run, number), with the number in the low TASK_BITS: the
+ * published run with its n_tasks, and each share's `next` with the run that it belongs
+ * to. A `next` of an older run counts as 0: the first worker that takes from a share
+ * starts it. Late workers of an old run take nothing: in each share all tasks of their
+ * run are taken, or a newer run has begun. tests/base/thread_pool.pml is a model of
+ * this. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
 #define MAX_TASKS ((int32_t)TASK_MASK)
 
 typedef struct worker {
-    _Alignas(MEM_ALIGN) _Atomic uint64_t next; /* of its share, (run, number): tasks before it are taken */
+    /* of its share, (run, number): tasks before `number` are taken */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t next;
     _Alignas(MEM_ALIGN) thread_pool *thread_pool;
     pthread_t thread;
     int32_t number;
@@ -55,24 +57,24 @@ typedef struct worker {
 
 struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
-    /* of that run, as context: they cannot change while one of its tasks is not done */
+    /* of that run, like context: constant until all of its tasks are done */
     thread_pool_fn fn;
     void *context;
-    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks that workers 1.. have done, of all runs */
-    /* from here on what every worker reads and hardly anyone writes */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks done by workers 1.., over all runs */
+    /* from here on: read by every worker, rarely written */
     _Alignas(MEM_ALIGN) _Atomic int32_t n_sleeping;
     _Atomic bool closing;
     atomic_int n_holders;
     int32_t n_workers;
     pthread_mutex_t mutex; /* for sleeping only */
     pthread_cond_t wake;
-    /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
+    /* [n_workers]; worker 0 is the caller of thread_pool_run and has no thread here */
     worker *workers;
-    /* what n_done is when the last run is done; from here on the caller's alone */
+    /* the value of n_done after the last run; from here on used by the caller only */
     _Alignas(MEM_ALIGN) uint64_t n_expected;
     int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
-    cpu_mask before; /* the processors that the entered thread might use before */
+    cpu_mask before; /* the processors that the entered thread was allowed before */
 };
 
 static inline uint64_t thread_pool_run_of(uint64_t pair) {
@@ -91,8 +93,8 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Rounding and denormals as IEEE 754 has them by default, whatever the thread came with.
- * Reading the register costs a few cycles, setting it as much as a small op. */
+/* Sets IEEE 754's defaults for rounding and denormals, whatever the thread's mode was.
+ * Reading the register costs a few cycles; writing it costs as much as a small op. */
 static void set_float_environment(void) {
 #if defined(__SSE2__)
     if ((_mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK) == _MM_MASK_MASK) {
@@ -124,7 +126,7 @@ static int32_t thread_pool_take(thread_pool *t, int32_t share, uint64_t publishe
     }
 }
 
-/* Runs what is left of a share. Returns how many tasks. */
+/* Runs the rest of a share. Returns the number of tasks run. */
 static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int32_t number) {
     int32_t n = 0;
     for (int32_t task; (task = thread_pool_take(t, share, published)) >= 0; n++) {
@@ -163,9 +165,9 @@ static bool spin(const thread_pool *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then reads the run; thread_pool_run publishes the run, then
- * reads the count. Both are sequentially consistent, so at least one reads the other's
- * write. */
+/* A sleeper increments the count of sleepers, then reads the run; thread_pool_run
+ * publishes the run, then reads the count. Both are sequentially consistent, so at least
+ * one sees the other's write. */
 static void sleep_until_news(thread_pool *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);
@@ -288,14 +290,14 @@ bool thread_pool_enter(thread_pool *t) {
 
 void thread_pool_leave(thread_pool *t) {
     if (t->has_entered) {
-        /* fails only if those processors were removed meanwhile */
+        /* fails only if those processors have been removed meanwhile */
         (void)cpu_mask_set(pthread_self(), &t->before);
         t->has_entered = false;
     }
 }
 
-/* Waits until all tasks are done. A worker with a last task may have lost its processor,
- * so the caller yields its own. */
+/* Waits until all tasks are done. The worker with the last task may have been
+ * descheduled, so the caller yields its processor. */
 static void wait_until_done(const thread_pool *t) {
     for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected;
          spins++) {
@@ -326,7 +328,7 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
     for (int32_t share = 0; share < t->n_workers; share++) {
         n_tasks -= run_share(t, share, published, 0);
     }
-    t->n_expected += (uint64_t)n_tasks; /* which others have taken */
+    t->n_expected += (uint64_t)n_tasks; /* tasks taken by other workers */
     wait_until_done(t);
 }
 
@@ -340,7 +342,7 @@ int32_t thread_pool_cpus(void) {
     }
     cpus = cgroup_cpus("", cpus);
     int32_t whole = (int32_t)cpus;
-    whole += (double)whole < cpus; /* part of a processor is worth a thread */
+    whole += (double)whole < cpus; /* a fraction of a processor gets a thread */
     return whole > 1 ? whole : 1;
 }
 
@@ -356,7 +358,7 @@ typedef struct low_call {
 static void *run_low(void *arg) {
     const low_call *c = arg;
     const id_t self = (id_t)syscall(SYS_gettid);
-    /* at worst the priority stays as it was */
+    /* on failure the priority stays unchanged */
     (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + LOW_NICE);
     c->fn(c->context);
     return NULL;

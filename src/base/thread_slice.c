@@ -13,6 +13,6 @@ void thread_set_slice(int32_t us) {
     if (syscall(SYS_sched_getattr, 0, &a, (unsigned)sizeof a, 0) == 0 &&
         (a.sched_policy == SCHED_NORMAL || a.sched_policy == SCHED_BATCH)) {
         a.sched_runtime = (uint64_t)us * 1000;
-        (void)syscall(SYS_sched_setattr, 0, &a, 0); /* at worst all stays as it was */
+        (void)syscall(SYS_sched_setattr, 0, &a, 0); /* on failure nothing changes */
     }
 }

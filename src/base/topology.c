@@ -24,8 +24,8 @@ int32_t cpu_mask_count(const cpu_mask *m) {
     return n;
 }
 
-/* Parses a number at *p, which moves after it; -1: there is none, or no processor can
- * have it. */
+/* Parses a processor's number at *p, which moves past it; -1: no number, or out of
+ * range. */
 static int32_t parse_cpu(const char **p) {
     int32_t v = -1;
     for (; **p >= '0' && **p <= '9'; (*p)++) {
@@ -120,7 +120,7 @@ static bool topology_read_list(const char *root, const char *kind, int32_t numbe
     return cpu_mask_parse(text, out, &unused) == QUIRE_OK;
 }
 
-/* The processor's index among the allowed ones of its core. */
+/* The processor's index among its core's allowed processors. */
 static int32_t read_sibling(const char *root, int32_t cpu, const cpu_mask *allowed) {
     cpu_mask core;
     int32_t before = 0;
@@ -161,9 +161,9 @@ void topology_read(const char *root, const cpu_mask *allowed, topology *out) {
     qsort(out->cpus, (size_t)out->n_cpus, sizeof *out->cpus, by_place);
 }
 
-/* ---- memory: calls of the system, whose library is not worth a dependency ---- */
+/* ---- memory: system calls, to avoid a dependency on libnuma ---- */
 
-#define KERNEL_NODES 1024 /* the most that a kernel is built for: it refuses to write into less than it has */
+#define KERNEL_NODES 1024 /* the kernel's maximum: it refuses a mask with fewer bits than it has nodes */
 #define WORD_BITS    (8 * sizeof(unsigned long))
 
 uint64_t numa_nodes(void) {

@@ -51,7 +51,7 @@ quire_err turn_check(void) {
 
 /* ---- work within a step ---- */
 
-#define UNITS_A_LOOK 256u /* some tens of microseconds where they miss the caches */
+#define UNITS_A_LOOK 256u /* units between two checks: some tens of microseconds if they miss the caches */
 
 _Thread_local work_room *work_room_current;
 
@@ -60,7 +60,7 @@ void work_room_fill(work_room *r, uint32_t most, int64_t us) {
     atomic_store(&r->left_us, us);
 }
 
-/* Takes the time since the last look from the room. Returns what is left. */
+/* Subtracts the time since the last check from the room. Returns the rest. */
 static int64_t work_room_spend(work_meter *m) {
     int64_t now = clock_thread_us(), us = m->from_us == 0 ? 0 : now - m->from_us;
     m->from_us = now;

@@ -1,7 +1,7 @@
 #include "base/utf8.h"
 
-/* A lead byte's length, and the range of the next byte; the others are in 80..BF (Unicode
- * 15, table 3-7). */
+/* The length of a character by its lead byte, and the range of the next byte; the others
+ * are in 80..BF (Unicode 15, table 3-7). */
 typedef struct lead {
     uint8_t len, low, high;
 } lead;
@@ -140,8 +140,8 @@ quire_err utf8_add_lossy(strbuf *b, str s) {
     return QUIRE_OK;
 }
 
-/* Whether a terminal acts on c: C0, DEL, C1, and the embeddings, overrides and isolates
- * of bidirectional text. */
+/* Whether a terminal interprets c: C0, DEL, C1, and the embeddings, overrides and
+ * isolates of bidirectional text. */
 static bool acts(int32_t c) {
     if (c < 0x20) {
         return c != '\n' && c != '\t';
@@ -156,7 +156,7 @@ static quire_err visible_add_bytes(strbuf *out, const char *p, size_t n) {
     return QUIRE_OK;
 }
 
-/* Appends one character of n bytes, or, where c is -1, n bytes that are none. */
+/* Appends one character of n bytes or, if c is -1, n invalid bytes. */
 static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     if (c < 0 || (acts(c) && c < 0x80)) {
         return visible_add_bytes(out, p, n);
@@ -164,8 +164,8 @@ static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     return acts(c) ? strbuf_addf(out, "\\u%04x", (unsigned)c) : strbuf_add(out, p, n);
 }
 
-/* Completes the kept character with text[0..n), its rest or a part of it; *used bytes of
- * text were taken. */
+/* Completes the kept character with bytes of text[0..n), or keeps more of it; *used is
+ * the number of bytes taken. */
 static quire_err visible_complete(visible *v, const char *text, size_t n, strbuf *out, size_t *used) {
     char whole[sizeof v->held];
     size_t have = v->n_held, length;
@@ -180,8 +180,7 @@ static quire_err visible_complete(visible *v, const char *text, size_t n, strbuf
         return QUIRE_OK;
     }
     v->n_held = 0;
-    *used = length -
-            have; /* the kept bytes were the beginning of a character, so they are no longer than this one */
+    *used = length - have; /* the kept bytes are a prefix of this character, so they are not longer than it */
     return add_one(out, c, whole, length);
 }
 

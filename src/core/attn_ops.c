@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* Constants as sums of doubles: the first factors have so few bits that a product with a
- * whole number below 2^30 is exact. */
+/* Constants as sums of doubles: the leading terms have so few bits that their product
+ * with an integer below 2^30 is exact. */
 #define LN2_HI      0x1.62e42fef00000p-1 /* 33 bits */
 #define LN2_LO      0x1.473de6af278edp-34
 #define HALF_PI_HI  0x1.921fb40000000p0 /* 23 bits */

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "core/attn_ops.h"
 
-/* The reference count follows the public struct. */
+/* The reference count is stored after the public struct. */
 typedef struct counted {
     attn_mods mods;
     atomic_int holders;
@@ -41,15 +41,15 @@ void attn_mods_drop(attn_mods *mods) {
 
 /* ---- a mask over ranges ---- */
 
-/* Evaluates a mask over ranges of its numbers. */
+/* Evaluates a mask by interval arithmetic. */
 
 #define FULL      ((attn_range){INT64_MIN, INT64_MAX})
 #define TRUTH     ((attn_range){0, 1})
 #define SMALL     ((int64_t)1 << 31) /* sums and products of numbers up to this fit */
-#define MOST_READ 1024               /* elements of an array that are looked at */
+#define MOST_READ 1024               /* the most elements of an array that are read */
 
-/* Ranges of a program's registers; those of floats are of their order_of. FULL: nothing
- * is known, and a float may be NaN. */
+/* Ranges of a program's registers; floats are mapped by order_of. FULL: nothing is known,
+ * and a float may be NaN. */
 typedef struct attn_ranges {
     const attn_program *p;
     attn_range row[ATTN_PROGRAM_ROW_REGS], vectors[ATTN_PROGRAM_VECTORS];
@@ -72,14 +72,13 @@ static attn_range either(attn_range a, attn_range b) {
     return (attn_range){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
 }
 
-/* The range of four numbers at the corners of a monotonous operation. */
+/* The range of the results at the four corners of a monotonic operation. */
 static attn_range corners(int64_t (*f)(int64_t, int64_t), attn_range a, attn_range b) {
     return either(either(point(f(a.low, b.low)), point(f(a.low, b.high))),
                   either(point(f(a.high, b.low)), point(f(a.high, b.high))));
 }
 
-/* Division by a range without 0; the condition under which it holds is handled by the
- * caller. */
+/* Division by a range without 0; the caller handles the condition. */
 static attn_range attn_program_seen_divide(attn_range a, attn_range b) {
     return attn_program_seen_is_small(a) && attn_program_seen_is_small(b) ? corners(attn_div, a, b) : FULL;
 }
@@ -101,7 +100,7 @@ static bool rounds_down(attn_range m) {
     return is_point(m) && m.low < 0 && (cleared & (cleared + 1)) == 0;
 }
 
-/* a & b: rounded down, or bounded by an operand that is not negative. */
+/* a & b: rounded down, or bounded by a non-negative operand. */
 static attn_range both_bits(attn_range a, attn_range b) {
     if (rounds_down(b)) {
         return (attn_range){a.low & b.low, a.high & b.low};
@@ -115,8 +114,7 @@ static attn_range both_bits(attn_range a, attn_range b) {
     return (attn_range){0, a.low < 0 || (b.low >= 0 && b.high < a.high) ? b.high : a.high};
 }
 
-/* Bitwise operations: known for two numbers, else bounded for numbers that are not
- * negative. */
+/* Bitwise operations: exact for two constants, else bounded for non-negative ranges. */
 static attn_range bits(attn_op op, attn_range a, attn_range b) {
     if (is_point(a) && is_point(b)) {
         return point(op == ATTN_AND ? a.low & b.low : op == ATTN_OR ? a.low | b.low : a.low ^ b.low);
@@ -154,7 +152,7 @@ static attn_range attn_program_seen_compare(attn_op op, attn_range a, attn_range
     return is_point(a) && is_point(b) ? point(op == ATTN_EQ) : TRUTH;
 }
 
-/* A number that is larger for a larger float, equal for equal ones. */
+/* An integer that orders as the float does; equal for equal floats. */
 static int64_t attn_program_seen_order_of(float v) {
     int64_t magnitude = float_bits(v) & 0x7fffffffu;
     return v < 0.0f ? -magnitude : magnitude;
@@ -164,7 +162,7 @@ static attn_range of_float(float v) {
     return isnan(v) ? FULL : point(attn_program_seen_order_of(v));
 }
 
-/* Compares floats, by their order. */
+/* Compares floats by order_of. */
 static attn_range compare_floats(attn_op op, attn_range a, attn_range b) {
     bool are_known = a.low > INT64_MIN && b.low > INT64_MIN;
     return are_known ? attn_program_seen_compare((attn_op)(op - ATTN_FEQ + ATTN_EQ), a, b) : TRUTH;
@@ -235,7 +233,7 @@ static attn_range attn_program_seen_load(const attn_array *array, attn_range ind
     return r;
 }
 
-/* An instruction that faults, unless its condition never holds. */
+/* An instruction that may fault, unless its condition never holds. */
 static attn_range faulting(attn_ranges *s, const attn_instruction *at, const attn_range *file) {
     attn_range a = file[at->a], always = point(1), condition = at->c >= 0 ? file[at->c] : always;
     bool never = is_point(condition) && condition.low == 0;

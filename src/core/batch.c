@@ -14,7 +14,7 @@ int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_
             return -1;
         }
         int32_t n_rows = s->n_rows - row < tile_rows ? s->n_rows - row : tile_rows;
-        /* position that one of them sees */
+        /* the first position that any of them attends to */
         int32_t last = s->two_sided ? s->n_tokens - 1 : position0 + row + n_rows - 1;
         items[n++] = (attn_item){.seq = from->seq,
                                  .row0 = from->row0 + row,
@@ -45,7 +45,7 @@ int64_t batch_read_tokens(const batch *b) {
     for (int32_t i = 0; i < b->n_work; i++) {
         const attn_item *item = &b->work[i];
         if (i > 0 && item[-1].seq == item->seq && item[-1].chunk0 == item->chunk0) {
-            continue; /* more rows over the same positions */
+            continue; /* later rows attend to the same positions */
         }
         n += item->partial == ATTN_CARRY ? item->n_chunks * ATTN_CHUNK
                                          : b->seqs[item->seq].n_tokens - item->chunk0 * ATTN_CHUNK;
@@ -55,17 +55,17 @@ int64_t batch_read_tokens(const batch *b) {
 
 /* ---- cascade attention ---- */
 
-#define SHARED_ROWS 128 /* most rows of a shared item: their states should stay in the cache */
+#define SHARED_ROWS 128 /* the most rows of a shared item, so that their states stay in the cache */
 
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
     assert(limits->tile_rows > 0 && limits->n_workers > 0);
     int32_t n_heads = kv_layout_most_heads(layout);
-    n_heads = n_heads > 0 ? n_heads : 1; /* a model of states alone: nothing reads the items */
+    n_heads = n_heads > 0 ? n_heads : 1; /* a model with states only: nothing reads the items */
     *c = (cascade){
         .layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + n_heads - 1) / n_heads};
-    /* Rows' own items, the pieces of each inner node of the tree, and the items that
-     * SHARED_ROWS adds to a level. */
+    /* The most items: rows' own, the pieces of each inner node of the tree, and those
+     * that SHARED_ROWS adds to a level. */
     c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
@@ -93,24 +93,25 @@ void cascade_close(cascade *c) {
 
 /* ---- the tree ---- */
 
-/* Chunks that may be shared: those wholly before the sequence's rows. The rows attend to
- * all of them that their windows reach, and no row of this step writes them. */
+/* The number of chunks that may be shared: those entirely before the sequence's rows. No
+ * row of this step writes them. */
 static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* How many whole chunks are in the same pages for a and b in every group of layers.
- * *sign: which of them comes first, below 0 for a. */
+/* The number of whole chunks that a and b have in the same pages in every group. *sign:
+ * their order, below 0 if a comes first. */
 static int32_t cascade_compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
     for (int32_t chunk = 0; chunk < n_a && chunk < n_b; chunk++) {
         for (int32_t g = 0; g < l->n_groups; g++) {
             if (l->groups[g].kind == LAYER_STATE) {
-                continue; /* its pages hold no positions */
+                continue; /* states are not stored by position */
             }
             int32_t at = chunk * n_pages;
-            int32_t first_a = a->pages[g][at], first_b = b->pages[g][at]; /* mostly they differ already */
+            /* most tables differ here already */
+            int32_t first_a = a->pages[g][at], first_b = b->pages[g][at];
             *sign = first_a != first_b ? (first_a < first_b ? -1 : 1)
                                        : memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
             if (*sign != 0) {
@@ -122,7 +123,7 @@ static int32_t cascade_compare(const kv_layout *l, const batch_seq *a, const bat
     return n_a < n_b ? n_a : n_b;
 }
 
-/* Inserts sequence s into the first n, which are in order. */
+/* Inserts sequence s into the first n, which are sorted. */
 static void cascade_insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     int32_t low = 0, high = n, sign;
     while (low < high) {
@@ -135,16 +136,16 @@ static void cascade_insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     c->order[low] = s;
 }
 
-/* Fills order and common, starting from the previous order: most steps have its
- * sequences, and then each is compared with one other only. Sequences too short to share
- * anything come last. */
+/* Fills order and common, starting from the previous order: in most steps it is still
+ * right, and each sequence is compared with one other only. Sequences too short to share
+ * come last. */
 static void sort_sequences(cascade *c, const batch *b) {
     bool as_before = c->n_before == b->n_seqs, moved = false;
     int32_t n = 0, n_short = 0, sign;
     for (int32_t i = 0; i < b->n_seqs; i++) {
         int32_t s = as_before ? c->before[i] : i;
         if (whole_chunks(&b->seqs[s]) == 0) {
-            c->done[n_short++] = s; /* done[] is free to use until then */
+            c->done[n_short++] = s; /* done[] serves as scratch until then */
             continue;
         }
         c->common[n] = n > 0 ? cascade_compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
@@ -174,13 +175,13 @@ static void add_item(cascade *c, batch *b, const attn_item *item) {
     c->items[b->n_work++] = *item;
 }
 
-/* Adds the level of the tree below what is done: an item for each prefix that continues.
- * False: there is none. */
+/* Adds the next level of the tree: an item for each prefix that continues. False: there
+ * is none. */
 static bool add_level(cascade *c, batch *b) {
     int32_t n_before = b->n_work, row0 = 0;
     for (int32_t i = 0, end; i < b->n_seqs; i = end) {
         int32_t chunks = INT32_MAX, n_rows = b->seqs[c->order[i]].n_rows;
-        /* The next one shares more than what is done with this one only if it is below
+        /* The next sequence shares more with this one than is done only if both are below
          * the same node. */
         for (end = i + 1; end < b->n_seqs && c->common[end] > c->done[i]; end++) {
             chunks = c->common[end] < chunks ? c->common[end] : chunks;

@@ -5,21 +5,22 @@
 #include "base/size.h"
 
 #define PLANE_ALIGN 64
-/* so that a group's bytes, and the padding of all groups, fit int64_t by far */
+/* keeps a group's bytes, and all padding, far below the limit of int64_t */
 #define MAX_CACHE_BYTES ((int64_t)1 << 40)
 
 static int64_t kv_layout_divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Bytes of a cache in a page; of a state in its group's pages, if it straddled them. */
+/* Bytes of a cache in a page; of a state in its group's pages, if it could straddle
+ * them. */
 static int64_t bytes_of(const kv_planes *p) {
     return p->key.bytes + p->value.bytes + p->state.n_units * p->state.unit_bytes;
 }
 
 /* ---- planes ---- */
 
-/* Whether rows have a scale each. */
+/* Whether each row has a scale. */
 static bool has_scales(dtype type) {
     return type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
 }
@@ -59,7 +60,7 @@ static int64_t row_bytes_of(dtype type, int32_t width) {
     }
 }
 
-/* Sets the sizes of a plane of n_heads rows a token, each of `width` elements. */
+/* Sets the sizes of a plane with n_heads rows of `width` elements per token. */
 static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type,
                                int32_t page_tokens, kv_plane *out, quire_error *err) {
     size_t bytes = 0;
@@ -132,8 +133,8 @@ static void sort_caches(const model_desc *d, int16_t *order) {
 }
 
 /* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's
- * groups, page_bytes and each cache's place. *padding: bytes that pages of tokens leave
- * over. false: a cache is larger, or there would be too many groups. */
+ * groups, page_bytes and each cache's place. *padding: unused bytes in pages of tokens.
+ * False: a cache is larger than that, or there would be too many groups. */
 static bool kv_layout_cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l,
                           int64_t *padding) {
     int64_t used = 0;
@@ -168,8 +169,8 @@ static bool kv_layout_cut(const model_desc *d, const int16_t *order, int64_t cap
     return true;
 }
 
-/* Cuts for each page that holds the first caches of some kind and window, and keeps the
- * cut of least padding; of equals the one of the largest page. */
+/* Tries each page size that holds the first caches of some kind and window, and keeps the
+ * one with the least padding; ties go to the largest page. */
 static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *l, quire_error *err) {
     int64_t sum = 0, best = 0, least = INT64_MAX, best_page = 0, padding;
     for (int32_t i = 0; i < d->n_caches; i++) {
@@ -191,8 +192,8 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
 }
 
 /* Places the units of a state from byte `at` of its group's pages on, or from the next
- * page where the first does not fit any more. Returns the byte after the last; -1: that
- * is too many pages. */
+ * page if the first no longer fits. Returns the byte after the last; -1: too many
+ * pages. */
 static int64_t place_units(kv_state_place *s, int64_t page_bytes, int64_t at) {
     int64_t left = page_bytes - at % page_bytes, n_here = left / s->unit_bytes;
     if (n_here == 0) {

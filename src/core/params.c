@@ -21,7 +21,7 @@ void sampling_params_init(sampling_params *p) {
                            .mirostat_eta = 0.1f};
 }
 
-/* The reference count follows the public struct. */
+/* The reference count is stored after the public struct. */
 typedef struct counted {
     sampling_lists lists;
     atomic_int holders;

@@ -5,7 +5,7 @@
 #include "core/half.h"
 #include "core/quant_parts.h"
 
-#define PART 16 /* elements of which a group has one or two times as many */
+#define PART 16 /* elements per pass: half a group, or a whole one */
 
 const quant_format quant_formats[N_FORMS] = {
 #define FORM_FORMAT(name, group, bits, table, zero, dot, scale, run)                                         \
@@ -129,8 +129,8 @@ static float scale_at(const quant_rule *rule, const quant_codes *c, size_t at) {
     }
 }
 
-/* The min likewise, with the sign under which it is added; *is_there is false for forms
- * without. */
+/* The group's min, with the sign with which it is added; *is_there: whether the form has
+ * one. */
 static float min_at(const quant_rule *rule, const quant_codes *c, size_t at, bool *is_there) {
     const quant_format *f = &quant_formats[rule->form];
     *is_there = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
@@ -221,7 +221,7 @@ void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out) {
     uint32_t skipped = (uint32_t)(at % w->used), left = 0, bits = w->bits, mask = (1u << bits) - 1;
     uint64_t have = 0;
     for (size_t k = 0; k < n; k++) {
-        while (left < bits) { /* twice for a first code that lies in two words */
+        while (left < bits) { /* twice if the first code straddles two words */
             uint64_t word = quant_word(w->words, index * w->stride) & UINT32_MAX >> (32 - w->used);
             have |= word >> skipped << left;
             left += w->used - skipped;
@@ -234,7 +234,7 @@ void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out) {
     }
 }
 
-/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of the fewest bits (TQ1_0, TQ2_0,
+/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of at most two bits (TQ1_0, TQ2_0,
  * Q2_0, Q1_0). */
 
 /* A byte of scale, 16 of nibbles. */
@@ -244,7 +244,7 @@ void quant_split_mxfp4(const uint8_t *b, int at, quant_codes *out) {
 }
 
 /* 64 elements: 4 bytes of scales, then 8 of nibbles for each 16 elements. A scale's top
- * bit means nothing; all ones mean 0. */
+ * bit is ignored; all ones mean 0. */
 void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     for (int g = 0; g < 4; g++) {
         out->scale[at / 16 + g] = b[g] == 0x7f ? 0 : b[g] & 0x7f;
@@ -252,8 +252,8 @@ void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half counts for
- * all of them. */
+/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half is the
+ * scale of all of them. */
 static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     for (int g = at / QUANT_GROUP; g < (at + n) / QUANT_GROUP; g++) {
         out->d[g] = d;
@@ -261,9 +261,9 @@ static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     }
 }
 
-/* n bytes of so many digits each: digit r of byte i is element r * n + i. A byte is a
- * fraction of 256 whose first digits in base 3 these are, so each follows from three
- * times the byte. */
+/* n bytes of `digits` digits each: digit r of byte i is element r * n + i. A byte is a
+ * fraction of 256 whose first digits in base 3 these are, so each digit is the carry of
+ * three times the byte. */
 static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *restrict q) {
     for (int i = 0; i < n; i++) {
         unsigned fraction = b[i];
@@ -282,7 +282,7 @@ void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
     set_half(quant_u16(b + 52), at, QUANT_SUPER, out);
 }
 
-/* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, stands for 2. */
+/* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, means 2. */
 void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
     quant_split_pairs(b, 0, out->q);
     set_half(quant_u16(b + 64), at, QUANT_SUPER, out);
@@ -329,7 +329,7 @@ static void split_bits(const uint8_t *restrict b, int at_bit, uint8_t *restrict 
 }
 
 /* 16 bytes (scale, min: low and high nibble) of 16 elements each, 64 bytes of 2-bit
- * values, d, dmin. The values lie in two halves of 128 elements: 32 bytes hold four rows
+ * values, d, dmin. The values are in two halves of 128 elements: 32 bytes hold four rows
  * of 32, two bits each. */
 void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
@@ -342,8 +342,8 @@ void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     out->m[0] = quant_u16(b + 82);
 }
 
-/* 32 bytes of third bits (0 means: minus 4), 64 bytes of 2-bit values laid out as in
- * Q2_K, 16 scales of 6 bits in 12 bytes, d. */
+/* 32 bytes of third bits (0 means minus 4), 64 bytes of 2-bit values laid out as in Q2_K,
+ * 16 scales of 6 bits in 12 bytes, d. */
 void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     quant_split_pairs(b + 32, 0, out->q);

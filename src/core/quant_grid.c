@@ -4,9 +4,9 @@
 
 #include "core/quant_parts.h"
 
-#define N_EIGHTS 32 /* of a block */
+#define N_EIGHTS 32 /* elements of a block */
 
-/* The seven signs of `index`, and an eighth that makes their number even. */
+/* The seven signs of `index`, and an eighth that makes the number of minus signs even. */
 static uint8_t even_signs(unsigned index) {
     unsigned odd = index ^ index >> 4;
     odd ^= odd >> 2;
@@ -163,7 +163,7 @@ SPLIT_GRID(iq3_xxs, IQ3_XXS)
 SPLIT_GRID(iq3_s, IQ3_S)
 #undef SPLIT_GRID
 
-/* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of an eighth
+/* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of the 1/8
  * that is added to all 32. */
 void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
@@ -176,8 +176,8 @@ void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* 32 bytes of rows, 16 of nibbles: 3 bits of row and the eighth's sign for each 8; 4
- * words of four scales of 3 bits, and a nibble of d. */
+/* 32 bytes of rows, 16 of nibbles: 3 bits of row and the sign of the added 1/8 for each
+ * 8; 4 words of four 3-bit scales and a nibble of d. */
 void quant_split_iq1_m(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int i = 0; i < N_EIGHTS; i++) {

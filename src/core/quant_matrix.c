@@ -6,7 +6,7 @@
 #include "core/half.h"
 #include "core/quant.h"
 
-#define STRETCH 256 /* codes that are decoded at a time */
+#define STRETCH 256 /* codes decoded at a time */
 
 /* ---- codes ---- */
 
@@ -52,7 +52,7 @@ void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, 
 
 /* ---- values ---- */
 
-/* How many of the n elements from (row, i) on share a scale, and its index. */
+/* The number of the n elements from (row, i) on that share a scale, and its index. */
 static size_t find_scale(const quant_matrix *m, size_t row, size_t i, size_t n, size_t *index) {
     size_t group = (size_t)m->group, at = m->runs_on ? row * (size_t)m->n_in + i : i,
            left = group - at % group;

@@ -1,6 +1,6 @@
 /* Quantises to the types of 256 elements, Q4_K, Q5_K, Q6_K and IQ4_XS, and to IQ4_NL: a
- * scale is searched for in every group, then the groups' scales are rounded to codes of
- * the block's scale. A code's neighbours are tried too, for rounding changes which is the
+ * scale is searched for each group, then the groups' scales are rounded to codes of the
+ * block's scale. The code's neighbours are tried too, since rounding changes which one is
  * best. */
 #include <math.h>
 #include <stdbool.h>
@@ -13,10 +13,10 @@
 /* Searches for the scale of a group of elements: the one under which the rounded group is
  * nearest to the group, by weighted squares.
  *
- * A few scales about that which uses the whole range of codes are tried. Each gives
- * codes, and codes give the best scale for them by least squares (Lloyd's alternation,
- * one step); the best pair wins. Large elements count more: the weight of x is |x| plus
- * the root mean square of the block.
+ * A few scales around the one that uses the whole range of codes are tried. Each gives
+ * codes, for which least squares give the best scale (one step of Lloyd's alternation);
+ * the best pair wins. Large elements count more: the weight of x is |x| plus the root
+ * mean square of the block.
  *
  * Sums are taken in FIT_LANES lanes that are added in a fixed order: the bits are the
  * same on every machine. */
@@ -24,8 +24,7 @@
 #define FIT_MOST  32 /* elements of a group at most; a multiple of FIT_LANES */
 #define FIT_LANES 8
 
-/* How codes become numbers: numbers 0..top with a min, numbers -low..top, or
- * quant_tables[TABLE_IQ4]. */
+/* The numbers of codes: 0..top with a min, -low..top, or quant_tables[TABLE_IQ4]. */
 typedef struct fit_codes {
     float low, top;
     bool has_min, is_table;
@@ -43,8 +42,8 @@ static inline float fit_nearest(float x, float least, float most) {
     return (x + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* relative variance of numbers below which they are taken for equal, and leave the min
- * open */
+/* relative variance below which numbers count as equal, which leaves the min
+ * undetermined */
 #define EQUAL 1e-5f
 
 static float add_lanes(const float a[FIT_LANES]) {
@@ -67,8 +66,7 @@ static void fit_weigh(const float *x, int n, float *weights) {
 
 /* ---- numbers ---- */
 
-/* The number of the table nearest to x: it starts from the lowest and takes a step for
- * each midpoint below x. */
+/* The table's number nearest to x: one step from the lowest for each midpoint below x. */
 static void look_up(const float *x, float inverse, int n, float *numbers) {
     static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                       7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
@@ -105,8 +103,8 @@ static float inverse_of(float scale) {
     return scale != 0.0f ? 1.0f / scale : 0.0f;
 }
 
-/* Numbers of n elements under f, into numbers; the weighted square error that remains. A
- * scale of 0 gives the number nearest to 0. */
+/* Sets numbers to those of n elements under f; returns the weighted square error. A scale
+ * of 0 gives the number nearest to 0. */
 static float fit_round(const fit_codes *c, const fit *f, const float *x, const float *weights, int n,
                        float *numbers) {
     float errors[FIT_LANES] = {0};
@@ -143,8 +141,8 @@ static fit_sums sum_all(const float *x, const float *weights, const float *numbe
     return (fit_sums){add_lanes(w), add_lanes(wx), add_lanes(q), add_lanes(qq), add_lanes(xq)};
 }
 
-/* The scale, and min where there is one, that are best for given numbers. A min alone
- * where all numbers are 0. */
+/* The best scale, and min if there is one, for given numbers. Only a min if all numbers
+ * are 0. */
 static fit solve(const fit_codes *c, const fit_sums *s) {
     const float whole = s->w * s->qq, determinant = whole - s->q * s->q;
     if (c->has_min && s->qq == 0.0f && s->x < 0.0f) {
@@ -169,8 +167,8 @@ typedef struct search {
     float gain;
 } search;
 
-/* Tries the numbers of a first guess, with the scale that is best for them: the error is
- * then the weighted squares of x less `gain`. */
+/* Tries the numbers of a first guess with their best scale: the error is then the
+ * weighted squares of x minus `gain`. */
 static void try_guess(search *s, float inverse, float min) {
     float numbers[FIT_MOST];
     quantise_fit_round_all(s->c, inverse, min, s->x, s->n, numbers);
@@ -192,7 +190,7 @@ static void find_range(const float *x, int n, float *least, float *greatest) {
     }
 }
 
-/* Ranges of codes that are stretched or cut by so much are tried. */
+/* Factors by which the range of codes is stretched or cut. */
 static const float stretches[] = {-0.9f, -0.6f, -0.3f, 0.0f, 0.3f, 0.6f, 0.9f, 1.2f};
 
 #define N_STRETCHES (sizeof stretches / sizeof *stretches)
@@ -225,7 +223,7 @@ static const fit_codes codes_q4_k = {.top = 15.0f, .has_min = true},
 static const fit_codes codes_q6_k = {.low = 32.0f, .top = 31.0f},
                        codes_iq4 = {.low = 127.0f, .top = 113.0f, .is_table = true};
 
-/* A block of groups: what each is rounded to. */
+/* A block of groups and what they are rounded to. */
 typedef struct k_block {
     const fit_codes *codes;
     const float *x;
@@ -245,7 +243,7 @@ static float ratio(float x, float unit) {
     return unit != 0.0f ? x / unit : 0.0f;
 }
 
-/* Tries one pair of codes for group g. */
+/* Tries a pair of codes for group g. */
 static void try_codes(k_block *k, int g, float scale, float min, float *least_error) {
     float numbers[FIT_MOST];
     const int at = g * k->group;
@@ -259,8 +257,7 @@ static void try_codes(k_block *k, int g, float scale, float min, float *least_er
     }
 }
 
-/* Chooses group g's codes among those next to the scale and min that were found for
- * it. */
+/* Chooses group g's codes among those nearest to the scale and min found for it. */
 static void quantise_k_round_group(k_block *k, int g, const fit *found) {
     const float scale = fit_nearest(ratio(found->scale, k->d), k->least, k->most),
                 min = fit_nearest(ratio(found->min, k->dmin), 0.0f, 63.0f);
@@ -278,9 +275,9 @@ static void quantise_k_round_group(k_block *k, int g, const fit *found) {
     }
 }
 
-/* Quantises the block at x: fills k's units, codes and numbers. The group of the largest
- * scale gets the code at the end of the range that reaches further: `most` where least is
- * 0, else `least`. */
+/* Quantises the block at x: fills k's units, codes and numbers. The group with the
+ * largest scale gets the code at the longer end of the range: `most` if least is 0, else
+ * `least`. */
 static void fit_block(k_block *k, const fit_codes *codes, const float *x, int group, float least,
                       float most) {
     fit found[MOST_GROUPS];
