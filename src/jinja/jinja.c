@@ -395,7 +395,7 @@ void jinja_spans_deinit(jinja_spans *s) {
     *s = (jinja_spans){0};
 }
 
-/* Hands what was rendered over. */
+/* Hands the rendered text over to the caller. */
 static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *err) {
     quire_err e = text->text.n > 0 ? strbuf_add(out, text->text.p, text->text.n) : QUIRE_OK;
     if (e == QUIRE_OK && input != NULL) {
@@ -432,7 +432,7 @@ static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, 
         e = jexec_template(&r, p, scope);
     }
     jout_deinit(&r.scratch);
-    jarena_deinit(&r.arena); /* before the output is copied: it is not needed any more */
+    jarena_deinit(&r.arena); /* freed before the output is copied, since it is no longer needed */
     e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
     jout_deinit(&text);
     *steps_left = JINJA_MAX_STEPS - r.steps.taken;
@@ -441,7 +441,7 @@ static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, 
 
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out,
                        jinja_spans *input, quire_error *err) {
-    locale_t before = c_locale_enter(); /* numbers and dates are printed as Python does without a locale */
+    locale_t before = c_locale_enter(); /* numbers and dates are printed as in Python without a locale */
     int64_t steps = JINJA_MAX_STEPS;
     quire_err e = jinja_jinja_render(p, variables_json, now, &steps, out, input, err);
     c_locale_leave(before);

@@ -73,7 +73,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     if (b == NULL || n > b->cap - b->used) {
         size_t cap = b == NULL ? TEXT_BYTES : 2 * b->cap, room = (a->max - a->total) / copies;
         cap = n > cap || cap > room ? n : cap;
-        if (n > a->max / copies) { /* before it is multiplied */
+        if (n > a->max / copies) { /* checked before it is multiplied */
             a->refused = JARENA_FULL;
             return NULL;
         }
@@ -91,7 +91,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     return p;
 }
 
-/* The block of a text and its kind; NULL, and the template's: it is outside the arena. */
+/* The block of a text and its kind. NULL: it is outside the arena, and the template's. */
 static const jtext_block *jinja_arena_block_of(const jarena *a, str s, int *kind) {
     for (int k = JINJA_TEMPLATE; k < N_JARENA_KINDS && s.n > 0; k++) {
         for (const jtext_block *b = a->texts[k]; b != NULL; b = b->next) {
@@ -118,8 +118,8 @@ bool jarena_is_input(const jarena *a, str s) {
                               : o.all == JINJA_INPUT && s.n > 0;
 }
 
-/* Copies s to `to`, and its origins to origins (NULL: all of it has the origin of the
- * block there). */
+/* Copies s to `to`, and its origins to origins (NULL: the target block has one
+ * origin). */
 static void jinja_arena_put(const jarena *a, char *to, uint8_t *origins, str s) {
     mem_copy(to, s.p, s.n);
     if (origins != NULL && s.n > 0) {
@@ -163,8 +163,8 @@ bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
     return true;
 }
 
-/* Appends right after left if there is room: left is the newest text of its block, or the
- * long text appended to last. */
+/* Appends right in place, after left, if there is room and left is the newest text of its
+ * block or the long text appended to last. */
 static bool append_in_place(jarena *a, str left, int kind, str right) {
     jtext_block *b = a->texts[kind];
     char *to = b == NULL ? NULL : b->bytes + b->used;

@@ -8,7 +8,7 @@
 #include "jinja/jinja_value.h"
 
 #define JINJA_MAX_ARGUMENTS 64
-#define JINJA_MAX_CHAIN     500 /* operators, members and filters in a row */
+#define JINJA_MAX_CHAIN     500 /* the longest chain of operators, members or filters */
 
 typedef enum jtoken_kind {
     T_END,
@@ -87,11 +87,11 @@ typedef struct jnode jnode;
 struct jnode {
     uint8_t kind; /* jnode_kind */
     uint8_t op;   /* N_BINARY: jop */
-    /* of the chain of expressions to its left; N_COND: or of its value */
+    /* the height of the chain of expressions to its left; N_COND: or of its value */
     uint16_t height;
     bool recursive;                     /* N_FOR */
     bool scoped, required;              /* N_BLOCK */
-    bool folds;                         /* N_PRINT: Jinja computes the expression when it compiles */
+    bool folds;                         /* N_PRINT: Jinja evaluates the expression at compile time */
     bool with_context, ignores_missing; /* N_INCLUDE, N_IMPORT, N_FROM */
     /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
     bool unpacks;
@@ -117,7 +117,7 @@ struct jinja_program {
     } defined[JINJA_MAX_DEFINED];
     size_t n_defined;
     jinja_words own;
-    const jinja_set *set; /* NULL: there are no others */
+    const jinja_set *set; /* NULL: no other templates */
     jnode **blocks;
     size_t n_blocks;
     bool uses_others;
@@ -128,7 +128,7 @@ typedef struct jnodes {
     size_t n, cap;
 } jnodes;
 
-/* The parser's state, shared by its two files. */
+/* The parser's state, shared by jinja_parse.c and jinja_expr.c. */
 typedef struct jparser {
     const jtoken *at; /* the token to read next */
     jarena *arena;
@@ -137,10 +137,10 @@ typedef struct jparser {
     /* inside a branch: an unknown filter or test is an error only when it is evaluated,
      * as in Jinja */
     bool soft;
-    int loops;                  /* enclosing for loops of this macro */
-    struct jnames_used *macros; /* the macros around, innermost first */
-    jnodes *blocks;             /* of the template, in the order of their ends */
-    bool uses_others;           /* extends, includes or imports */
+    int loops;                  /* for loops around the current place in this macro */
+    struct jnames_used *macros; /* enclosing macros, innermost first */
+    jnodes *blocks;             /* the template's blocks, in the order of their ends */
+    bool uses_others;           /* it extends, includes or imports another template */
 } jparser;
 
 typedef struct jnames_used {
@@ -153,10 +153,10 @@ quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t 
                       ...) __attribute__((format(printf, 5, 6)));
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* An error if p, which an allocation returned, is NULL. */
+/* An error if p, the result of an allocation, is NULL. */
 quire_err jparse_check_memory(jparser *parser, const void *p);
-/* Goes one level deeper; every recursion of the parser goes through a function that calls
- * this and takes the level back. */
+/* Goes one level deeper. Every recursion of the parser passes through a function that
+ * calls this and undoes it. */
 quire_err jparse_enter(jparser *p);
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
@@ -164,7 +164,7 @@ static inline void jnode_set_items(jnode *node, const jnodes *items) {
     node->items = items->p;
     node->n = items->n;
 }
-/* items as a tuple that begins at start or, without a comma, the only one of them. */
+/* Makes items a tuple that begins at start or, without a comma, returns the only item. */
 quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out);
 bool jparse_is_op(const jparser *p, const char *op);
 bool jparse_is_name(const jparser *p, const char *name);
@@ -181,8 +181,8 @@ quire_err jparse_add_expression(jparser *p, jnodes *list);
 /* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
 quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
 quire_err jparse_primary(jparser *p, jnode **out);
-/* The filters of a filter or set block, |-separated after the first: a chain whose
- * innermost a is NULL. */
+/* The filters of a filter or set block, separated by |: a chain whose innermost a is
+ * NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
 
 /* jinja_parse.c */

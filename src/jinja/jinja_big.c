@@ -173,7 +173,7 @@ bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jval
     return !jis(*quotient, J_MISSING) && !jis(*remainder, J_MISSING);
 }
 
-/* b = b * factor + more; b has room. */
+/* b = b * factor + more; b has room for it. */
 static void multiply_small(jbig *b, uint32_t factor, uint32_t more) {
     uint64_t carry = more;
     for (size_t i = 0; i < b->n; i++) {
@@ -225,7 +225,8 @@ static size_t n_bits(const jbig *x) {
     return x->n == 0 ? 0 : 32 * x->n - (size_t)__builtin_clz(x->limbs[x->n - 1]);
 }
 
-/* The magnitude times 2^-scale, rounded once; sticky: whether it is a little more. */
+/* The magnitude times 2^-scale, rounded once; sticky: whether the true value is slightly
+ * larger. */
 static double scaled(const jbig *x, bool sticky, int scale) {
     size_t bits = n_bits(x), drop = bits > 64 ? bits - 64 : 0;
     uint64_t top = 0;
@@ -264,7 +265,7 @@ quire_err jbig_digits(const jbig *x, uint32_t base, strbuf *out) {
     size_t n = x->n, start = out->n;
     quire_err e = n == 0 ? strbuf_add_char(out, '0') : QUIRE_OK;
     uint32_t unit = base;
-    int n_digits = 1; /* that a unit has: as many as fit */
+    int n_digits = 1; /* digits of a unit: as many as fit */
     for (; unit <= UINT32_MAX / base; n_digits++) {
         unit *= base;
     }
@@ -296,7 +297,7 @@ bool jbig_equals_double(const jbig *x, double f) {
         return false;
     }
     size_t bits = n_bits(x);
-    for (size_t i = 0; bits > 53 && i < bits - 53; i++) { /* a double has no bits there */
+    for (size_t i = 0; bits > 53 && i < bits - 53; i++) { /* a double has no bits below this */
         if ((x->limbs[i / 32] >> (i % 32)) & 1) {
             return false;
         }

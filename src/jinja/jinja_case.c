@@ -52,7 +52,8 @@ static bool is_cased(int32_t c) {
     return jchar_in(c, JCATEGORY(LT)) || is_lower(c) || jinja_case_is_upper(c);
 }
 
-/* Characters between which and a sigma others may stand (Unicode's Case_Ignorable). */
+/* Characters that are skipped when the neighbours of a sigma are examined (Unicode's
+ * Case_Ignorable). */
 static bool is_ignorable(int32_t c) {
     static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,
                                            0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
@@ -115,8 +116,8 @@ static bool jinja_case_is_final(str s, size_t at, size_t next) {
     return true;
 }
 
-/* The code points of c's other case; returns their number, at most 3. final: c is a sigma
- * that ends a word. */
+/* The code points of c in another case; returns their number, at most 3. final: c is a
+ * sigma that ends a word. */
 static size_t jinja_case_map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
     if (how == CASE_LOWER) {
         out[0] = c == CAPITAL_SIGMA && final ? FINAL_SIGMA : c == CAPITAL_I_DOT ? 'i' : utf8proc_tolower(c);
@@ -146,8 +147,8 @@ static size_t jinja_case_map_char(int32_t c, jcase how, bool final, int32_t out[
     return 1;
 }
 
-/* Adds the character at s.p[at..next) in another case; word: the text in which a sigma is
- * final or not. */
+/* Adds the character at s.p[at..next) in another case; word: the text that decides
+ * whether a sigma is final. */
 static quire_err jinja_case_put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
     int32_t to[3];
     char bytes[4];
@@ -164,7 +165,7 @@ static quire_err jinja_case_put(jrun *r, str s, size_t at, int32_t c, size_t siz
     return QUIRE_OK;
 }
 
-/* Whether a word of CASE_WORDS ends with c. */
+/* Whether c ends a word, for CASE_WORDS. */
 static bool jinja_case_ends_word(int32_t c) {
     return jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
 }
@@ -185,8 +186,8 @@ static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts,
     }
 }
 
-/* How many bytes at the beginning of s have no other case: ASCII that an upper or lower
- * case leaves as it is. */
+/* The number of bytes at the beginning of s that the conversion leaves unchanged: ASCII
+ * without the other case. */
 static size_t same_bytes(str s, jcase how) {
     char low = how == CASE_UPPER ? 'a' : 'A', high = how == CASE_UPPER ? 'z' : 'Z';
     size_t n = 0;

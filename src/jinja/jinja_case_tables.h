@@ -1,5 +1,5 @@
-/* Case tables: what Python's methods of strings know of characters beyond their general
- * categories and simple mappings. Made by tools/jinja_case_tables.py. */
+/* Case tables: data of Python's string methods beyond general categories and simple
+ * mappings. Made by tools/jinja_case_tables.py. */
 #ifndef JINJA_JINJA_CASE_TABLES_H
 #define JINJA_JINJA_CASE_TABLES_H
 

@@ -46,7 +46,7 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
     return QUIRE_OK;
 }
 
-/* Adds the arguments that a starred argument expands to. */
+/* Expands a starred argument. */
 static quire_err jinja_eval_unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
     const jvalue *items;
     size_t n;
@@ -69,7 +69,7 @@ static quire_err jinja_eval_unpack(jrun *r, str star, jvalue v, jargs *args, jva
     return QUIRE_OK;
 }
 
-/* The arguments of a call with stars; positional ones go before those with names, as in
+/* The arguments of a call with stars; positional ones come before named ones, as in
  * Python. */
 static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
@@ -373,7 +373,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
     }
     jargs rest = jargs_without(args, taken);
     TRY(f->call(r, f->how, bound, &rest, out));
-    if (n > 0 && !jis(*out, J_STRING)) { /* what is made of a value of the variables is theirs */
+    if (n > 0 && !jis(*out, J_STRING)) { /* values computed from the variables have their origin */
         bool measured = jis_number(*out) && jis(bound[0], J_STRING);
         out->is_input =
             out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
@@ -383,7 +383,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 
 /* ---- macros ---- */
 
-/* The value of a parameter that was passed by position or name; false when it was not. */
+/* The value of a parameter passed by position or name; false if it was not passed. */
 static bool macro_argument(const jnode *macro, const jargs *args, size_t i, bool *used, jvalue *out) {
     if (i < args->n - args->n_named) {
         used[i] = true;
@@ -403,8 +403,8 @@ static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *arg
     return QUIRE_OK;
 }
 
-/* Binds varargs, kwargs and caller: the arguments that no parameter took, for macros that
- * use them; an error for others. */
+/* Binds varargs, kwargs and caller, the arguments that match no parameter, in macros that
+ * use them; an error in others. */
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;

@@ -92,7 +92,7 @@ quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) 
     return QUIRE_OK;
 }
 
-/* Passes v through a chain of filters: v is the input of the innermost. */
+/* Passes v through a chain of filters, the innermost first. */
 static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalue v, jvalue *out) {
     jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
     jnode copy = *chain;
@@ -109,8 +109,8 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
 
 /* ---- loops ---- */
 
-/* An empty scope for the next iteration: the last one's, unless a macro still refers to
- * it. */
+/* An empty scope for the next iteration: the previous one's, unless a macro still refers
+ * to it. */
 static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     if (*scope == NULL || (*scope)->captured) {
         return jscope_new(r, parent, scope);
@@ -119,8 +119,8 @@ static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     return QUIRE_OK;
 }
 
-/* The items that pass the loop's filter; its condition sees the target but no loop
- * variable of this loop. */
+/* The items that pass the loop's filter; its condition sees the target but not this
+ * loop's `loop`. */
 static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const jvalue **items, size_t *n) {
     if (node->c == NULL) {
         return QUIRE_OK;
@@ -168,7 +168,7 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
         }
         completed_one = completed_one || flow == FLOW_ON;
     }
-    /* Jinja's else runs also when no iteration was completed */
+    /* Jinja's else also runs if no iteration was completed */
     if (!completed_one && node->otherwise != NULL) {
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->otherwise, inner);
@@ -199,8 +199,8 @@ static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
     return assign(r, node->a, scope, value);
 }
 
-/* The text of node's body, through a chain of filters (NULL: none). Meaningless where a
- * break or continue left the body. */
+/* The text of node's body after a chain of filters (NULL: none). Meaningless if a break
+ * or continue left the body. */
 static quire_err block_text(jrun *r, const jnode *node, const jnode *filters, jscope *scope, jvalue *out) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
@@ -231,7 +231,7 @@ static quire_err exec_macro(jrun *r, const jnode *node, jscope *scope) {
     return jscope_set(r, scope, node->name, macro);
 }
 
-/* Executes the call with one more argument, caller. */
+/* Executes the call with `caller` as an additional argument. */
 static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     const jnode *call = node->a;
     jvalue callee, caller, result, values[JINJA_MAX_ARGUMENTS + 1];
@@ -268,7 +268,7 @@ static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
-    for (size_t i = 0; i < node->n; i++) { /* values belong to the outer scope, whatever their order */
+    for (size_t i = 0; i < node->n; i++) { /* all values are evaluated in the outer scope */
         jvalue value;
         TRY(jeval(r, node->more[i], scope, &value));
         TRY(assign(r, node->items[i], inner, value));

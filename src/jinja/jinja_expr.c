@@ -8,7 +8,7 @@ static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **ou
 
 /* ---- steps ---- */
 
-/* Makes node one higher than child (may be NULL), unless it is already. */
+/* Makes node at least one higher than child (may be NULL). */
 static quire_err count_height(jparser *p, jnode *node, const jnode *child) {
     uint16_t height = child == NULL ? 0 : (uint16_t)(child->height + 1);
     node->height = height > node->height ? height : node->height;
@@ -48,7 +48,7 @@ static quire_err call_arguments(jparser *p, jnode *call) {
         }
         str name = {0};
         if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
-            name = p->at->text; /* which is no name */
+            name = p->at->text; /* a word that is not a name */
             named = named || name.n == 2;
             call->unpacks = true;
             p->at++;
@@ -256,7 +256,8 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* ---- filters and tests ---- */
 
-/* Resolves a filter or test. One that Jinja lacks is an error when Jinja reports it. */
+/* Resolves a filter or test. A name that Jinja lacks is an error at the time when Jinja
+ * reports it. */
 static quire_err jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name);
     if (node->function != NULL) {
@@ -368,7 +369,7 @@ static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **ou
     return with_filter ? parse_filters(p, out) : QUIRE_OK;
 }
 
-/* A level of operators that bind to the left, all of one kind of node and token. */
+/* A level of left-associative operators, all of one kind of node and token. */
 typedef struct level {
     quire_err (*operand)(jparser *p, jnode **out); /* parses the next tighter level */
     jnode_kind kind;
@@ -376,7 +377,7 @@ typedef struct level {
     struct {
         const char *text;
         uint8_t op;
-    } operators[5]; /* ended by a text of NULL */
+    } operators[5]; /* ends with a NULL text */
 } level;
 
 static quire_err parse_level(jparser *p, const level *l, jnode **out) {
@@ -403,7 +404,7 @@ static quire_err parse_operand(jparser *p, jnode **out) {
 }
 
 static quire_err parse_power(jparser *p, jnode **out) {
-    /* to the left, as Jinja has it */
+    /* left-associative, as in Jinja */
     static const level powers = {parse_operand, N_BINARY, T_OPERATOR, {{"**", OP_POW}}};
     return parse_level(p, &powers, out);
 }
@@ -439,7 +440,7 @@ static quire_err parse_sum(jparser *p, jnode **out) {
     return parse_level(p, &sums, out);
 }
 
-/* Skips a comparison's operator, if one comes next. */
+/* Skips a comparison operator, if one comes next. */
 static bool skip_comparison(jparser *p, uint8_t *op) {
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="}; /* in the order of jcompare */
     for (*op = CMP_EQ; *op <= CMP_GE; ++*op) {
@@ -517,7 +518,7 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
         p->soft = soft;
         TRY(jinja_expr_binary(p, N_COND, test, value, out));
         (*out)->c = otherwise;
-        TRY(count_height(p, *out, value)); /* of `x if a if b`, which nests to this side */
+        TRY(count_height(p, *out, value)); /* `x if a if b` nests on this side */
     }
     p->depth--;
     return QUIRE_OK;

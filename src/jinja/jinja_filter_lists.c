@@ -10,7 +10,7 @@ static const jvalue absent = {.kind = J_MISSING};
 static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
                                            jvalue *out);
 
-/* A list of the keys by each of several attributes, "a,b". */
+/* A list of the values of several attributes, "a,b", as a key. */
 static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive, jvalue *out) {
     size_t n = 1;
     for (size_t i = 0; i < attributes.n; i++) {
@@ -78,7 +78,7 @@ JFUNCTION(filter_first) {
         return jrun_make_undefined(r, out, "No first item, sequence was empty.");
     }
     if (jis(args[0], J_ITERATOR)) {
-        args[0].u.list->at -= n - 1; /* the rest may still be walked */
+        args[0].u.list->at -= n - 1; /* the rest can still be iterated */
     }
     *out = items[0];
     return QUIRE_OK;
@@ -133,8 +133,7 @@ JFUNCTION(filter_reverse) {
     return QUIRE_OK;
 }
 
-/* Merges two sorted runs of order by keys; stable. descending keeps equals in their order
- * too. */
+/* Merges two sorted runs of order by keys; stable, also when descending. */
 static quire_err jinja_filter_lists_merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to,
                                           size_t mid, size_t n, bool descending) {
     size_t left = 0, right = mid;
@@ -195,8 +194,8 @@ static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribut
     return sort_keyed(r, items, keys, n, descending, out, &unused);
 }
 
-/* The same by a path, which a fallback (J_MISSING: none) replaces where it is undefined;
- * with the sorted keys. */
+/* Sorts by a path; undefined values are replaced by fallback (J_MISSING: none). Also
+ * returns the sorted keys. */
 static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue path, jvalue fallback,
                               bool case_sensitive, jvalue *out, jvalue **sorted_keys) {
     jvalue *keys;
@@ -205,7 +204,7 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
         TRY(jget_path(r, items[i], path, fallback, &keys[i]));
         TRY(jinja_filter_lists_key_of(r, keys[i], absent, case_sensitive, &keys[i]));
     }
-    for (size_t i = 0; i < n && n > 1; i++) { /* nothing can be compared with it */
+    for (size_t i = 0; i < n && n > 1; i++) { /* it cannot be compared with anything */
         jvalue key = keys[i < 2 ? 1 - i : i];
         if (jis(key, J_UNDEFINED)) {
             TRY(jrun_undefined(r, key));
@@ -249,7 +248,7 @@ JFUNCTION(filter_groupby) {
             continue;
         }
         jvalue key;
-        /* as the first of the group spells it */
+        /* as in the group's first item */
         TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key));
         TRY(jinja_filter_lists_add_group(r, key, sorted.u.list->items + start, i - start,
                                          &groups[n_groups++]));
@@ -390,8 +389,8 @@ JFUNCTION(filter_map) {
     return jrun_list(r, J_ITERATOR, mapped, n, out);
 }
 
-/* The items that pass a test (by member: that pass it with that member), or those that do
- * not; without a test, their truth counts. how: a set of PICK_*. */
+/* The items that pass a test (or whose member does), or those that do not; without a
+ * test, true items pass. how: a set of PICK_*. */
 JFUNCTION(filter_pick) {
     bool attribute = (how & PICK_BY_MEMBER) != 0, wanted = (how & PICK_PASSING) != 0;
     const jvalue *items;
@@ -514,8 +513,7 @@ JFUNCTION(filter_slice) {
     return jrun_list(r, J_ITERATOR, slices, (size_t)count, out);
 }
 
-/* A render draws the same numbers each time, so that a prompt is a function of its
- * variables. */
+/* Each render draws the same numbers, so that a prompt is a function of its variables. */
 JFUNCTION(filter_random) {
     const jvalue *items;
     size_t n;

@@ -20,7 +20,7 @@ static quire_err item_count(jrun *r, jvalue v, int64_t *n) {
     return jrun_want_integer(r, length, "the length", n);
 }
 
-/* What is short enough is left as it is, be it a text or a list. */
+/* A text or list that is short enough is unchanged. */
 JFUNCTION(filter_truncate) {
     str s, end = str_of("...");
     int64_t length = 255, leeway = 5;
@@ -70,7 +70,7 @@ static bool jinja_filter_texts_is_letter(char c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-/* The character before byte `at`, which goes back to its start; -1 at the line's
+/* The character before byte `at`, which moves back to its start; -1 at the line's
  * beginning. */
 static int32_t jinja_filter_texts_before(str line, size_t *at) {
     if (*at == 0) {
@@ -93,7 +93,7 @@ static int32_t next(str line, size_t *at) {
     return c;
 }
 
-/* Python's \w, that without digits, and that with punctuation inside words. */
+/* Python's \w; \w without digits; \w with punctuation inside words. */
 static bool jinja_filter_texts_in_word(int32_t c) {
     return c == '_' || jchar_is_alpha(c) || jchar_is_numeric(c);
 }
@@ -106,8 +106,7 @@ static bool jinja_filter_texts_is_inside(int32_t c) {
     return jinja_filter_texts_in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
 }
 
-/* The bytes of two hyphens or more at `at`, between a word and a word; 0: there are
- * none. */
+/* The length of a run of two or more hyphens at `at`, between two words; 0: none. */
 static size_t dash_size(str line, size_t at) {
     size_t back = at, end = at;
     while (end < line.n && line.p[end] == '-') {
@@ -121,7 +120,7 @@ static size_t dash_size(str line, size_t at) {
 }
 
 /* Whether a line may break after the hyphen at `at`: after two letters or "a-b", and
- * before two. */
+ * before two letters. */
 static bool is_hyphen(str line, size_t at) {
     size_t back = at, ahead = at + 1;
     int32_t last = jinja_filter_texts_before(line, &back),
@@ -134,8 +133,8 @@ static bool is_hyphen(str line, size_t at) {
     return behind && is_wordly(first) && is_wordly(second);
 }
 
-/* The bytes of the piece of a line at `at` that is not divided: blanks, dashes between
- * words, or a word up to a hyphen. */
+/* The length of the unbreakable piece at `at`: blanks, dashes between words, or a word up
+ * to a hyphen. */
 static size_t piece_size(str line, size_t at, bool at_hyphens) {
     size_t n = 1, dashes = at_hyphens ? dash_size(line, at) : 0;
     bool blank = jinja_filter_texts_is_blank(line.p[at]);
@@ -162,15 +161,15 @@ typedef struct wrapping {
     bool breaks_words, at_hyphens;
 } wrapping;
 
-/* How much of a word that is too long goes onto a line with `room` characters left: all,
- * or up to its last hyphen there. */
+/* How much of a word that is too long fits on a line with `room` characters left: as much
+ * as fits, or up to the last hyphen in it. */
 static str long_part(const wrapping *w, str word, size_t room) {
     str part = jstr_part(word, 0, room);
     size_t hyphen = part.n;
     while (w->at_hyphens && hyphen > 0 && part.p[hyphen - 1] != '-') {
         hyphen--;
     }
-    for (size_t i = 0; i + 1 < hyphen; i++) { /* others than hyphens before it */
+    for (size_t i = 0; i + 1 < hyphen; i++) { /* something other than hyphens before it */
         if (part.p[i] != '-') {
             return (str){part.p, hyphen};
         }
@@ -178,9 +177,8 @@ static str long_part(const wrapping *w, str word, size_t room) {
     return part;
 }
 
-/* One line of the result from byte *at of a paragraph: as many pieces as fit. first:
- * there is none before it. *piece: where the piece ends of which the last line had a
- * part. */
+/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: it
+ * is the first line. *piece: the end of the piece that the previous line split. */
 static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
     size_t width = 0, start = *at;
     while (!first && start < text.n && jinja_filter_texts_is_blank(text.p[start])) {
@@ -196,7 +194,7 @@ static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, boo
             if (n > w->width && (w->breaks_words || width == 0)) {
                 size_t room = w->width - width;
                 end += (w->breaks_words ? long_part(w, more, room) : more).n;
-                /* as textwrap, which drops the empty part instead */
+                /* as in textwrap, which drops the empty part instead */
                 keeps_blanks = w->breaks_words && room == 0;
             }
             break;
@@ -260,8 +258,8 @@ JFUNCTION(filter_wordwrap) {
 
 /* ---- URLs and HTML ---- */
 
-/* Adds s with %XX for what a URL does not have; in a query / is one of these, and a blank
- * is +. */
+/* Adds s with %XX for characters that are not allowed in a URL; in a query these include
+ * /, and a blank becomes +. */
 static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
@@ -276,7 +274,8 @@ static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     return jrun_step(r, s.n / 16);
 }
 
-/* The texts of v's pairs, which lie in the arena: to_text uses the scratch buffer. */
+/* The texts of v's pairs, copied into the arena because to_text uses the scratch
+ * buffer. */
 static quire_err pair_texts(jrun *r, const jvalue *items, size_t n, jvalue **out) {
     TRY(jrun_values(r, 2 * n, out));
     for (size_t i = 0; i < n; i++) {
@@ -332,8 +331,7 @@ JFUNCTION(filter_forceescape) {
     return jrun_escape(r, plain, out);
 }
 
-/* The character of an entity at s ("&amp;"), *n its bytes; -1: there is none that is
- * known. */
+/* The character of an entity at s ("&amp;"), *n its length; -1: not a known entity. */
 static int32_t entity(str s, size_t *n) {
     static const struct {
         const char *name;
@@ -362,7 +360,7 @@ static int32_t entity(str s, size_t *n) {
     return c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? -1 : c;
 }
 
-/* The bytes of a comment or tag at s, which begins with <; 0: it is none. */
+/* The length of a comment or tag at s, which begins with <; 0: neither. */
 static size_t tag_size(str s) {
     bool comment = str_begins(s, "<!--");
     size_t end = jstr_find(s, str_of(comment ? "-->" : ">"), comment ? 4 : 1);
@@ -379,7 +377,7 @@ JFUNCTION(filter_striptags) {
     for (size_t i = 0, size; i < s.n; i += size) {
         str here = {s.p + i, s.n - i};
         size = s.p[i] == '<' && tags ? tag_size(here) : 0;
-        tags = tags && (s.p[i] != '<' || size > 0); /* without a > after it, nothing more is a tag */
+        tags = tags && (s.p[i] != '<' || size > 0); /* without a later >, nothing more is a tag */
         if (size > 0) {
             continue;
         }

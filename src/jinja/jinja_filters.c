@@ -7,7 +7,7 @@
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_filters.h"
 
-/* Calls the method of strings with that name on the text of the input. */
+/* Calls the string method of that name on the input's text. */
 static quire_err by_method(jrun *r, const char *method, const jvalue *args, size_t n, jvalue *out) {
     str s;
     jvalue self;
@@ -32,7 +32,7 @@ static JFUNCTION(filter_trim) {
     return by_method(r, "strip", args, 2, out);
 }
 
-/* how: whether the string counts as escaped from now on. */
+/* how: whether the result counts as escaped. */
 static JFUNCTION(filter_string) {
     str s;
     *out = args[0];
@@ -69,7 +69,7 @@ static JFUNCTION(filter_default) {
     return QUIRE_OK;
 }
 
-/* The indent that v gives: a text, or a number of spaces. */
+/* The indent given by v: a text, or a number of spaces. */
 static quire_err indent_of(jrun *r, jvalue v, const char *what, str *out) {
     int64_t width;
     jvalue spaces;
@@ -89,7 +89,7 @@ static JFUNCTION(filter_indent) {
     bool first = jflag(args[2]), blank = jflag(args[3]);
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
     TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
-    str with_end; /* a line end after it, so that a last, empty line counts */
+    str with_end; /* ends with a line end, so that a last, empty line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
     jout_clear(&r->scratch);
@@ -136,7 +136,7 @@ static JFUNCTION(filter_abs) {
 }
 
 /* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out
- * J_MISSING: it is none. */
+ * J_MISSING: not a literal. */
 static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     size_t i = 0;
     s = jstr_strip(s, true, true);
@@ -173,7 +173,7 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_too_big(r) : jrun_step(r, s.n * s.n / 4096);
 }
 
-/* Parses a Python float literal; *parses: whether it is one. */
+/* Parses a Python float literal; *parses: whether s is one. */
 static quire_err parse_float(jrun *r, str s, double *out, bool *parses) {
     char short_text[128], *text = short_text, *end;
     size_t n = 0;
@@ -288,7 +288,7 @@ static double round_float(double f, int64_t precision) {
     if (precision > 0) {
         return strtod(text, NULL);
     }
-    int64_t kept = n + precision; /* digits before the unit's zeros */
+    int64_t kept = n + precision; /* the digits before the rounded zeros */
     if (kept < 0) {
         return copysign(0, f);
     }

@@ -1,4 +1,4 @@
-/* The filters of other files, for the table in jinja_filters.c. */
+/* Filters defined in other files, for the table in jinja_filters.c. */
 #ifndef JINJA_JINJA_FILTERS_H
 #define JINJA_JINJA_FILTERS_H
 

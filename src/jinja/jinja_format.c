@@ -30,7 +30,7 @@ static quire_err pad(jrun *r, const jformat_spec *s, char align, str head, str b
     return e == QUIRE_OK ? e : jrun_fail(r, QUIRE_TOO_LARGE, "the text is too long");
 }
 
-/* Puts the separator between groups of n digits before the point. */
+/* Inserts the separator between groups of n digits before the point. */
 static quire_err group_digits(strbuf *b, char separator, size_t n) {
     size_t end = 0;
     while (end < b->n && hex_digit(b->p[end]) >= 0) {
@@ -47,7 +47,7 @@ static quire_err group_digits(strbuf *b, char separator, size_t n) {
     return e;
 }
 
-/* Zeros that fill the width, with the separators that belong between them. */
+/* Zeros that fill the width, with separators between them. */
 static quire_err fill_zeros(const jformat_spec *s, size_t n_head, strbuf *digits) {
     bool zeros = s->align == '=' && str_is(s->fill, "0") && s->group != 0 && s->width <= MAX_PRECISION;
     while (zeros && (int64_t)(n_head + digits->n) < s->width) {

@@ -9,11 +9,11 @@
 
 typedef struct jformat_spec {
     str fill;          /* one character */
-    char align;        /* '<', '>', '^', '=' or 0: by the kind of value */
+    char align;        /* '<', '>', '^', '=', or 0: by the kind of value */
     char sign;         /* '+', ' ' or '-' */
     bool alternate;    /* 0x before the digits, a point after them */
     char group;        /* ',' or '_' between digits, or 0 */
-    int64_t width;     /* characters at least */
+    int64_t width;     /* the minimum number of characters */
     int64_t precision; /* -1: not given */
     char type;         /* 0: by the kind of value */
 } jformat_spec;

@@ -1,4 +1,4 @@
-/* Functions that every template has: Jinja's, and those that transformers adds. */
+/* Functions available to every template: Jinja's, and those that transformers adds. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -61,7 +61,7 @@ static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
     return QUIRE_OK;
 }
 
-/* Makes a dictionary of another one's members, or of pairs, and the named arguments. */
+/* Makes a dictionary from another dictionary or pairs, and from named arguments. */
 static quire_err jinja_globals_gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
     TRY(jrun_dict(r, out));
@@ -122,7 +122,7 @@ static JFUNCTION(global_namespace) {
     return QUIRE_OK;
 }
 
-/* True for directives that mean the same on every system. */
+/* True for directives with the same meaning on every system. */
 static bool format_is_known(str format) {
     for (size_t i = 0; i < format.n; i++) {
         if (format.p[i] == '\0') {
@@ -265,8 +265,8 @@ static JFUNCTION(test_case) {
     return QUIRE_OK;
 }
 
-/* Python's `is`. Whether equal numbers and texts are one object is an accident there,
- * except for small integers. */
+/* Python's `is`. In Python it is unspecified whether equal numbers and texts are one
+ * object, except for small integers. */
 static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
     bool equal = false,
@@ -288,7 +288,7 @@ static JFUNCTION(test_sameas) {
     return QUIRE_OK;
 }
 
-/* how: whether a test is meant, and not a filter. */
+/* how: whether it is a test, and not a filter. */
 static JFUNCTION(test_known) {
     const jfunction *f = NULL;
     if (jis(args[0], J_STRING)) {

@@ -19,8 +19,7 @@ static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH *
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
                                    .max_names = (size_t)1 << 24,
-                                   /* as Python's json reads them: in arguments of
-                                    * calls */
+                                   /* accepted by Python's json: in arguments of calls */
                                    .names = JSON_NAMES_LAST,
                                    .takes_nul = true};
 
@@ -56,7 +55,7 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
     }
 }
 
-/* Makes a text that counts as the template's (jinja_words) so. */
+/* Gives a text that counts as the template's (jinja_words) that origin. */
 static quire_err own(jrun *r, str name, jvalue *v) {
     const jinja_words *w = &r->program->own;
     bool is =
@@ -149,9 +148,9 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
 
 /* ---- writing: Python's json.dumps ---- */
 
-/* Writes a character that does not stand for itself. */
+/* Writes a character that must be escaped. */
 static quire_err write_escape(int32_t c, jout *out) {
-    /* those that a backslash and a letter stand for */
+    /* characters with a one-letter escape */
     static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     const char *short_form = c > 0 && c < 0x80 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {

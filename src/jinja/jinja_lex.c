@@ -91,8 +91,8 @@ static size_t jinja_lex_skip_space(const lexer *l, size_t at) {
     return at;
 }
 
-/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. sign or
- * lstrip_blocks decide whether blanks before it are dropped. */
+/* Adds the text from `from` up to the tag at `to`, which begins with sign. sign or
+ * lstrip_blocks decide whether blanks before the tag are dropped. */
 static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool block) {
     str text = {l->source.p + from, to - from};
     if (sign == '-') {
@@ -237,7 +237,7 @@ static quire_err lex_number(lexer *l) {
             at += start + 2 < l->source.n && l->source.p[start + 2] == '_' ? 3 : 2;
             end = jinja_lex_digits(l, at, base);
         } else {
-            /* zeros only, after a zero */
+            /* only zeros after a leading zero */
             end = jinja_lex_digits(l, start, l->source.p[start] == '0' ? 1 : 10);
         }
         if (end == at) {
@@ -277,8 +277,8 @@ static bool is_name_char(int32_t c, bool first) {
     return jchar_in(c, first ? letters : letters | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(ND));
 }
 
-/* Writes the character of an escape sequence whose backslash is at p[0] to out; returns
- * the bytes read, or 0 for a malformed one. */
+/* Writes the character of the escape sequence at p[0], a backslash, to out; returns the
+ * number of bytes read, or 0 if it is malformed. */
 static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
     static const char plain[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
     char c = p[1];

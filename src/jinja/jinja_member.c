@@ -3,7 +3,7 @@
 
 #include "jinja/jinja_run.h"
 
-/* The object's type as in Jinja's messages: "dict object", "None". */
+/* The object's type as Jinja's messages write it: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
     bool none = jis(object, J_NONE), joins = jis(object, J_TURNS) && object.u.turns->joins;
     const char *room = jis(object, J_NAMESPACE) || jis(object, J_TURNS) ? "jinja2.utils."
@@ -17,7 +17,7 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                                none ? "" : " object", (int)name.n, name.p);
 }
 
-/* True for a method that would change a list or dictionary. Its use is refused, as in the
+/* True for a method that would change a list or dictionary: refused, as in the
  * sandbox. */
 static bool changes(jvalue object, str name) {
     static const char *const of_list[] = {"append", "clear", "pop",    "reverse",
@@ -29,8 +29,8 @@ static bool changes(jvalue object, str name) {
     return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
-/* True for a name that the sandbox keeps from templates. A key of a dictionary may begin
- * as these do. */
+/* True for a name that the sandbox hides from templates. Keys of dictionaries may begin
+ * in the same way. */
 static bool is_unsafe(jvalue object, str name) {
     static const char *const of_dict[] = {"__class__",
                                           "__class_getitem__",
@@ -148,7 +148,7 @@ static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
     return QUIRE_OK;
 }
 
-/* A member of a value that has few. */
+/* A member of a value with few members. */
 static quire_err plain_member(jrun *r, jvalue object, str name, jvalue *out) {
     if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") &&
         str_is(str_of(object.u.function->name), "dict")) {
@@ -266,7 +266,7 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
     if (jis(object, J_DICT)) {
         const jvalue *found = NULL;
         quire_err e = jdict_get(&r->steps, object.u.dict, key, &found);
-        /* a key that Python cannot hash is not there */
+        /* a key that Python cannot hash is not in it */
         if (e != QUIRE_OK && e != QUIRE_BAD_REQUEST) {
             TRY(jrun_over(r, e));
         }
@@ -318,8 +318,7 @@ bool jcan_slice(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
 }
 
-/* *out = the place of member i, which may be the one after the last. False: beyond 64
- * bits. */
+/* *out = element i of a range; i may be one past the end. False: beyond 64 bits. */
 static bool range_place(const jrange *g, int64_t i, int64_t *out) {
     return !__builtin_mul_overflow(i, g->step, out) && !__builtin_add_overflow(g->start, *out, out);
 }

@@ -43,7 +43,7 @@ static bool jinja_methods_is_alnum(int32_t c) {
 
 enum { KIND_DECIMAL, KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPACE };
 
-/* True when there are characters and all are of a kind. how: the kind. */
+/* True if the text is not empty and all characters are of a kind. how: the kind. */
 static JFUNCTION(str_all_are) {
     static bool (*const kinds[])(int32_t c) = {jchar_is_decimal,       jchar_is_digit,
                                                jchar_is_numeric,       jchar_is_alpha,
@@ -128,7 +128,7 @@ static JFUNCTION(str_format_map) {
 
 /* ---- stripping ---- */
 
-/* True when the character at p is one of chars (UTF-8). */
+/* Whether the character at p is one of chars (UTF-8). */
 static bool in_chars(str chars, const char *p, size_t size) {
     for (size_t i = 0; i < chars.n;) {
         size_t n = jchar_size(chars.p + i, chars.n - i);
@@ -206,7 +206,7 @@ static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offs
     return QUIRE_OK;
 }
 
-/* Of a string or any of a tuple. how: the end. */
+/* For a string or any string of a tuple. how: the end. */
 static JFUNCTION(str_has_end) {
     str s, part;
     int64_t offset;
@@ -322,7 +322,7 @@ static JFUNCTION(list_index) {
 
 enum { VIEW_ITEMS, VIEW_KEYS, VIEW_VALUES };
 
-/* how: what the view shows. */
+/* how: what the view contains. */
 static JFUNCTION(dict_view) {
     static const char *const names[] = {"dict_items", "dict_keys", "dict_values"};
     const jdict *d = args[0].u.dict;
@@ -351,7 +351,7 @@ static JFUNCTION(dict_get) {
     return QUIRE_OK;
 }
 
-/* Lists and dictionaries do not change, so a copy is the same. */
+/* Lists and dictionaries are immutable, so a copy is the same object. */
 static JFUNCTION(any_copy) {
     *out = args[0];
     return QUIRE_OK;
@@ -382,7 +382,7 @@ static JFUNCTION(loop_cycle) {
     return QUIRE_OK;
 }
 
-/* True when the arguments differ from those of the last call. */
+/* Whether the arguments differ from those of the last call. */
 static JFUNCTION(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;

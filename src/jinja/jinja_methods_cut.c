@@ -16,8 +16,8 @@ static quire_err jinja_methods_cut_add_piece(jrun *r, pieces *p, str s) {
     return jrun_step(r, 1);
 }
 
-/* Cuts at runs of blanks, from the left or, with last, from the right; at most max
- * cuts. */
+/* Splits at runs of blanks, from the left or, with last, from the right; at most max
+ * times. */
 static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {
@@ -55,7 +55,7 @@ static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last,
     return jinja_methods_cut_add_piece(r, p, s);
 }
 
-/* how: whether the last places count, and not the first. */
+/* how: whether to split from the right. */
 JFUNCTION(str_split) {
     bool last = how;
     str s, separator;
@@ -107,7 +107,7 @@ JFUNCTION(str_splitlines) {
     return jrun_list(r, J_LIST, lines, n, out);
 }
 
-/* how: whether the last place counts, and not the first. */
+/* how: whether to split at the last occurrence. */
 JFUNCTION(str_partition) {
     bool last = how;
     str s, separator;
@@ -188,7 +188,7 @@ static quire_err jinja_methods_cut_add_fill(jrun *r, str fill, int64_t n) {
     return QUIRE_OK;
 }
 
-/* how: where the text goes, to the left, right or centre. */
+/* how: where the text goes: left, right or centre. */
 JFUNCTION(str_pad) {
     str s, fill;
     int64_t width;

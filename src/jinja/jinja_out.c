@@ -1,5 +1,5 @@
-/* Output: a growing text with the runs of bytes that came in with the variables. Its
- * memory counts in the arena's budget. */
+/* Output: a growing text with the runs of bytes that came from the variables. Its memory
+ * counts in the arena's budget. */
 #include "jinja/jinja_value.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ void jout_clear(jout *o) {
     o->origin = JINJA_TEMPLATE;
 }
 
-/* The next capacity of an array of elements of size bytes that is to hold `needed`;
- * counted. The caller releases the last one. */
+/* The next capacity of an array of elements of size bytes that must hold `needed`,
+ * counted in the budget. The caller releases the previous one. */
 static quire_err jinja_out_more(jout *o, size_t cap, size_t first, size_t needed, size_t size,
                                 size_t *wanted) {
     *wanted = cap == 0 ? first : 2 * cap;
@@ -37,7 +37,7 @@ static quire_err beyond_output(jout *o) {
 
 static quire_err jinja_out_reserve(jout *o, size_t n) {
     size_t cap = o->text.cap, wanted;
-    if (n < cap - o->text.n) { /* with the zero after it */
+    if (n < cap - o->text.n) { /* including the final 0 byte */
         return QUIRE_OK;
     }
     TRY(jinja_out_more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));
@@ -66,7 +66,7 @@ static quire_err add_span(jout *o, size_t start, size_t end) {
     return QUIRE_OK;
 }
 
-/* Lets others go on: what writes a long text adds it in many small parts. */
+/* Yields to others: a long text is added in many small parts. */
 static quire_err poll(jout *o) {
     quire_err e = turn_poll(1);
     if (e != QUIRE_OK) {
@@ -118,7 +118,7 @@ quire_err jout_char(jout *o, char c) {
 }
 
 quire_err jout_f(jout *o, const char *format, ...) {
-    char text[512]; /* of numbers, whatever they are */
+    char text[512]; /* for numbers of any value */
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);

@@ -77,7 +77,7 @@ bool jparse_skip_name(jparser *p, const char *name) {
     return is;
 }
 
-/* Describes the next token in words. */
+/* Describes the next token for a message. */
 static const char *next_in_words(const jparser *p, char buf[48]) {
     switch (p->at->kind) {
     case T_PRINT_END:
@@ -107,7 +107,7 @@ quire_err jparse_expect_op(jparser *p, const char *op) {
     return jparse_skip_op(p, op) ? QUIRE_OK : jinja_parse_expected(p, op);
 }
 
-/* Skips a token of a kind, which what describes. */
+/* Skips a token of a kind, which `what` describes. */
 static quire_err expect_kind(jparser *p, jtoken_kind kind, const char *what) {
     if (p->at->kind != kind) {
         return jinja_parse_expected(p, what);
@@ -179,7 +179,7 @@ static quire_err parse_if(jparser *p, jnode **out) {
     TRY(jparse_tuple(p, false, NULL, &(*out)->a));
     TRY(parse_body(p, ends, 3, "if", &(*out)->b));
     if (jparse_is_name(p, "elif")) {
-        TRY(parse_if(p, &(*out)->c)); /* its endif ends this if too */
+        TRY(parse_if(p, &(*out)->c)); /* its endif also ends this if */
     } else {
         if (jparse_skip_name(p, "else")) {
             TRY(parse_body(p, ends + 2, 1, "if", &(*out)->c));
@@ -354,7 +354,7 @@ static quire_err parse_with(jparser *p, jnode **out) {
     return parse_block(p, "endwith", &(*out)->body);
 }
 
-/* {% generation %} marks what a model wrote: its text is its body's. */
+/* {% generation %} marks a model's output; it renders its body. */
 static quire_err parse_generation(jparser *p, jnode **out) {
     TRY(jparse_node(p, N_SCOPE, p->at, out));
     p->at++;
@@ -399,7 +399,7 @@ static quire_err parse_autoescape(jparser *p, jnode **out) {
 
 /* ---- other templates ---- */
 
-/* The tag's name and the expression after it. */
+/* A tag's name and the expression after it. */
 static quire_err parse_other(jparser *p, jnode_kind kind, jnode **out) {
     p->uses_others = true;
     TRY(jparse_node(p, kind, p->at, out));
@@ -472,8 +472,8 @@ static quire_err parse_from(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and
- * none of the filters that see the template's. levels: how deep it may be; no render
+/* Whether Jinja evaluates an expression at compile time: it has no names, no calls and no
+ * filters that read the template's context. levels: its maximum depth; no render
  * evaluates a deeper one. */
 static bool jinja_parse_is_constant(const jnode *node, int levels) {
     static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
@@ -545,9 +545,9 @@ static quire_err parse_statement(jparser *p, jnode **out) {
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
 }
 
-/* Parses text, prints and statements until a tag of one of ends. p is then at that tag's
- * name (for ends that continue the statement) or, for the last of the statement, on the
- * token before the block's end. */
+/* Parses text, prints and statements up to a tag in `ends`. p is then at that tag's name
+ * (if the tag continues the statement) or, for the statement's last tag, on the token
+ * before the block's end. */
 static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
                              jnodes *items) {
     for (;;) {
@@ -570,7 +570,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             TRY(expect_kind(p, T_PRINT_END, "end of print statement"));
             break;
         default:
-            p->at++; /* T_BLOCK_BEGIN: no other token can come here */
+            p->at++; /* T_BLOCK_BEGIN: no other token is possible here */
             if (p->at->kind == T_NAME && jname_in(p->at->text, ends, n_ends)) {
                 return QUIRE_OK;
             }
@@ -582,11 +582,11 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
     }
 }
 
-/* Parses the rest of a tag's line, then what follows until one of ends. */
+/* Parses the rest of a tag, then its body up to a tag in `ends`. */
 static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
                             jnode **out) {
     jnodes items = {0};
-    jparse_skip_op(p, ":"); /* Jinja allows a colon there */
+    jparse_skip_op(p, ":"); /* Jinja allows a colon here */
     TRY(expect_block_end(p));
     TRY(jparse_node(p, N_BODY, p->at, out));
     TRY(jparse_enter(p));
@@ -596,8 +596,7 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     return QUIRE_OK;
 }
 
-/* A body that one tag ends, and that tag's name: "end" and the name of the one that it
- * closes. */
+/* A body that ends with one tag, whose name is "end" and the name of the opening tag. */
 static quire_err parse_block(jparser *p, const char *end, jnode **out) {
     TRY(parse_body(p, &end, 1, end + strlen("end"), out));
     p->at++;

@@ -3,9 +3,9 @@
 
 typedef struct percent {
     jrun *r;
-    str rest;      /* of the format */
+    str rest;      /* bytes of the format */
     jvalue args;   /* as given */
-    size_t n_used; /* of a tuple's items, or of one value */
+    size_t n_used; /* items of a tuple, or 1 for a single value */
     bool named;    /* a name was looked up */
 } percent;
 
@@ -185,7 +185,7 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
 typedef struct braces {
     jrun *r;
     const jargs *args;
-    int64_t next; /* the number of the next field without a name */
+    int64_t next; /* the number of the next unnamed field */
     int depth;
 } braces;
 
@@ -207,7 +207,7 @@ static int64_t jinja_braces_number_of(str s) {
     return n;
 }
 
-/* The bytes at the beginning of s up to one of stops. */
+/* The number of bytes of s before the first of stops. */
 static str until(str s, const char *stops) {
     size_t n = 0;
     while (n < s.n && (s.p[n] == '\0' || strchr(stops, s.p[n]) == NULL)) {
@@ -296,7 +296,7 @@ static quire_err jinja_braces_read_spec(jrun *r, str s, jformat_spec *out) {
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
 }
 
-/* With a specification booleans are numbers, and only numbers and texts take one. */
+/* With a specification, booleans are numbers; only numbers and texts accept one. */
 static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
     bool as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
     if (jis(*v, J_BOOL)) {
@@ -334,7 +334,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
             TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
         }
     }
-    if (jinja_braces_skip(&rest, ":", &c)) { /* fields inside the specification */
+    if (jinja_braces_skip(&rest, ":", &c)) { /* fields within the specification */
         jout o = jrun_out(b->r);
         if (++b->depth > 2) {
             TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded"));
@@ -358,7 +358,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     return jformat_value(b->r, v, &spec, out);
 }
 
-/* The bytes of a field from after its { to before its }, or SIZE_MAX. */
+/* The number of bytes between a field's { and }, or SIZE_MAX. */
 static size_t field_size(str s) {
     int depth = 1;
     for (size_t i = 0; i < s.n; i++) {

@@ -13,24 +13,24 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 typedef struct jrun {
     jarena arena;
     const jinja_program *program;
-    struct jtemplate *template; /* the one being executed */
-    jout *out;                  /* the current output; NULL: what is written is dropped */
+    struct jtemplate *template; /* the template being executed */
+    jout *out;                  /* the current output; NULL: output is dropped */
     jout scratch;
-    const struct tm *now; /* NULL: the clock's */
+    const struct tm *now; /* NULL: the current time */
     quire_error *err;
-    const jnode *at; /* what is being evaluated */
+    const jnode *at; /* the node being evaluated */
     int depth;
     bool autoescape;
-    /* within an expression that Jinja computes when it compiles: there a failed slice is
+    /* within an expression that Jinja evaluates at compile time, where a failed slice is
      * undefined */
     bool folds;
     jsteps steps;
-    uint64_t chance; /* state of the numbers of random */
-    jflow flow;      /* a break or continue that has not reached its loop */
+    uint64_t chance; /* state of the random filter's generator */
+    jflow flow;      /* a break or continue on the way to its loop */
 } jrun;
 
-/* Variables of a template, loop body, macro or block; names not found go to the parent,
- * then to the outermost one's context, then to the globals. */
+/* Variables of a template, loop body, macro or block. A name that is not found is looked
+ * up in the parent, then in the outermost scope's context, then in the globals. */
 struct jscope {
     jscope *parent;
     struct jbinding {
@@ -38,15 +38,15 @@ struct jscope {
         jvalue value;
     } * bindings;
     size_t n, cap;
-    bool captured;  /* by a macro, which may outlive the scope's statement */
+    bool captured;  /* captured by a macro, which may outlive the scope's statement */
     jdict *context; /* a template's outermost scope: its variables */
 };
 
-/* A template being executed; where it extends others, all of them in turn. */
+/* A template being executed; if it extends others, all of them in turn. */
 typedef struct jtemplate {
     jscope *root;
-    const jinja_program *parent; /* that it extends, from there on */
-    const jnode **blocks;        /* of all, those that extend others first */
+    const jinja_program *parent; /* the template that it extends, if any */
+    const jnode **blocks;        /* the blocks of all, those of extending templates first */
     size_t n_blocks, cap;
 } jtemplate;
 
@@ -56,7 +56,7 @@ typedef struct jblock_ref {
     size_t block;
 } jblock_ref;
 
-/* What import gives. */
+/* The value of an import. */
 typedef struct jmodule {
     jdict *names;
     str text;
@@ -66,14 +66,14 @@ typedef struct jmodule {
 typedef struct jargs {
     const jvalue *values;
     size_t n;
-    const str *names; /* of the last n_named of values; empty before */
+    const str *names; /* names of the last n_named values; empty for the others */
     size_t n_named;
 } jargs;
 
-/* A filter, test, method or global. params: names separated by blanks, "?name" may be
- * left out (J_MISSING), a last "*" takes further arguments, which come in rest. args: one
- * value a name; the first is the input or the object. how: of functions that share a
- * call, which one is meant. call: NULL for what Jinja has and this does not, which is
+/* A filter, test, method or global. params: names separated by blanks; "?name" may be
+ * omitted (J_MISSING), a last "*" accepts further arguments, passed in rest. args: one
+ * value per name; the first is the input or the object. how: selects among functions that
+ * share a call. call: NULL for a function of Jinja that is not implemented here, which is
  * refused by name. */
 typedef struct jfunction {
     const char *name, *params;
@@ -92,7 +92,7 @@ typedef struct jmethod {
     jvalue self;
 } jmethod;
 
-/* A cycler, or a joiner: its one item comes from the second call on. */
+/* A cycler, or a joiner: it returns its item from the second call on. */
 typedef struct jturns {
     const jvalue *items;
     size_t n, at;
@@ -101,7 +101,7 @@ typedef struct jturns {
 
 typedef struct jmacro {
     const jnode *node;
-    jscope *scope; /* where it was defined */
+    jscope *scope; /* the scope where it was defined */
 } jmacro;
 
 typedef struct jloop {
@@ -110,7 +110,7 @@ typedef struct jloop {
     int depth;
     const jnode *node;
     jscope *scope;        /* the scope that contains the loop, for recursive calls */
-    const jargs *changed; /* what loop.changed was last called with */
+    const jargs *changed; /* the arguments of the last loop.changed */
 } jloop;
 
 /* ---- steps and errors (jinja.c) ---- */
@@ -120,21 +120,21 @@ quire_err jrun_no_memory(jrun *r);
 /* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the
  * render's steps are used up or its time is over. */
 quire_err jrun_over(jrun *r, quire_err e);
-/* That error if p, which an allocation returned, is NULL. */
+/* The error of an allocation if p, its result, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
-/* The error of an integer that is too big to be made, or to be used in this place. */
+/* The error for an integer that is too big to compute, or to use here. */
 quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
-/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the
- * level back at its end. */
+/* Begins the evaluation of a node: one step, and one level deeper; the caller decrements
+ * the level at its end. */
 quire_err jrun_enter(jrun *r, const jnode *node);
-/* The error of using an undefined value. */
+/* The error for the use of an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
 
 /* ---- making values (jinja.c) ---- */
 
-/* An array for n values. */
+/* Memory for n values. */
 quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
 /* An empty dictionary. */
@@ -156,27 +156,26 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...)
 quire_err jrun_write(jrun *r, jvalue v, jout *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
-/* v's own text; a TypeError when it is not a string. `what` is its name in the
- * message. */
+/* v's text; a TypeError if it is not a string. `what` is its name in the message. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
-/* True when an optional argument is present and not none. */
+/* Whether an optional argument is given and not none. */
 static inline bool jgiven(jvalue v) {
     return !jis(v, J_MISSING) && !jis(v, J_NONE);
 }
-/* True when an optional flag is present and true. */
+/* Whether an optional flag is given and true. */
 static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
 /* An empty output of the render; the caller deinits it. */
 jout jrun_out(jrun *r);
-/* Adds s to the scratch buffer: with its own origins, or as of one origin. */
+/* Adds s to the scratch buffer: with its own origins, or with one origin. */
 quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
-/* The text of a buffer as a string, unless e, what filled it, failed. Frees the
- * buffer. */
+/* The text of a buffer as a string, unless e, the result of filling it, is an error.
+ * Frees the buffer. */
 quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
@@ -202,7 +201,7 @@ quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args);
 
 /* ---- templates with others, and blocks (jinja_templates.c) ---- */
 
-/* Executes a program, and those that it extends, with root as outermost scope. */
+/* Executes a program, and those that it extends, with root as the outermost scope. */
 quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root);
 quire_err jexec_block(jrun *r, const jnode *node, jscope *scope);
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope);
@@ -212,7 +211,7 @@ quire_err jexec_import(jrun *r, const jnode *node, jscope *scope);
 /* self. */
 quire_err jblock_self(jrun *r, jvalue *out);
 /* A block of self by its name, or the block that another one overrides (its member
- * super); J_MISSING: there is none. */
+ * super); J_MISSING: none. */
 quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out);
 /* Calls a block: its text. */
 quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out);
@@ -222,7 +221,7 @@ quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *o
 quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out);
 quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out);
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
-/* Python's ordering. *order <0, 0, >0, or 2 where neither is less nor equal (NaN). */
+/* Python's ordering. *order: <0, 0, >0, or 2 if the values are unordered (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
 
 /* ---- formatting (jinja_format.c, jinja_percent.c) ---- */
@@ -237,16 +236,16 @@ quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out)
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
 bool jcan_slice(jvalue v);
-quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
+quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE if omitted */
 /* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback
- * (J_MISSING: none) replaces what is undefined on the way. */
+ * (J_MISSING: none) replaces undefined values on the way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_eval.c */
 /* The argument of that name, or J_MISSING. */
 jvalue jargs_named(const jargs *args, str name);
-/* All but the first n, which have no names. */
+/* args without the first n, which are positional. */
 jargs jargs_without(const jargs *args, size_t n);
-/* Calls a function of the tables; input, where not NULL, goes before args. */
+/* Calls a function of the tables; input, if not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
 /* ---- case (jinja_case.c): Python's full mappings ---- */
@@ -269,7 +268,7 @@ bool jchar_is_numeric(int32_t c);
 /* Cuts s at line ends as Python's splitlines does. */
 quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n);
 
-/* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
+/* A SecurityError for a name that is not allowed in a namespace (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
 /* ---- tables: NULL if there is none of that name ---- */
@@ -286,21 +285,21 @@ quire_err jjson_read(jrun *r, str text, jvalue *out);
 typedef struct jjson_style {
     bool ascii, sort_keys;
     bool indented;
-    str indent; /* of one level, where indented */
+    str indent; /* spaces per level if indented */
     str item_separator, key_separator;
 } jjson_style;
-/* The numbers of a dictionary's entries, by key or as they are. */
+/* The numbers of a dictionary's entries, sorted by key or in their order. */
 quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order);
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 /* ---- jinja_methods.c: methods of strings, lists, dictionaries and loops ---- */
 
-/* The object's text; an escaped one is not supported. */
+/* The object's text; escaped text is not supported. */
 quire_err jarg_self(jrun *r, const jvalue *args, str *s);
 /* An optional argument; `what` is its name in an error. */
 quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s);
 quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out);
-/* A maximum count; -1: no limit. */
+/* A maximum count; -1: none. */
 quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out);
 /* The first or last offset of needle in s, or SIZE_MAX. */
 quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at);

@@ -3,11 +3,11 @@
 
 #include "jinja/jinja_run.h"
 
-enum { MAX_EXTENDED = 100 /* templates in a row */ };
+enum { MAX_EXTENDED = 100 /* the longest chain of templates */ };
 
 /* ---- finding a template ---- */
 
-/* The template of a name; NULL: there is none of it. */
+/* The template of that name, or NULL. */
 static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program **out) {
     const jinja_set *set = r->program->set;
     str s;
@@ -22,7 +22,7 @@ static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program 
     return QUIRE_OK;
 }
 
-/* The error of a name, or of a list of names, none of which there is. */
+/* The error for a name, or a list of names, of which none exists. */
 static quire_err jinja_templates_not_found(jrun *r, jvalue name) {
     const jinja_set *set = r->program->set;
     char names[200];
@@ -38,7 +38,7 @@ static quire_err jinja_templates_not_found(jrun *r, jvalue name) {
                      (int)(s.n < 80 ? s.n : 80), s.p, (int)n, names);
 }
 
-/* The template that an expression names; of a list, the first that there is. */
+/* The template that an expression names; of a list, the first that exists. */
 static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *scope,
                                           const jinja_program **out) {
     jvalue name;
@@ -89,7 +89,7 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
     return e;
 }
 
-/* From here on the template defines blocks and variables, and writes nothing. */
+/* From here on the template defines blocks and variables, and its output is dropped. */
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     const jinja_program *parent;
     if (r->template->parent != NULL) {
@@ -101,7 +101,8 @@ quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     return QUIRE_OK;
 }
 
-/* The outermost scope of another template sees all of this one's variables, or none. */
+/* The outermost scope of another template, which sees all of this one's variables or
+ * none. */
 static quire_err other_root(jrun *r, const jnode *node, jscope *scope, jscope **out) {
     return jscope_new(r, node->with_context ? scope : NULL, out);
 }
@@ -181,7 +182,7 @@ static quire_err make_ref(jrun *r, jkind kind, jtemplate *t, size_t block, jvalu
     return QUIRE_OK;
 }
 
-/* Executes a block, in which super is the one that it overrides. */
+/* Executes a block; `super` in it is the block that it overrides. */
 static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, jscope *around) {
     const jnode *node = t->blocks[block];
     size_t above = jinja_templates_find_block(t, node->name, block + 1);
@@ -201,7 +202,7 @@ static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, 
 
 quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
     jtemplate *t = r->template;
-    if (r->out == NULL) { /* of a template that extends another: where that one has it */
+    if (r->out == NULL) { /* in a template that extends another, the block is rendered there */
         return QUIRE_OK;
     }
     return jinja_templates_run_block(r, t, jinja_templates_find_block(t, node->name, 0),

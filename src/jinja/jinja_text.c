@@ -1,4 +1,4 @@
-/* memmem takes linear time whatever the texts are, and is outside POSIX. */
+/* memmem, whose time is always linear, is outside POSIX. */
 #define _GNU_SOURCE
 /* Characters, and the text forms of values. */
 #include <math.h>
@@ -12,8 +12,8 @@
 
 /* ---- characters ---- */
 
-/* Yields to others, as all loops over a text pass here; if the render must end, its next
- * step fails. */
+/* Yields to others, since all loops over a text pass here; if the render must end, its
+ * next step fails. */
 int32_t jchar_at(const char *p, size_t n, size_t *size) {
     utf8proc_int32_t c;
     (void)turn_poll(1);
@@ -120,7 +120,7 @@ quire_err jfloat_write(double f, jout *out) {
         return jout_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
     }
     char digits[40];
-    /* the fewest digits that are read as the same number */
+    /* the fewest digits that read back as the same number */
     for (int precision = 0; precision < 17; precision++) {
         snprintf(digits, sizeof digits, "%.*e", precision, f);
         if (strtod(digits, NULL) == f) {
@@ -146,7 +146,7 @@ bool jchar_is_printable(int32_t c) {
 }
 
 static quire_err write_escaped(int32_t c, jout *out) {
-    /* those that a backslash and a letter stand for */
+    /* characters with a one-letter escape */
     static const char plain[] = "\n\r\t", letters[] = "nrt";
     const char *short_form = c > 0 && c < 0x20 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
@@ -217,7 +217,7 @@ static quire_err write_big(const jbig *b, jout *out) {
     return e;
 }
 
-/* What Python prints with its place in memory has none here. */
+/* Writes an object as Python does, but without an address. */
 static quire_err jinja_text_write_object(jvalue v, jout *out) {
     switch (v.kind) {
     case J_NAMESPACE:
@@ -287,7 +287,7 @@ static quire_err write_repr(jvalue v, jout *out) {
     }
 }
 
-/* Numbers, brackets and the like have the value's origin. */
+/* Numbers, brackets and so on have the value's origin. */
 static quire_err write_as(jvalue v, bool repr, jout *out) {
     uint8_t around = out->origin;
     out->origin = v.is_input ? JINJA_INPUT : JINJA_TEMPLATE;

@@ -129,7 +129,7 @@ quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out) {
 }
 
 quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out) {
-    if (jis(a, J_STRING) && jis(b, J_STRING)) { /* first, as most are */
+    if (jis(a, J_STRING) && jis(b, J_STRING)) { /* the common case first */
         return texts_equal(s, a.u.s, b.u.s, out);
     }
     *out = jis(a, J_FLOAT) && jis(b, J_FLOAT) && isnan(a.u.f) && isnan(b.u.f);
@@ -173,7 +173,7 @@ jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {
     if (list == NULL) {
         return (jvalue){.kind = J_MISSING};
     }
-    static jvalue none; /* so that places in an empty list can be computed */
+    static jvalue none; /* so that pointer arithmetic in an empty list is valid */
     list->items = items != NULL ? items : &none;
     list->n = n;
     for (size_t i = 0; i < n; i++) {
@@ -210,14 +210,14 @@ static uint64_t jinja_value_mix(uint64_t h, uint64_t v) {
 static uint64_t hash_double(uint64_t h, double f) {
     uint64_t bits;
     if (f >= -0x1p63 && f < 0x1p63 && f == floor(f)) {
-        return jinja_value_mix(h, (uint64_t)(int64_t)f); /* as the equal integer */
+        return jinja_value_mix(h, (uint64_t)(int64_t)f); /* hashed as the equal integer */
     }
     f = isnan(f) ? (double)NAN : f;
     memcpy(&bits, &f, sizeof bits);
     return jinja_value_mix(h, bits);
 }
 
-/* As an equal double. */
+/* Hashed as an equal double. */
 static uint64_t hash_big(uint64_t h, const jbig *b) {
     double f = jbig_to_double(b);
     uint64_t bits = b->limbs[0] + b->n;
@@ -274,8 +274,8 @@ static quire_err jinja_value_hash_of(jsteps *s, jvalue v, uint64_t *out) {
     }
 }
 
-/* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to
- * insert it. */
+/* The entry number + 1 of a key, or 0. *slot: its slot in the index, or the slot for
+ * inserting it. */
 static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry,
                                   size_t *slot) {
     bool matches = false;
@@ -300,7 +300,7 @@ static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_
             TRY(jvalue_matches(s, d->entries[*entry - 1].key, key, &matches));
         }
     }
-    return n_seen < 8 ? QUIRE_OK : jsteps_take(s, n_seen / 8); /* many hashes may fall together */
+    return n_seen < 8 ? QUIRE_OK : jsteps_take(s, n_seen / 8); /* many hashes may collide */
 }
 
 quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out) {

@@ -15,14 +15,14 @@
 
 typedef struct jout {
     strbuf text;       /* at most JINJA_MAX_OUTPUT bytes */
-    jinja_spans input; /* likewise */
-    jarena *arena;     /* of the texts that are added */
+    jinja_spans input; /* runs in text that came from the variables */
+    jarena *arena;     /* the arena of the added texts */
     uint8_t origin;    /* of the bytes that jout_str, jout_char and jout_f add */
 } jout;
 
 void jout_deinit(jout *o);
 void jout_clear(jout *o);
-/* Append. QUIRE_TOO_LARGE: a limit; QUIRE_CANCELLED; arena->refused names both.
+/* Append. QUIRE_TOO_LARGE: over a limit; QUIRE_CANCELLED; arena->refused tells which.
  * QUIRE_NO_MEMORY. */
 quire_err jout_add(jout *o, str s); /* with the origins of s */
 quire_err jout_str(jout *o, const char *s);
@@ -35,10 +35,10 @@ bool jout_take(const jout *o, str *out);
 
 /* ---- steps ---- */
 
-/* What a render has done of JINJA_MAX_STEPS. */
+/* The steps of a render, at most JINJA_MAX_STEPS. */
 typedef struct jsteps {
     int64_t taken;
-    bool over; /* the bound refused a step */
+    bool over; /* a step was refused */
 } jsteps;
 
 /* Counts n steps. QUIRE_TOO_LARGE: over the bound; errors of turn_poll. */
@@ -82,14 +82,14 @@ typedef enum jkind {
 typedef struct jvalue jvalue;
 
 #define JGROUP "grouper" /* a tuple whose members are grouper and list */
-/* of lists and dictionaries in each other; functions that build values of other values
- * check it */
+/* nesting of lists and dictionaries; checked by functions that build values from other
+ * values */
 #define JVALUE_MAX_DEPTH 200
 
 typedef struct jlist {
     jvalue *items;
     size_t n;
-    int depth;        /* 1 + the deepest item's */
+    int depth;        /* 1 + the depth of the deepest item */
     size_t at;        /* J_ITERATOR: index of the next item */
     const char *view; /* J_VIEW: "dict_items" ...; J_TUPLE: NULL or JGROUP */
 } jlist;
@@ -98,7 +98,7 @@ typedef struct jrange {
     int64_t start, stop, step, n;
 } jrange;
 
-/* Why a value is undefined: a name, or a member that its owner lacks. */
+/* Why a value is undefined: an unknown name, or a member that its owner lacks. */
 typedef struct jundefined {
     str message; /* "'x' is undefined" */
 } jundefined;
@@ -142,7 +142,7 @@ static inline jvalue jfloat(double f) {
     return (jvalue){.kind = J_FLOAT, .u.f = f};
 }
 static inline jvalue jstring(str s) {
-    /* so that places in it can be computed */
+    /* so that pointer arithmetic is valid */
     return (jvalue){.kind = J_STRING, .u.s = {s.p != NULL ? s.p : "", s.n}};
 }
 static inline bool jis(jvalue v, jkind kind) {
@@ -166,20 +166,20 @@ static inline bool jis_number(jvalue v) {
 static inline double jas_double(jvalue v) {
     return v.kind == J_FLOAT ? v.u.f : (double)jas_integer(v);
 }
-/* True for a kind whose elements jvalue_items returns. */
+/* Whether jvalue_items returns the elements of this kind. */
 static inline bool jis_listlike(jvalue v) {
     return v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_VIEW || v.kind == J_ITERATOR;
 }
 
 /* Python's truth. */
 bool jvalue_truth(jvalue v);
-/* Python's ==. Values may share parts, so what is compared can be far more than what is
- * held: each part counts as a step. Errors of jsteps_take. */
+/* Python's ==. Values may share parts, so a comparison may visit many more parts than are
+ * stored: each one counts as a step. Errors of jsteps_take. */
 quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out);
 /* Python's `is` or ==, by which containers compare and find their items: NaN is found by
  * identity. All NaN are one object here. */
 quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out);
-/* The nesting depth of lists and dictionaries in it; 0 for anything else. */
+/* The nesting depth of a list or dictionary; 0 for other values. */
 int jvalue_depth(jvalue v);
 /* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str
  * object", "None") have it. */
@@ -188,7 +188,7 @@ const char *jvalue_type(jvalue v);
 /* A list, tuple, iterator or view of n items (borrowed), or J_MISSING when out of
  * memory. */
 jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n);
-/* Turns the order of items round. */
+/* Reverses items. */
 void jvalues_reverse(jvalue *items, size_t n);
 
 /* ---- dictionaries: insertion order, keys unique under == ---- */
@@ -210,44 +210,43 @@ jdict *jdict_new(jarena *a);
 /* The entry's value, or NULL. QUIRE_BAD_REQUEST: a key that Python cannot hash; errors of
  * jsteps_take, as of jvalue_equal. */
 quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out);
-/* Adds or replaces. Errors of jdict_get, QUIRE_NO_MEMORY; then d is unchanged. */
+/* Adds or replaces. Errors of jdict_get, QUIRE_NO_MEMORY; d is then unchanged. */
 quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value);
 
 /* ---- characters (UTF-8; a byte that is not part of a character counts as one) ---- */
 
-/* Bytes of the character at p[0..n), n > 0. */
+/* The length in bytes of the character at p[0..n), n > 0. */
 size_t jchar_size(const char *p, size_t n);
 /* The code point at p, *size its bytes; -1 for a stray byte. */
 int32_t jchar_at(const char *p, size_t n, size_t *size);
 /* Writes a code point's UTF-8 to out[4]; returns its bytes. */
 size_t jchar_put(int32_t c, char *out);
 size_t jstr_length(str s);
-/* The substring from character start (at most jstr_length) on, of n characters at
- * most. */
+/* The substring of at most n characters from character start on (at most jstr_length). */
 str jstr_part(str s, size_t start, size_t n);
-/* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...;
- * that of a stray byte, -1, is CN. */
+/* Whether c is in one of the given Unicode general categories, a set of JCATEGORY(LU),
+ * ...; a stray byte, -1, is CN. */
 bool jchar_in(int32_t c, uint32_t categories);
 #define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
 /* Python's str.isprintable and str.isspace for a character. */
 bool jchar_is_printable(int32_t c);
 bool jchar_is_space(int32_t c);
-/* s without the characters of jchar_is_space at its left and right end. */
+/* s without spaces (jchar_is_space) at its ends. */
 str jstr_strip(str s, bool left, bool right);
 /* The first byte offset of needle at or after from, or SIZE_MAX. */
 size_t jstr_find(str s, str needle, size_t from);
 /* Python's ordering of strings is by code point, which in UTF-8 is by byte. <0, 0, >0. */
 int jstr_compare(str a, str b);
 
-/* True when s is one of n names. */
+/* Whether s is one of n names. */
 bool jname_in(str s, const char *const *names, size_t n);
-/* The last character of s, s.n > 0: its bytes. */
+/* The length in bytes of the last character of s, s.n > 0. */
 str jstr_last(str s);
 
 /* ---- text forms ---- */
 
-/* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators,
- * functions). */
+/* Append str(v) or repr(v). QUIRE_UNSUPPORTED for values without a stable text
+ * (iterators, functions). */
 quire_err jvalue_write(jvalue v, jout *out);
 quire_err jvalue_write_repr(jvalue v, jout *out);
 /* A float as Python's repr writes it. */
