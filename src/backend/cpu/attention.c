@@ -18,20 +18,20 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* of keys and values that several tiles of queries read from a near cache, one after the
- * other */
+/* bytes of keys and values that several tiles of queries in turn read from a near
+ * cache */
 #define NEAR_BYTES       (256 * 1024)
-#define MANY_CHUNKS      16   /* so many that it matters little how the first is read */
+#define MANY_CHUNKS      16   /* enough chunks that it matters little how the first is read */
 #define SMALL_PIECE      4096 /* bytes of a head's keys in a page */
-#define SMALL_INT8_PIECE 1024 /* computing with them takes longer than reading */
-#define ENOUGH_TASKS     8    /* for each worker: enough that it matters little who runs the last */
-#define LEAST_QUERIES    4    /* of a task: their products take longer than reading the latents */
+#define SMALL_INT8_PIECE 1024 /* queries whose computation takes longer than reading */
+#define ENOUGH_TASKS     8    /* tasks per worker: enough that it matters little who runs the last */
+#define LEAST_QUERIES    4    /* queries of a task: their products take longer than reading the latents */
 
 static int32_t acc_stride_of(int32_t d_value) {
     return (int32_t)size_align((size_t)d_value, 16);
 }
 
-/* The widest of all keys, or values, in elements: a latent may be all value. */
+/* The widest key, or value, in elements: a latent may be used entirely as a value. */
 static int32_t widest_of(const kv_layout *l, kv_plane_kind kind) {
     int32_t widest = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
@@ -63,8 +63,8 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates a worker's scratch. All kv heads share the memory that is used within one
- * chunk only. */
+/* Allocates a worker's scratch. All kv heads share the memory that is only used within
+ * one chunk. */
 static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
     const int32_t q_stride = attn_int8_stride(widest_of(&b->layout, KV_PLANE_K));
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
@@ -107,7 +107,7 @@ static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn
     return QUIRE_OK;
 }
 
-/* Allocates what rows choose, if they do. */
+/* Allocates the lists of chosen keys, if rows choose. */
 static quire_err choice_open(cpu_backend *b, int32_t n_workers, attn_choice *c) {
     const size_t n_rows = (size_t)b->limits.max_rows, n_lists = (size_t)b->most_choices,
                  room = (size_t)b->most_chosen, n_candidates = (size_t)n_workers * (2 * room + ATTN_CHUNK);
@@ -186,8 +186,8 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 
 /* ---- chunks ---- */
 
-/* The tile's queries continue from the states that earlier items left, if chunk0 is not
- * the first. */
+/* Loads the states that earlier items left for the tile's queries, if chunk0 is not the
+ * first. */
 static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
@@ -204,11 +204,11 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Whether two kv heads are prefetched together while the two before them are computed,
- * page by page in the order of memory: memory is read the faster the larger pieces are,
- * and one head's keys or values in a small page are a small one. The first two are read
- * with nothing to compute beside, so it pays for many chunks only, and four heads have to
- * lie in the second-level cache at once. */
+/* Whether two kv heads are prefetched together while the previous two are computed, page
+ * by page in the order of memory. Memory is read faster in larger pieces, and one head's
+ * part of a small page is small. No computation hides the reads of the first two, so it
+ * pays only with many chunks, and four heads must fit in the second-level cache at
+ * once. */
 static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks) {
     const kv_planes *l = job->planes;
     int64_t head_bytes = 2 * ATTN_CHUNK * l->key.row_bytes, piece_bytes = l->page_tokens * l->key.row_bytes;
@@ -228,9 +228,9 @@ static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t ch
                        .part = h % 2};
 }
 
-/* Computes chunks from..end, as far as the tiles' queries see them, and merges them into
- * their states: n_heads tiles of the same rows, one for each kv head. All tiles take one
- * chunk before the next, because it lies in the same pages for all of them. */
+/* Computes the visible part of chunks from..end and merges it into the tiles' states:
+ * n_heads tiles of the same rows, one for each kv head. All tiles compute one chunk
+ * before the next, because it is in the same pages for all of them. */
 static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from,
                          int32_t end, attn_scratch *s) {
     int32_t first = INT32_MAX, last = 0;
@@ -276,8 +276,8 @@ static void finish(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* n of the item's queries for each kv head of the task, over all they see from the item's
- * first chunk on, into the output rows. */
+/* Computes n of the item's queries for each kv head of the task, over all visible
+ * positions from the item's first chunk on, into the output rows. */
 static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s) {
     for (int32_t h = 0; h < job->n_together; h++) {
@@ -318,8 +318,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* Computes n of the item's queries over its chunks and leaves their states to be carried
- * on. Takes a few chunks at a time for all tiles, so that memory is read once. */
+/* Computes n of the item's queries over its chunks and saves their states for later
+ * items. Computes a few chunks at a time for all tiles, so that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t first, int32_t n,
                       attn_scratch *s) {
     int32_t last = first + n, end = item->chunk0 + item->n_chunks;
@@ -367,9 +367,9 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* How many kv heads of an item are one task. Several, where one tile has an item's
- * queries, as pages are then read once and in larger pieces. But not so many that a
- * worker is idle: tasks of one item are alike, and of several items there have to be
+/* The number of kv heads of an item in one task. Several if an item's queries fit one
+ * tile, since pages are then read once and in larger pieces. But few enough that no
+ * worker is idle: the tasks of one item take equally long, and several items must give
  * enough tasks. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
     int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads,
@@ -389,9 +389,9 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
     return n;
 }
 
-/* How many tasks share the queries of an item. One, as each reads the keys again; but all
- * heads share a latent, so that one item would be one task, and with many heads it is
- * computing that takes the time. */
+/* The number of tasks that share the queries of an item. Normally one, since each task
+ * reads the keys again. With latents, which all heads share, one item would be one task,
+ * and with many heads computation dominates. */
 static int32_t parts_of_items(const attn_job *job, int32_t n_items) {
     int32_t n_queries = INT32_MAX, n_workers = thread_pool_size(job->b->thread_pool), n = 1;
     for (int32_t i = 0; i < n_items; i++) {

@@ -24,8 +24,8 @@ bool attn_choice_counts(const attn_job *job) {
     return false;
 }
 
-/* n heads of a row from head `from` on, which share a KV head, over their chosen keys, a
- * chunk of them after the other. */
+/* Computes n heads of a row from head `from` on, which share a KV head, over their chosen
+ * keys, chunk by chunk. */
 static void attend_chosen(const attn_job *job, int32_t row, int32_t from, int32_t n, attn_scratch *s) {
     const attn_choice *c = &job->state->choice;
     const int32_t kv_head = from / job->group_size,
@@ -80,12 +80,12 @@ void attn_run_chosen(const attn_job *job) {
 /* ---- the choice ---- */
 
 typedef struct choose_job {
-    attn_job attn; /* of the keys that are scored */
+    attn_job attn; /* keys scored at a time */
     const choose_use *use;
 } choose_job;
 
-/* A row and what it sees: the keys at the indices of its sequence's pages before `plain`,
- * and after them itself and, in a tree of drafts, its ancestors. */
+/* A row and its visible keys: those at the indices of its sequence's pages before
+ * `plain`, then itself and, in a tree of drafts, its ancestors. */
 typedef struct chooser {
     const batch_seq *seq;
     int32_t row, at, plain; /* at: the row's number in its sequence */
@@ -141,7 +141,7 @@ static float nth_largest(float *x, int32_t count, int32_t n) {
     return x[want];
 }
 
-/* Keeps the `most` best of count candidates, in their order. Returns how many are left. */
+/* Keeps the `most` best of count candidates, in their order. Returns the number left. */
 static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, int32_t most) {
     const attn_choice *c = &job->attn.state->choice;
     float *scores = candidate_scores(job, worker), *sorted = c->sorted + (scores - c->scores);
@@ -163,7 +163,7 @@ static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, i
     return n;
 }
 
-/* Adds what n_heads index heads from `head` on give the keys of a chunk: sums[0..n). */
+/* Adds the scores of a chunk's keys by n_heads index heads from `head` on: sums[0..n). */
 static void add_scores(const choose_job *job, const chooser *c, int32_t head, int32_t n_heads, int32_t n,
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
@@ -209,14 +209,13 @@ static void score_keys(const choose_job *job, const chooser *c, int32_t list, in
     }
 }
 
-/* The key before a row's or an ancestor's among those that the row sees. */
+/* The visible key before a row's or an ancestor's. */
 static int32_t chooser_before(const chooser *c, int32_t place) {
     const int32_t other = place - c->plain;
     return c->seq->parents == NULL || other <= 0 ? place - 1 : c->plain + c->seq->parents[other];
 }
 
-/* Writes n places, the last of which is `place`, those before it the ones that the row
- * sees. */
+/* Writes n places: `place` as the last, and the visible keys before it. */
 static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to) {
     for (int32_t i = n - 1; i >= 0; i--) {
         to[i] = place;
@@ -224,17 +223,17 @@ static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to
     }
 }
 
-/* A row's blocks of one list: candidates are the places of their last keys. */
+/* A row's blocks in one list: candidates are the places of their last keys. */
 typedef struct block_scan {
     const choose_job *job;
     const chooser *c;
     int32_t worker, list;
-    int32_t block, n_seen, n_blocks, most; /* of n_blocks blocks `most` are chosen */
-    int32_t n, n_passed;                   /* candidates, and keys that were passed */
-    float best;                            /* score of the block that is being passed */
+    int32_t block, n_seen, n_blocks, most; /* `most` of n_blocks blocks are chosen */
+    int32_t n, n_passed;                   /* candidates, and visited keys */
+    float best;                            /* score of the current block */
 } block_scan;
 
-/* Passes a key that the row sees. */
+/* Visits a visible key. */
 static void block_pass(block_scan *s, int32_t place, float score) {
     const choose_use *use = s->job->use;
     const int32_t block = s->n_passed / s->block, at = s->n_passed % s->block;
@@ -249,7 +248,8 @@ static void block_pass(block_scan *s, int32_t place, float score) {
     }
 }
 
-/* Writes a list: the chosen blocks, and of pools the keys after the last whole one. */
+/* Writes a list: the chosen blocks and, for pools, the keys after the last whole
+ * block. */
 static int32_t choice_write(const block_scan *s, int32_t *to) {
     const int32_t *places = candidate_places(s->job, s->worker), last = s->c->plain + s->c->at;
     const int32_t rest = s->n_seen % s->block;

@@ -63,8 +63,7 @@ static void attention_mods_note_faults(attn_change *c, int32_t query, int32_t la
         (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
 }
 
-/* Whether some of n scores are no numbers, or infinite: a softmax of them has no
- * meaning. */
+/* Whether any of n scores is NaN or infinite, so that a softmax has no meaning. */
 static bool any_without_meaning(const float *scores, int32_t n) {
     int wrong = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -73,7 +72,7 @@ static bool any_without_meaning(const float *scores, int32_t n) {
     return wrong != 0;
 }
 
-/* Faults of the positions that a query sees. */
+/* Faults at a query's visible positions. */
 static void check_scores(const attn_tile *t, int32_t query) {
     const float *scores = t->scores + query * ATTN_CHUNK;
     attn_change *c = t->change;
@@ -105,7 +104,7 @@ void attn_change_scores(const attn_tile *t, int32_t query) {
     check_scores(t, query);
 }
 
-/* The lanes of a block whose integers are not 0, as bits. */
+/* The lanes of a block with nonzero integers, as bits. */
 static uint16_t bits_of(const int64_t *lanes) {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < ATTN_BLOCK; i++) {
@@ -121,7 +120,8 @@ static uint16_t bits_between(int32_t first, int32_t end, int32_t b) {
     return (uint16_t)(low <= 0 ? below : low >= ATTN_BLOCK ? 0u : below & ~((1u << low) - 1u));
 }
 
-/* What one query sees of its first..end. False where that is not one stretch. */
+/* Narrows a query's first..end to its visible positions. False: these are not
+ * contiguous. */
 static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *seen) {
     int32_t first = t->first[query], end = t->end[query], n = 0, low = ATTN_CHUNK, high = 0;
     const attn_lanes key = key_lanes(c);
@@ -177,7 +177,7 @@ void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen) {
     const attn_program *p = c->program;
     bool has_gaps = false;
-    for (int32_t i = 0, same = -1; i < q->n; i++) { /* same: a query whose answer is this one's too */
+    for (int32_t i = 0, same = -1; i < q->n; i++) { /* same: an earlier query with the same answer */
         uint16_t *to = seen + i * ATTN_BLOCKS;
         if (t->first[i] >= t->end[i]) {
             memset(to, 0, sizeof *to * ATTN_BLOCKS);
@@ -198,9 +198,8 @@ bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_
 
 /* ---- the map ---- */
 
-/* What a mask makes of rows at `positions` and of the keys in chunks low..high - 1. Rows
- * of several sequences may share chunks, and a row sees as many keys as its own sequence
- * has. */
+/* Evaluates a mask for rows at `positions` and the keys in chunks low..high - 1. Rows of
+ * several sequences may share chunks; a row sees at most the keys of its own sequence. */
 static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
                       attn_range heads) {
     int64_t end = chunks.high * ATTN_CHUNK < seq->n_tokens ? chunks.high * ATTN_CHUNK : seq->n_tokens;
@@ -215,7 +214,7 @@ static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range po
     return attn_program_seen(p, &r);
 }
 
-/* Fills verdicts [chunks.high - chunks.low]. Halves what is not certain. */
+/* Fills verdicts [chunks.high - chunks.low]. Splits uncertain ranges in halves. */
 static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
                         attn_range heads, uint8_t *verdicts) {
     attn_seen seen = look(p, seq, positions, chunks, heads);

@@ -1,11 +1,11 @@
 /* Runs a sequence's own mask and change of scores (core/attn_program.h) for tiles of
  * queries.
  *
- * What a mask makes of a rectangle of queries and chunks is found once a step, for all
- * layers and heads: the map. Tiles skip chunks that it empties, and do not look at keys
- * in those that it fills. In the others the program runs over the chunk; where every
- * query then sees one stretch of positions, as with causal masks and windows, the tile is
- * the same as with a mask of the layer's.
+ * The map holds a mask's result for each rectangle of queries and chunks, found once per
+ * step for all layers and heads. Tiles skip chunks that the mask hides entirely, and do
+ * not test keys in chunks that it shows entirely. In the others the program runs over the
+ * chunk; if each query's visible positions are contiguous, as with causal masks and
+ * windows, the tile is computed as with the layer's own mask.
  *
  * Owner: the map is written by the thread that begins a step, and read by the workers;
  * registers and changes are a worker's. */
@@ -33,8 +33,7 @@ typedef struct attn_change {
     uint8_t faults[ATTN_TILE]; /* of each query */
 } attn_change;
 
-/* What a program is told of a tile's queries; all but `position` is the same in every
- * chunk. */
+/* A program's inputs for a tile's queries; only `position` differs between chunks. */
 typedef struct attn_asked {
     int32_t n, b, n_heads;
     int32_t position[ATTN_TILE], head[ATTN_TILE], n_kv[ATTN_TILE];
@@ -44,19 +43,19 @@ typedef struct attn_asked {
  * `base`. c->regs, run and functions are set. */
 void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base, int32_t first, int32_t end,
                        attn_change *c);
-/* Cuts first..end of the chunk at position `base`, and the tile's queries', down to where
- * the mask is not certainly empty for all of them. Some ten looks at ranges save what
- * running the program over the whole chunk takes where it is a narrow band. */
+/* Narrows first..end of the chunk at position `base`, and that of the tile's queries, to
+ * where the mask may show a key to any of them. For a narrow band, some ten evaluations
+ * of ranges replace running the program over the whole chunk. */
 void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base, attn_tile *t,
                         int32_t *first, int32_t *end);
-/* Runs a mask's program for all queries of a tile: cuts their first..end down to what
- * they see and fills seen [n_queries][ATTN_BLOCKS]. True: some query sees only some of
- * its first..end. */
+/* Runs a mask's program for all queries of a tile: narrows their first..end to the
+ * visible positions and fills seen [n_queries][ATTN_BLOCKS]. True: some query sees only a
+ * part of its first..end. */
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen);
 
 /* ---- the map ---- */
 
-#define ATTN_MAP_BYTES (256 * 1024) /* items whose chunks have no room are looked at tile by tile */
+#define ATTN_MAP_BYTES (256 * 1024) /* items whose chunks do not fit are evaluated tile by tile */
 
 /* The chunks of an item: those before `first` and from `end` on are empty. */
 typedef struct attn_mapped {
@@ -71,6 +70,6 @@ typedef struct attn_map {
     attn_range heads; /* fewest and most query heads of a layer */
 } attn_map;
 
-/* Fills the map for a batch. Does nothing where no sequence has a mask. */
+/* Fills the map for a batch. Does nothing if no sequence has a mask. */
 void attn_map_fill(const batch *step, attn_map *m);
 #endif

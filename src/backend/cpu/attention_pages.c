@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* kernels read whole vectors, past the last value, and unpack whole groups of int4, past
+/* kernels read whole vectors past the last value, and unpack whole groups of int4 past
  * the last row */
 #define READ_AHEAD_BYTES 1024
 
@@ -24,13 +24,13 @@ static size_t block_bytes(const kv_plane *plane) {
     return row_read(plane) * ATTN_BLOCK;
 }
 
-/* fp8's: there is room for f16. */
+/* For fp8, with room for f16. */
 static size_t copies_bytes(const kv_plane *plane) {
     const size_t n = plane->type == DTYPE_F8_E4M3 ? 2 * ATTN_BLOCKS : ATTN_BLOCKS;
     return size_align(n * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
 }
 
-/* Bytes of the copies of keys, and of values, that are largest. */
+/* Bytes of the largest copies of keys, and of values. */
 static size_t largest_copies(const kv_layout *l, kv_plane_kind kind) {
     size_t most = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
@@ -53,7 +53,8 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
     c->values = c->keys + largest_copies(l, KV_PLANE_K);
 }
 
-/* More share fp8's codes than this: unpacking them first costs less than in every group. */
+/* With more queries than this, unpacking fp8's codes once costs less than in every
+ * group. */
 #define UNPACKING_QUERIES 12
 
 /* One of a tile's two kinds of rows, and its copies. */
@@ -64,7 +65,7 @@ typedef struct side {
     const float **scales; /* the tile's */
     uint8_t *copies;
     float *copied_scales;
-    dtype read; /* the type in which the tile's kernels read blocks that lie in pages */
+    dtype read; /* the type in which the tile's kernels read blocks in pages */
 } side;
 
 static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c, attn_tile *tile) {
@@ -106,8 +107,8 @@ static void copy_int4(side s, cpu_row from, int32_t p) {
     cpu_row_put(copied_row(s, p), (const uint8_t *)integers);
 }
 
-/* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies
- * from the chunk's position p on. */
+/* Copies n tokens of one block of a page, from `offset` on, into the copies from the
+ * chunk's position p on. */
 static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offset, int32_t n, int32_t p) {
     const kv_planes *l = attn_pages_planes(a);
     uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind),
@@ -139,7 +140,7 @@ static void find_copies(const attn_pages *a, side s, int32_t base, int32_t first
     }
 }
 
-/* The block of rows in a page is the tile's, as it is or as int8. */
+/* Takes a block of rows from a page, as stored or as int8. */
 static void find_block(const attn_pages *a, side s, const uint8_t *rows, const float *scales, int32_t block) {
     s.blocks[block] = rows;
     s.scales[block] = scales;
@@ -151,7 +152,7 @@ static void find_block(const attn_pages *a, side s, const uint8_t *rows, const f
     }
 }
 
-/* Blocks of fp8 that lie in pages become f16. */
+/* Converts blocks of fp8 in pages to f16. */
 static void unpack_fp8(const attn_pages *a, side s, int32_t first, int32_t end) {
     const int32_t n = (int32_t)block_bytes(s.plane);
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
@@ -194,8 +195,8 @@ static void find_latents(const attn_pages *a, int32_t block, int32_t block1, att
     }
 }
 
-/* The type in which n_queries read a plane of pages with whole blocks. most_int4: up to so
- * many queries multiply codes. */
+/* The type in which n_queries read a plane of pages with whole blocks. most_int4: the
+ * most queries that multiply codes directly. */
 static dtype type_shared(const kv_plane *plane, const math_kernels *math, int32_t n_queries,
                          int32_t most_int4) {
     if (plane->type == DTYPE_I4 && n_queries > 0 && n_queries <= most_int4) {
@@ -235,9 +236,9 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
     }
 }
 
-/* The block of a head in a plane of a page that begins with its token `offset`: fetched
- * while block i is multiplied, with its keys where i is below ATTN_BLOCKS, else with its
- * values. */
+/* Sets the block of a head in a plane of a page, from its token `offset` on, to be
+ * prefetched while block i is multiplied: with its keys if i is below ATTN_BLOCKS, else
+ * with its values. */
 static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, int32_t head, int32_t offset,
                        int32_t i, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
@@ -254,8 +255,8 @@ static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, in
     }
 }
 
-/* What is at hand already: nothing else is to be fetched. k_bytes, v_bytes: of a block
- * that is. */
+/* Uses data already in cache: nothing else is prefetched. k_bytes, v_bytes: of such a
+ * block. */
 static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
     tile->fetch_k_bytes = (int32_t)k_bytes;
     tile->fetch_v_bytes = (int32_t)v_bytes;
@@ -337,7 +338,7 @@ void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies
     }
 }
 
-/* How many of n places follow one another from the first on, within a block of the pages. */
+/* The number of consecutive places among the first of n, within a block of the pages. */
 static int32_t gather_stretch(const int32_t *places, int32_t n) {
     int32_t i = 1;
     while (i < n && places[i] == places[0] + i && places[i] % ATTN_BLOCK != 0) {
@@ -346,8 +347,8 @@ static int32_t gather_stretch(const int32_t *places, int32_t n) {
     return i;
 }
 
-/* The tokens at n <= ATTN_BLOCK places become a block: that of the pages, where it begins
- * with them, else a copy. */
+/* Makes a block of the tokens at n <= ATTN_BLOCK places: a block of the pages if it
+ * begins with them, else a copy. */
 static void gather_block(const attn_pages *a, side s, const int32_t *places, int32_t n, int32_t block) {
     const kv_planes *l = attn_pages_planes(a);
     const int32_t page = places[0] / l->page_tokens, offset = places[0] % l->page_tokens;

@@ -3,20 +3,20 @@
  * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale;
  * then soft cap; then slope (position - query); then the program that changes scores.
  * max: over the visible positions, 16 lanes by position mod 16 in ascending order, then
- * the tree; 0 where that is -infinity, so that the sum is 0 there, or NaN where a score
- * is. sum: likewise over exp(s - max). acc[d] = sum over visible positions, ascending, of
- * exp(s - max) v[d] by fma, from 0.
+ * the tree; 0 if that is -infinity, so that the sum is 0, or NaN if a score is NaN. sum:
+ * likewise over exp(s - max). acc[d] = sum over visible positions, ascending, of exp(s -
+ * max) v[d] by fma, from 0.
  *
- * fp8 keys: s = (the sum over their codes' f16) k's scale, and goes on as above. fp8
- * values: acc[d] as above, of exp(s - max) v's scale, a product rounded first, and their
- * codes' f16.
+ * fp8 keys: s = (the sum over their codes' f16) k's scale, then as above. fp8 values:
+ * acc[d] as above, with the rounded product exp(s - max) v's scale as the weight, and
+ * their codes' f16.
  *
  * Int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum
  * exact in int32. Int8 values: u = exp(s - max) v's scale. With top the largest u,
  * weights are u 126 / top as integers, by lane as above. The rounding error of a position
  * is carried to the next of its lane, so that many small weights are not lost. acc[d] =
- * (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is int8 that takes less
- * memory: attention_pages.c and unpack_int4 widen it. */
+ * (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is a compact form of
+ * int8: attention_pages.c and unpack_int4 widen it. */
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/math.h"
 #include "core/half.h"
@@ -67,7 +67,7 @@ static void score_query(const attn_tile *t, int32_t query, float *scores) {
     }
 }
 
-/* The first position from p on that the query sees; `end` where there is none. */
+/* The first visible position from p on; `end` if there is none. */
 static int32_t next_seen(const attn_tile *t, int32_t query, int32_t p) {
     while (p < t->end[query] && !attn_sees(t, query, p)) {
         p++;

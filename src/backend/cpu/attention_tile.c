@@ -23,7 +23,8 @@ static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens,
     }
 }
 
-/* What the queries' programs are told, and what is known of the item's chunks. */
+/* Sets the inputs of the queries' programs, and the known results for the item's
+ * chunks. */
 static void set_mods(const attn_job *job, const attn_item *item, const batch_seq *seq, attn_scratch *s) {
     s->mods = seq->mods;
     s->tile.seen = NULL;
@@ -32,7 +33,7 @@ static void set_mods(const attn_job *job, const attn_item *item, const batch_seq
     if (s->mods == NULL) {
         return;
     }
-    const attn_map *map = &job->state->map; /* there is a state wherever a batch has programs */
+    const attn_map *map = &job->state->map; /* set whenever a batch has programs */
     int64_t i = item - job->b->batch->work;
     s->asked.n = s->tile.n_queries;
     s->asked.b = seq->b;
@@ -100,8 +101,8 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
 
 /* ---- trees of drafts ---- */
 
-/* True when the chunk holds positions of a draft tree: those after its first row, which
- * is the root's. */
+/* Whether the chunk holds positions of a draft tree: those after its first row, the
+ * root. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
@@ -125,7 +126,8 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base,
     attn_pages_placed(&pages, first, end, &s->copies, &s->tile);
 }
 
-/* Makes queries from..from+n of a tile a tile of their own, with the same results. */
+/* Makes queries from..from+n of a tile a separate tile that writes to the same
+ * results. */
 static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *part) {
     *part = *whole;
     part->n_queries = n;
@@ -173,8 +175,8 @@ static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* Sets the tile's first..end to what the queries' sequences and layer let them see of the
- * chunk at position `base`. */
+/* Sets the tile's first..end to the positions of the chunk at `base` that sequences and
+ * layer allow its queries. */
 static void cut_to_chunk(attn_scratch *s, int32_t base) {
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         s->tile.first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
@@ -182,7 +184,7 @@ static void cut_to_chunk(attn_scratch *s, int32_t base) {
     }
 }
 
-/* The positions that some query of the tile sees: first..end. False: there are none. */
+/* The positions that any query of the tile sees: first..end. False: none. */
 static bool seen_by_some(const attn_tile *tile, int32_t *first, int32_t *end) {
     *first = ATTN_CHUNK;
     *end = 0;
@@ -195,7 +197,7 @@ static bool seen_by_some(const attn_tile *tile, int32_t *first, int32_t *end) {
     return *first < *end;
 }
 
-/* Adds what the programs' faults at this chunk are to those of the queries' rows. */
+/* Adds the programs' faults in this chunk to those of the queries' rows. */
 static void report_faults(const attn_job *job, const attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && job->b->batch->faults != NULL; t++) {
         if (s->change.faults[t] != 0) {
@@ -211,7 +213,7 @@ static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_
     if (s->mods->mask == NULL || verdict == ATTN_SEES_ALL) {
         return;
     }
-    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* for one row alone it does not pay */
+    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* does not pay for a single row */
         attn_change_narrow(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, &s->tile, &first, &end);
     }
     attn_change_begin(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, first, end, &s->change);
@@ -223,7 +225,7 @@ static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_
     }
 }
 
-/* The mask's result for the tile of another kv head is this one's. */
+/* Takes the mask's result from the tile of another kv head. */
 static void copy_mask(const attn_scratch *like, attn_scratch *s) {
     const size_t n = (size_t)s->tile.n_queries;
     memcpy(s->tile.first, like->tile.first, n * sizeof *s->tile.first);
@@ -231,7 +233,7 @@ static void copy_mask(const attn_scratch *like, attn_scratch *s) {
     s->tile.seen = like->tile.seen;
 }
 
-/* Readies the sequence's change of scores for the tile. */
+/* Prepares the sequence's change of scores for the tile. */
 static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch *s) {
     if (s->mods != NULL && s->mods->score != NULL) {
         attn_change_begin(s->mods->score, &s->asked, base, first, end, &s->change);

@@ -16,32 +16,34 @@ typedef struct attn_scratch {
     int32_t kv_head;
     attn_state states[ATTN_TILE];
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
-    /* index of each query's row in its sequence; read in a tree's chunks only */
+    /* index of each query's row in its sequence; only used in a tree's chunks */
     int32_t row[ATTN_TILE];
     int64_t row_head[ATTN_TILE]; /* row of the batch * max_heads + head of each query */
     float *out[ATTN_TILE];       /* its result */
     attn_copies copies;
-    const attn_mods *mods; /* of the queries' sequence, or NULL. With them: */
+    const attn_mods *mods; /* programs of the queries' sequence, or NULL. With programs: */
     attn_asked asked;
     attn_mapped map;
     int32_t map_chunk0; /* of map.verdicts */
     attn_change change;
     uint16_t seen[ATTN_TILE * ATTN_BLOCKS];
-    attn_tile branch; /* the tile's queries whose rows are one branch of a draft tree */
+    attn_tile branch; /* the tile's queries whose rows form one branch of a draft tree */
 } attn_scratch;
 
 #define MOST_TOGETHER 4 /* kv heads of one task */
 
-/* The keys that the rows of a step have chosen: n_lists lists a row, for one KV head each
- * or for all. */
+/* The keys that the rows of a step have chosen: n_lists lists per row, for one KV head
+ * each or for all. */
 typedef struct attn_choice {
-    int32_t most_lists, most; /* room: lists a row, and keys of a list */
+    int32_t most_lists, most; /* room: lists per row, and keys per list */
     int32_t n_lists;          /* of the last choice */
-    int64_t step;             /* of the backend, in which it was made */
-    int32_t *n, *n_seen;      /* [max_rows][most_lists], [max_rows]: of how many how many are chosen */
-    /* [max_rows][most_lists][most]: indices in the sequence's pages, by ascending position */
+    int64_t step;             /* the step in which it was made */
+    int32_t *n, *n_seen;      /* [max_rows][most_lists], [max_rows]: chosen keys, and visible keys */
+    /* [max_rows][most_lists][most]: indices in the sequence's pages, by ascending
+     * position */
     int32_t *places;
-    /* [workers][2 most + ATTN_CHUNK]: candidates by ascending position, and their scores */
+    /* [workers][2 most + ATTN_CHUNK]: candidates by ascending position, and their
+     * scores */
     int32_t *candidates;
     float *scores, *sorted; /* sorted: scratch of a selection */
 } attn_choice;
@@ -51,7 +53,7 @@ static inline int32_t attn_choice_at(const attn_choice *c, int32_t row, int32_t 
     return row * c->most_lists + list;
 }
 
-/* Softmax states of rows for all their heads: states that items carry on, and partial
+/* Softmax states of rows for all their heads: states passed between items, and partial
  * results. */
 typedef struct cpu_attention_state {
     attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
@@ -68,18 +70,18 @@ typedef struct attn_job {
     const cpu_backend *b;
     cpu_attention_state *state;
     const attn_spec *spec;
-    const attn_item *items;                        /* of the level that runs */
+    const attn_item *items;                        /* of the running level */
     const kv_planes *planes;                       /* of the cache */
     int32_t cache, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
-    int32_t d_value;                               /* elements of a head's value that count */
+    int32_t d_value;                               /* used elements of a head's value */
     int32_t n_together;                            /* kv heads of one task */
     int32_t n_parts;                               /* tasks that share an item's queries */
     buffer q, out;
 } attn_job;
 
-/* Makes the tile's numbers those of the job. */
+/* Sets the tile's sizes from the job. */
 void attn_tile_begin(const attn_job *job, attn_tile *tile);
-/* Makes head `head` of a row of the batch the tile's query t, with an empty state. */
+/* Sets the tile's query t to head `head` of a row of the batch, with an empty state. */
 void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, attn_scratch *s);
 
 /* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's
@@ -87,10 +89,9 @@ void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, a
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s);
 
-/* What is prefetched while a chunk is computed: its own values, then the keys of kv head
- * kv_head at the positions of chunk `chunk` up to `end`. Or, where n_heads > 0, the
- * part-th of n_heads shares of what n_heads kv heads from kv_head on have there, keys and
- * values. */
+/* What to prefetch while a chunk is computed: its own values, then the keys of kv head
+ * kv_head at the positions of chunk `chunk` up to `end`. If n_heads > 0: the part-th of
+ * n_heads shares of the keys and values there of n_heads kv heads from kv_head on. */
 typedef struct attn_next {
     int32_t kv_head, chunk, end, n_heads, part;
 } attn_next;
@@ -98,10 +99,10 @@ typedef struct attn_next {
 /* The pages of a sequence for one kv head. */
 attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head);
 
-/* Computes one chunk for the tile's queries and writes it to the tile's results. false:
+/* Computes one chunk for the tile's queries and writes it to the tile's results. False:
  * no query sees any of it. like: the tile of the same rows for another kv head, just
- * computed over this chunk, or NULL: a mask that does not depend on the head is not run
- * again. */
+ * computed over this chunk, or NULL; it saves a second run of a mask that does not depend
+ * on the head. */
 bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next,
                         const attn_scratch *like, attn_scratch *s);
 

@@ -1,6 +1,6 @@
 /* Short causal convolutions. A unit's state is its last inputs, [K - 1][CONV_UNIT], the
- * oldest first. A task takes some units through the rows of all sequences: it copies a
- * few rows after the state, so that the output may overwrite them. */
+ * oldest first. A task processes some units over the rows of all sequences: it copies a
+ * few rows to follow the state, so that the output may overwrite the input. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -12,7 +12,7 @@
 struct conv_taps {
     int32_t n_channels, n_taps;
     float *taps; /* [units][n_taps][CONV_UNIT], zeros past the last channel */
-    float *bias; /* [units][CONV_UNIT], zeros where there is none */
+    float *bias; /* [units][CONV_UNIT], zeros without a bias */
 };
 
 /* The elements of any float type as f32, in memory of the caller's, freed with
@@ -104,7 +104,7 @@ typedef struct conv_job {
     int32_t n_units, task_units;
 } conv_job;
 
-/* The state is of inputs: they are what is rounded. */
+/* The state consists of inputs, so these are rounded. */
 static void conv_take_input(const cpu_backend *b, int32_t cache, const float *x, int32_t n, float *to) {
     uint16_t rounded[CONV_UNIT];
     if (cpu_state_rounds(b, cache)) {
@@ -115,7 +115,7 @@ static void conv_take_input(const cpu_backend *b, int32_t cache, const float *x,
     }
 }
 
-/* Takes one unit through a sequence's rows. */
+/* Processes one unit over a sequence's rows. */
 static void conv_sequence(const conv_job *job, const batch_seq *s, int32_t unit) {
     const cpu_backend *b = job->b;
     const conv_use *use = job->use;

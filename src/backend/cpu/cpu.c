@@ -57,7 +57,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
     return QUIRE_OK;
 }
 
-/* One scratch row for each worker, each on cache lines of its own. */
+/* One scratch row per worker, each on its own cache lines. */
 static quire_err cpu_scratch_open(cpu_backend *b) {
     int32_t widest = 0;
     for (int32_t i = 0; i < b->n_acts; i++) {
@@ -74,7 +74,7 @@ static quire_err cpu_scratch_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
-/* The scratch of recurrences (states.h); none for a layout without states. */
+/* The scratch of recurrences (states.h); none in a layout without states. */
 static quire_err state_scratch_open(cpu_backend *b) {
     int64_t largest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
@@ -127,8 +127,8 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
 }
 
 #ifdef QUIRE_DEBUG
-/* Fills the step's rows with NaN. A value that an op leaves out is then no value of an
- * earlier step, which may be another tenant's. */
+/* Fills the step's rows with NaN, so that an element that an op fails to write never
+ * shows a value of an earlier step, perhaps another tenant's. */
 static void poison_rows(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         memset(b->buffers[i].rows, 0xFF,
@@ -175,7 +175,7 @@ static void cpu_act_write(backend *b, buffer a, int32_t row0, int32_t n, const f
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
-/* Rows of which a task takes several. */
+/* Rows that tasks process, task_rows each. */
 typedef struct shared_rows {
     thread_pool_fn fn;
     void *context;
@@ -316,14 +316,14 @@ static bool is_several(uint64_t nodes) {
     return (nodes & (nodes - 1)) != 0;
 }
 
-/* The NUMA nodes over which memory is spread. 0 where there is only one, or where the
- * system refuses. */
+/* The NUMA nodes over which memory is spread. 0: there is only one, or the system
+ * refuses. */
 static uint64_t spread_nodes(const cpu_placement *p) {
     uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
     void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;
     bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
     mem_free(trial);
-    /* not where the process may use only that one node */
+    /* the process may use only one node */
     if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) {
         log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a "
                            "container without CAP_SYS_NICE?)");

@@ -15,18 +15,17 @@
 typedef struct cpu_buffer {
     int32_t width;
     float *rows;
-    /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same
-     * memory */
+    /* the rows are stored as ROWS_GROUPS (linear.h) for the product that reads them */
     bool is_quantised;
 } cpu_buffer;
 
 #define CPU_MAX_BUFFERS 64
 
-/* Rows that are prepared at once for a head, or copied for a convolution: what they take
- * stays in the nearest cache beside the columns of a state that they pass. */
+/* Rows that are prepared at once for a head, or copied for a convolution: few enough to
+ * stay in the nearest cache beside the columns of a state. */
 #define STATE_ROWS 8
-/* Floats of a worker's scratch for each 16 of the largest unit: for each row and element
- * of a key q, k, a and a k. */
+/* Floats of a worker's scratch per 16 floats of the largest unit: q, k, a and a k for
+ * each row and element of a key. */
 #define STATE_SCRATCH (4 * STATE_ROWS)
 
 typedef struct cpu_backend {
@@ -35,49 +34,50 @@ typedef struct cpu_backend {
     const math_kernels *math;
     const linear_kernels *linear;
     thread_pool *thread_pool;
-    int64_t near_bytes; /* of a core's second-level cache; 0: not known */
-    uint64_t nodes;     /* over which memory is spread; 0: the kernel chooses */
+    int64_t near_bytes; /* bytes of a core's second-level cache; 0: unknown */
+    uint64_t nodes;     /* nodes over which memory is spread; 0: the kernel chooses */
     char description[160];
 
     int32_t n_acts;
     cpu_buffer buffers[CPU_MAX_BUFFERS];
     step_limits limits;
-    int32_t most_choices, most_chosen; /* lists that a row chooses, keys of each; 0: none does */
+    /* lists per row, and keys per list, that rows choose; 0: rows do not choose */
+    int32_t most_choices, most_chosen;
     kv_layout layout;
     int32_t n_vocab;
     uint8_t *kv; /* n_pages * layout.page_bytes */
     int32_t n_pages;
     float *logits;      /* [limits.max_out, n_vocab] */
-    const batch *batch; /* of the step that runs */
-    bool has_adapted;   /* some row of it has an adapter */
+    const batch *batch; /* the running step's */
+    bool has_adapted;   /* some row of the step has an adapter */
     int64_t weight_bytes, step_bytes;
-    int32_t n_objects; /* linears, norms and embeddings that were loaded; the ids of the next ones */
+    int32_t n_objects; /* loaded linears, norms and embeddings; their number is the next id */
 
     /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest
      * buffer */
     float *scratch_rows;
     size_t scratch_stride;
 
-    int64_t step; /* how many steps have begun; marks what was computed for this step */
+    int64_t step; /* the number of steps so far; marks what was computed for this step */
 
-    /* [workers][state_stride]: what recurrences prepare; NULL: there are no states */
+    /* [workers][state_stride]: scratch of recurrences; NULL: there are no states */
     float *state_scratch;
-    size_t state_stride, state_copies; /* state_copies: where those of cpu_state_copies begin */
+    size_t state_stride, state_copies; /* state_copies: offset of the copies of cpu_state_copies */
 
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
     struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     struct cpu_adapter_state *adapter_state;     /* adapter.h: scratch of adapted rows */
     rope *ropes;                                 /* list of loaded rotary objects */
-    struct cpu_owned *owned;                     /* blocks of cpu_own */
+    struct cpu_owned *owned;                     /* memory blocks of cpu_own */
     uint8_t *slab;                               /* where the next block of middle size goes, */
     size_t slab_left;                            /* and the zeroed bytes there, */
     size_t slab_bytes;                           /* of so many */
 
     op_trace *trace;             /* NULL: ops are not timed */
-    const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */
+    const backend_ops *untraced; /* with a trace: the ops that the traced ones call */
     backend_ops traced;
-    int64_t rows_ns; /* of the op that runs, with a trace */
+    int64_t rows_ns; /* of the running op, with a trace */
 } cpu_backend;
 
 /* ---- implemented in owned.c ---- */
@@ -86,7 +86,7 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when
  * out of memory or on overflow. Loading and step_open only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
-/* Frees all of them. */
+/* Frees all blocks of cpu_own. */
 void cpu_own_free(cpu_backend *b);
 
 static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
@@ -94,21 +94,22 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
-/* A row of the worker's own, of any buffer's width. What it holds is lost when the task
+/* The worker's scratch row, of any buffer's width. Its content is lost when the task
  * ends. */
 static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
     return b->scratch_rows + (size_t)worker * b->scratch_stride;
 }
 
-/* Up to so many rows are worked on by the caller: cheaper than waking the thread pool. */
+/* Up to this many rows are processed by the caller, which is cheaper than waking the
+ * thread pool. */
 #define CPU_SERIAL_ROWS 4
 
-/* Runs fn for each of n_rows rows: tasks of the thread pool, or all by the caller where
- * they are few. */
+/* Runs fn for each of n_rows rows: as tasks of the thread pool, or on the caller if they
+ * are few. */
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
-/* The same, always by the thread pool. A task takes up to 16 neighbouring rows: stored,
- * tokens side by side share lines of keys. */
+/* Always uses the thread pool. A task has up to 16 adjacent rows: adjacent tokens share
+ * cache lines of keys in pages. */
 void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
 /* ---- implemented in linear_ops*.c ---- */
@@ -141,15 +142,15 @@ quire_err cpu_experts_step_open(cpu_backend *b);
 void cpu_experts(backend *b, const experts_use *use);
 
 /* ---- implemented in norm.c ---- */
-/* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where
- * it has none. Adds to b->weight_bytes. */
+/* A norm's weight and bias are f32 here, with 1 + w applied, and a weight of ones if it
+ * has none. Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
 bool cpu_norm_replaces(const norm *nm);
 int32_t cpu_norm_id(const norm *nm);
-/* Whether one can take the other's place: they are of one kind and shape. */
+/* Whether one can replace the other: both have the same kind and shape. */
 bool cpu_norm_is_alike(const norm *a, const norm *b);
-/* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the
- * whole row). out may be x. Any thread. */
+/* Norms one row: each group of the norm's width in x[0..width) (a head, or the whole
+ * row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
 /* ---- implemented in adapter_load.c ---- */
@@ -161,10 +162,10 @@ void cpu_adapter_free(backend *b, adapter *a);
 int64_t cpu_adapter_bytes(const adapter *a);
 
 /* ---- implemented in adapter_rows.c ---- */
-/* Sizes the scratch of adapted rows; does nothing where limits.max_adapters is 0. After
+/* Sizes the scratch of adapted rows; does nothing if limits.max_adapters is 0. After
  * cpu_experts_step_open. */
 quire_err cpu_adapter_step_open(cpu_backend *b);
-/* Groups the rows of the batch that begins. */
+/* Groups the rows of a new batch by adapter. */
 void cpu_adapter_begin(cpu_backend *b);
 
 /* ---- implemented in row_ops.c ---- */
@@ -178,12 +179,12 @@ void cpu_scale_rows(backend *b, float scale, buffer x);
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
 quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out);
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
-/* How many rows it has, and how wide they are. */
+/* The number of its rows, and their width. */
 void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
 int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);
-/* out[0..width) = row `id`, as the adapter of the batch's row `row` has it, as f32. Within a
- * step, on the worker's thread. */
+/* out[0..width) = row `id` as f32, changed by the adapter of the batch's row `row`.
+ * Within a step, on the worker's thread. */
 void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t row, int32_t worker,
                        float *out);
 
@@ -191,8 +192,8 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
 /* Sizes the tables of all loaded ropes for max_rows rows. */
 quire_err cpu_rope_step_open(cpu_backend *b);
-/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row
- * `row`. Only one thread at a time may rotate a row. */
+/* Rotates the heads of d_head elements in x[0..width), an activation of batch row `row`.
+ * Only one thread at a time may rotate a row. */
 void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_head, float *x, int32_t width);
 
 /* ---- implemented in pages.c ---- */
@@ -233,7 +234,7 @@ void cpu_trace(backend *b, op_trace *to);
 /* ---- implemented in attention.c ---- */
 /* Sizes scratch and partial buffers. Does nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
-/* Looks at the masks of the batch that begins. */
+/* Evaluates the masks of a new batch. */
 void cpu_attention_begin(cpu_backend *b);
 void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
 

@@ -1,5 +1,5 @@
 /* Embeddings of tokens, positions and token types: rows stay in the file's format (in
- * place where possible), or in the packed form of a head that is the same matrix, and are
+ * place if possible), or in the packed form of a head with the same matrix, and are
  * converted to f32 when they are read. */
 #include <assert.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct embedding {
     int64_t n_rows;
     size_t row_bytes;
     const uint8_t *rows;
-    const linear *weights; /* whose rows these are, in place of `rows`; NULL: none */
+    const linear *weights; /* weights that hold the rows, in place of `rows`; or NULL */
 };
 
 #define COPIED_BYTES MEM_HUGE_BYTES /* by a task: few system pages are two tasks' */
@@ -93,7 +93,7 @@ quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **
 }
 
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes) {
-    *n_bytes = (size_t)e->n_rows * e->row_bytes; /* as when it was loaded */
+    *n_bytes = (size_t)e->n_rows * e->row_bytes; /* its type when it was loaded */
     return e->rows;
 }
 
@@ -111,7 +111,7 @@ typedef struct embed_job {
     const embed_use *use;
 } embed_job;
 
-/* Row `id` as it is loaded, as f32. */
+/* The loaded row `id`, as f32. */
 static void embed_read_row(const embedding *e, int64_t id, float *out) {
     assert(id >= 0 && id < e->n_rows);
     if (e->weights != NULL) {
@@ -130,7 +130,7 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
     if (part == NULL || part->n_segments == 0) {
         return;
     }
-    /* whole blocks of 16, of which out may not have the last */
+    /* whole blocks of 16; out may be shorter than the last */
     float *t = adapter_worker_t(b, worker), *y = adapter_worker_row(b, worker);
     memcpy(y, out, sizeof *y * (size_t)width);
     for (int32_t s = 0; s < part->n_segments; s++) {
@@ -171,7 +171,7 @@ static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 
-/* The position where padding is skipped. */
+/* A row's position if padding is skipped. */
 static int64_t skip_padding(const batch *rows, int32_t padding, int32_t row, int64_t position) {
     assert(row >= position);
     const int32_t *tokens = rows->tokens + row - position; /* of the sequence */

@@ -1,12 +1,11 @@
-/* A step's rows through a mixture of experts. Rows are sorted by expert; then the column
- * tiles of all experts are shared by the workers.
+/* A step's rows through a mixture of experts. Rows are sorted by expert; then the workers
+ * share the column tiles of all experts.
  *
- * Barriers: one for gate and up of all experts, one for down, which sums too; more only
- * with many rows, or where down reads rows that need the whole hidden row for their
- * scale. Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, the
- * later times from cache.
- * Order of a row's sum: s = 0; s = fma(weight, down, s) over its experts, ascending; y =
- * fma(scale, s, y), or scale * s. */
+ * Barriers: one for gate and up of all experts, one for down, which also sums; more only
+ * with many rows, or if down's input format needs the whole hidden row for its scale.
+ * Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, from cache
+ * after the first time. Order of a row's sum: s = 0; s = fma(weight, down, s) over its
+ * experts, ascending; y = fma(scale, s, y), or scale * s. */
 #include "backend/cpu/experts.h"
 
 #include <string.h>
@@ -15,15 +14,14 @@
 #include "backend/cpu/math.h"
 #include "base/clock.h"
 
-#define SERIAL_ROWS     4     /* up to so many rows are gathered by the caller */
-#define SERIAL_ELEMENTS 32768 /* up to so many hidden elements are converted by the caller */
+#define SERIAL_ROWS     4     /* up to this many rows are gathered by the caller */
+#define SERIAL_ELEMENTS 32768 /* up to this many hidden elements are converted by the caller */
 #define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
-/* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and
- * up, */
+/* and the least tasks per worker if tasks are wider than a tile: of gate and up, */
 #define HIDDEN_TASKS   8
 #define SUM_TASKS      4 /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
 #define TILE_FLOATS    (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
-#define SUM_FLOATS     (2 * TILE_FLOATS) /* down has no second tile */
+#define SUM_FLOATS     (2 * TILE_FLOATS) /* down needs no second tile */
 #define GROUPS_AT_ONCE 4
 
 typedef struct experts_job {
@@ -37,15 +35,15 @@ typedef struct experts_job {
     int32_t most_rows;                 /* of an expert */
     int32_t hidden_blocks, sum_blocks; /* column blocks of a task */
     size_t hidden_bytes;               /* from row to row */
-    /* adapters of the batch change some gate or up, or some down, of experts with rows:
-     * their rows are kept in f32 until t is computed */
+    /* adapters of the batch change a gate or up, or a down, of experts with rows: their
+     * rows stay f32 until t is computed */
     bool changes_hidden, changes_sums;
 } experts_job;
 
 /* ---- sorting ---- */
 
 /* Gives every assignment its place: a counting sort by expert. Returns the most rows of
- * an expert that has weights. */
+ * any expert with weights. */
 static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n_weighed, int32_t n) {
     int32_t *first = s->first, most = 0;
     memset(first, 0, sizeof *first * ((size_t)n_experts + 1));
@@ -75,7 +73,7 @@ static float *worker_row(const cpu_experts_state *s, int32_t worker) {
     return s->rows + (size_t)worker * (size_t)s->row_width;
 }
 
-/* x times the weight, in the worker's row. */
+/* x times the weight, in the worker's scratch row. */
 static const float *scaled_input(const experts_job *job, const float *x, float weight, int32_t worker) {
     float *scaled = worker_row(job->s, worker);
     for (int32_t k = 0; k < job->w->d_in; k++) {
@@ -84,14 +82,14 @@ static const float *scaled_input(const experts_job *job, const float *x, float w
     return scaled;
 }
 
-/* The row of a place that w, an expert's gate or its up, reads. */
+/* The row at a place as read by w, an expert's gate or up. */
 static uint8_t *gathered_row(const experts_job *job, row_format f, bool is_up, int32_t place) {
     uint8_t *rows = is_up && job->w->has_orders ? job->s->gathered_up : job->s->gathered[f];
     return rows + (size_t)place * linear_row_bytes(f, job->w->d_in);
 }
 
-/* Makes the rows of a place for the gate and the up of its expert, where these may have
- * orders of inputs. */
+/* Makes the rows at a place for its expert's gate and up, which may have orders of
+ * inputs. */
 static void gather_ordered(const experts_job *job, int32_t assignment, const float *input, int32_t worker) {
     const int32_t e = job->s->chosen[assignment], place = job->s->places[assignment];
     const linear *up = job->w->up[e], *gate = job->w->gate != NULL ? job->w->gate[e] : NULL;
@@ -101,8 +99,8 @@ static void gather_ordered(const experts_job *job, int32_t assignment, const flo
     }
 }
 
-/* Where a row that experts read is kept in f32: by row, or by place where it is scaled
- * for each expert. */
+/* Where an input row of experts is kept in f32: by row, or by place if it is scaled for
+ * each expert. */
 static float *kept_input(const experts_job *job, int32_t i) {
     const cpu_adapter_state *a = job->b->adapter_state;
     return a->kept + (int64_t)i * a->kept_stride;
@@ -167,7 +165,7 @@ static tile_scratch scratch_of(const cpu_backend *b, int32_t worker) {
 
 /* ---- what adapters change ---- */
 
-/* The rows of an expert's gate (which 0) or up (1), by place. */
+/* The input rows of an expert's gate (which 0) or up (1), by place. */
 static adapter_rows hidden_changed(const experts_job *job, const linear *w, int32_t which) {
     const cpu_experts_state *s = job->s;
     return (adapter_rows){.w = w,
@@ -178,7 +176,7 @@ static adapter_rows hidden_changed(const experts_job *job, const linear *w, int3
                           .t = adapter_t(job->b, which, job->n_rows * job->w->n_used)};
 }
 
-/* Those of its down, whose rows are f32 until convert_hidden. */
+/* The input rows of its down, which are f32 until convert_hidden. */
 static adapter_rows sums_changed(const experts_job *job, const linear *w) {
     return (adapter_rows){.w = w,
                           .rows = job->s->place_rows,
@@ -187,7 +185,7 @@ static adapter_rows sums_changed(const experts_job *job, const linear *w) {
                           .t = adapter_t(job->b, 0, job->n_rows * job->w->n_used)};
 }
 
-/* Finds out what adapters of the batch change of the experts that have rows. */
+/* Finds the batch's adapter changes to experts that have rows. */
 static void note_changes(experts_job *job, int32_t n_places) {
     const cpu_backend *b = job->b;
     const experts *w = job->w;
@@ -206,7 +204,7 @@ static void note_changes(experts_job *job, int32_t n_places) {
 
 #define SHRINK_PLACES 8 /* places of a task */
 
-/* The end of the places from `place` on that are of one expert, at most `end`. */
+/* The end of the places from `place` on with the same expert, at most `end`. */
 static int32_t end_of_expert(const cpu_experts_state *s, int32_t place, int32_t end) {
     const int32_t of_expert = s->first[s->chosen[s->sources[place]] + 1];
     return of_expert < end ? of_expert : end;
@@ -264,8 +262,8 @@ static int32_t n_tiles(int32_t width, int32_t task_blocks) {
     return (width + task_blocks * PACK_LANES - 1) / (task_blocks * PACK_LANES);
 }
 
-/* Converts a tile's hidden rows to groups. A row of few groups costs as much as one of
- * GROUPS_AT_ONCE: then the tile is converted as one row, in the second tile. */
+/* Converts a tile's hidden rows to groups. A row of few groups would cost as much as one
+ * of GROUPS_AT_ONCE, so then the tile is converted as one row, in the second tile. */
 static void experts_store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare,
                                  uint8_t *out) {
     const size_t row_bytes = (size_t)n / PACK_GROUP * sizeof(row_group);
@@ -282,7 +280,7 @@ static void experts_store_groups(const experts_job *job, int32_t n_rows, int32_t
     }
 }
 
-/* out = f(gate) * up, or f(gate), which is up's product where there is no gate. */
+/* out = f(gate) * up; without a gate f(gate), where gate is up's product. */
 static void experts_activate(const experts_job *job, const float *gate, const float *up, int32_t n,
                              float *out) {
     if (job->w->gate != NULL) {
@@ -302,7 +300,7 @@ static void experts_tile(const experts_job *job, const linear_tile_use *use, row
     }
 }
 
-/* The same of a down product. */
+/* A tile of a down product. */
 static void down_tile(const experts_job *job, const linear *down, const tile *t, int32_t place,
                       int32_t n_rows, float *y, int32_t worker) {
     const adapter_rows changed = job->changes_sums ? sums_changed(job, down) : (adapter_rows){.w = NULL};
@@ -355,8 +353,8 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Converts a hidden row in place to what its expert's down product reads, where that
- * needs the whole row, or t was to be computed of it first. */
+/* Converts a hidden row in place to the format of its expert's down product, if that
+ * needs the whole row or t had to be computed from it first. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
     const int32_t source = job->s->sources[place];
@@ -364,7 +362,7 @@ static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const adapter_part *part =
         job->changes_sums ? adapter_part_of(job->b, down->id, source / job->w->n_used) : NULL;
     if (part != NULL && part->instead != NULL) {
-        return; /* it is converted for the weights that replace down, whose sums of it are not used */
+        return; /* converted for the replaced weights of down, whose sums are not used */
     }
     if (experts_need_whole(down) || (job->changes_sums && down->format != ROWS_F32)) {
         float *copy = worker_row(job->s, worker);
@@ -390,7 +388,7 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, int32_t
     }
 }
 
-/* Adds what experts without weights give: the row that they read. */
+/* Adds the results of experts without weights: their input. */
 static void add_inputs(const experts_job *job, const tile *t, float *sums) {
     const cpu_experts_state *s = job->s;
     for (int32_t i = 0; i < job->n_rows * job->w->n_used && job->w->n_weighed < job->w->n_experts; i++) {
@@ -465,9 +463,9 @@ static void sum_results(void *context, int32_t row, int32_t worker) {
     }
 }
 
-/* With few rows a task can be wider, as far as its results fit: memory is read faster in
- * long runs, and an expert's tile is one. But there must be enough tasks for the threads
- * to end together. fit: blocks that fit; most: of a task. */
+/* With few rows a task can be wider, as long as its results fit: memory is read faster in
+ * long runs, and an expert's tile is one run. But there must be enough tasks for the
+ * threads to finish together. fit: blocks that fit; most: blocks of a task. */
 static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit,
                            int32_t most) {
     int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);

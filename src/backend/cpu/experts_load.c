@@ -4,9 +4,9 @@
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
 
-#define LINE_FLOATS 16 /* of a cache line: workers share none */
-/* of a worker's sums, which lie in its L2 cache, where they are not more for
- * LINEAR_TILE_COLUMNS of all rows */
+#define LINE_FLOATS 16 /* bytes of a cache line: workers do not share one */
+/* bytes of a worker's sums, which fit its L2 cache, unless LINEAR_TILE_COLUMNS of all
+ * rows need more */
 #define SUMS_FLOATS 65536
 
 /* Made at the first call; NULL when out of memory. */
@@ -59,7 +59,7 @@ static quire_err check_routing(const routing *r, quire_error *err) {
     return check_groups(r, err);
 }
 
-/* Copies the pointers and checks that all have expert 0's shape. */
+/* Copies the pointers and checks that all weights have expert 0's shape. */
 static quire_err take_weights(cpu_backend *b, linear *const *from, const char *what, int32_t n_out,
                               int32_t n_in, const linear ***out, int32_t n, quire_error *err) {
     *out = cpu_own(b, (size_t)n, sizeof **out);

@@ -1,5 +1,5 @@
-/* Products that each head has of its own. A task is one head and some rows: a worker
- * converts what the head reads of them in its scratch. */
+/* Products with separate weights for each head. A task is one head and some rows: a
+ * worker converts the head's part of them in its scratch. */
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
@@ -35,7 +35,7 @@ quire_err cpu_head_linears_load(backend *base, linear *const *w, int32_t n_heads
     return QUIRE_OK;
 }
 
-/* What a head's product reads of n_rows rows: in place where these are floats. */
+/* The input of a head's product from n_rows rows: in place if it reads floats. */
 static row_view head_rows(const heads_job *job, int32_t head, int32_t row0, int32_t n_rows, int32_t worker) {
     const cpu_backend *b = job->b;
     const linear *w = job->use->w->w[head];
@@ -53,7 +53,7 @@ static row_view head_rows(const heads_job *job, int32_t head, int32_t row0, int3
     return (row_view){rows, stride};
 }
 
-/* The rows of a head's product that are adapted, with t in the worker's own; w NULL: none. */
+/* The adapted rows of a head's product, with t in the worker's scratch; w NULL: none. */
 static adapter_rows head_changed(const heads_job *job, int32_t head, int32_t row0, int32_t n_rows,
                                  int32_t worker) {
     const cpu_backend *b = job->b;

@@ -12,7 +12,7 @@
 #define CPUID_AVXVNNI (1u << 4)  /* of leaf 7.1, eax */
 #define CPUID_AMX     (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
 #define XCR0_TILES    (3u << 17) /* their configuration and their data */
-/* of arch_prctl: asks for a state that a process has only when it asked, Linux 5.16 */
+/* of arch_prctl: requests a state component that processes lack by default, Linux 5.16 */
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
 #elif defined(__aarch64__)
@@ -24,7 +24,7 @@
 typedef struct isa_entry {
     const char *name;
     bool (*runs)(void);
-    bool (*is_chosen)(void); /* by "auto", where it runs */
+    bool (*is_chosen)(void); /* chosen by "auto" if it runs */
     const math_kernels *math;
     const linear_kernels *linear;
 } isa_entry;
@@ -93,10 +93,10 @@ static bool is_native(void) {
     return !EMULATED;
 }
 
-/* Intel's start a vdpbf16ps of 512 bits every second cycle: measured on Emerald Rapids,
- * 89 GOP/s a thread, where vfmadd does 178 over weights widened to f32. The vendor
- * decides and no timing, because products of bf16 have other bits with this instruction:
- * results must not depend on a measurement. */
+/* Intel's processors start a 512-bit vdpbf16ps every second cycle: measured on Emerald
+ * Rapids, 89 GOP/s per thread, where vfmadd over weights widened to f32 reaches 178. The
+ * vendor decides, not a timing, because this instruction gives other bits: results must
+ * not depend on a measurement. */
 static bool is_dot_bf16_fast(void) {
     return !EMULATED && !__builtin_cpu_is("intel");
 }
@@ -110,7 +110,7 @@ static bool has_i8mm(void) {
 }
 #endif
 
-/* From the simplest to the best. Entries without kernels are for other processors. */
+/* In ascending order of preference. Entries without kernels are for other processors. */
 static const isa_entry ISAS[N_ISAS] = {
     [ISA_PLAIN] = {"plain", always, always, &math_plain, &linear_plain},
 #if defined(__x86_64__)
@@ -140,7 +140,7 @@ static const isa_entry ISAS[N_ISAS] = {
 #endif
 #if defined(__aarch64__)
     [ISA_NEON] = {"neon", has_neon, always, &math_neon, &linear_neon},
-    [ISA_I8MM] = {"i8mm", has_i8mm, always, &math_neon, &linear_i8mm}, /* neon, but for products of int8 */
+    [ISA_I8MM] = {"i8mm", has_i8mm, always, &math_neon, &linear_i8mm}, /* neon, except for products of int8 */
 #else
     [ISA_NEON] = {.name = "neon"},
     [ISA_I8MM] = {.name = "i8mm"},
@@ -151,7 +151,7 @@ static bool runs_here(cpu_isa isa) {
     return ISAS[isa].runs != NULL && ISAS[isa].runs();
 }
 
-/* Why an instruction set does not run here. */
+/* The reason why an instruction set does not run here. */
 static const char *lack_of(cpu_isa isa) {
 #if defined(QUIRE_AMX)
     if (isa == ISA_AMX && has_amx()) {

@@ -1,5 +1,4 @@
-/* Instruction sets: the kernels for each, and which of them this processor runs.
- * Constant. */
+/* Instruction sets: the kernels of each, and those that this processor runs. Constant. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 
@@ -19,10 +18,10 @@ typedef enum cpu_isa {
     N_ISAS
 } cpu_isa;
 
-/* Finds the instruction set of this name. For "auto" (or NULL) it is the best that runs
- * here, by the processor's features and vendor, never by a measurement: it is a part of
- * the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build)
- * lacks, QUIRE_INVALID for an unknown name. */
+/* Finds the instruction set of this name; for "auto" (or NULL) the best that runs here,
+ * by the processor's features and vendor, never by a measurement, since it is part of the
+ * numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,
+ * QUIRE_INVALID for an unknown name. */
 quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err);
 
 const char *cpu_isa_name(cpu_isa isa);

@@ -1,5 +1,5 @@
-/* Keys of pools and rows of n-grams: what a row needs of the few tokens before it. A
- * sequence's last rows are its state; a task takes it through its rows. */
+/* Keys of pools and rows of n-grams, which depend on a row's few last tokens. A
+ * sequence's last rows are its state; a task processes its rows in order. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -16,7 +16,7 @@ typedef struct pool_job {
     int32_t width, n_units;
 } pool_job;
 
-/* One key of a channel: of its n rows x and gates, `stride` apart. */
+/* One key of a channel from n rows of x and gates, `stride` apart. */
 static float pool_channel(const pool_use *use, const float *x, const float *gates, const float *bias,
                           int32_t stride, int32_t n_channels) {
     float most = gates[0] + bias[0], sum = 0.0f, all = 0.0f;
@@ -31,7 +31,7 @@ static float pool_channel(const pool_use *use, const float *x, const float *gate
     return sum / all;
 }
 
-/* Takes one unit through a sequence's rows. The window is its state and the row after. */
+/* Processes one unit over a sequence's rows. The window is the state and the next row. */
 static void pool_sequence(const pool_job *job, const batch_seq *s, int32_t unit) {
     const cpu_backend *b = job->b;
     const pool_use *use = job->use;
@@ -87,7 +87,7 @@ typedef struct ngram_job {
     const ngram_use *use;
 } ngram_job;
 
-/* The numbers of the table's rows, by the tokens up to the row's own: t[0] is its own. */
+/* The numbers of the table's rows from the last tokens; t[0] is the row's own. */
 static void ngram_rows(const ngram_desc *d, const int64_t *t, int32_t *rows) {
     uint64_t hash = (uint64_t)t[0] * (uint64_t)d->multipliers[0];
     for (int32_t g = 1; g < d->n; g++) {
@@ -102,8 +102,8 @@ static void ngram_rows(const ngram_desc *d, const int64_t *t, int32_t *rows) {
     }
 }
 
-/* The tokens of an n-gram: `end` from the last one of that id on. kept: ids + 1 of those
- * before, the newest last. */
+/* The tokens of an n-gram: `end` from the last token with that id on. kept: earlier ids +
+ * 1, the newest last. */
 static void ngram_tokens(const ngram_desc *d, int32_t token, const int32_t *kept, int64_t *t) {
     bool ended = false;
     t[0] = token >= 0 ? token : d->end;

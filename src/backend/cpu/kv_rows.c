@@ -1,4 +1,5 @@
-/* Rows of keys and values: rounds them to their type and back, and finds their bytes. */
+/* Rows of keys and values: rounds them to their type and back, and computes their
+ * places. */
 #include "backend/cpu/kv_rows.h"
 
 #include <assert.h>
@@ -8,7 +9,7 @@
 #include "core/half.h"
 
 #define E4M3_LARGEST 448.0f
-#define INT4_LARGEST 119.0f /* becomes an int8 of at most 127, whatever its group's multiplier is */
+#define INT4_LARGEST 119.0f /* fits an int8 of at most 127 with any multiplier of its group */
 #define INT4_CODES   15.0f
 
 /* ---- places ---- */
@@ -66,7 +67,7 @@ void cpu_row_get(cpu_row from, uint8_t *bytes) {
 
 /* ---- numbers ---- */
 
-/* The largest |x|; NaN where some x is NaN. */
+/* The largest |x|; NaN if any x is NaN. */
 static float kv_rows_largest_of(const float *x, int32_t n) {
     float largest = 0.0f;
     for (int32_t i = 0; i < n; i++) {
@@ -93,7 +94,7 @@ float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
     return scale * 0x1p8f;
 }
 
-/* Codes of a group whose numbers are u, for a multiplier m. Returns the sum of their
+/* Writes the codes of a group with the numbers u for a multiplier m. Returns the sum of
  * squared errors. */
 static float round_group(const float *u, float low, int32_t m, uint8_t *codes, int32_t *zero) {
     const float inverse = 1.0f / (float)m, z = fminf(rintf(-low * inverse), INT4_CODES);
@@ -108,8 +109,8 @@ static float round_group(const float *u, float low, int32_t m, uint8_t *codes, i
     return error;
 }
 
-/* One group: the multiplier whose 15 steps span its numbers, or the next smaller one,
- * which cuts off the ends, where that is nearer. */
+/* Rounds one group: with the multiplier whose 15 steps span its numbers, or the next
+ * smaller one, which clips the ends, if its error is lower. */
 static uint8_t encode_group(const float *u, uint8_t *bytes) {
     uint8_t codes[2][INT4_GROUP];
     float low = 0.0f, high = 0.0f, errors[2];

@@ -1,4 +1,4 @@
-/* Latents of multi-head latent attention on their way to pages, and the queries that will
+/* Stores latents of multi-head latent attention in pages, and prepares the queries that
  * read them. */
 #include "backend/cpu/adapter.h"
 #include "backend/cpu/pages.h"
@@ -43,7 +43,7 @@ static void latent_store_row(void *context, int32_t row, int32_t worker) {
     }
     const kv_slot slot = b->batch->slots[job->group][row];
     if (slot.v >= 0) {
-        /* where it has a scale and is not finite, its scale is not: so is every score */
+        /* a row that is not finite has a scale that is not, and so is every score */
         (void)cpu_kv_write_row(b, use->cache, KV_PLANE_K, 0, slot, x, 0.0f);
     }
 }

@@ -1,7 +1,7 @@
-/* Linear attention: a task takes some 16-column groups of one head through the rows of
+/* Linear attention: a task processes some 16-column groups of one head over the rows of
  * one sequence. It prepares a few rows at a time (norms of q and k, decays, beta) and
  * passes them to the kernel, which keeps the columns of one or two groups in the nearest
- * cache. Every column has its own sums, so how heads are cut changes no bit. */
+ * cache. Every column has its own sums, so the way heads are split changes no bit. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
@@ -80,8 +80,8 @@ static void fetch_floats(const float *x, int32_t n) {
     }
 }
 
-/* Prefetches n rows from `row` on: those of a head lie far apart, so that each would be
- * waited for. */
+/* Prefetches n rows from `row` on: a head's rows lie far apart, so each read would
+ * stall. */
 static void fetch_rows(const linear_attention_job *job, int32_t row, int32_t n, int32_t head, int32_t first,
                        int32_t n_columns) {
     const cpu_backend *b = job->b;
@@ -97,7 +97,7 @@ static void fetch_rows(const linear_attention_job *job, int32_t row, int32_t n, 
     }
 }
 
-/* Takes columns first .. first + n_columns of a head through a sequence's rows. */
+/* Processes columns first .. first + n_columns of a head over a sequence's rows. */
 static void run_columns(const linear_attention_job *job, const batch_seq *s, int32_t head, int32_t first,
                         int32_t n_columns, int32_t worker) {
     const cpu_backend *b = job->b;
@@ -153,7 +153,7 @@ static void linear_attention_task(void *context, int32_t task, int32_t worker) {
                 (end < use->d_value ? end : use->d_value) - first, worker);
 }
 
-/* The number of tasks that a head is cut into: there are a few tasks a worker. */
+/* The number of tasks per head, so that there are a few tasks per worker. */
 static int32_t cut_heads(const cpu_backend *b, const linear_attention_use *use, int32_t n_groups) {
     enum { TASKS_A_WORKER = 4 };
     const int32_t wanted = TASKS_A_WORKER * thread_pool_size(b->thread_pool),

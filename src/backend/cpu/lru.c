@@ -1,5 +1,5 @@
-/* A gated linear recurrence (backend.h's lru). A task takes some units of 16 channels
- * through the rows of all sequences: the unit's gates stay in the nearest cache. */
+/* A gated linear recurrence (backend.h's lru). A task processes some units of 16 channels
+ * over the rows of all sequences: the unit's gates stay in the nearest cache. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
@@ -10,7 +10,7 @@ typedef struct lru_job {
     int32_t n_units, task_units;
 } lru_job;
 
-/* Takes one unit through a sequence's rows. */
+/* Processes one unit over a sequence's rows. */
 static void lru_sequence(const lru_job *job, const batch_seq *s, int32_t unit) {
     const cpu_backend *b = job->b;
     const lru_use *use = job->use;

@@ -10,15 +10,15 @@ struct norm {
     norm_kind kind;
     bool replaces;
     float eps, cutoff;
-    int32_t width;     /* of the stretch that statistics are taken over */
-    int32_t n_weights; /* a multiple of width: stretches take turns over the weights */
+    int32_t width;     /* of the group over which statistics are taken */
+    int32_t n_weights; /* a multiple of width: consecutive groups use consecutive weights, in turn */
     float *weight;     /* [n_weights] */
     float *bias;       /* [n_weights], or NULL */
     float *ones;       /* [width] of NORM_RMS_WEIGHED, else NULL */
 };
 
-/* The number of weights in t, one a row element: width, or as many for each of several
- * stretches. 0: it has another shape. */
+/* The number of weights in t: width, or width for each of several groups. 0: another
+ * shape. */
 static int32_t count_weights(const tensor_view *t, int32_t width) {
     int64_t last = t->dims[t->n_dims == 2 ? 1 : 0], rows = t->n_dims == 2 ? t->dims[0] : 1;
     bool is_shape = (t->n_dims == 1 && last % width == 0) || (t->n_dims == 2 && last == width);
@@ -69,7 +69,7 @@ static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err)
     return QUIRE_OK;
 }
 
-/* A norm without weight has ones, which change no bit. */
+/* A norm without weights gets ones, which change no bit. */
 static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *err) {
     *out = cpu_own(b, (size_t)n, sizeof **out);
     if (*out == NULL) {
@@ -84,7 +84,7 @@ static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *
 
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n = 0; /* some compilers do not see that a failed check returns */
+    int32_t n = 0; /* for compilers that do not see that a failed check returns */
     TRY(check_spec(spec, &n, err));
     norm *nm = cpu_own(c, 1, sizeof *nm);
     if (nm == NULL) {
@@ -127,7 +127,8 @@ bool cpu_norm_is_alike(const norm *a, const norm *b) {
 
 #define NORM_LANES 16
 
-/* The sum of f(x) over n elements: 16 sums, each of every 16th, then these in order. */
+/* The sum of f(x) over n elements: 16 partial sums, each of every 16th element, added in
+ * order. */
 static double norm_sum(const float *x, double mean, bool squares, int32_t n) {
     double lanes[NORM_LANES] = {0}, sum = 0.0;
     for (int32_t i = 0; i < n; i += NORM_LANES) {
@@ -143,7 +144,7 @@ static double norm_sum(const float *x, double mean, bool squares, int32_t n) {
     return sum;
 }
 
-/* What of x lies above its mean by more than `cutoff` standard deviations. */
+/* The part of x that exceeds its mean by more than `cutoff` standard deviations. */
 static void norm_above(const float *x, float cutoff, int32_t n, float *out) {
     double mean = norm_sum(x, 0.0, false, n) / n, deviation = sqrt(norm_sum(x, mean, true, n) / n);
     float least = (float)(mean + (double)cutoff * deviation);
@@ -153,7 +154,7 @@ static void norm_above(const float *x, float cutoff, int32_t n, float *out) {
     }
 }
 
-/* One stretch; weight and bias are those of its elements. */
+/* Norms one group; weight and bias are those of its elements. */
 static void norm_stretch(const cpu_backend *b, const norm *nm, const float *x, int32_t w, float *out) {
     const float *weight = nm->weight + w, *bias = nm->bias != NULL ? nm->bias + w : NULL;
     switch (nm->kind) {

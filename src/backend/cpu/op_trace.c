@@ -26,7 +26,8 @@ static void count_rows(op_time *op, const linear *w, int32_t n_rows) {
 }
 
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once
- * for all. A window counts at most its length and the rows, as if nothing were shared. */
+ * for all. A window counts at most its length plus the rows, as if nothing were
+ * shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q, const attn_spec *spec,
                             buffer out) {
     int64_t token_bytes = kv_planes_token_bytes(&b->layout.caches[cache]);
@@ -146,7 +147,7 @@ static void count_states(op_time *op, const cpu_backend *b, int32_t cache, int64
     op->operations += row_operations * b->batch->n_rows;
 }
 
-/* How many inputs of a channel a convolution's state holds. */
+/* The number of inputs per channel in a convolution's state. */
 static int64_t conv_inputs(const cpu_backend *b, int32_t cache) {
     const kv_state_place *p = &b->layout.caches[cache].state;
     return p->unit_bytes / p->element_bytes / CONV_UNIT;
@@ -160,8 +161,8 @@ static void traced_conv(backend *base, const conv_use *use) {
            conv(base, use));
 }
 
-/* Of an element of the state: its decay, a product and sum for the update, and for the
- * output; with the delta rule for the key too. */
+/* Operations per element of the state: its decay, a product and a sum for the update and
+ * for the output; with the delta rule also for the key. */
 static void traced_linear_attention(backend *base, const linear_attention_use *use) {
     const int64_t element = use->beta.id != BUFFER_NONE.id ? 7 : 5;
     TRACED(OP_LINEAR_ATTENTION, b->batch->n_rows,
@@ -184,7 +185,7 @@ static void traced_head_products(backend *base, const head_products_use *use) {
     TRACED(OP_HEAD_PRODUCTS, b->batch->n_rows, count_heads(&op, use), head_products(base, use));
 }
 
-/* Products of the gates, and a state that is read and written. */
+/* Products of the gates, and the state, read and written. */
 static void traced_lru(backend *base, const lru_use *use) {
     const int64_t width = use->n_channels / use->n_blocks, n_gates = 2 * width * use->n_channels;
     TRACED(OP_LRU, b->batch->n_rows,

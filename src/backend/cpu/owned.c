@@ -5,12 +5,12 @@
 #include "base/topology.h"
 
 /* Blocks of middle size share slabs, so that the many small matrices of a mixture of
- * experts lie in huge pages as large ones do. From small pages they were read a tenth
- * slower (bench experts). A sanitizer sees the ends of blocks only where each has memory
- * of its own. */
+ * experts are in huge pages, as large ones are. From small pages they were read 10%
+ * slower (bench experts). Under a sanitizer each block has its own memory, so that it
+ * sees the ends. */
 #define SLAB_BYTES ((size_t)64 << 20)
 #define SLAB_LEAST ((size_t)64 << 10)
-#if defined(__has_feature) /* clang's way to say it */
+#if defined(__has_feature) /* clang's spelling */
 #if __has_feature(address_sanitizer)
 #define WITHOUT_SLABS
 #endif
@@ -29,7 +29,7 @@ typedef struct cpu_owned {
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     void *p = mem_new_huge(n_bytes, 1);
     if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
-        /* fails for want of memory only: spread_nodes has tried it */
+        /* fails only without memory: spread_nodes has tried it */
         (void)numa_interleave(p, n_bytes, b->nodes);
     }
     return p;
@@ -46,8 +46,8 @@ static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     return (uint8_t *)block + MEM_ALIGN;
 }
 
-/* n_bytes of a slab, or NULL. The first slab is small and each next twice as large, so
- * that a small model reserves little. */
+/* n_bytes of a slab, or NULL. The first slab is small and each one after it twice as
+ * large, so that a small model reserves little. */
 static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
     if (b->slab_left < n_bytes) {
         size_t size = b->slab_bytes == 0 ? MEM_HUGE_BYTES : 2 * b->slab_bytes;

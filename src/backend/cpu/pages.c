@@ -161,7 +161,7 @@ typedef struct store_job {
     const kv_planes *planes;
 } store_job;
 
-/* The one factor of all heads. */
+/* The factor that all heads share. */
 static float shared_query_scale(const query_scale *s, int64_t position) {
     if (s->power != 0.0f) {
         return (float)exp((double)s->power * log1p((double)position / (double)s->length));
@@ -206,8 +206,8 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
     }
 }
 
-/* Rounds x[0..width) to the plane's type: its row's bytes. Returns the row's scale: NaN
- * where some x isn't finite; 0 of types without. fixed: the scale of fp8_e4m3; 0: by the
+/* Rounds x[0..width) to the plane's type. Returns the row's scale: NaN if some x is not
+ * finite; 0 for types without scales. fixed: the scale of fp8_e4m3; 0: computed for the
  * row. */
 static float encode_row(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed,
                         uint8_t *bytes) {
@@ -242,7 +242,7 @@ bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, i
     return !isnan(rounded);
 }
 
-/* Makes a head's key of a token not finite. */
+/* Makes a token's key not finite, for one head. */
 static void poison_key(const store_job *job, int32_t head, kv_slot slot) {
     float *scale;
     const cpu_row to = row_at(job->b, job->use->cache, KV_PLANE_K, head, slot, &scale);
@@ -292,6 +292,6 @@ static void store_row(void *context, int32_t row, int32_t worker) {
 void cpu_kv_store(backend *b, const kv_store_use *use) {
     cpu_backend *c = (cpu_backend *)b;
     store_job job = {c, use, &c->layout.caches[use->cache]};
-    /* successive tokens of a page share its cache lines of keys */
+    /* adjacent tokens of a page share cache lines of keys */
     cpu_share_rows(c, store_row, &job, c->batch->n_rows);
 }

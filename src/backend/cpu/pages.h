@@ -1,9 +1,10 @@
-/* Pages and their planes on the CPU: KV_LAYOUT_VERSION of core/kv_layout.h.
+/* The layout of planes in pages on the CPU: KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * A plane has its heads one after the other. After a head's rows (kv_rows.h) lie their
- * scales, floats, [position]: among other heads' scales, reading each would also load the
- * adjacent cache line. A token whose key or value is not finite has a key that is not
- * finite, so that every query that sees it is not finite either. */
+ * A plane holds its heads one after the other. A head's rows (kv_rows.h) are followed by
+ * their scales, floats, [position]; if scales of several heads were adjacent, reading one
+ * would also load its neighbours' cache lines. A token whose key or value is not finite
+ * gets a key that is not finite, so that the result of every query that sees it is not
+ * finite either. */
 #ifndef CPU_PAGES_H
 #define CPU_PAGES_H
 
@@ -21,16 +22,16 @@ static inline const kv_plane *cpu_plane_of(const kv_planes *p, kv_plane_kind kin
     return kind == KV_PLANE_V ? &p->value : &p->key;
 }
 
-/* Rounds x to the plane's type and writes it as a head's row of a token. false: the row
- * has a scale, and x is not finite. fixed: the scale of fp8_e4m3; 0: by the row. */
+/* Rounds x to the plane's type and writes it as a head's row of a token. False: the type
+ * has scales, and x is not finite. fixed: the scale of fp8_e4m3; 0: computed for the
+ * row. */
 bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
                       const float *x, float fixed);
-/* Scales the n_heads heads of a row's queries q[0..width) by its position. */
+/* Scales the n_heads heads of a row's queries q[0..width) by the row's position. */
 void cpu_scale_queries(const cpu_backend *b, const query_scale *s, int32_t row, int32_t n_heads, float *q,
                        int32_t width);
 
-/* Bytes from a plane's start to a head's: its rows, and their scales where rows have
- * some. */
+/* Bytes from a plane's start to a head: rows, and their scales if there are any. */
 static inline int64_t cpu_kv_head(const kv_planes *p, kv_plane_kind kind, int32_t head) {
     const kv_plane *plane = cpu_plane_of(p, kind);
     return (int64_t)head * p->page_tokens * (plane->row_bytes + plane->scale_bytes);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Takes the first n_threads of `all` that are in `in` (NULL: of all). false: there are
- * fewer. */
+/* Takes the first n_threads processors of `all` that are in `in` (NULL: any). False:
+ * there are fewer. */
 static bool placement_take(const topology *all, const cpu_mask *in, cpu_placement *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < all->n_cpus && n < out->n_threads; i++) {

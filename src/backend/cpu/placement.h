@@ -2,14 +2,14 @@
  *
  * The system's scheduler places the threads unless --cpu-bind says otherwise. A bound
  * thread cannot move away from other work on its processor, and two engines bound to the
- * same processors halve each other while others idle. So `auto` binds only where there is
- * no choice: where threads fill the cores (or all processors) that the process may use.
+ * same processors get half of them each while others idle. So `auto` binds only if there
+ * is no choice: if threads fill the cores (or all processors) that the process may use.
  * To use a part of a machine, give a list.
  *
  * Memory of weights and pages is interleaved over the nodes of the threads' processors,
- * where the process may use several. Tasks of an op go to whichever worker is free, so no
- * thread reads the same bytes again and none can have them on its own node. Interleaved,
- * the memory of all nodes is read at once, at the rate of all of them. */
+ * if the process may use several. Any free worker takes an op's next task, so threads do
+ * not read the same bytes in each step and memory cannot be local to them. Interleaving
+ * reads all nodes at once, with their total bandwidth. */
 #ifndef CPU_PLACEMENT_H
 #define CPU_PLACEMENT_H
 
@@ -19,7 +19,7 @@ typedef struct cpu_placement {
     int32_t n_threads;
     bool is_bound; /* thread i is bound to cpus[i] */
     int32_t cpus[TOPOLOGY_MAX_CPUS];
-    uint64_t nodes; /* of the processors that threads may run on */
+    uint64_t nodes; /* nodes of the processors on which threads may run */
 } cpu_placement;
 
 /* bind: "auto", "none" (or NULL) or a list of processors. n_threads 0: one thread for

@@ -27,16 +27,16 @@ static float wavelength(float theta, int32_t i, int32_t n_dims) {
     return (float)pow((double)theta, (double)exponent);
 }
 
-/* NTK scaling, chosen by the configured maximum length: the base grows with the ratio of
- * that to the trained length. */
+/* NTK scaling by the configured maximum length: the base grows with its ratio to the
+ * trained length. */
 static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     double length = max_positions > d->original_positions ? max_positions : d->original_positions;
     double growth = (double)d->factor * length / d->original_positions - ((double)d->factor - 1.0);
     return (float)((double)d->theta * pow(growth, (double)d->n_dims / (d->n_dims - 2)));
 }
 
-/* Llama 3: long wavelengths are divided by factor, short ones kept, those between
- * blended. Of equal bounds nothing lies between. */
+/* Llama 3: long wavelengths are divided by factor, short ones are kept, those in between
+ * are blended. With equal bounds none are in between. */
 static float llama3_frequency(const rope_desc *d, float f) {
     float length = (float)d->original_positions;
     float wave = (float)TWO_PI / f;
@@ -128,7 +128,7 @@ static quire_err check_desc(const rope_desc *d, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* What cosines and sines are multiplied by. YaRN: 0.1 ln(factor) + 1; longrope: sqrt(1 +
+/* The factor of cosines and sines. YaRN: 0.1 ln(factor) + 1; longrope: sqrt(1 +
  * ln(factor) / ln(trained length)). */
 static float amplitude_of(const rope_desc *d) {
     double growth = d->factor > 1.0f ? log((double)d->factor) : 0.0;
@@ -181,7 +181,8 @@ quire_err cpu_rope_step_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
-/* Computes the angles of a row. The first layer of a step that needs the row calls it. */
+/* Computes the angles of a row; called by the first layer of a step that needs the
+ * row. */
 static void fill_row(const cpu_backend *b, const rope *r, int32_t row) {
     const int32_t own = b->batch->positions[(int64_t)row * b->batch->n_axes];
     const float position = (float)(own > r->behind ? own - r->behind : 0);

@@ -7,14 +7,14 @@
 #include "core/math_plain.h"
 
 #define LANES       16
-#define SERIAL_ROWS 8      /* up to so many rows are routed by the caller */
-#define LEAST_SUM   1e-20f /* added to a sum of weights: they may all be 0 */
+#define SERIAL_ROWS 8      /* up to this many rows are routed by the caller */
+#define LEAST_SUM   1e-20f /* added to a sum of weights, which may all be 0 */
 
 static float without_nan(float x) {
     return isnan(x) ? -INFINITY : x;
 }
 
-/* The n best of scores[0..n_scores), best first, of equal ones the lower first. No score
+/* The n best of scores[0..n_scores), best first, the lower index first in a tie. No score
  * is NaN; n <= n_scores. */
 static void route_choose(const float *scores, int32_t n_scores, int32_t n, int32_t *out) {
     int32_t n_out = 0;
@@ -40,7 +40,7 @@ static float sum_of(const float *x, int32_t n) {
     return plain_tree_sum(lanes);
 }
 
-/* x[i] = exp(x[i] - largest); returns their sum. NaN when there is one. */
+/* x[i] = exp(x[i] - largest); returns their sum, NaN if any is NaN. */
 static float exp_from(const math_kernels *math, float largest, int32_t n, float *x) {
     for (int32_t i = 0; i < n; i++) {
         x[i] -= largest;
@@ -70,7 +70,7 @@ static void sigmoid(const math_kernels *math, int32_t n, float *x) {
     }
 }
 
-/* Takes the experts outside of the best groups out of the choice. */
+/* Excludes the experts outside the best groups from the choice. */
 static void close_groups(const routing *r, float *choice) {
     float scores[ROUTE_MAX_EXPERTS];
     int32_t best[ROUTE_MAX_EXPERTS], size = r->n_experts / r->n_groups;
@@ -148,8 +148,8 @@ static void by_scores(const math_kernels *math, const routing *r, const float *l
     route_weigh(math, r, scores, chosen, weights);
 }
 
-/* The best of the logits but `taken`, of equal ones the lowest; *weight is its part of
- * the softmax of those that lie near it. */
+/* The best logit except `taken`, the lowest index in a tie; *weight is its share of the
+ * softmax over the logits near it. */
 static int32_t mix_one(const math_kernels *math, const routing *r, const float *logits, int32_t taken,
                        float *weight) {
     float near[ROUTE_MAX_EXPERTS];

@@ -1,5 +1,5 @@
-/* Ops that work on one row at a time, without weights but a norm's: norms in place or
- * onto a residual, products of elements, scaling. */
+/* Ops on one row at a time, without weights except a norm's: norms in place or onto a
+ * residual, products of elements, scaling. */
 #include <string.h>
 
 #include "backend/cpu/adapter.h"

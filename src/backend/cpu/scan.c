@@ -1,6 +1,6 @@
-/* Mamba's selective scan. A task takes some units of 16 channels through the rows of all
- * sequences: it turns the units' coefficients once, from [channel, state] to the lanes'
- * order. */
+/* Mamba's selective scan. A task processes some units of 16 channels over the rows of all
+ * sequences: it transposes the units' coefficients once, from [channel, state] to the
+ * lanes' order. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
@@ -22,7 +22,7 @@ static void turn_coefficients(const scan_use *use, int32_t first, int32_t n_chan
     }
 }
 
-/* Takes one unit, whose coefficients are a, through a sequence's rows. */
+/* Processes one unit, with the coefficients a, over a sequence's rows. */
 static void scan_sequence(const scan_job *job, const batch_seq *s, int32_t unit, const float *a,
                           float *copy) {
     const cpu_backend *b = job->b;

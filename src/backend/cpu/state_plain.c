@@ -25,7 +25,7 @@ void state_decays_plain(const decay_form *f, const float *x, int32_t n, float *t
     }
 }
 
-/* What a row with this sum of squares is multiplied by. */
+/* The factor of a row with this sum of squares. */
 static float row_factor(const float *x, float eps, float scale, int32_t n) {
     float lanes[LANES] = {0};
     if (!(eps > 0.0f)) {
