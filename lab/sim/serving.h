@@ -81,7 +81,7 @@ typedef struct serving_options {
     int64_t swap_tokens;  /* host memory for preempted requests; 0: what they had is computed again */
     preempt_mode preempt; /* which of the two where there is host memory; auto: what costs less */
     int32_t n_drafts;     /* guesses that follow each request's next token while it decodes; 0: none */
-    /* [n_drafts] the chance that a guess is right where those before it are */
+    /* [n_drafts] the probability that a guess is right if all before it are */
     double acceptance[SERVING_MAX_DRAFTS];
     double draft_us; /* that making a step's guesses takes */
     double speed;    /* the trace's clock runs that many times as fast */

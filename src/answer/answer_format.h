@@ -24,9 +24,9 @@ enum {
     HOLE_ANSWER = 12,
     HOLE_SPACE = 14, /* a space that may be missing */
     HOLE_LINE = 15,  /* a newline that may be missing */
-    EDGE_CALLS = 16, /* what precedes begins calls in free text */
+    EDGE_CALLS = 16, /* the text before this begins calls in free text */
     EDGE_PART = 17,  /* two marks meet here */
-    EDGE_EACH = 18,  /* what follows, up to EDGE_BETWEEN, is repeated; then the separator */
+    EDGE_EACH = 18,  /* the part up to EDGE_BETWEEN is repeated; then comes the separator */
     EDGE_BETWEEN = 19,
     EDGE_END = 20,
     EDGE_READS = 21, /* at the beginning: a parser takes it, and no grammar writes it */

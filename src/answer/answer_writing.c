@@ -80,7 +80,8 @@ static void writing_read_tags(str *s, call_writing *w) {
     w->tag_between = writing_upto(s, (char[]){EDGE_END, 0});
 }
 
-/* What stands around the arguments: in Gemma's notation the braces are theirs. */
+/* The text around the arguments; in Gemma's notation the braces belong to the
+ * arguments. */
 static void writing_read_arguments(str *s, call_writing *w) {
     w->name_end = writing_upto(s, (char[]){HOLE_ARGUMENTS, EDGE_EACH, 0});
     if (s->p[-1] == EDGE_EACH) {

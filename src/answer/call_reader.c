@@ -11,7 +11,7 @@ quire_err call_reader_init(call_reader *r, const answer_format *format, const ou
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
     r->held.max = r->value.text.max = r->max_text = max > HELD_LEAST ? max : HELD_LEAST;
-    /* with what is added before the next character */
+    /* with room for what is added before the next check */
     r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES;
     if (format == NULL) {
         return QUIRE_OK;

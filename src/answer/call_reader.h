@@ -104,7 +104,7 @@ struct call_reader {
     strbuf name, id;
     strbuf text;      /* the head, key or value being collected */
     size_t max_text;  /* bytes of text beyond which an open call ends */
-    strbuf arguments; /* JSON that waits to be handed out */
+    strbuf arguments; /* JSON that is not emitted yet */
     json_stream json; /* of the arguments */
     typed_value value;
     const json_value *schema; /* schema of the open call's parameters */

@@ -1,4 +1,4 @@
-/* quire_embed: rows of many inputs, in one call that waits. */
+/* quire_embed: a blocking call that returns the rows of many inputs. */
 #include <string.h>
 
 #include "api/quire_engine.h"

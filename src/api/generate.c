@@ -1,5 +1,4 @@
-/* Requests from texts and messages, and an answer in one call that waits: for programs
- * that do nothing else meanwhile. */
+/* Requests from texts and messages, and a blocking call that returns the whole answer. */
 #include "api/quire_engine.h"
 #include "json/json_out.h"
 

@@ -262,7 +262,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
     out->rule_bytes = (int64_t)grammar_memory_used(e->streams.rule_memory);
     out->max_rule_bytes = (int64_t)grammar_memory_max(e->streams.rule_memory);
-    /* as their readers saw them: a stop string is a cancelled request of the engine */
+    /* counted by the streams: a stop string cancels a request of the engine */
     request_stats_read(e->streams.requests, out);
 }
 

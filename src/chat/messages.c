@@ -333,7 +333,7 @@ static bool is_alphanumeric(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Notes the id that names the answer that a message was. */
+/* Records the id of the answer from which a message was made. */
 static quire_err note_turn(conversation *c, str id) {
     return id.n < CHAT_CALL_ID_BYTES
                ? QUIRE_OK

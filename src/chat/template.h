@@ -77,10 +77,10 @@ void chat_template_publish(const chat_template *t, str name, struct jinja_set *s
 /* Probes its traits again: they may depend on templates that were added since. */
 void chat_template_probe(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools,
- * add_generation_prompt, ...; JSON null is None), and with bos_token and eos_token where
- * it has none. Appends to *out, which is empty where marks are wanted, and fills *marks
+ * add_generation_prompt, ...; JSON null is None), and with bos_token and eos_token if it
+ * lacks them. Appends to *out, which must be empty if marks are wanted, and fills *marks
  * (NULL: not wanted), which the caller zeroes before and deinits, also after a failure:
- * what came from the variables is a client's, but for the published names of roles. A
+ * text from the variables is a client's, except the published names of roles. A
  * template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks,
                                quire_error *err);

@@ -14,11 +14,11 @@ typedef enum command_argument {
     ARGUMENT_NAME,  /* a name, to cli_options.argument */
     ARGUMENT_TRACE, /* a file of requests, likewise */
     ARGUMENT_MODEL, /* a model, to cli_options.engine.model; it is an error without one */
-    /* the same, and after it a file, to cli_options.argument, which may be missing */
+    /* as ARGUMENT_MODEL, then an optional file, stored in cli_options.argument */
     ARGUMENT_MODEL_FILE,
-    ARGUMENT_MODEL_OR_BUILTIN, /* the same; without one the built-in model */
+    ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, but the built-in model is the default */
     ARGUMENT_MODELS,           /* as ARGUMENT_MODEL; more may follow, or --model-dir has them */
-    ARGUMENT_MODEL_OR_NONE     /* one; without one NULL, which means something to the command */
+    ARGUMENT_MODEL_OR_NONE     /* an optional model; without one NULL, which has a meaning for the command */
 } command_argument;
 
 typedef struct command {

@@ -14,7 +14,7 @@
 /* An engine in the team. */
 typedef struct team_seat {
     engine *e;     /* NULL: a free seat */
-    bool has_work; /* in this round: has sequences, or some to take in or to end */
+    bool has_work; /* in this round: it has sequences to run, to admit or to end */
     bool had_work; /* in the previous round */
     bool is_tried; /* in this round */
 } team_seat;

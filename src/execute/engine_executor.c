@@ -164,7 +164,7 @@ static void exec_begin_again(engine_call *k) {
     }
 }
 
-/* Ends a stage whose requests are all over. */
+/* Ends a stage all of whose requests have ended. */
 static void exec_stage_over(engine_call *k, const quire_event *done) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = k->error.code;
@@ -269,7 +269,7 @@ static void exec_take_event(const quire_event *ev) {
 
 /* ---- the executor ---- */
 
-/* Continues the calls that wait for room, as far as there is some. */
+/* Continues calls that wait for room, while there is any. */
 static void exec_resume(engine_executor *x) {
     for (engine_call *k = exec_take_turn(x); k != NULL; k = exec_take_turn(x)) {
         bool is_over = false;

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* A wrong part: its name as param and before the message. */
+/* An error in a part: sets param to its name and puts it before the message. */
 static quire_err fail_in(quire_error *err, quire_err code, const char *part) {
     if (err != NULL && code == QUIRE_INVALID) {
         err_prefix(err, code, part);

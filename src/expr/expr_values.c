@@ -143,7 +143,7 @@ static bool fold_floats(attn_op op, float a, float b, float *out) {
     }
 }
 
-/* The constant that an operation on constants gives; false: it stays as it is. */
+/* Folds an operation on constants; false: it is kept as it is. */
 static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
     const expr_value *a = v->a >= 0 ? value_at(l, v->a) : NULL, *b = v->b >= 0 ? value_at(l, v->b) : a;
     *out = (expr_value){.op = ATTN_INT, .a = EXPR_NONE, .b = EXPR_NONE, .c = EXPR_NONE};

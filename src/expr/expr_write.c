@@ -32,7 +32,7 @@ static bool in_tile(const expr_value *v) {
     return v->by == (EXPR_BY_ROW | EXPR_BY_KEY);
 }
 
-/* Marks what the result needs, from the last value to the first: operands stand before
+/* Marks the values that the result needs, from the last to the first: operands precede
  * their users. */
 static void mark(writer *w) {
     const expr_values *s = w->values;
@@ -135,8 +135,8 @@ static void free_operands(writer *w, int32_t user, bool tile) {
     }
 }
 
-/* Key code: what depends on the key only, and the constants of vectors; of those that
- * only tile code reads, the first. */
+/* Key code: values that depend only on the key, and constants in vectors; first those
+ * that only tile code reads. */
 static quire_err expr_write_key(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];

@@ -176,7 +176,7 @@ typedef struct override {
     json_value *value; /* NULL: null, so the key counts as missing */
     bool is_carried;   /* by a packed model */
     bool is_read;
-    char nearest[EDIT_MAX + 1]; /* of the keys that were looked up; empty: none is near */
+    char nearest[EDIT_MAX + 1]; /* the nearest of the keys that were looked up; empty: none is near enough */
     size_t distance;
 } override;
 

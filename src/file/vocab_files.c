@@ -93,8 +93,7 @@ static quire_err vocab_files_list_names(const char *dir, name_list *out, quire_e
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", dir);
 }
 
-/* Uses the first file of the first format that there is, of those in order of
- * preference. */
+/* Uses the first file of the most preferred format present. */
 static quire_err use_best(model_file *f, const name_list *l, quire_error *err) {
     static const vocab_source order[] = {VOCAB_SENTENCEPIECE, VOCAB_RANKS, VOCAB_TEKKEN};
     str found[3] = {{0}};

@@ -211,7 +211,7 @@ const shape *expr_shape(schema *s, uint32_t x) {
     shape *out = schema_keep(s, 1, sizeof *out);
     if (out != NULL) {
         make_shape(s, x, out);
-        s->exprs.p[x].shape = s->met_open ? NULL : out; /* another time it may be known */
+        s->exprs.p[x].shape = s->met_open ? NULL : out; /* it may be known another time */
     }
     s->exprs.p[x].open = false;
     s->depth--;

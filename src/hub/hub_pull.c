@@ -1,4 +1,5 @@
-/* quire_hub_pull: the model of a name, from the cache or from the hub into it. */
+/* quire_hub_pull: finds the model of a name in the cache, or downloads it into the
+ * cache. */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/statvfs.h>

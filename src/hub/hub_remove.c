@@ -85,8 +85,8 @@ static bool hub_remove_is_wanted(const removal *x, const char *path) {
 typedef struct look {
     removal *of;
     const char *directory; /* whose entries are visited */
-    size_t n_root;         /* bytes of their paths that are the snapshot's */
-    bool loses_links;      /* a snapshot whose links of the model go */
+    size_t n_root;         /* length of the snapshot's path in theirs */
+    bool loses_links;      /* a snapshot that loses its links to the model */
     int depth;
     quire_error *err;
 } look;

@@ -98,8 +98,8 @@ static quire_err add_nonfinite(strbuf *out, str word) {
     return strbuf_add_str(out, "\"}");
 }
 
-/* Copies text, which was checked, with a real for every integer that an int64 does not
- * hold: the nearest, or any where its digits are put there afterwards. */
+/* Copies checked text, with a real for every integer that does not fit int64: the nearest
+ * one, or any if its digits are inserted afterwards. */
 static quire_err json_widen(str text, json_wide wide, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {

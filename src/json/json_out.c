@@ -174,7 +174,7 @@ void json_exact(json_out *o, double v) {
         }
     }
     json_raw(o, text);
-    if (strpbrk(text, ".en") == NULL) { /* so that it is read as a real again */
+    if (strpbrk(text, ".en") == NULL) { /* so that it reads back as a real */
         json_out_add(o, ".0", 2);
     }
 }

@@ -44,7 +44,7 @@ void json_int(json_out *o, int64_t v);
 /* A number with nine digits, which identify any float. A value that is not finite becomes
  * null. */
 void json_number(json_out *o, double v);
-/* The same with the fewest digits that are read as v again. */
+/* As json_number, with the fewest digits that read back as v. */
 void json_exact(json_out *o, double v);
 /* Writes a tree, its members in their order. */
 void json_add(json_out *o, const json_value *v);

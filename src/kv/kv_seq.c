@@ -276,7 +276,8 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
 bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, n);
-        bool needs_page = first < n || n % c->page_tokens != 0; /* to look back to, or to write on in */
+        /* for attention to earlier tokens, or to append to */
+        bool needs_page = first < n || n % c->page_tokens != 0;
         if (needs_page && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
             return false;
         }

@@ -1,4 +1,5 @@
-/* From the tensors of an adapter's module to changes of loaded weights: for model_adapter.c. */
+/* From the tensors of an adapter's module to changes of loaded weights: for
+ * model_adapter.c. */
 #ifndef MODEL_ADAPTER_CHANGE_H
 #define MODEL_ADAPTER_CHANGE_H
 
@@ -44,13 +45,13 @@ typedef struct adapter_opening {
 void *adapter_memory(adapter_opening *o, size_t n, size_t size);
 /* A copy of a view that lives as long. */
 quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out);
-/* Refuses a rank that is none, or over the limit; keeps the largest. */
+/* Refuses a rank of 0 or over the limit; keeps the largest. */
 quire_err adapter_check_rank(adapter_opening *o, const tensor_view *t, int64_t rank);
 /* The refs of a module's name in the model's table: how many, and the first, as
  * weight_table_find. */
 int32_t adapter_find_weight(const adapter_opening *o, str name, int32_t *first);
-/* Adds a change of an entry of the table; t: the tensor for messages. QUIRE_BAD_FILE where
- * it has one. */
+/* Adds a change of an entry of the table; t: the tensor for messages. QUIRE_BAD_FILE
+ * where it has one. */
 quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_change *c,
                              const tensor_view *t);
 /* Adds the changes of one module. Errors as model_adapter_open. */

@@ -1,5 +1,6 @@
-/* Qwen4 (Qwen4Exp): Qwen3.5's mixtures with a gated residual of several streams, attention to
- * pools of keys that rows choose, and rows of hashed n-grams that are added before a layer. */
+/* Qwen4 (Qwen4Exp): Qwen3.5's mixtures with a gated residual of several streams,
+ * attention to pools of keys that rows choose, and rows of hashed n-grams that are added
+ * before a layer. */
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +99,7 @@ static quire_err qwen4_read_index(const config *c, model_desc *d) {
         return config_unsupported(c, "too many rotary tables");
     }
     d->ropes[d->n_ropes] = d->ropes[0];
-    d->ropes[d->n_ropes++].behind = x->block - 1; /* a pool turns as its first key */
+    d->ropes[d->n_ropes++].behind = x->block - 1; /* a pool's key rotates like its first one */
     for (int32_t i = 0; i < d->n_layers; i++) {
         chooses[i] = true; /* those that attend */
     }
@@ -107,7 +108,8 @@ static quire_err qwen4_read_index(const config *c, model_desc *d) {
 
 /* ---- n-grams ---- */
 
-/* n numbers of a tensor of the n-grams, by its name in a checkpoint, or of a GGUF file's key. */
+/* n numbers of a tensor of the n-grams, by its name in a checkpoint, or of a GGUF file's
+ * key. */
 static quire_err ngram_numbers(const config *c, const model_desc *d, const char *gguf, const char *hf,
                                size_t n, int64_t *out) {
     char name[WEIGHT_NAME_BYTES];
@@ -169,7 +171,8 @@ static quire_err ngram_read_hashes(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The numbers of n-grams; *has: whether a layer has them. config.json counts layers from 1. */
+/* The numbers of n-grams; *has: whether a layer has them. config.json counts layers from
+ * 1. */
 static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
     ngram_desc *g = &d->ngrams;
     int32_t layers[DESC_MAX_LAYERS], width = 0;
@@ -204,7 +207,8 @@ static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
                             "must be over 0, and not that large");
 }
 
-/* The layer with n-grams keeps the last tokens, and what a convolution reads of theirs. */
+/* The layer with n-grams keeps the last tokens, and what a convolution reads of
+ * theirs. */
 static quire_err qwen4_read_ngrams(const config *c, model_desc *d) {
     const ngram_desc *g = &d->ngrams;
     bool has;
@@ -245,7 +249,7 @@ static quire_err describe_qwen4(const config *c, model_desc *d) {
     state_layers s = {.may_choose = true};
     TRY(qwen_next_common(c, &s, d));
     d->delta.cyclic = c->is_gguf;
-    d->head.bare = true; /* what makes one row of the streams norms them */
+    d->head.bare = true; /* the step that joins the streams includes the norm */
     TRY(qwen4_read_gate(c, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = 512, .renormalise = true};
     TRY(config_moe(c, d));

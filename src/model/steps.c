@@ -1,4 +1,4 @@
-/* Lists of steps that several families share, and what a list says. */
+/* Lists of steps that several families share, and queries on lists. */
 #include "model/steps.h"
 
 #include <stdio.h>

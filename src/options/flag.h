@@ -85,8 +85,8 @@ typedef struct flag {
     double number;
     const char *text;           /* default of a text; NULL: none, and the member may be NULL */
     const flag_choice *choices; /* ends with a NULL spelling */
-    /* what those are whose values --help does not show; NULL: all are other spellings of
-     * shown ones */
+    /* describes the choices that --help does not show; NULL: all are aliases of shown
+     * ones */
     const char *others;
     const char *field; /* OpenAI's name of the request field */
     bool rare;         /* --help omits it, --help-all shows it */

@@ -33,7 +33,8 @@ static const struct {
     [LLAMA_TEMPERATURE] = {"temperature", 't', SAMPLING_TEMPERATURE},
 };
 
-/* What /infill of llama.cpp has besides: it only weighs tokens that end the text. */
+/* An additional sampler of llama.cpp's /infill, which only affects tokens that end the
+ * text. */
 #define INFILL_SAMPLER "infill"
 #define INFILL_LETTER  'i'
 

@@ -243,7 +243,7 @@ bool sampler_wants_masses(const sampling_params *p) {
     return p->order[0] == SAMPLING_END && !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
 }
 
-/* Keeps all tokens that may stay; this does all of min-p. */
+/* Collects the tokens that may be kept; this covers min-p completely. */
 static void sampler_cuts_begin(sampler *s, const float *logits, const sampling_params *p) {
     float least = -INFINITY;
     if (!needs_all(p) && has_top_k(s, p)) {

@@ -78,7 +78,7 @@ typedef struct sched_seq {
     uint64_t adapter;       /* 0: none. A waiting one whose adapter finds no slot is skipped */
     bool has_program;       /* its attention runs the request's own program: */
     double program_pair_us; /* measured time that this adds to a pair; 0: unknown */
-    double program_pairs;   /* pairs of it that a step may have: few while its cost is not known well */
+    double program_pairs;   /* the most pairs with the program in a step: few while their cost is uncertain */
     bool is_jump_forward;   /* they are certain, so their logits are not wanted (jump_forward.h) */
 } sched_seq;
 

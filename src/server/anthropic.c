@@ -40,8 +40,8 @@ static void messages_write_stop(const response_choice *c, json_out *o) {
     json_cstr(json_name(o, "stop_sequence"), is_over && c->stop_string.n > 0 ? c->stop_string.p : NULL);
 }
 
-/* input_tokens are those that were computed. Of those none was written to a cache that
- * costs more: cache_creation_input_tokens is 0. */
+/* input_tokens counts the computed tokens. Writing the cache costs nothing extra, so
+ * cache_creation_input_tokens is 0. */
 static void messages_write_usage(const response_choice *c, json_out *o) {
     json_begin(json_name(o, "usage"), '{');
     json_int(json_name(o, "input_tokens"), c->prompt_tokens - c->cached_tokens);

@@ -17,7 +17,7 @@ typedef enum memory_bound {
     MEMORY_OF_RLIMIT_DATA, /* memory that is private and writable */
 } memory_bound;
 
-/* How much memory the process may still allocate, and what allows no more. */
+/* The memory that the process may still allocate, and the limit that decides it. */
 typedef struct memory_room {
     int64_t bytes;                /* -1: unknown */
     memory_bound bound;           /* what leaves least */

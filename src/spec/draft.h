@@ -61,8 +61,8 @@ typedef struct draft_model_options {
     backend *b;
     const kv_layout *layout;
     int32_t n_pages, max_len; /* max_len: most tokens of a sequence that is drafted for */
-    /* what the pages take memory from: they are spare there (kv/budget.h). NULL: they have
-     * their own */
+    /* what the pages take memory from: they are spare there (kv/budget.h). NULL: they
+     * have their own */
     kv_budget *budget;
 } draft_model_options;
 
@@ -198,10 +198,10 @@ typedef struct guess_worth {
     float least, row;
 } guess_worth;
 
-/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are
- * worth so much: a draft without a drafter. It goes by how often the likeliest token was
- * right: a model that spells texts as its tokenizer does gets lines, another one
- * branches. */
+/* Fills an empty tree with the tokens that s's constraint makes likely, at most `most` of
+ * at least that worth: a draft without a drafter. It depends on how often the likeliest
+ * token was right: a model that spells texts as its tokenizer does gets lines, another
+ * one branches. */
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);
 
 /* Adapts s's depth to the result of a draft of the drafter's or of its prediction, or of

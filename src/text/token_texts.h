@@ -27,7 +27,7 @@ quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out);
 /* Appends the bytes of token id, after another token. texts: t's. None for special tokens
  * and for ids that t does not have. */
 quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out);
-/* The same of one token without the texts of all, and with the text of special tokens.
+/* The text of one token without the table of all, also for special tokens.
  * QUIRE_NO_MEMORY. */
 quire_err token_bytes_add_one(const tokenizer *t, int32_t id, strbuf *out);
 
