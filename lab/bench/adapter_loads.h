@@ -1,7 +1,7 @@
 /* How long requests wait for their adapters where many are known and few are loaded: an
  * adapter_store over a model, drawn from by Zipf's law.
  *
- * All of it is on one thread but for the store's own. */
+ * All of it is on one thread except for the store's own. */
 #ifndef LAB_BENCH_ADAPTER_LOADS_H
 #define LAB_BENCH_ADAPTER_LOADS_H
 

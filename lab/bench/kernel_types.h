@@ -20,7 +20,7 @@ typedef struct kernel_type {
 } kernel_type;
 
 /* The next type of a list of names with commas, which is moved after it; NULL for a name
- * that is no type. */
+ * that is not a type. */
 const kernel_type *kernel_type_next(const char **list);
 
 /* INVALID names --types, whose list has another name. */

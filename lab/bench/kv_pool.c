@@ -398,8 +398,8 @@ quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_sam
 
 enum { MAX_PROMPT = 1 << 16, N_COMMON = 64, VOCABULARY = 128000, N_MATCHES = 1000, CHANGED_PART = 8 };
 
-/* A full tree, and the prompts in it: the last n_prompts that were made are there but for
- * what was evicted. */
+/* A full tree, and the prompts in it: the last n_prompts that were made are there except
+ * for what was evicted. */
 typedef struct forest {
     kv_cache c;
     int32_t n_pages, page_tokens, prompt_tokens;

@@ -170,7 +170,7 @@ const char *made_name(made_kind kind) {
     return made_names[kind];
 }
 
-/* Texts that grow in one buffer, and what GGUF files say of each. */
+/* Texts that grow in one buffer, and what GGUF files say about each. */
 typedef struct text_list {
     strbuf bytes;
     size_t *ends; /* [n] */

@@ -20,7 +20,7 @@ typedef struct bench_calibrate_options {
     int32_t n_runs; /* of every measurement, in turns */
 } bench_calibrate_options;
 
-/* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
+/* Of an answer DECODE_TOKENS are timed, except for SKIPPED_TOKENS at its start. */
 enum {
     DECODE_TOKENS = 48,
     SKIPPED_TOKENS = 4,
@@ -300,7 +300,7 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Fills *k, which is the caller's, but for what is freed here. */
+/* Fills *k, which is the caller's, except for what is freed here. */
 static quire_err run_calibration(calibration *k, const bench_calibrate_options *o, bool print,
                                  cost_model *out, quire_error *err) {
     *k = (calibration){.o = o, .draw = 1};

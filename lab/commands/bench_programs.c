@@ -1,6 +1,6 @@
-/* bench workload --as: programs of common shapes, run as programs and as the requests that
- * an application sends which knows nothing of programs. All ways give the same tokens,
- * which is checked. */
+/* bench workload --as: programs of common shapes, run as programs and as the requests
+ * that an application sends which knows nothing of programs. All ways give the same
+ * tokens, which is checked. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 /* ---- requests without programs ---- */
 
-/* The tokens that a request computed: its prompt, and its output but for the last
+/* The tokens that a request computed: its prompt, and its output except for the last
  * token. */
 typedef struct request_ids {
     int32_t *ids; /* [n] */

@@ -209,7 +209,7 @@ static double off_percent(double measured, double predicted) {
     return measured > 0 ? 100 * (predicted / measured - 1) : TABLE_ABSENT;
 }
 
-/* What the simulation says of the same requests, on the engine's memory and limits. */
+/* What the simulation says about the same requests, on the engine's memory and limits. */
 static quire_err predict(const real_run *run, const cost_model *cost, serving_result *out, quire_error *err) {
     const quire_options *e = &run->o->cli.engine;
     const quire_info *info = run->c.info;

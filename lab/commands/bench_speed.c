@@ -123,7 +123,7 @@ static quire_err speed_measure_decode(speed_model *m, int32_t n_seqs, quire_erro
 
 /* ---- what an engine takes beside its work ---- */
 
-/* Bytes of this process that are no file's: what it allocated. -1: unknown. */
+/* Bytes of this process outside any file: what it allocated. -1: unknown. */
 static int64_t speed_own_bytes(void) {
     FILE *f = fopen("/proc/self/status", "re");
     char line[256];

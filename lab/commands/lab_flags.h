@@ -14,7 +14,7 @@ typedef struct served_options {
 
 extern const flag flags_served_by[], flags_served[];
 
-/* The names of flags_served but for --cost-per-hour, as unused_flags_refuse takes
+/* The names of flags_served except for --cost-per-hour, as unused_flags_refuse takes
  * them. */
 #define SERVED_FLAGS                                                                                         \
     "--slo --speed --shrink --kv-tokens --max-num-seqs --swap-space --preemption-mode --acceptance "         \

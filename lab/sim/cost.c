@@ -275,7 +275,7 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
     return QUIRE_OK;
 }
 
-/* Time of the step but for attention and logits. */
+/* Time of the step except for attention and logits. */
 static double base_us(const cost_model *c, double rows) {
     int32_t i = 1;
     while (i < c->n_points - 1 && c->rows[i] < rows) {

@@ -6,11 +6,10 @@
  *
  * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a
  * size reserved at admission (first fit into the same memory; the same planner
- * otherwise), and static batches padded on the left, which know no planner
- *.
+ * otherwise), and static batches padded on the left, which use no planner.
  *
  * Simulated time is a double of microseconds. Answers have the trace's lengths. What the
- * trace does not say of answers counts as new text. */
+ * trace does not say about answers counts as new text. */
 #ifndef LAB_SIM_SERVING_H
 #define LAB_SIM_SERVING_H
 
@@ -29,7 +28,7 @@ typedef enum batching {
     BATCH_N
 } batching;
 
-/* A static batch: requests first .. first + n of the trace, but for the refused among
+/* A static batch: requests first .. first + n of the trace, except for the refused among
  * them. */
 typedef struct serving_batch {
     int32_t first, n, n_taken;

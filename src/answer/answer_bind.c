@@ -230,7 +230,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
     }
-    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is no schema */
+    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is not a schema */
         r->formats.tools = FORCED_FORMAT;
         has_grammar = true;
     }

@@ -206,7 +206,7 @@ typedef struct output_options {
      * Such a mark counts only as that token. NULL: no text is. */
     bool (*is_special)(const void *context, str text);
     const void *special_context;
-    bool drops_specials; /* special tokens that are no marks are left out of content and reasoning */
+    bool drops_specials; /* special tokens that are not marks are left out of content and reasoning */
     size_t max_held;     /* bytes; 0: OUTPUT_MAX_HELD. At least two marks fit in any case */
 } output_options;
 

@@ -291,7 +291,7 @@ static const char *kind_name(grammar_kind kind) {
 typedef struct outcome {
     bool is_accepted;
     const char *reason;
-    const char *additional; /* "closed" or "schema"; NULL: the rule is no schema */
+    const char *additional; /* "closed" or "schema"; NULL: the rule is not a schema */
     int64_t us;
     size_t bytes;
 } outcome;

@@ -182,7 +182,7 @@ static void shape_add_all(format_shape *s, str text, const char *edges, shape_ro
     }
 }
 
-/* JSON, Gemma's notation and Python, whose brackets are no marks. */
+/* JSON, Gemma's notation and Python, whose brackets are not marks. */
 static void shape_add_calls(format_shape *s, const call_writing *w) {
     static const char edges[] = "}])";
     bool is_section = writing_is_section(w);

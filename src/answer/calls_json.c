@@ -78,7 +78,7 @@ static quire_err in_arguments(call_reader *r, char c) {
     return QUIRE_OK;
 }
 
-/* Decoded text of arguments inside a string. *fits false: it is no object. */
+/* Decoded text of arguments inside a string. *fits false: it is not an object. */
 static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fits) {
     *fits = true;
     for (size_t i = 0; i < n && *fits; i++) {

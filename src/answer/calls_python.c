@@ -110,7 +110,7 @@ static quire_err close_list(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* c is no white space. */
+/* c is not white space. */
 static quire_err calls_python_between(call_reader *r, char c) {
     python_calls *p = &r->u.p;
     bool in_lines = (r->flags & FORMAT_LINES) != 0;

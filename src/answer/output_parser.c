@@ -51,7 +51,7 @@ static quire_err find_formats(const output_options *o, const answer_format **cal
 }
 
 /* Marks of both parts: the tool part's that are special tokens end the reasoning, and the
- * reasoning's are no content. */
+ * reasoning's are not content. */
 static quire_err add_marks(output_parser *p, const answer_format *calls) {
     mark_test test = {p->options.is_special, p->options.special_context};
     mark_set *content = &p->reader.marks;

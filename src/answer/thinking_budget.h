@@ -27,8 +27,8 @@
  * QUIRE_UNSUPPORTED: the tokenizer cannot write the closing mark. QUIRE_NO_MEMORY. */
 quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t,
                                const marked_vocab *v, constraint *inner, constraint **out, quire_error *err);
-/* What binds an output beside its budget: c itself where c is no such constraint. NULL:
- * nothing. */
+/* What binds an output beside its budget: c itself where c is not such a constraint.
+ * NULL: nothing. */
 const constraint *thinking_budget_inner(const constraint *c);
 /* The n tokens of the closing mark of c, which thinking_budget_open made; they are
  * c's. */

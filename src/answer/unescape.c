@@ -36,7 +36,7 @@ static size_t add_code(unescape *u, char *out, int32_t c) {
     return is_scalar ? add_char(out, n, c) : unescape_add(out, n, UTF8_REPLACEMENT, 3);
 }
 
-/* How many digits stand after \x, \u, \U; 0: it is no such escape. */
+/* How many digits stand after \x, \u, \U; 0: it is not such an escape. */
 static int digits_of(escape_kind kind, char c) {
     return c == 'u' ? 4 : kind != ESCAPE_PYTHON ? 0 : c == 'x' ? 2 : c == 'U' ? 8 : 0;
 }

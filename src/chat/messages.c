@@ -210,7 +210,7 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
         return QUIRE_OK;
     }
     chat_content form = c->traits->content[role];
-    /* no parts are no content: templates look at the first of a list */
+    /* no parts are not content: templates look at the first of a list */
     content = list && !has_texts(role, content) ? NULL : content;
     list = list && content != NULL;
     if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list) || beside->reasoning.n > 0) {
@@ -472,7 +472,7 @@ static quire_err write_old_call(conversation *c, const json_value *function) {
 }
 
 /* Writes the member tool_calls if the member `name`, with value v, has the calls; else
- * nothing. QUIRE_BAD_REQUEST: v is no list of objects (tool_calls), or no object. */
+ * nothing. QUIRE_BAD_REQUEST: v is not a list of objects (tool_calls), or no object. */
 static quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
                                      const json_value *v) {
     bool is_old = strcmp(name, "function_call") == 0;

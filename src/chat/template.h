@@ -40,7 +40,7 @@ typedef struct chat_traits {
     chat_content content[CHAT_N_ROLES];
     chat_no_text no_text;
     bool text_arguments; /* a call's arguments are JSON text; false: an object */
-    /* arguments that are no object can be given as the text they are, which is written
+    /* arguments that are not an object can be given as the text they are, which is written
      * unchanged */
     bool loose_arguments;
     bool needs_ids; /* a call without an id is lost, or ends the rendering */

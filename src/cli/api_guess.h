@@ -43,8 +43,8 @@ typedef struct api_cut {
     quire_finish finish;
 } api_cut;
 
-/* Reads the text and tokens of a choice in a response of /chat/completions (is_chat)
- * or /completions. *out has one reference. IO: it is no choice. */
+/* Reads the text and tokens of a choice in a response of /chat/completions (is_chat) or
+ * /completions. *out has one reference. IO: it is not a choice. */
 quire_err api_text_read(const json_value *choice, bool is_chat, api_text **out);
 api_text *api_text_share(api_text *t);
 void api_text_drop(api_text *t);
@@ -59,7 +59,7 @@ bool api_text_cut(const api_text *t, size_t from, const api_rule *rule, api_cut 
 bool api_text_agrees(const api_text *t, size_t from, str text);
 
 /* What a response says. The choice with that index, or NULL; why a choice ended; a count
- * of tokens, 0 if it is no valid one. */
+ * of tokens, 0 if it is not a valid one. */
 const json_value *api_choice_at(const json_value *response, size_t index);
 quire_finish api_finish_of(const json_value *choice);
 int64_t api_count_of(const json_value *usage, const char *name);

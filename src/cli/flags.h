@@ -1,4 +1,4 @@
-/* Flags of the command line that are no options of the engine, and the groups of flags
+/* Flags of the command line that are not options of the engine, and the groups of flags
  * that several commands take. */
 #ifndef CLI_FLAGS_H
 #define CLI_FLAGS_H

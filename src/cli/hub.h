@@ -25,14 +25,13 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
  * name. */
 bool hub_is_name(const char *model);
 
-/* If o's model is no file here and has the form of a name: makes it the server's model
+/* If o's model is not a file here and has the form of a name: makes it the server's model
  * name, unless flags give one. */
 void hub_name_server(cli_options *o);
 
-/* Where o's model is no file here and has the form of a name, or came as -hf: puts its
- * path there, fetched if need be. The same for the draft model of --speculative-config, and
- * for the adapters of --lora-modules.
- * Errors of quire_hub_pull. */
+/* Where o's model is not a file here and has the form of a name, or came as -hf: puts its
+ * path there, fetched if need be. The same for the draft model of --speculative-config,
+ * and for the adapters of --lora-modules. Errors of quire_hub_pull. */
 quire_err hub_resolve_models(cli_options *o, quire_error *err);
 
 #endif

@@ -34,7 +34,7 @@ typedef struct cli_options {
     /* owned: values that were erased from the environment; n_secrets of them */
     char *secrets[CLI_MAX_SECRETS];
     int n_secrets;
-    /* argument after the command's name that is no model; NULL: none */
+    /* argument after the command's name that is not a model; NULL: none */
     const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out, *program;

@@ -17,7 +17,7 @@
  * instruction that may fault has a condition: lanes where it is 0 have no fault, because
  * C would not evaluate them.
  *
- * Owner: whoever compiled it; plain data but for the arrays that it reads. Invariant:
+ * Owner: whoever compiled it; plain data except for the arrays that it reads. Invariant:
  * registers, arrays and lengths are within their limits, so a program made by
  * expr_compile accesses its own memory only. Running allocates nothing. */
 #ifndef CORE_ATTN_PROGRAM_H

@@ -188,7 +188,7 @@ typedef enum attend_gate {
 typedef struct norm_desc {
     norm_kind kind;
     bool add_one;      /* weights are stored as w - 1 */
-    bool plain_last;   /* but for the last norm, whose weights are w */
+    bool plain_last;   /* except for the last norm, whose weights are w */
     bool bare;         /* they have no weights */
     bool inner;        /* others stand before the last products of attention and MLP (BitNet) */
     float post_eps;    /* of the norms after attention and MLP; 0: norm_eps */

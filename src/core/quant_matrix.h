@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /* Where the code of (row, i) lies. Words are little-endian u32, and hold 32 / bits codes
- * each, but for CODES_WORDS_DOWN. */
+ * each, except for CODES_WORDS_DOWN. */
 typedef enum code_place {
     CODES_BYTES,        /* byte [row][i] */
     CODES_NIBBLES,      /* byte [row][i / 2], the even element in the low half */

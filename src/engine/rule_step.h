@@ -10,7 +10,7 @@
  * the constraint's state and the sample_rule belong to the thread there; the sequence may
  * be preempted or end meanwhile, and that thread has a reference of its own.
  *
- * Owner: the engine thread, but for rule_step_prepare. */
+ * Owner: the engine thread, except for rule_step_prepare. */
 #ifndef ENGINE_RULE_STEP_H
 #define ENGINE_RULE_STEP_H
 

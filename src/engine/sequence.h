@@ -30,7 +30,7 @@ typedef struct sequence {
     int64_t last_token_us, ended_us;
     const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
     int32_t n_line;
-    uint8_t line_end; /* the end_kind of the last of these; the others are no end tokens */
+    uint8_t line_end; /* the end_kind of the last of these; the others are not end tokens */
     bool is_checked;  /* all its rows of this step were found to be finite */
     bool shows_progress;
     float mirostat_mu;

@@ -159,7 +159,7 @@ struct engine {
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
     kv_mover mover;                        /* moves the backend's pages */
-    engine_parks parks;                    /* the engine thread's, but for `closed` */
+    engine_parks parks;                    /* the engine thread's, except for `closed` */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sample_pool samples;                   /* one sampler per thread of the backend */
     drafter *drafter;                      /* NULL: none */

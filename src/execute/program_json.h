@@ -16,8 +16,8 @@
 quire_err program_read(str json, program_steps *out, quire_error *err);
 /* Reads an array of steps and appends them. After a failure *to is as it was. */
 quire_err program_read_steps(str json, step_list *to, quire_error *err);
-/* Checks that all members of an object are fields that a gen may have. BAD_REQUEST
- * names one that is not, or says that it is no object. */
+/* Checks that all members of an object are fields that a gen may have. BAD_REQUEST names
+ * one that is not, or says that it is not an object. */
 quire_err program_check_fields(str json, quire_error *err);
 
 /* Sums up what a program computed (quire_state_usage). */

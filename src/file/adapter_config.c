@@ -329,9 +329,9 @@ void adapter_patterns_deinit(adapter_patterns *p) {
     *p = (adapter_patterns){0};
 }
 
-/* A key without operators but '.', as text: its escapes of characters that are no letters
- * are resolved ('.' that is escaped becomes \1). NULL: it has operators, or there is no
- * memory. */
+/* A key without operators but '.', as text: its escapes of characters that are not
+ * letters are resolved ('.' that is escaped becomes \1). NULL: it has operators, or there
+ * is no memory. */
 static char *pattern_plain(str key) {
     char *out = mem_new(key.n + 1, 1);
     size_t n = 0;

@@ -29,7 +29,7 @@ typedef struct adapter_patterns {
 } adapter_patterns;
 
 void adapter_patterns_deinit(adapter_patterns *p);
-/* Adds a key after the others. QUIRE_BAD_FILE for one that is no expression,
+/* Adds a key after the others. QUIRE_BAD_FILE for one that is not an expression,
  * QUIRE_TOO_LARGE for one that is too long, or one too many; where: of the message. */
 quire_err adapter_patterns_add(adapter_patterns *p, str key, double value, const char *where,
                                quire_error *err);
@@ -41,7 +41,7 @@ bool adapter_patterns_find(const adapter_patterns *p, str name, double *value);
 
 typedef enum adapter_format { ADAPTER_PEFT, ADAPTER_GGUF } adapter_format;
 
-/* What an adapter says of itself. */
+/* What an adapter says about itself. */
 typedef struct adapter_facts {
     adapter_format format;
     int32_t rank;          /* the largest that config or tensors name */

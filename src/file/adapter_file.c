@@ -116,7 +116,7 @@ static quire_err adapter_find(const char *path, char out[MAX_PATH_BYTES], bool *
     return QUIRE_OK;
 }
 
-/* Why a directory without its config is no adapter that is read. */
+/* Why a directory without its config is not an adapter that is read. */
 static quire_err adapter_not_here(const char *dir, const char *name, quire_error *err) {
     const foreign is = foreign_of_directory(dir);
     return err_set(err, QUIRE_UNSUPPORTED, -1,

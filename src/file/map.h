@@ -22,7 +22,7 @@ typedef struct file_stamp {
 typedef struct file_map {
     const void *p;
     size_t n;
-    file_stamp stamp; /* zero for bytes that are no file */
+    file_stamp stamp; /* zero for bytes that belong to no file */
 } file_map;
 
 /* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such

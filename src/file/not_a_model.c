@@ -354,7 +354,7 @@ static bool is_repository(const char *text) {
 }
 
 /* Writes the model that a value of YAML names, which may be a list's item and quoted;
- * nothing where it is no name. */
+ * nothing where it is not a name. */
 static void not_a_model_read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {

@@ -56,7 +56,7 @@ typedef struct model_file {
     /* MODEL_HF; root NULL when the file is absent */
     json_doc config, generation, tokenizer_config, template_json;
     str config_text, generation_text, template_json_text, template_text; /* the files */
-    /* memory of config_text that is no file's */
+    /* memory of config_text that is not a file's */
     strbuf config_joined;
     json_doc modules_list; /* modules.json */
     str modules_text;

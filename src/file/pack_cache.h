@@ -32,7 +32,7 @@ void pack_cache_close(pack_cache *c);
 
 /* The name of source's packed form. form: all that the form depends on besides. It is a
  * digest of form, of the source's overrides, and of each file's size, inode and times of
- * change, its first bytes and samples of the others. False: the source is no file. */
+ * change, its first bytes and samples of the others. False: the source is not a file. */
 bool pack_cache_key(const model_file *source, const char *form, char key[PACK_KEY_BYTES]);
 /* Whether every later change of source's files shows in their times: false where one was
  * written so shortly before it was opened that a change since then may have left them as

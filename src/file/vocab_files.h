@@ -4,7 +4,7 @@
 
 #include "file/open_file.h"
 
-/* in a packed model: the file that is no tokenizer.json, whatever its name was */
+/* in a packed model: the file that is not a tokenizer.json, whatever its name was */
 #define VOCAB_MODEL_SECTION "tokenizer.model"
 
 /* The format of a tokenizer file, by its first bytes. VOCAB_NONE: none of those known. */

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 
 #define EDGES_A_STEP 8      /* that are looked at for one step of a budget */
-#define REPLACEMENT  0xFFFD /* what a text has for bytes that are no character */
+#define REPLACEMENT  0xFFFD /* what a text has for bytes that are not a character */
 
 void dfa_pool_init(dfa_pool *p, build *b) {
     *p = (dfa_pool){.b = b};

@@ -119,8 +119,7 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     }
 }
 
-/* Takes the likeliest candidate, of equal ones the first. False: none is likely
- * enough. */
+/* Takes the likeliest candidate, in a tie the first. False: none is likely enough. */
 static bool forced_take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_pool; i++) {

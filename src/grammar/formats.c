@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* RFC 3339: days by month; February 29 in years that 4 divides, but for those that 100
+/* RFC 3339: days by month; February 29 in years that 4 divides, except for those that 100
  * and not 400 divides. */
 #define YEAR   "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 #define LEAP   "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"

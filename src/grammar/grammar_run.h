@@ -50,7 +50,7 @@ typedef struct trie_key {
 } trie_key;
 
 /* Characters in groups: control characters, then the others of ASCII in their order, sign
- * by sign but for digits and letters; all others together; and what is not UTF-8. */
+ * by sign except for digits and letters; all others together; and what is not UTF-8. */
 #define TRIE_CONTROL 0u
 #define TRIE_PRINTED 4u  /* the first one past control characters, tabs, newlines and returns */
 #define TRIE_OTHER   43u /* group of characters past ASCII */

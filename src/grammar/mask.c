@@ -131,7 +131,7 @@ static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
 }
 
 /* Whether all n configurations stand in a JSON string. What came before decides that, but
- * where a text that is no JSON may begin the same way. */
+ * where a text that is not JSON may begin the same way. */
 static bool are_within_string(const run_core *r, const machine_config *c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (!is_within_string(r->m.a, c[i].node, c[i].value == 0 ? c[i].at : 0)) {

@@ -82,7 +82,7 @@ typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
 typedef struct nfa_dstate {
     uint32_t first, other;
     uint32_t n : 28;
-    /* what leads here is no character of the text that is counted: a backslash of
+    /* what leads here is not a character of the text that is counted: a backslash of
      * Python's */
     bool silent : 1;
     bool accepts : 1;

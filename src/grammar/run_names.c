@@ -40,7 +40,7 @@ enum {
 
 typedef struct named {
     uint32_t state, objects, name, value;
-    bool is_new; /* the name is no part of one that was before, and has no number */
+    bool is_new; /* the name is not part of one that was before, and has no number */
 } named;
 
 static const machine_cell *cell(const run_core *r, uint32_t i) {

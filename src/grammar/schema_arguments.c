@@ -56,7 +56,7 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
 
 static const str unlisted_name = {"\0", 1}; /* no schema lists it */
 
-/* What the reader knows of a member. */
+/* What the reader knows about a member. */
 static const json_value *member_of(const schema *s, const json_value *of, str name) {
     const grammar_reader *r = &s->arguments->reader;
     return r->member != NULL ? r->member(r->user, of, name) : NULL;

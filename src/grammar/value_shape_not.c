@@ -44,7 +44,7 @@ static void push_string(schema *s, shape *out, string_part p) {
     }
 }
 
-/* What the dfa rejects, but for what it is too strict about. */
+/* What the dfa rejects, except for what it is too strict about. */
 static uint32_t value_shape_not_outside(schema *s, uint32_t texts, bool is_loose) {
     uint32_t not = dfa_combine(s->dfas, DFA_ANY, texts, DFA_AND_NOT);
     return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT)

@@ -64,7 +64,7 @@ void hub_unlock(int fd);
 typedef quire_err (*hub_visit)(void *user, const char *name);
 quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quire_error *err);
 
-/* "ORG/NAME" of a directory "models--ORG--NAME"; false: it is no model's. */
+/* "ORG/NAME" of a directory "models--ORG--NAME"; false: it is not a model's. */
 bool hub_repo_of_directory(const char *directory, char repo[194]);
 
 /* Writes the branch or tag that is at a commit, "main" before others; else the commit

@@ -65,12 +65,12 @@ typedef struct hub_choice {
  * in hub_name. Call hub_choice_deinit in any case. */
 quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                      quire_error *err);
-/* The same of a LoRA adapter: adapter_config.json with adapter_model.safetensors, which the
- * directory opens, else a GGUF file. */
+/* The same of a LoRA adapter: adapter_config.json with adapter_model.safetensors, which
+ * the directory opens, else a GGUF file. */
 quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                              quire_error *err);
-/* Adds the shards that the text of HUB_INDEX names. BAD_FILE: it is no such index, or the
- * repository lacks one of them. */
+/* Adds the shards that the text of HUB_INDEX names. BAD_FILE: it is not such an index, or
+ * the repository lacks one of them. */
 quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, hub_choice *out,
                             quire_error *err);
 void hub_choice_deinit(hub_choice *c);

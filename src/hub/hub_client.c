@@ -230,7 +230,7 @@ static quire_err on_add(void *user, const void *p, size_t n) {
     return x->sink->add(x->sink, p, n, x->err);
 }
 
-/* Whether the file has changed on the hub. What is no hash is not compared: the file's
+/* Whether the file has changed on the hub. What is not a hash is not compared: the file's
  * own hash decides. */
 static quire_err hub_client_check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {

@@ -41,7 +41,7 @@ typedef struct hub_target {
 } hub_target;
 
 /* Gets the target's bytes from s->at on, with a few tries after each failure that may
- * pass: a try that brought a MiB is no failure. The errors are those of quire_hub_pull
+ * pass: a try that brought a MiB is not a failure. The errors are those of quire_hub_pull
  * and of the sink. */
 quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_error *err);
 

@@ -95,8 +95,8 @@ static quire_err unreadable(const char *path, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
 }
 
-/* Notes the blob that a link leads to, whatever it is called. Of what is no link there is
- * nothing to note. */
+/* Notes the blob that a link leads to, whatever it is called. Of what is not a link there
+ * is nothing to note. */
 static quire_err note_used(removal *x, const char *path, quire_error *err) {
     char target[4096];
     ssize_t n = readlink(path, target, sizeof target - 1);
@@ -223,7 +223,7 @@ static quire_err remove_part(removal *x) {
     for (size_t i = 0; i < x->going.n; i++) {
         remove_path(x->going.files[i].path, x);
     }
-    x->bytes = 0; /* links and references are no content */
+    x->bytes = 0; /* links and references are not content */
     if (x->failed) {
         return QUIRE_IO;
     }

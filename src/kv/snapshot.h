@@ -93,7 +93,7 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
 
 /* The points at which one sequence takes snapshots: where its prompt branches off from
  * what the tree had, before the last token of its prompt (which every request computes
- * itself), every `interval` tokens, and where others ask for one. Zeroed but for
+ * itself), every `interval` tokens, and where others ask for one. Zeroed except for
  * interval: an empty sequence's plan. */
 typedef struct kv_snapshot_plan {
     int32_t branch, prompt_end; /* positions in tokens; 0: none */

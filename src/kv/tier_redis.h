@@ -19,7 +19,7 @@ typedef struct kv_redis kv_redis;
 /* Opens the tier. url: redis://[[user]:password@]host[:port][/number] or unix:///path.
  * bytes: the most that this process leaves there; beyond that it deletes what it stored
  * longest ago. Waits for a server for a short time only. QUIRE_INVALID for another url or
- * too few bytes; a server that does not answer is no error. */
+ * too few bytes; a server that does not answer is not an error. */
 quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t bytes, size_t most,
                         kv_io_done done, kv_redis **out, quire_error *err);
 /* Finishes the submitted jobs, with success or failure. */

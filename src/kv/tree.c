@@ -344,8 +344,8 @@ static quire_err broken(quire_error *err, const char *what, int32_t number) {
     return err_set(err, QUIRE_INTERNAL, -1, "kv index: %s (%d)", what, number);
 }
 
-/* Checks a node's run of entries: linked both ways, all its own, full but for the last of
- * a leaf. Adds their number to *n_entries. */
+/* Checks a node's run of entries: linked both ways, all its own, full except for the last
+ * of a leaf. Adds their number to *n_entries. */
 static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quire_error *err) {
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
@@ -372,7 +372,7 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
                : broken(err, "a node that does not end at its last entry", n);
 }
 
-/* Whether node a's first page is before node b's and is no prefix of it. */
+/* Whether node a's first page is before node b's and is not a prefix of it. */
 static bool stands_before(const kv_tree *t, int32_t a, int32_t b) {
     const int32_t *x = kv_tree_tokens(t, t->nodes[a].first), *y = kv_tree_tokens(t, t->nodes[b].first);
     int32_t nx = kv_tree_entry(t, t->nodes[a].first)->n_tokens,

@@ -9,7 +9,7 @@
  *   namespace root -- node [e0 e1 e2] -+- node [e3]
  *                                  +- node [e4 e5(part-filled)]
  *
- * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one
+ * Invariants (kv_tree_check): a node that is not a root has an entry, and not exactly one
  * child; an entry is full unless it is the last of a leaf; siblings differ within their
  * first page and none is a prefix of another. Siblings form a treap ordered by the tokens
  * of that page, so the sibling that shares most with given tokens is next to their

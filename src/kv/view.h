@@ -3,7 +3,7 @@
  *
  *   kv_view_begin -> kv_view_seq, for every sequence that holds pages -> kv_view_end
  *
- * Owner: the engine thread, while it fills. Changes nothing and, but for the walk over
+ * Owner: the engine thread, while it fills. Changes nothing and, except for the walk over
  * the tree, allocates nothing. Work is bounded: O(pages of the pool) for the counts, and
  * the capacity of the view. */
 #ifndef KV_VIEW_H

@@ -33,7 +33,7 @@ static quire_err decoder_load_slopes(binding *b) {
 }
 
 /* Whether the file has a head that is not the table of embeddings, whatever its numbers
- * say of tying. */
+ * say about tying. */
 static bool decoder_has_head(const loader *l, weight_name tokens, weight_name head) {
     const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"),
                       *h = loader_look(l, head, NO_LAYER, ".weight");

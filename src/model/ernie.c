@@ -130,7 +130,7 @@ static quire_err describe_hunyuan(const config *c, model_desc *d) {
 }
 
 /* config.json's experts and the one that all rows share are as wide as the feed-forward
- * part; what else it says of them means nothing. */
+ * part; what else it says about them means nothing. */
 static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
     moe_desc *m = &d->moe;
     int32_t n = 1;

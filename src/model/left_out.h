@@ -1,4 +1,4 @@
-/* Tensors that a file has and that are no part of the text model: those of next-token
+/* Tensors that a file has and that are not part of the text model: those of next-token
  * layers, of towers for images and sound, and what an architecture's checkpoints hold
  * beside it (arch_names.left_out).
  *

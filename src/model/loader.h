@@ -26,8 +26,8 @@ bool loader_has(const loader *l, weight_name name, int32_t layer);
  * whole tensor. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out,
                         int64_t n_in, linear **out);
-/* The linear layer [n_out, n_in] whose weight is the transpose of these n_in rows, each of
- * n_out elements. It has no bias. */
+/* The linear layer [n_out, n_in] whose weight is the transpose of these n_in rows, each
+ * of n_out elements. It has no bias. */
 quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const weight_part *rows,
                                int64_t n_out, int64_t n_in, linear **out);
 /* The same with these n_out biases, whatever the file has. */
@@ -106,8 +106,8 @@ quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_di
  * tensors that are used unchanged. */
 quire_err loader_image(const loader *l, packed_image *i);
 
-/* Refuses a file with unused weights and names the first. Derived data is no weight, and
- * what lies outside the text model (left_out.h) is not asked for. */
+/* Refuses a file with unused weights and names the first. Derived data is not a weight,
+ * and what lies outside the text model (left_out.h) is not asked for. */
 quire_err loader_finish(const loader *l, const model_desc *d);
 
 #endif

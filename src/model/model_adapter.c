@@ -60,7 +60,7 @@ static bool adapter_place(const adapter_file *f, const char *name, tensor_place 
     return false;
 }
 
-/* Refuses values that are no numbers, and types other than floats. */
+/* Refuses values that are not numbers, and types other than floats. */
 static quire_err adapter_check_values(const adapter_opening *o, const tensor_view *t) {
     const uint8_t *p = t->data;
     const size_t n = t->n_bytes / (t->type == DTYPE_F32 ? 4 : 2);

@@ -239,9 +239,9 @@ void model_pooled(const model *m, const float *row, float *out) {
 
 /* ---- biases ---- */
 
-/* What config.json says of biases, against those that a checkpoint has: a file that lacks
- * those it names would run as another model, and so would one with biases that it says
- * are not there. */
+/* What config.json says about biases, against those that a checkpoint has: a file that
+ * lacks those it names would run as another model, and so would one with biases that it
+ * says are not there. */
 
 /* A key, and the ends of the tensors' names that it speaks of: some of them must be
  * there, or none. */

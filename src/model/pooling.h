@@ -1,6 +1,7 @@
 /* Pooling of a model's rows, and what follows it: the modules of sentence-transformers
  * (Reimers and Gurevych 2019, arXiv:1908.10084), or what a GGUF file has in their place.
- * src/engine/row_pooling.h takes the rows; here is what the model's files say of it. */
+ * src/engine/row_pooling.h takes the rows; here is what the model's files say about
+ * it. */
 #ifndef MODEL_POOLING_H
 #define MODEL_POOLING_H
 

@@ -1,4 +1,4 @@
-/* What a model's files say of its pooled rows. */
+/* What a model's files say about its pooled rows. */
 #include <stdio.h>
 #include <string.h>
 

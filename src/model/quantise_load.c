@@ -18,7 +18,7 @@
 /* ---- the mix ---- */
 
 /* A type that may be asked for: its name in flags, what head and token embeddings get
- * with it, and what a matrix gets whose rows are no whole blocks. F32: they stay as they
+ * with it, and what a matrix gets whose rows are not whole blocks. F32: they stay as they
  * are. */
 typedef struct quantise_row {
     const char *name;

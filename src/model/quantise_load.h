@@ -25,7 +25,7 @@ quire_err quantise_describe(const model_file *f, const arch_names *names, const 
                             quire_error *err);
 
 /* The type in which a matrix of type `from`, with rows of n elements, is loaded under
- * model_desc.quantise_to; `from` itself: it stays as it is. Where rows are no whole
+ * model_desc.quantise_to; `from` itself: it stays as it is. Where rows are not whole
  * blocks of the type, one of smaller blocks takes its place, as in llama.cpp. */
 dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n);
 

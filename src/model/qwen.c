@@ -131,7 +131,7 @@ const arch arch_qwen3_moe = {
 
 /* Qwen3-Next, Qwen3.5 and 3.6, and their mixtures of experts: three of four layers have
  * the gated delta rule in place of attention (Yang et al. 2024, arXiv:2412.06464), and
- * attention has a gate on its result. Norms are 1 + w, but for the one of the delta
+ * attention has a gate on its result. Norms are 1 + w, except for the one of the delta
  * rule's result. */
 
 static const arch_names qwen_next_names = {

@@ -1,5 +1,5 @@
-/* What a model's files say of its rows to those who serve them: whether they may be cut,
- * and whether the function of scores is named (pooling_config.c). */
+/* What a model's files say about its rows to those who serve them: whether they may be
+ * cut, and whether the function of scores is named (pooling_config.c). */
 #ifndef MODEL_ROW_FACTS_H
 #define MODEL_ROW_FACTS_H
 

@@ -197,7 +197,7 @@ struct quire_state {
     void *of_executor;
 };
 
-/* What the report says of a call. */
+/* What the report says about a call. */
 typedef struct program_record {
     const step *step; /* a GEN, SELECT or FORK */
     const quire_state *state;
@@ -250,7 +250,8 @@ void program_close(program_root *r);
 /* Runs what can run in this turn, and polls the executor. False: there was nothing to
  * do. */
 bool programs_run(quire_programs *ps);
-/* Microseconds until the time of the first running program is up; -1: none has a bound. */
+/* Microseconds until the time of the first running program is up; -1: none has a
+ * bound. */
 int64_t programs_time_left(const quire_programs *ps);
 void programs_begin_turn(quire_programs *ps, int64_t us);
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
@@ -284,9 +285,9 @@ quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error
 quire_err program_state_want_turn(quire_state *s, quire_error *err);
 /* Runs another list of steps before the rest of the present one. */
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err);
-/* Makes a shadow: a copy of s that runs the steps that s will, and is none of the program's
- * states. has_parts: with a copy of s's parts. It borrows the rest from s, and must be freed
- * before s. NULL: out of memory. */
+/* Makes a shadow: a copy of s that runs the steps that s will, and is none of the
+ * program's states. has_parts: with a copy of s's parts. It borrows the rest from s, and
+ * must be freed before s. NULL: out of memory. */
 quire_state *program_shadow_new(const quire_state *s, bool has_parts);
 void program_shadow_free(quire_state *s);
 /* Starts a fork on a list of steps, with a copy of what its parent has. */
@@ -319,19 +320,19 @@ bool program_call_count(program_call *c, int64_t n);
 /* Counts n tokens before they are submitted, so that one call cannot exceed the bound
  * by much. TOO_LARGE: none is counted, and the call must fail. */
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
-/* Looks ahead of a running gen: if its state goes on with texts and turns that do not depend
- * on its output, and then a gen, returns that gen, as a call of a shadow of the state. The
- * shadow's parts from *n_before on are those that follow c's output. Before them a state
- * with turns has all its parts, and a VALUE without a value. NULL: something else follows,
- * or nothing, or the texts are too long; or out of memory. Counts nothing. Call
- * program_call_forget before c's state is freed. */
+/* Looks ahead of a running gen: if its state goes on with texts and turns that do not
+ * depend on its output, and then a gen, returns that gen, as a call of a shadow of the
+ * state. The shadow's parts from *n_before on are those that follow c's output. Before
+ * them a state with turns has all its parts, and a VALUE without a value. NULL: something
+ * else follows, or nothing, or the texts are too long; or out of memory. Counts nothing.
+ * Call program_call_forget before c's state is freed. */
 program_call *program_call_foresee(const program_call *c, size_t *n_before);
 void program_call_forget(program_call *next);
 /* Ends a call; err: why it failed, else NULL. The call is invalid afterwards. */
 void program_call_end(program_call *c, const quire_error *err);
 
-/* ---- select: a pure function of its choices' log-probabilities, by the formulas of SGLang's
- * front end ---- */
+/* ---- select: a pure function of its choices' log-probabilities, by the formulas of
+ * SGLang's front end ---- */
 
 /* The tokens of a choice: n >= 1 log-probabilities, and, or NULL where the method does
  * not use them, those of the same tokens with nothing before them, of which the first
@@ -341,8 +342,8 @@ typedef struct select_choice {
     size_t n;
 } select_choice;
 
-/* Scores n >= 1 choices and returns the index of the best; of equal ones the first.
- * scores: [n]. Under greedy_token_selection they are means, which do not decide. O(all
+/* Scores n >= 1 choices and returns the index of the best; in a tie the first. scores:
+ * [n]. Under greedy_token_selection they are means, which do not decide. O(all
  * tokens). */
 int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores);
 
@@ -362,13 +363,13 @@ program_value *program_value_failed(const quire_error *why);
 quire_err program_value_add(program_value *list, program_value *item);
 /* Makes a value that is a text. */
 program_value *program_value_of(str text);
-/* Makes a list of a text's parts between separators, leaving out empty ones. Its items are
- * counted as they are made. */
+/* Makes a list of a text's parts between separators, leaving out empty ones. Its items
+ * are counted as they are made. */
 quire_err program_value_split(program_root *r, str text, const char *separator, program_value **out,
                               quire_error *err);
 
-/* Counts n bytes of text, or n items of a list, that the program makes. TOO_LARGE beyond the
- * bound: it must fail. */
+/* Counts n bytes of text, or n items of a list, that the program makes. TOO_LARGE beyond
+ * the bound: it must fail. */
 quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
 quire_err program_count_items(program_root *r, size_t n, quire_error *err);
 /* Counts n units of work that makes no text, such as bytes compared and variables

@@ -118,7 +118,7 @@ quire_err step_text_plain(str text, step_text *out);
 /* Whether a text may be the name of a variable: letters, digits and _, not beginning
  * with a digit. */
 bool step_name_is_valid(str name);
-/* Copies a name. BAD_REQUEST if it is no name or too long. */
+/* Copies a name. BAD_REQUEST if it is not a name or too long. */
 quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err);
 
 #endif

@@ -192,7 +192,7 @@ static void schema_write_members(json_out *o, const request_context *ctx, uint32
     }
 }
 
-/* What is no object, where an object's members have rows: an array, or nothing. */
+/* What is not an object, where an object's members have rows: an array, or nothing. */
 static void schema_write_forms(json_out *o, const request_context *ctx, uint32_t endpoint,
                                const field_desc *f) {
     int32_t n_fields;

@@ -41,7 +41,7 @@ static quire_err read_attention_measure(const field_desc *f, const json_value *v
                : request_range_error(f, err, "attention.arrays.%s must be a list of numbers", a->name);
 }
 
-/* Notes whether any number in the lists is no integer. False: their lengths differ
+/* Notes whether any number in the lists is not an integer. False: their lengths differ
  * from the first ones, or they hold other values. */
 static bool look_through(const json_value *v, attn_array *a, int32_t level) {
     if (level == a->n_dims) {

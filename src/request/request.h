@@ -254,7 +254,7 @@ const double *request_defaults_find(const request_defaults *d, const char *field
 /* Whether a tool is a custom one (read_tools.c). */
 bool request_is_custom(const quire_request *r, str name);
 
-/* quire_request_free of a request that is no fork. */
+/* quire_request_free of a request that is not a fork. */
 void request_free(quire_request *r);
 
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */

@@ -70,7 +70,7 @@ enum {
                       FIELD_INFILL | FIELD_SGLANG | FIELD_SGLANG_ENCODE
 };
 
-#define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
+#define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is not a bound */
 
 struct field_desc;
 /* Stores v, checked by type and range (NULL: null without a default), in r, which is

@@ -450,7 +450,7 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
         quire_err e = request_ignore(r, "", name);
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }
-    char field[64]; /* a longer name is no known one */
+    char field[64]; /* a longer name is not a known one */
     snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
     return instead != NULL
                ? err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not a field here; use %s", field,

@@ -57,7 +57,7 @@ const field_desc *request_row(str name, uint32_t endpoint);
  * rows. On failure err has the position, and param is "body", "body.POSITION" or the
  * field that is too large. */
 quire_err request_check_body(str text, body_rows *rows, quire_error *err);
-/* The same bound for a value that comes alone; one that is no JSON passes here. */
+/* The same bound for a value that comes alone; one that is not JSON passes here. */
 quire_err request_check_size(const field_desc *f, str text, quire_error *err);
 
 /* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */

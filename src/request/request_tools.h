@@ -1,5 +1,5 @@
-/* What a request says of tools: the functions that it offers, its choice among them, and
- * the formats of its response. */
+/* What a request says about tools: the functions that it offers, its choice among them,
+ * and the formats of its response. */
 #ifndef REQUEST_REQUEST_TOOLS_H
 #define REQUEST_REQUEST_TOOLS_H
 
@@ -71,8 +71,8 @@ typedef struct tool_spaces {
  * bytes in `names` that no tool uses. */
 quire_err tool_spaces_add(tool_spaces *t, str space, str name);
 /* The bytes of the namespace that a called name begins with: that of the first tool of
- * this name; for a name that is no tool's, of the last namespace that it begins with. 0:
- * none. O(tools). */
+ * this name; for a name that is not a tool's, of the last namespace that it begins with.
+ * 0: none. O(tools). */
 size_t tool_spaces_find(const tool_spaces *t, str called);
 /* Frees what t has; it is empty then. */
 void tool_spaces_deinit(tool_spaces *t);

@@ -2,8 +2,8 @@
  * and when the set is over. Pure; allocates nothing.
  *
  * A step adds the length-th new token to each beam. It looks at the continuations of all
- * live beams, best first; of equal ones the lower beam comes first, then the lower token.
- * A continuation ends when it takes an end token, or reaches the last length. Among the
+ * live beams, best first; in a tie the lower beam comes first, then the lower token. A
+ * continuation ends when it takes an end token, or reaches the last length. Among the
  * first n it becomes a finished one with the score sum / length^penalty; further down it
  * is dropped. The best n of the others are kept as beams. The best n of the finished ones
  * are kept. transformers does the same; its early_stopping decides when a set is over.

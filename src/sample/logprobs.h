@@ -24,8 +24,8 @@ token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalize
  * all, for which out has room. */
 void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, const sampling_params *p,
                      int32_t width, token_logprob *out);
-/* The n (at most n_vocab) likeliest tokens, best first; of equal ones the lowest id
- * first. O(n_vocab log n). */
+/* The n (at most n_vocab) likeliest tokens, best first; in a tie the lowest id first.
+ * O(n_vocab log n). */
 void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32_t n, token_logprob *out);
 
 #endif

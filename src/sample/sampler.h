@@ -56,7 +56,7 @@ typedef struct sample_rule {
     uint64_t *bits; /* [constraint_words] with end tokens as they may come */
     bool is_ready;  /* valid for the constraint's present state; else the other members mean nothing */
     bool is_final;  /* the output may end */
-    bool goes_on;   /* there is a token that is no end token */
+    bool goes_on;   /* there is a token that is not an end token */
     /* a token that was taken and is not in the constraint's state yet, or
      * SAMPLE_NONE_PENDING */
     int32_t pending;

@@ -76,7 +76,7 @@ static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final
     return QUIRE_OK;
 }
 
-/* Whether there is a bit of a token that is no end token. */
+/* Whether there is a bit of a token that is not an end token. */
 static bool has_others(const uint64_t *bits, int32_t n, const sample_context *c) {
     for (int32_t i = 0; i < constraint_words(n); i++) {
         for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1) {

@@ -89,7 +89,7 @@ int32_t sampler_draw(sampler *s, const float *logits, float uniform) {
 
 enum { N_ESTIMATE = 100 }; /* likeliest tokens from which version 1 estimates the exponent of Zipf's law */
 
-/* Likelier, or of equal ones the lower id. */
+/* Likelier, or in a tie the lower id. */
 static bool comes_before(candidate a, candidate b) {
     return a.key != b.key ? a.key > b.key : a.place < b.place;
 }
@@ -121,8 +121,8 @@ static void sort_candidates(candidate *c, int32_t n) {
     }
 }
 
-/* Sorts the kept tokens into s->inside, likeliest first, of equal ones the lowest id
- * first; returns how many. */
+/* Sorts the kept tokens into s->inside, likeliest first, in a tie the lowest id first;
+ * returns how many. */
 static int32_t sort_kept(sampler *s) {
     for (int32_t i = 0; i < s->n_kept; i++) {
         s->inside[i].place = i;

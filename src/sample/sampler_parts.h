@@ -80,7 +80,7 @@ struct sampler {
     int32_t *counts;  /* [n_vocab] valid for tokens in that set */
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
     uint64_t *bits;   /* [groups] with a constraint: the tokens that it leaves, end tokens too */
-    /* likewise: whether the output may end; whether tokens are left that are no end
+    /* likewise: whether the output may end; whether tokens are left that are not end
      * tokens */
     bool is_final, goes_on;
     double mass[N_BUCKETS];

@@ -21,7 +21,7 @@ typedef struct auth auth;
 
 /* Loads n keys, each a tenant of its own (named "key-" and the start of its digest). When
  * file is not NULL, also loads its lines "tenant:key" (empty lines and lines that start
- * with # are skipped). White space around a name or a key is no part of it. BAD_FILE
+ * with # are skipped). White space around a name or a key is not part of it. BAD_FILE
  * names file and line; INVALID: an empty key; IO: the file can't be read. Then *out is
  * NULL. */
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err);

@@ -249,7 +249,7 @@ static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *ou
     return QUIRE_OK;
 }
 
-/* What the client libraries of Prometheus say of every process. */
+/* What the client libraries of Prometheus say about every process. */
 static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
     const metric_row rows[] = {

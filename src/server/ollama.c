@@ -269,8 +269,8 @@ static bool ollama_says_nothing(const json_value *v) {
            (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
 }
 
-/* Whether a body has no prompt, messages or input; if it has one, or is no object, its
- * parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest
+/* Whether a body has no prompt, messages or input; if it has one, or is not an object,
+ * its parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest
  * of such a body. */
 static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire_error *err) {
     const strbuf *body = &c->request.body;

@@ -19,7 +19,7 @@
 typedef struct route {
     const char *path;
     const char *allow; /* the methods, as the Allow header lists them */
-    /* those of a path with this parameter; its NULL: it is no path. NULL: all have
+    /* those of a path with this parameter; its NULL: it is not a path. NULL: all have
      * `allow` */
     const char *(*allow_below)(str parameter);
     void (*run)(conn *c);
@@ -158,7 +158,7 @@ static void route_home(conn *c) {
     }
 }
 
-/* Browsers request it with every page; there is none, and that is no error. */
+/* Browsers request it with every page; there is none, and that is not an error. */
 static void route_icon(conn *c) {
     conn_reply(c, &(reply){.status = 204});
 }
@@ -339,7 +339,8 @@ static str route_parameter(const route *r, str path) {
     return (str){path.p + n, path.n - n};
 }
 
-/* The methods of a path of the route; what is no path has all of them, to be told so. */
+/* The methods of a path of the route; what is not a path has all of them, to be told
+ * so. */
 static const char *route_methods(const route *r, str path) {
     const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
     return own != NULL ? own : r->allow;
@@ -373,7 +374,7 @@ static bool route_is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
-/* A page of another site can send a form, whose type is no JSON, without a preflight
+/* A page of another site can send a form, whose type is not JSON, without a preflight
  * request; its browser says then where it comes from. */
 static bool route_takes_type(const conn *c, const route *to) {
     const http_request *r = &c->request;

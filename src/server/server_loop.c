@@ -57,7 +57,7 @@ static LOOP_CALLBACK(loop_on_queue) {
     loop_model_look(p);
 }
 
-/* ---- what the log says of the whole server: the first loop's ---- */
+/* ---- what the log says about the whole server: the first loop's ---- */
 
 static bool loop_is_first(const loop *l) {
     return l == l->server->loops;

@@ -49,7 +49,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     }
     json_int(json_item(o), id);
     if (a->more->token_texts) {
-        str text = response_token_bytes(a, id); /* bytes that are no character are shown as U+FFFD */
+        str text = response_token_bytes(a, id); /* bytes that are not a character are shown as U+FFFD */
         json_text(json_item(o), text.p, text.n);
     } else {
         json_raw(json_item(o), "null");

@@ -22,7 +22,7 @@ str page_body(web_page page);
 quire_err page_headers(web_page page, strbuf *to);
 /* The sandbox's texts: a line for each story, and one of words unlike all others. */
 const char *page_sandbox_texts(void);
-/* JSON: what /openapi.json says of paths beside the tables (openapi.c). */
+/* JSON: what /openapi.json says about paths beside the tables (openapi.c). */
 const char *page_openapi_notes(void);
 
 /* Writes

@@ -1,4 +1,5 @@
-/* What options say of adapters: whether there are any, how many, and what they take. */
+/* What options say about adapters: whether there are any, how many, and what they
+ * take. */
 #ifndef SETUP_ADAPTER_OPTIONS_H
 #define SETUP_ADAPTER_OPTIONS_H
 

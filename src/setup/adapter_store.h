@@ -12,7 +12,7 @@
  * nobody uses and that was used longest ago; where all are in use the one that was wanted
  * longest ago gets no further request until it is free. So nobody waits for ever.
  *
- * Any thread, but for open and close. */
+ * Any thread, except for open and close. */
 #ifndef SETUP_ADAPTER_STORE_H
 #define SETUP_ADAPTER_STORE_H
 

@@ -40,7 +40,7 @@ int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
 /* The most pages that a sequence holds in such an engine, max_rows being the rows of a
  * step. */
 kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv_layout *l, int32_t max_rows);
-/* The engine's options that o has values for, but for the tiers' version; n_pages and
+/* The engine's options that o has values for, except for the tiers' version; n_pages and
  * max_model_len may be 0 still. INVALID: err names the flag. */
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);
 /* Whether o has a tier that outlives the process, or is shared with others: only then do

@@ -1,6 +1,6 @@
 /* The parts of a running engine, which are opened from options: file, tokenizer, chat
  * template, weights, pages, tiers, draft model and the engine itself. Immutable after
- * open but for the engine's counters. */
+ * open except for the engine's counters. */
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
@@ -26,7 +26,7 @@ typedef struct engine_parts {
     quire_info info;            /* without the defaults of requests */
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_row_info row_info;
-    row_facts rows;         /* what the model's files say of pooled rows */
+    row_facts rows;         /* what the model's files say about pooled rows */
     quire_error text_error; /* if there is no tokenizer: why */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
@@ -91,8 +91,8 @@ quire_err speculation_describe(const speculation *s, const quire_options *o, mod
 quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_len, const backend *target,
                            quire_error *err);
 /* Opens the loaded draft model's pages: addresses for n_tokens tokens, at most what all
- * sequences, of at most max_len tokens, can have and the budget holds. Their memory is the
- * budget's. */
+ * sequences, of at most max_len tokens, can have and the budget holds. Their memory is
+ * the budget's. */
 quire_err speculation_open_pages(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
                                  kv_budget *budget, quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */

@@ -11,11 +11,11 @@
 #include "spec/draft.h"
 #include "spec/draft_tree.h"
 
-/* Puts the tokens that must come next after a sequence with this context, at most
- * `most`, into an empty tree, as a line. False when more than one token is possible,
- * or when sampling would have another effect (mirostat's state, an error because
- * nothing is allowed). Pure but for the constraint's caches. O(most), and what the
- * constraint takes. */
+/* Puts the tokens that must come next after a sequence with this context, at most `most`,
+ * into an empty tree, as a line. False when more than one token is possible, or when
+ * sampling would have another effect (mirostat's state, an error because nothing is
+ * allowed). Pure except for the constraint's caches. O(most), and what the constraint
+ * takes. */
 bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out);
 
 /* The outlook of a sequence under a constraint: what must come after its last token, or

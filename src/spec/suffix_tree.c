@@ -312,7 +312,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     g->n_open += n;
 }
 
-/* Removes the likeliest guess; of equal ones the first added. */
+/* Removes the likeliest guess; in a tie the first added. */
 static guess suffix_tree_take_likeliest(guesser *g) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_open; i++) {

@@ -5,7 +5,7 @@
  * with the noise of that position. While the sampled token is a draft at that place, the
  * draft's logits are those that a later step would have computed, to the bit
  * (docs/design.md, Determinism), and sampling continues from them. At the first token
- * that is no draft the rest is dropped. So every token is what it would be without
+ * that is not a draft the rest is dropped. So every token is what it would be without
  * drafts.
  *
  * Under DRAFT_RULE_STANDARD rejection sampling decides instead (verify.h): a draft x

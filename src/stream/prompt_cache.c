@@ -10,7 +10,7 @@
 #define BLOCK PROMPT_CACHE_LEAST_BYTES
 
 /* One text. All that it points to is in one block of memory, which begins with the entry
- * itself. What is not atomic never changes after it is in the cache, but for `place`,
+ * itself. What is not atomic never changes after it is in the cache, except for `place`,
  * which the cache's lock guards. So it is read without the lock, by whoever has a
  * reference. */
 typedef struct entry {

@@ -1,5 +1,5 @@
 /* A running engine, and what makes requests of texts and texts of its tokens: text
- * threads, tokenizer, caches. Immutable after open but for the counters. */
+ * threads, tokenizer, caches. Immutable after open except for the counters. */
 #ifndef STREAM_STREAM_ENGINE_H
 #define STREAM_STREAM_ENGINE_H
 

@@ -109,7 +109,7 @@ static bool is_eager(const decode_state *s, int32_t i) {
     return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
 }
 
-/* Ends a run of byte tokens: one token, or where they are no text one for each. */
+/* Ends a run of byte tokens: one token, or where they are not text one for each. */
 static quire_err end_fallback(decode_state *s, int32_t i) {
     decode_held *h = &s->held[i];
     quire_err e = QUIRE_OK;

@@ -26,7 +26,7 @@ typedef enum decode_kind {
      * cleanup */
     DECODE_CTC,
     DECODE_SPACED, /* a space between tokens: where a file names no decoder */
-    /* the mark is a space, but for one at the very start with strip_first; byte tokens
+    /* the mark is a space, except for one at the very start with strip_first; byte tokens
      * are UTF-8 */
     DECODE_SENTENCEPIECE
 } decode_kind;

@@ -44,7 +44,7 @@ static int compare_orders(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Entries by their content, of equal ones the first before the others. */
+/* Entries by their content, in a tie the first before the others. */
 static int compare_entries(const void *a, const void *b) {
     const added_entry *x = *(const added_entry *const *)a, *y = *(const added_entry *const *)b;
     int c = added_list_compare_texts(x->content, y->content);

@@ -161,7 +161,7 @@ static quire_err derive_merges(const rank_model *m, tokenizer *t, quire_error *e
                : e;
 }
 
-/* Fills *t, but for its post-processor and bos and eos. tables: of a packed model, or
+/* Fills *t, except for its post-processor and bos and eos. tables: of a packed model, or
  * empty. */
 static quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_error *err) {
     bpe *b = &t->model.bpe;

@@ -136,7 +136,7 @@ static quire_err encode_words(const piece_model *m, str piece, model_scratch *s,
         return token_list_add(out, id);
     }
     if (!m->words.byte_fallback) {
-        /* an added token in between is no word */
+        /* an added token in between is not a word */
         bool follows = s->after_unknown > 0 && s->after_unknown == out->n;
         if (!follows) {
             TRY(token_list_add(out, m->unk));

@@ -17,7 +17,7 @@
 
 /* The unigram language model (Kudo 2018, arXiv:1804.10959) of one piece: of all ways to
  * write it as pieces of the vocabulary, the one with the highest sum of scores (Viterbi).
- * A character that is no piece counts as unknown, at a score below all others.
+ * A character that is not a piece counts as unknown, at a score below all others.
  *
  * Immutable once built; each call brings its own scratch. */
 

@@ -41,7 +41,8 @@ typedef quire_err pipeline_load_fn(json_value *o, void *out, quire_error *err);
  * steps. */
 quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
                                  quire_error *err);
-/* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is no array. */
+/* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is not an
+ * array. */
 quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
                              pipeline_load_fn *load, quire_error *err);
 

@@ -49,9 +49,9 @@ static quire_err pipeline_post_malformed(quire_error *err) {
 
 #define OUTSIDE "it adds an id that is not in the vocabulary"
 
-/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is no failure of
- * loading, so a fault of the template for two texts does not concern one text. The first
- * reason stays. */
+/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is not a failure
+ * of loading, so a fault of the template for two texts does not concern one text. The
+ * first reason stays. */
 static quire_err pipeline_post_refuse(wrapping *w, const char *why) {
     if (w->made.refusal == NULL) {
         w->made.refusal = why;

@@ -173,8 +173,8 @@ typedef struct class_union {
 
 /* Appends \p{...} or \P{...}, which t->at is at, after the backslash; in a class: to u.
  * POSIX's names become what Oniguruma has for them. The others are written the same way
- * in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han
- * has the ideographic full stop. */
+ * in both, except for scripts: by their bare names PCRE2 means Script_Extensions, where
+ * Han has the ideographic full stop. */
 static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
     size_t name_at = t->at + 2 + (regex_translate_peek(t, 2) == '^'), end = name_at;
     if (regex_translate_peek(t, 1) != '{') {

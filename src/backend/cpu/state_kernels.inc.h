@@ -95,7 +95,7 @@ static void state_key_kernel(const float *x, float eps, const float *a, bool per
     }
 }
 
-/* What the compiler knows of state_rows where it makes a kernel. */
+/* What the compiler knows about state_rows where it makes a kernel. */
 typedef struct state_form {
     bool per_channel, rounds;
 } state_form;
