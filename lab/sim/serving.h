@@ -17,7 +17,7 @@
 #include "lab/bench/baseline.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/trace_read.h"
-#include "sched/preempt_cost.h"
+#include "sched/step_cost.h"
 #include "sched/scheduler.h"
 
 typedef enum batching {

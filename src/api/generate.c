@@ -1,5 +1,9 @@
 /* Requests from texts and messages, and a blocking call that returns the whole answer. */
+#include <string.h>
+
 #include "api/quire_engine.h"
+#include "base/mem.h"
+#include "base/size.h"
 #include "json/json_out.h"
 
 /* Parses a body that was written, and frees it. */
@@ -101,5 +105,87 @@ quire_err quire_generate(quire_engine *e, quire_request *r, char **text, size_t 
     answer.p[answer.n] = 0;
     *text = answer.p;
     *n = answer.n;
+    return QUIRE_OK;
+}
+
+/* ---- rows of many inputs ---- */
+
+#define INPUTS_A_REQUEST 256 /* so that one call leaves room for other requests */
+
+/* Where the rows of a request go. */
+typedef struct rows_out {
+    float *rows; /* [n][n_row], made with the first row */
+    size_t n, n_row;
+} rows_out;
+
+static quire_err keep_row(rows_out *o, size_t i, const quire_event *ev, quire_error *err) {
+    size_t n_values, n_bytes;
+    if (o->rows == NULL) {
+        o->n_row = (size_t)ev->n_row;
+        bool fits = size_mul(o->n, o->n_row, &n_values) && size_mul(n_values, sizeof(float), &n_bytes);
+        o->rows = fits ? mem_new(n_values, sizeof(float)) : NULL;
+        if (o->rows == NULL) {
+            TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu rows of %zu", o->n, o->n_row));
+        }
+    }
+    memcpy(o->rows + i * o->n_row, ev->row, o->n_row * sizeof *o->rows);
+    return QUIRE_OK;
+}
+
+/* Reads the events of one request, whose first input is number `first`, to its end. */
+static quire_err embed_inputs_collect(quire_queue *q, quire_stream *s, size_t first, rows_out *o,
+                                      quire_error *err) {
+    quire_event ev;
+    quire_err e = QUIRE_OK;
+    do {
+        while (!quire_queue_next(q, &ev)) {
+            quire_queue_wait(q, -1);
+        }
+        if (ev.kind == QUIRE_EVENT_EMBEDDING && e == QUIRE_OK) {
+            e = keep_row(o, first + (size_t)ev.choice, &ev, err);
+        }
+    } while (ev.kind != QUIRE_EVENT_DONE);
+    if (e == QUIRE_OK && ev.error != NULL) {
+        *err = *ev.error;
+        e = err->code;
+    }
+    quire_stream_release(s);
+    return e;
+}
+
+static quire_err embed_inputs_run(quire_engine *e, quire_queue *q, const quire_input *inputs,
+                                  const quire_embed_options *o, rows_out *out, quire_error *err) {
+    for (size_t first = 0; first < out->n; first += INPUTS_A_REQUEST) {
+        quire_request *r;
+        quire_stream *s;
+        size_t n = out->n - first < INPUTS_A_REQUEST ? out->n - first : INPUTS_A_REQUEST;
+        TRY(request_embed(&e->streams.context, inputs, first, n, o, &r, err));
+        TRY(quire_submit(q, r, NULL, &s, err));
+        TRY(embed_inputs_collect(q, s, first, out, err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o,
+                      float **rows, size_t *n_row, quire_error *err) {
+    rows_out out = {.n = n};
+    quire_error unread = {0};
+    quire_queue *q;
+    err = err != NULL ? err : &unread;
+    *rows = NULL;
+    *n_row = 0;
+    if (n == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "there is no input; give at least one");
+    }
+    quire_err r = quire_queue_open(e, &q);
+    TRY(r == QUIRE_OK ? r : err_set(err, r, -1, "a queue could not be opened: %s", quire_err_text(r)));
+    r = embed_inputs_run(e, q, inputs, o, &out, err);
+    quire_queue_close(q);
+    if (r != QUIRE_OK) {
+        mem_free(out.rows);
+        return r;
+    }
+    *rows = out.rows;
+    *n_row = out.n_row;
     return QUIRE_OK;
 }

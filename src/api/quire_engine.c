@@ -10,7 +10,7 @@
 #include "expr/expr_mods.h"
 #include "file/npz.h"
 #include "request/read_turns.h"
-#include "setup/adapter_options.h"
+#include "setup/adapter_names.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "stream/stream.h"

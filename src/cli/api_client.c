@@ -1,4 +1,11 @@
-#include "cli/api_client.h"
+/* Requests to an OpenAI-compatible API, several at once: each thread has one exchange at
+ * a time over a connection of its own. Failures that may pass are retried a few times,
+ * after the delay that the API names.
+ *
+ *   api_client_send -> (a thread posts it) -> api_client_take -> api_job_free
+ *
+ * Owner: one thread, which calls everything here. */
+#include "cli/api_executor.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "cli/api_guess.h"
 #include "program/program_state.h"
 #include "json/json_out.h"
 

@@ -1,4 +1,14 @@
-#include "cli/api_guess.h"
+/* Text that an API generated past the end of a gen, and what later gens take from it:
+ * pure functions of texts and responses.
+ *
+ * A gen that is followed by constant text and another gen is sent without its stop
+ * strings and with more tokens than its own. The text that comes is cut as the API
+ * would have cut each gen: at the first token with which a stop string is complete, at
+ * its most tokens, or at the model's end. What follows the cut is a guess of the
+ * constant text and the later gens. As far as it agrees with the constant text, and a
+ * token ends where that ends, it is what the API would (greedily) generate there, so
+ * no call is needed. */
+#include "cli/api_executor.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"

@@ -14,7 +14,6 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "cli/batch_input.h"
-#include "cli/batch_line.h"
 #include "cli/batch_part.h"
 #include "cli/commands.h"
 #include "cli/session.h"

@@ -13,6 +13,7 @@
 
 #include "base/sha256.h"
 #include "base/str.h"
+#include "cli/session.h"
 
 typedef struct batch_input {
     const char *path; /* borrowed */
@@ -37,5 +38,25 @@ void batch_input_close(batch_input *in);
 quire_err batch_input_next(batch_input *in, str *line, quire_error *err);
 /* Begins with the first line again. */
 void batch_input_rewind(batch_input *in);
+
+/* ---- batch_line.c: lines and their responses ---- */
+
+/* The request in a line. Zero-initialised is empty. */
+typedef struct batch_line {
+    strbuf body; /* the request, as JSON */
+    strbuf id;   /* "id" or "custom_id" as JSON; empty: none */
+    quire_endpoint endpoint;
+    bool is_openai;
+} batch_line;
+
+void batch_line_deinit(batch_line *l);
+/* Reads line `number` (counted from 1) into an empty *l. fault: the error in it, with
+ * code OK if there is none. NO_MEMORY fills err. */
+quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l,
+                          quire_error *fault, quire_error *err);
+/* Appends the response line of prompt `index` (counted from 0), without a newline.
+ * NO_MEMORY. */
+quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model,
+                              strbuf *out);
 
 #endif

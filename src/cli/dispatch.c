@@ -11,7 +11,6 @@
 #include "cli/env_flags.h"
 #include "cli/hub.h"
 #include "cli/other_models.h"
-#include "cli/program.h"
 #include "cli/read_flags.h"
 #include "cli/set_flag.h"
 #include "json/json_out.h"

@@ -1,5 +1,5 @@
 /* Manual pages, made from the rows of commands and flags. */
-#include "cli/program.h"
+#include "cli/dispatch.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Completions for bash, zsh and fish, made from the rows of commands and flags. */
-#include "cli/program.h"
+#include "cli/dispatch.h"
 
 #include <stdarg.h>
 #include <stdio.h>

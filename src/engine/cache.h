@@ -51,7 +51,7 @@ void tenant_drops_free(tenant_drop *first);
 
 /* ---- swap ---- */
 /* A preempted sequence is swapped out where measured costs say that it pays
- * (preempt_cost.h).
+ * (step_cost.h).
  *
  *   preempted: swap_out, then the pages are released        admitted: scheduler_admit, then swap_in
  *

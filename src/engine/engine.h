@@ -26,7 +26,7 @@
 #include "sample/constraint.h"
 #include "sample/logprobs.h"
 #include "sched/admission_policy.h"
-#include "sched/preempt_cost.h"
+#include "sched/step_cost.h"
 #include "spec/draft.h"
 
 typedef struct engine engine;

@@ -14,7 +14,7 @@
 #include "sample/constraint.h"
 #include "sample/sample_batch.h"
 #include "sched/model_turn.h"
-#include "sched/preempt_cost.h"
+#include "sched/step_cost.h"
 #include "sched/scheduler.h"
 #include "spec/verify.h"
 

@@ -1,5 +1,10 @@
-/* Makes, reads and frees steps and their texts. */
-#include "program/program_steps.h"
+/* A program as data: steps, with the texts and lists that they hold. program_json.h and
+ * the calls of quire_program.h write it, the interpreter (program_state.h) reads it. It
+ * knows no model, and no tokens but those that a step gives.
+ *
+ * Owner: a program, or the state to which a call has appended a step. A step does not
+ * change once it is in a list, and its address stays the same. */
+#include "program/program_state.h"
 
 #include "base/mem.h"
 

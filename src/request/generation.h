@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/messages.h"
-#include "core/adapter_want.h"
+#include "core/adapter_ref.h"
 #include "core/attn_program.h"
 #include "core/params.h"
 #include "quire.h"

@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "request/request_read.h"
-#include "request/response_items.h"
 
 #define MAX_METADATA 16 /* pairs */
 

@@ -1,6 +1,9 @@
-/* The items of a conversation in the form of OpenAI's Responses API: checked, kept as one
- * line of JSON each, and written as the messages of a chat. */
-#include "request/response_items.h"
+/* Reads the items of a conversation in the form of OpenAI's Responses API, and writes
+ * them as the messages of a chat.
+ *
+ * An item is a message, a reasoning, a call of a tool or the output of one. Reasoning,
+ * text and calls of an assistant that follow each other are one message. The output of a
+ * call must come after that call. One thread. */
 
 #include <inttypes.h>
 #include <stdarg.h>

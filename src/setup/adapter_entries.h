@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/ring.h"
-#include "core/adapter_want.h"
+#include "core/adapter_ref.h"
 #include "setup/adapter_loader.h"
 
 /* An adapter. ref.holders counts the store's own reference, and is 0 while it is not

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "quire.h"
 
 #define ADAPTER_NAME_BYTES 255
 
@@ -30,5 +31,22 @@ typedef struct adapter_listed {
 bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err);
 /* The same of lines, or parts between commas, PATH or PATH:SCALE. */
 bool adapter_paths_next(const char **lines, adapter_listed *out);
+
+/* ---- adapters among options ---- */
+
+/* What options say about adapters: whether there are any, how many, and what they
+ * take. */
+
+/* Whether requests may have adapters. */
+bool options_have_adapters(const quire_options *o);
+/* How many may be loaded at once. */
+int32_t options_max_loaded(const quire_options *o);
+/* The largest rank of a batch's adapters: of a blend, the sum of its parts'. */
+int32_t options_batch_rank(const quire_options *o);
+/* How many adapters o->loras has. */
+int32_t options_numbered_adapters(const quire_options *o);
+/* Bytes that adapters may take once all that may be loaded are: as many times the largest
+ * file of those that are named, or that the directory has. */
+int64_t options_adapter_bytes(const quire_options *o);
 
 #endif

@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "core/adapter_want.h"
+#include "core/adapter_ref.h"
 #include "setup/adapter_loader.h"
 
 typedef struct adapter_store adapter_store;
@@ -73,7 +73,7 @@ typedef struct adapter_bounds {
 } adapter_bounds;
 adapter_bounds adapter_store_bounds(adapter_store *s);
 
-/* The store as a source (core/adapter_want.h). */
+/* The store as a source (core/adapter_ref.h). */
 adapter_source adapter_store_source(adapter_store *s);
 
 #endif

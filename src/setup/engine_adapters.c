@@ -1,11 +1,12 @@
-#include "setup/engine_adapters.h"
+/* An engine's adapters as its options name them: opens the store, and loads adapters for
+ * the engine's model. */
+#include "setup/engine_parts.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
 #include "setup/adapter_names.h"
-#include "setup/adapter_options.h"
 
 #define MOST_FILE_BYTES ((int64_t)16 << 30) /* most bytes of an adapter's tensors */
 

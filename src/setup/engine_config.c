@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "engine/team.h"
 #include "options/engine_flags.h"
-#include "setup/adapter_options.h"
+#include "setup/adapter_names.h"
 #include "setup/pool_plan.h"
 
 /* a caller's quire_options has a model at least */

@@ -5,15 +5,41 @@
 #define SETUP_ENGINE_PARTS_H
 
 #include "answer/answer_format.h"
+#include "backend/backend.h"
 #include "chat/chat_form.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
+#include "model/model_adapter.h"
 #include "model/row_facts.h"
-#include "setup/engine_adapters.h"
+#include "quire.h"
+#include "setup/adapter_store.h"
 #include "setup/loaded_model.h"
 #include "setup/pack_start.h"
 #include "text/tokenizer.h"
+
+/* ---- engine_adapters.c: an engine's adapters ---- */
+
+/* All zero: not open. It must not be moved once it is open. */
+typedef struct engine_adapters {
+    adapter_store *store; /* NULL: the engine has no adapters */
+    const model *m;
+    backend *b;
+    const tokenizer *text; /* or NULL */
+    adapter_limits limits;
+} engine_adapters;
+
+/* Opens the store of o's adapters for model m in b, whose texts t has (or NULL);
+ * out->store NULL: o has none. Files are read when they are wanted first. INVALID names
+ * the flag: a list that is not
+ * understood, a name given twice, a file that is not there. Close *out also after a
+ * failure. */
+quire_err engine_adapters_open(const model *m, backend *b, const tokenizer *t, const quire_options *o,
+                               engine_adapters *out, quire_error *err);
+/* Frees all; the engine that used them is closed. */
+void engine_adapters_close(engine_adapters *a);
+
+/* ---- the parts of an engine ---- */
 
 /* The settings of `--speculative-config`, and the open draft model. */
 typedef struct speculation {

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "options/engine_flags.h"
-#include "setup/adapter_options.h"
+#include "setup/adapter_names.h"
 
 #define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "answer/grammar_constraint.h"
-#include "core/adapter_want.h"
+#include "core/adapter_ref.h"
 #include "engine/engine.h"
 #include "quire.h"
 #include "request/request.h"

@@ -1,7 +1,7 @@
 /* Swapping against computing again: what either costs by measured rates, and which is
  * chosen. */
 
-#include "sched/preempt_cost.h"
+#include "sched/step_cost.h"
 #include "test.h"
 
 static const sched_cost slow_model = {.step_us = 100, .row_us = 50, .pair_us = 0.01},
