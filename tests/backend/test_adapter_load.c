@@ -166,7 +166,7 @@ TEST(a_blend_adds_what_each_part_adds) {
     case_close(&m);
 }
 
-TEST(blends_that_mean_nothing_are_refused) {
+TEST(impossible_blends_are_refused) {
     model_case m = case_open(&in_f32);
     const tensor_view a = zeros("A", 30, D), b = zeros("B", F, 30), w = zeros("saved", F, D);
     const linear_spec spec = {.weight = &w};
@@ -274,7 +274,7 @@ int main(void) {
         cmocka_unit_test(matrices_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(replacements_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(a_blend_adds_what_each_part_adds),
-        cmocka_unit_test(blends_that_mean_nothing_are_refused),
+        cmocka_unit_test(impossible_blends_are_refused),
         cmocka_unit_test(a_row_of_weights_is_what_the_product_has),
         cmocka_unit_test(adapters_are_loaded_beside_steps),
     };

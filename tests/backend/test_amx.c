@@ -179,7 +179,7 @@ TEST(the_processors_object_has_the_bits_of_the_plain_twin) {
     }
 }
 
-TEST(tiles_are_released_behind_each_product) {
+TEST(tiles_are_released_after_each_product) {
     const linear_kernels *k = find_kernels();
     if (k == NULL || amx_trapped == 0) { /* the processor's own tiles cannot be seen */
         return;
@@ -216,7 +216,7 @@ int main(void) {
         cmocka_unit_test(loading_clears_what_a_tile_lacks_and_a_configuration_clears_all),
         cmocka_unit_test(kernels_over_the_model_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(the_processors_object_has_the_bits_of_the_plain_twin),
-        cmocka_unit_test(tiles_are_released_behind_each_product),
+        cmocka_unit_test(tiles_are_released_after_each_product),
         cmocka_unit_test(auto_takes_tiles_where_the_processor_and_the_kernel_have_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ TEST(buffers_of_a_step_stay_under_64_megabytes) {
 
 /* In debug builds, so that what an op leaves out shows instead of an earlier step's
  * values, which may be another tenant's. */
-TEST(a_step_begins_with_rows_that_are_no_numbers) {
+TEST(a_step_begins_with_rows_of_nan) {
 #ifndef QUIRE_DEBUG
     skip();
 #endif
@@ -110,7 +110,7 @@ TEST(blocks_of_a_backend_are_zeroed_and_share_nothing) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes),
-                                       cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers),
+                                       cmocka_unit_test(a_step_begins_with_rows_of_nan),
                                        cmocka_unit_test(blocks_of_a_backend_are_zeroed_and_share_nothing)};
     return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
 }

@@ -331,7 +331,7 @@ TEST(a_mixture_has_the_bits_of_its_experts_one_by_one) {
     }
 }
 
-TEST(experts_without_weights_give_the_row_that_they_read) {
+TEST(experts_without_weights_return_their_input) {
     for (int m = 0; m < 3; m++) {
         mixture c = base_case(modes[m], DTYPE_F32);
         c.n_experts = 11;
@@ -345,7 +345,7 @@ TEST(experts_without_weights_give_the_row_that_they_read) {
     }
 }
 
-TEST(so_it_has_with_any_number_of_experts) {
+TEST(a_mixture_of_any_number_of_experts_has_their_bits) {
     static const int32_t sizes[][2] = {{1, 1}, {4, 1}, {4, 4}, {5, 3}, {32, 8}, {128, 8}};
     for (size_t i = 0; i < 3 * sizeof sizes / sizeof sizes[0]; i++) {
         mixture c = base_case(modes[i % 3], i % 2 == 0 ? DTYPE_Q4_0 : DTYPE_F32);
@@ -358,7 +358,7 @@ TEST(so_it_has_with_any_number_of_experts) {
     }
 }
 
-TEST(so_it_has_wherever_its_rows_go) {
+TEST(a_mixture_has_the_same_bits_wherever_its_rows_go) {
     for (int i = 0; i < 3 * 3; i++) {
         mixture c = base_case(modes[i % 3], DTYPE_Q8_0);
         c.n_experts = 16;
@@ -368,7 +368,7 @@ TEST(so_it_has_wherever_its_rows_go) {
     }
 }
 
-TEST(so_it_has_in_every_form) {
+TEST(a_mixture_has_the_bits_of_its_experts_in_every_form) {
     for (int i = 0; i < 3 * 32; i++) {
         int options = i / 3;
         mixture c = base_case(modes[i % 3], options % 3 == 0 ? DTYPE_Q4_0 : DTYPE_F32);
@@ -391,7 +391,7 @@ TEST(so_it_has_in_every_form) {
     }
 }
 
-TEST(so_it_has_with_a_norm_of_each_result) {
+TEST(a_mixture_with_a_norm_of_each_result_has_the_bits_of_its_experts) {
     for (int i = 0; i < 3 * 4; i++) {
         mixture c = base_case(modes[i % 3], i / 3 % 2 == 0 ? DTYPE_Q8_0 : DTYPE_F32);
         c.n_used = 3;
@@ -406,7 +406,7 @@ TEST(so_it_has_with_a_norm_of_each_result) {
 }
 
 /* Wide enough that one thread takes tasks of more columns than two do. */
-TEST(so_it_has_where_tasks_are_wide) {
+TEST(a_mixture_of_wide_tasks_has_the_bits_of_its_experts) {
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q4_0);
     c.n_experts = 4;
     c.n_used = 2;
@@ -651,12 +651,12 @@ TEST(a_trace_counts_the_experts_that_have_rows) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mixture_has_the_bits_of_its_experts_one_by_one),
-        cmocka_unit_test(experts_without_weights_give_the_row_that_they_read),
-        cmocka_unit_test(so_it_has_with_any_number_of_experts),
-        cmocka_unit_test(so_it_has_wherever_its_rows_go),
-        cmocka_unit_test(so_it_has_in_every_form),
-        cmocka_unit_test(so_it_has_with_a_norm_of_each_result),
-        cmocka_unit_test(so_it_has_where_tasks_are_wide),
+        cmocka_unit_test(experts_without_weights_return_their_input),
+        cmocka_unit_test(a_mixture_of_any_number_of_experts_has_their_bits),
+        cmocka_unit_test(a_mixture_has_the_same_bits_wherever_its_rows_go),
+        cmocka_unit_test(a_mixture_has_the_bits_of_its_experts_in_every_form),
+        cmocka_unit_test(a_mixture_with_a_norm_of_each_result_has_the_bits_of_its_experts),
+        cmocka_unit_test(a_mixture_of_wide_tasks_has_the_bits_of_its_experts),
         cmocka_unit_test(every_instruction_set_has_the_bits_of_the_plain_one),
         cmocka_unit_test(a_mixture_is_right_to_the_precision_of_f32),
         cmocka_unit_test(a_nan_in_a_row_stays_in_the_row),

@@ -538,7 +538,7 @@ static void expect_same(fixture *f, buffer a, buffer b, int32_t width) {
     free(expected);
 }
 
-TEST(a_norm_that_replaces_leaves_its_rows_behind) {
+TEST(a_norm_that_replaces_writes_its_rows_back) {
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         fixture f = fixture_open(mode, "auto", 2);
         const backend_ops *ops = f.b->ops;
@@ -565,7 +565,7 @@ int main(void) {
         cmocka_unit_test(ops_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(feed_forward_is_the_activation_of_its_products),
         cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
-        cmocka_unit_test(a_norm_that_replaces_leaves_its_rows_behind),
+        cmocka_unit_test(a_norm_that_replaces_writes_its_rows_back),
         cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
         cmocka_unit_test(a_biased_head_gives_the_largest_of_the_biased_logits),

@@ -233,7 +233,7 @@ TEST(groups_in_another_order_are_put_side_by_side) {
     }
 }
 
-TEST(what_no_form_has_exactly_has_none) {
+TEST(weights_that_no_form_holds_exactly_have_none) {
     static matrix x;
     static const int32_t order[INPUTS];
     uint64_t r = 9;
@@ -290,7 +290,7 @@ int main(void) {
         cmocka_unit_test(floats_of_4_bits_keep_their_values),
         cmocka_unit_test(floats_with_scales_keep_their_codes),
         cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
-        cmocka_unit_test(what_no_form_has_exactly_has_none),
+        cmocka_unit_test(weights_that_no_form_holds_exactly_have_none),
         cmocka_unit_test(scales_that_are_quantised_keep_their_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

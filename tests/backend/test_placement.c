@@ -74,7 +74,7 @@ TEST(a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first
     check("15", 0, 8, 16, 1, "15", 2);
 }
 
-TEST(a_list_that_cannot_be_is_refused_in_words) {
+TEST(an_impossible_list_is_refused_with_a_reason) {
     static const struct {
         const char *bind, *words;
         int32_t n_threads;
@@ -214,7 +214,7 @@ int main(void) {
         cmocka_unit_test(without_being_told_no_thread_is_bound),
         cmocka_unit_test(auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others),
         cmocka_unit_test(a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first),
-        cmocka_unit_test(a_list_that_cannot_be_is_refused_in_words),
+        cmocka_unit_test(an_impossible_list_is_refused_with_a_reason),
         cmocka_unit_test(
             every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had),
         cmocka_unit_test(threads_that_are_not_bound_go_where_the_process_may),

@@ -365,7 +365,7 @@ TEST(weights_that_are_all_zero_stay_so) {
 
 /* Rows of NaNs, infinities and a NaN among numbers: each chooses n_used experts, in
  * ascending order. Their neighbours have the bits that they have alone. */
-TEST(a_row_without_sense_chooses_experts_and_changes_no_other) {
+TEST(a_row_of_nan_chooses_experts_and_changes_no_other_row) {
     enum { E = 16, N = 9 };
     float logits[N * E], bias[E], alone[4], weights[N * 4];
     int32_t chosen[N * 4], expected[4];
@@ -505,7 +505,7 @@ int main(void) {
         cmocka_unit_test(large_logits_of_sigmoids_are_told_apart),
         cmocka_unit_test(a_bias_may_be_one_of_logits_and_logits_may_have_a_cap),
         cmocka_unit_test(weights_that_are_all_zero_stay_so),
-        cmocka_unit_test(a_row_without_sense_chooses_experts_and_changes_no_other),
+        cmocka_unit_test(a_row_of_nan_chooses_experts_and_changes_no_other_row),
         cmocka_unit_test(a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set),
         cmocka_unit_test(an_impossible_routing_is_refused),
     };

@@ -15,7 +15,7 @@ TEST(a_number_is_read_and_printed_with_a_point) {
     assert_string_equal(text, "0.");
 }
 
-TEST(the_threads_locale_is_as_before_behind_it) {
+TEST(the_threads_locale_is_restored_afterwards) {
     char text[32];
     locale_t before = c_locale_enter();
     snprintf(text, sizeof text, "%g", 0.5);
@@ -30,6 +30,6 @@ TEST(the_threads_locale_is_as_before_behind_it) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {COMMA_TEST(a_number_is_read_and_printed_with_a_point),
-                                       COMMA_TEST(the_threads_locale_is_as_before_behind_it)};
+                                       COMMA_TEST(the_threads_locale_is_restored_afterwards)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

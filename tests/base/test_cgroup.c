@@ -45,7 +45,7 @@ TEST(a_unit_s_own_limit_counts) {
     assert_memory(1024 * MIB, 70 * MIB, "/sys/fs/cgroup/system.slice/quire.service/memory.max");
 }
 
-TEST(of_nested_limits_the_one_that_leaves_least_holds) {
+TEST(the_lowest_of_nested_limits_applies) {
     put("proc/self/cgroup", "0::/a/b/c\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/a/b/c", "4294967296\n", NULL, "1048576\n");
@@ -58,7 +58,7 @@ TEST(of_nested_limits_the_one_that_leaves_least_holds) {
     assert_memory(0, 1 * MIB, "/sys/fs/cgroup/a/b/c/memory.max");
 }
 
-TEST(without_a_limit_there_is_none) {
+TEST(a_group_without_a_limit_has_none) {
     assert_memory(-1, 0, NULL); /* no files at all */
     put("proc/self/cgroup", "0::/a\n");
     assert_memory(-1, 0, NULL);
@@ -249,8 +249,8 @@ TEST(version_1_has_quota_and_period_in_two_files) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ROOT_TEST(a_unit_s_own_limit_counts),
-        ROOT_TEST(of_nested_limits_the_one_that_leaves_least_holds),
-        ROOT_TEST(without_a_limit_there_is_none),
+        ROOT_TEST(the_lowest_of_nested_limits_applies),
+        ROOT_TEST(a_group_without_a_limit_has_none),
         ROOT_TEST(a_group_that_is_gone_has_its_parents_limits),
         ROOT_TEST(names_with_spaces_and_escapes_are_found),
         ROOT_TEST(in_a_namespace_the_top_of_the_mount_is_the_container),

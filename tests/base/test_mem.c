@@ -64,7 +64,7 @@ static size_t n_resident(void *p, size_t n) {
     return sum;
 }
 
-TEST(what_is_given_back_is_whole_pages_that_read_as_zeroes) {
+TEST(returned_memory_is_whole_pages_that_read_as_zeroes) {
     size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1,
            to = n - 5 * page - 1;
     unsigned char *p = mem_new_huge(n, 1);
@@ -92,7 +92,7 @@ static bool has_linux_5(int least) {
     return sscanf(system.release, "%d.%d", &major, &minor) == 2 && major * 1000 + minor >= 5000 + least;
 }
 
-TEST(locked_memory_is_given_back_too) {
+TEST(locked_memory_is_returned_too) {
     size_t n = (size_t)2 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
     bool can = has_linux_5(18);
     unsigned char *p = mem_new_huge(n, 1);
@@ -175,7 +175,7 @@ TEST(a_missing_block_is_an_error_that_names_its_purpose) {
     mem_copy(NULL, NULL, 0);
 }
 
-TEST(a_copy_has_a_zero_behind_it) {
+TEST(a_copy_ends_with_a_zero_byte) {
     char *copy = mem_dup("a\0b", 3);
     assert_memory_equal(copy, "a\0b\0", 4);
     mem_free(copy);
@@ -255,13 +255,13 @@ int main(void) {
         cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
         cmocka_unit_test(a_product_that_overflows_gives_null),
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
-        cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
-        cmocka_unit_test(locked_memory_is_given_back_too),
+        cmocka_unit_test(returned_memory_is_whole_pages_that_read_as_zeroes),
+        cmocka_unit_test(locked_memory_is_returned_too),
         cmocka_unit_test(populated_memory_is_resident_and_keeps_what_is_there),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
         cmocka_unit_test(a_large_array_grows_with_its_content_and_zeroes),
         cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
-        cmocka_unit_test(a_copy_has_a_zero_behind_it),
+        cmocka_unit_test(a_copy_ends_with_a_zero_byte),
         cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
         cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),
     };

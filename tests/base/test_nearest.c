@@ -39,7 +39,7 @@ TEST(the_best_name_is_the_first_of_the_nearest) {
     assert_true(str_is(n.best, "--max-tokens"));
 }
 
-TEST(a_name_of_which_more_than_a_third_differs_is_none) {
+TEST(a_name_that_differs_by_more_than_a_third_is_not_offered) {
     nearest n = {.wanted = str_of("frobnicate")};
     nearest_offer_all(&n, "run serve tokenize logits inspect pack");
     assert_int_equal(n.best.n, 0);
@@ -58,7 +58,7 @@ int main(void) {
         cmocka_unit_test(edits_insert_delete_replace_and_swap),
         cmocka_unit_test(a_text_that_is_too_long_is_near_to_nothing),
         cmocka_unit_test(the_best_name_is_the_first_of_the_nearest),
-        cmocka_unit_test(a_name_of_which_more_than_a_third_differs_is_none),
+        cmocka_unit_test(a_name_that_differs_by_more_than_a_third_is_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

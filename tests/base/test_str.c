@@ -57,7 +57,7 @@ TEST(a_part_is_found_anywhere_and_the_empty_one_everywhere) {
 }
 
 /* The published values of FNV-1a with 64 bits. */
-TEST(a_hash_is_fnv_1a_and_goes_on) {
+TEST(a_hash_is_fnv_1a_and_can_be_continued) {
     assert_true(str_hash(STR_HASH_START, str_of("")) == STR_HASH_START);
     assert_true(str_hash(STR_HASH_START, str_of("a")) == 0xaf63dc4c8601ec8cu);
     assert_true(str_hash(STR_HASH_START, str_of("foobar")) == 0x85944171f73967e8u);
@@ -79,7 +79,7 @@ int main(void) {
         cmocka_unit_test(an_append_past_the_maximum_changes_nothing),
         cmocka_unit_test(adding_nothing_to_an_empty_buffer_makes_a_string),
         cmocka_unit_test(a_part_is_found_anywhere_and_the_empty_one_everywhere),
-        cmocka_unit_test(a_hash_is_fnv_1a_and_goes_on),
+        cmocka_unit_test(a_hash_is_fnv_1a_and_can_be_continued),
         cmocka_unit_test(the_least_power_of_two_is_at_least_the_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

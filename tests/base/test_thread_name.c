@@ -37,7 +37,7 @@ static void end(named *n) {
     sem_destroy(&n->end);
 }
 
-TEST(threads_that_live_together_have_names_of_their_own_as_far_as_they_go) {
+TEST(live_threads_have_distinct_names_while_there_are_any) {
     named all[N];
     int32_t n_of[COMMON + 1] = {0};
     n_of[thread_name()]++;
@@ -55,7 +55,7 @@ TEST(threads_that_live_together_have_names_of_their_own_as_far_as_they_go) {
     }
 }
 
-TEST(the_name_of_a_thread_that_ended_is_given_again) {
+TEST(the_name_of_an_ended_thread_is_reused) {
     int32_t first = 0;
     for (int i = 0; i < 200; i++) {
         named n;
@@ -69,8 +69,8 @@ TEST(the_name_of_a_thread_that_ended_is_given_again) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_that_live_together_have_names_of_their_own_as_far_as_they_go),
-        cmocka_unit_test(the_name_of_a_thread_that_ended_is_given_again),
+        cmocka_unit_test(live_threads_have_distinct_names_while_there_are_any),
+        cmocka_unit_test(the_name_of_an_ended_thread_is_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void wait_for_the_others(void *context, int32_t task, int32_t worker) {
     atomic_fetch_add(&j->n_done, 1);
 }
 
-TEST(a_worker_that_is_held_up_keeps_one_task) {
+TEST(a_delayed_worker_holds_up_one_task) {
     for (int32_t n = 2; n <= 4; n++) {
         thread_pool *t;
         assert_int_equal(thread_pool_open(n, &t), QUIRE_OK);
@@ -201,7 +201,7 @@ TEST(impossible_sizes_are_refused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_is_done_exactly_once),
-        cmocka_unit_test(a_worker_that_is_held_up_keeps_one_task),
+        cmocka_unit_test(a_delayed_worker_holds_up_one_task),
         cmocka_unit_test(each_run_sees_what_the_one_before_wrote),
         cmocka_unit_test(every_worker_rounds_to_nearest_and_keeps_denormals),
         cmocka_unit_test(an_idle_thread_pool_uses_no_processor_time),

@@ -36,7 +36,7 @@ TEST(a_list_is_read_and_written_the_same) {
     }
 }
 
-TEST(nonsense_is_refused_with_its_place) {
+TEST(malformed_lists_are_refused_with_the_position) {
     static const struct {
         const char *text;
         int64_t position;
@@ -137,7 +137,7 @@ TEST(one_of_each_core_comes_first) {
     check_machine("0-7", 4, "0 1 2 3 | 4 5 6 7");
 }
 
-TEST(siblings_side_by_side_are_told_too) {
+TEST(adjacent_siblings_are_recognised_too) {
     put_siblings(0, "0-1\n"), put_siblings(1, "0-1\n"), put_siblings(2, "2-3\n"), put_siblings(3, "2-3\n");
     check_machine("0-3", 2, "0 2 | 1 3");
 }
@@ -149,7 +149,7 @@ TEST(the_cores_of_a_node_are_side_by_side) {
     check_machine("0-7", 4, "0 2 @1 1 3 | 4 6 @1 5 7");
 }
 
-TEST(what_is_not_allowed_does_not_exist) {
+TEST(processors_that_are_not_allowed_are_left_out) {
     put("node/node0/cpulist", "0-3,8-11\n"), put("node/node1/cpulist", "4-7,12-15\n");
     for (int32_t cpu = 0; cpu < 16; cpu++) {
         char list[16];
@@ -173,7 +173,7 @@ TEST(without_files_every_processor_is_a_core) {
     check_machine("0-3,2047", 5, "0 1 2 3 2047");
 }
 
-TEST(files_that_make_no_sense_are_not_believed) {
+TEST(malformed_files_are_ignored) {
     static char endless[10000];
     memset(endless, '1', sizeof endless - 1);
     put_siblings(0, "banana\n"), put_siblings(1, "0-99999999\n"), put_siblings(2, ""),
@@ -243,15 +243,15 @@ TEST(nodes_that_are_not_there_are_refused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_read_and_written_the_same),
-        cmocka_unit_test(nonsense_is_refused_with_its_place),
+        cmocka_unit_test(malformed_lists_are_refused_with_the_position),
         cmocka_unit_test(a_list_too_long_to_write_ends_in_dots),
         cmocka_unit_test_setup_teardown(one_of_each_core_comes_first, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(siblings_side_by_side_are_told_too, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(adjacent_siblings_are_recognised_too, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_cores_of_a_node_are_side_by_side, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(what_is_not_allowed_does_not_exist, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(processors_that_are_not_allowed_are_left_out, make_root, remove_root),
         cmocka_unit_test_setup_teardown(processors_that_are_off_leave_holes, make_root, remove_root),
         cmocka_unit_test_setup_teardown(without_files_every_processor_is_a_core, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(files_that_make_no_sense_are_not_believed, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(malformed_files_are_ignored, make_root, remove_root),
         cmocka_unit_test_setup_teardown(files_that_contradict_each_other_still_give_every_processor_once,
                                         make_root, remove_root),
         cmocka_unit_test(the_kernel_knows_a_block_as_interleaved_over_its_nodes),

@@ -73,7 +73,7 @@ static uint64_t sequences_of(const world *w, const attn_item *item) {
     return mask;
 }
 
-TEST(a_prefix_is_one_item_for_all_who_share_it) {
+TEST(a_shared_prefix_is_one_item) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < 32; s++) {
@@ -105,7 +105,7 @@ TEST(every_thread_has_a_piece_of_a_shared_prefix) {
     cascade_close(&w.cascade);
 }
 
-TEST(prefixes_that_go_on_together_are_further_waves) {
+TEST(prefixes_that_continue_together_are_further_levels) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < 12; s++) {
@@ -137,7 +137,7 @@ TEST(nothing_is_shared_where_pages_differ) {
     cascade_close(&w.cascade);
 }
 
-TEST(chunks_that_a_row_of_the_step_lies_in_are_its_own) {
+TEST(a_chunk_that_this_step_writes_is_not_shared) {
     static world w;
     world_open(&w, 1);
     add(&w, 511, 2, 0, 0);
@@ -256,7 +256,7 @@ TEST(random_trees_read_every_chunk_once) {
 
 /* Each of 12 sequences shares one chunk more with the next than with the one before: more
  * levels than there are levels. */
-TEST(a_path_longer_than_the_waves_ends_in_rows_of_their_own) {
+TEST(a_path_of_more_levels_than_there_are_ends_in_separate_rows) {
     static world w;
     world_open(&w, 1);
     for (int32_t s = 0; s < MAX_CHUNKS; s++) {
@@ -287,13 +287,13 @@ TEST(without_memory_nothing_stays_open) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prefix_is_one_item_for_all_who_share_it),
+        cmocka_unit_test(a_shared_prefix_is_one_item),
         cmocka_unit_test(every_thread_has_a_piece_of_a_shared_prefix),
-        cmocka_unit_test(prefixes_that_go_on_together_are_further_waves),
+        cmocka_unit_test(prefixes_that_continue_together_are_further_levels),
         cmocka_unit_test(nothing_is_shared_where_pages_differ),
-        cmocka_unit_test(chunks_that_a_row_of_the_step_lies_in_are_its_own),
+        cmocka_unit_test(a_chunk_that_this_step_writes_is_not_shared),
         cmocka_unit_test(random_trees_read_every_chunk_once),
-        cmocka_unit_test(a_path_longer_than_the_waves_ends_in_rows_of_their_own),
+        cmocka_unit_test(a_path_of_more_levels_than_there_are_ends_in_separate_rows),
 #ifdef QUIRE_DEBUG
         cmocka_unit_test(without_memory_nothing_stays_open),
 #endif

@@ -459,7 +459,7 @@ TEST(planes_start_at_multiples_of_64_bytes) {
     assert_int_equal(kv_layout_token_bytes(&l), 48);
 }
 
-TEST(what_cannot_be_laid_out_is_refused_with_a_reason) {
+TEST(an_impossible_layout_is_refused_with_a_reason) {
     layer_plan d = plain(2, 1, 8);
     kv_layout l = {.n_caches = 77};
     quire_error err;
@@ -539,7 +539,7 @@ int main(void) {
         cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),
         cmocka_unit_test(random_layer_kinds_give_every_layer_a_place_of_its_own),
         cmocka_unit_test(planes_start_at_multiples_of_64_bytes),
-        cmocka_unit_test(what_cannot_be_laid_out_is_refused_with_a_reason),
+        cmocka_unit_test(an_impossible_layout_is_refused_with_a_reason),
         cmocka_unit_test(sizes_that_would_overflow_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -314,7 +314,7 @@ TEST(what_python_refuses_is_refused) {
            "'\\xe9'|'\\u6f22'1");
 }
 
-TEST(a_format_that_is_no_text_is_its_text) {
+TEST(a_format_that_is_not_a_text_uses_its_text) {
     expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}",
            "['a']5<generator object>");
 }
@@ -645,7 +645,7 @@ int main(void) {
         cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
         cmocka_unit_test(what_python_refuses_is_refused),
-        cmocka_unit_test(a_format_that_is_no_text_is_its_text),
+        cmocka_unit_test(a_format_that_is_not_a_text_uses_its_text),
         cmocka_unit_test(what_no_published_template_uses_is_refused_by_name),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(containers_find_an_object_that_does_not_equal_itself),

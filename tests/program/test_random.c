@@ -335,14 +335,14 @@ TEST(programs_are_separate_requests) {
     run_all(world_open(512, 8), rng_os_seed(), rounds(40));
 }
 
-TEST(so_they_are_where_sequences_are_preempted_and_tokens_guessed) {
+TEST(programs_are_separate_requests_under_preemption_and_guesses) {
     run_all(open_guessing(), rng_os_seed(), rounds(10));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_are_separate_requests),
-        cmocka_unit_test(so_they_are_where_sequences_are_preempted_and_tokens_guessed),
+        cmocka_unit_test(programs_are_separate_requests_under_preemption_and_guesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
