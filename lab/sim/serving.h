@@ -17,8 +17,8 @@
 #include "lab/bench/baseline.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/trace_read.h"
-#include "sched/step_cost.h"
 #include "sched/scheduler.h"
+#include "sched/step_cost.h"
 
 typedef enum batching {
     /* a batch starts when the one before has ended, and its answers are given when its

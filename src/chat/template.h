@@ -40,8 +40,8 @@ typedef struct chat_traits {
     chat_content content[CHAT_N_ROLES];
     chat_no_text no_text;
     bool text_arguments; /* a call's arguments are JSON text; false: an object */
-    /* arguments that are not an object can be given as the text they are, which is written
-     * unchanged */
+    /* arguments that are not an object can be given as the text they are, which is
+     * written unchanged */
     bool loose_arguments;
     bool needs_ids; /* a call without an id is lost, or ends the rendering */
     bool short_ids; /* ids of calls have nine letters and digits */

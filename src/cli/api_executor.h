@@ -15,9 +15,9 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "json/json.h"
 #include "program/program_state.h"
 #include "quire.h"
+#include "json/json.h"
 
 /* ---- api_client.c: the client of an API ---- */
 
@@ -43,8 +43,8 @@ typedef struct api_job {
     bool is_dropped;
 } api_job;
 
-/* Opens a client; the options' texts are borrowed until the close. INVALID: no address, one
- * with a password, or no key. */
+/* Opens a client; the options' texts are borrowed until the close. INVALID: no address,
+ * one with a password, or no key. */
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err);
 /* Cancels what is under way. */
 void api_client_close(api_client *c);
@@ -82,8 +82,8 @@ typedef struct api_counts {
 
 extern const program_ops api_ops;
 
-/* Opens an executor; *out is for programs_open with api_ops. The options' texts are borrowed
- * until it is closed. Errors of api_client_open; NO_MEMORY. */
+/* Opens an executor; *out is for programs_open with api_ops. The options' texts are
+ * borrowed until it is closed. Errors of api_client_open; NO_MEMORY. */
 quire_err api_executor_open(const api_executor_options *o, api_executor **out, quire_error *err);
 api_counts api_executor_count(const api_executor *x);
 

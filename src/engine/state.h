@@ -14,8 +14,8 @@
 #include "sample/constraint.h"
 #include "sample/sample_batch.h"
 #include "sched/model_turn.h"
-#include "sched/step_cost.h"
 #include "sched/scheduler.h"
+#include "sched/step_cost.h"
 #include "spec/verify.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the

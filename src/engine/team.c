@@ -33,8 +33,8 @@ struct engine_team {
     /* the thread's: */
     team_seat seats[ENGINE_TEAM_SEATS];
     int32_t n_seated, n_used; /* engines; seats from n_used on are free */
-    double most_us;   /* the largest turn.served_us of any engine so far */
-    backend *entered; /* the engine for whose backend this thread is a compute thread; NULL: none */
+    double most_us;           /* the largest turn.served_us of any engine so far */
+    backend *entered;         /* the engine for whose backend this thread is a compute thread; NULL: none */
 };
 
 /* ---- one engine's turn ---- */

@@ -146,8 +146,9 @@ static void exec_leave_list(engine_call *k) {
     *(k->next_waiting != NULL ? &k->next_waiting->last_waiting : &x->waiting_end) = k->last_waiting;
 }
 
-/* Those of one program are a pairing heap (Fredman et al. 1986) below root->of_executor: on top
- * the deepest, of equally deep ones the first. Joins two of them, of which one may be NULL. */
+/* Those of one program are a pairing heap (Fredman et al. 1986) below root->of_executor:
+ * on top the deepest, of equally deep ones the first. Joins two of them, of which one may
+ * be NULL. */
 static engine_call *exec_meld(engine_call *a, engine_call *b) {
     if (a == NULL || b == NULL) {
         return a != NULL ? a : b;

@@ -1,6 +1,6 @@
-/* The engine's executor, over quire.h: gens and selects are requests by ids, and text becomes
- * tokens on the engine's text threads. A call has the requests of its stages, a state its
- * ids. */
+/* The engine's executor, over quire.h: gens and selects are requests by ids, and text
+ * becomes tokens on the engine's text threads. A call has the requests of its stages, a
+ * state its ids. */
 #ifndef EXECUTE_ENGINE_CALL_H
 #define EXECUTE_ENGINE_CALL_H
 
@@ -77,17 +77,17 @@ typedef struct engine_call {
     call_request *requests; /* [n_requests] those of the stage */
     size_t n_requests, n_open;
     size_t n_running; /* this stage's share of the executor's n_running */
-    /* if is_waiting: in the executor's list; among those of its program; the sequences that it
-     * waits to begin; since when */
+    /* if is_waiting: in the executor's list; among those of its program; the sequences
+     * that it waits to begin; since when */
     struct engine_call *next_waiting, *last_waiting;
     struct engine_call *below, *beside, *above; /* above: what points to it, from above or beside */
     size_t n_wanted;
     uint64_t arrival;
     bool is_waiting;
     bool has_turn; /* it has waited, and its stage begins now */
-    /* The state for whose next gen the call is, if that has not begun; else NULL. The call's
-     * own state is a shadow: the text between the gens becomes tokens there, after one id
-     * that stands for all before it. Then the gen's request is prepared, which is
+    /* The state for whose next gen the call is, if that has not begun; else NULL. The
+     * call's own state is a shadow: the text between the gens becomes tokens there, after
+     * one id that stands for all before it. Then the gen's request is prepared, which is
      * ENGINE_GEN. */
     quire_state *ahead_of;
     struct engine_call *waits; /* the gen's call, if it has begun and waits for the request; else NULL */
@@ -132,13 +132,13 @@ bool exec_has_room(const engine_executor *x, size_t n);
  * is queued, and the executor continues it later. */
 bool exec_must_wait(engine_call *k, size_t n);
 /* Takes the call whose turn it is from those that wait. Turns are by arrival, and a
- * program's deepest call takes its turn (quire_request_step). NULL: none waits, or there is
- * no room for it. */
+ * program's deepest call takes its turn (quire_request_step). NULL: none waits, or there
+ * is no room for it. */
 engine_call *exec_take_turn(engine_executor *x);
 /* Counts n sequences of the stage as running. */
 void exec_count_running(engine_call *k, size_t n);
-/* Submits a request of the stage; only prepares a gen's that is ahead. Takes ownership of r,
- * also on failure. */
+/* Submits a request of the stage; only prepares a gen's that is ahead. Takes ownership of
+ * r, also on failure. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request that computes ids and generates nothing. start: the first token
  * whose log-probability is wanted (earlier ones are taken from the cache); 0: none. */

@@ -84,8 +84,8 @@ typedef struct generation {
     float cache_ttl_s;                   /* 0: no end */
 } generation;
 
-/* How long after its submission a request's first token may come; 0: there is no deadline;
- * less than 0: it has waited longer before. */
+/* How long after its submission a request's first token may come; 0: there is no
+ * deadline; less than 0: it has waited longer before. */
 static inline int64_t request_deadline_us(const generation *g) {
     const int64_t all_us = (int64_t)((double)g->ttft_deadline_ms * 1e3);
     return g->ttft_deadline_ms <= 0.0f ? 0 : all_us > g->waited_us ? all_us - g->waited_us : -1;

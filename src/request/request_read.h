@@ -3,8 +3,8 @@
 #ifndef REQUEST_REQUEST_READ_H
 #define REQUEST_REQUEST_READ_H
 
-#include "json/json_out.h"
 #include "request/request.h"
+#include "json/json_out.h"
 
 /* The names of a request's tools, each once, found by hash. */
 

@@ -1,4 +1,5 @@
-/* Routes: the handler and the access check of each path, and the handlers by their files. */
+/* Routes: the handler and the access check of each path, and the handlers by their
+ * files. */
 #ifndef SERVER_ROUTES_H
 #define SERVER_ROUTES_H
 

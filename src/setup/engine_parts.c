@@ -210,8 +210,8 @@ static bool shares_memory(const engine_parts *p) {
     return p->memory != NULL && p->memory->n_models > 1;
 }
 
-/* A model beside others takes its weights and buffers off their memory, once their size is
- * known. */
+/* A model beside others takes its weights and buffers off their memory, once their size
+ * is known. */
 static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *err) {
     const kv_budget_counts all = kv_budget_count(p->memory->budget);
     p->fixed_bytes = model_memory_fixed(p->memory, bytes);
@@ -336,7 +336,8 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* How many pages there are to be, and why; whether they exceed the memory that there is. */
+/* How many pages there are to be, and why; whether they exceed the memory that there
+ * is. */
 static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
                             int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
     pool_plan plan = engine_parts_plan(p, o);

@@ -45,7 +45,8 @@ static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
     return rows == 0 ? INT64_MAX : (n < rows ? n : rows) * l->n_groups;
 }
 
-/* What the cap leaves beside the model's weights and buffers; INT64_MAX: there is none. */
+/* What the cap leaves beside the model's weights and buffers; INT64_MAX: there is
+ * none. */
 static int64_t cap_leaves(const pool_plan *p) {
     int64_t others = p->weight_bytes - p->dropped_bytes + p->buffer_bytes + p->draft_bytes;
     return p->cap_bytes == 0 ? INT64_MAX : p->cap_bytes > others ? p->cap_bytes - others : 0;
@@ -66,7 +67,8 @@ int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes) {
     return n < most ? n : most;
 }
 
-/* Of so many bytes: no more pages than there are numbers, or than an encoder's step needs. */
+/* Of so many bytes: no more pages than there are numbers, or than an encoder's step
+ * needs. */
 static int64_t pages_of_bytes(const pool_plan *p, const kv_layout *l, int64_t bytes) {
     int64_t n = bytes / l->page_bytes, most = p->given_pages > 0 ? INT64_MAX : step_pages(p, l);
     n = n < most ? n : most;

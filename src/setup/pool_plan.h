@@ -82,10 +82,10 @@ model_memory *model_memory_hold(model_memory *m);
 void model_memory_drop(model_memory *m);
 /* What `bytes` of weights and buffers take off the pages. */
 int64_t model_memory_fixed(const model_memory *m, int64_t bytes);
-/* The pages of a model in m: how many addresses there are, and how many pages it can always
- * have: its part of a half of m, or what a sequence of least_tokens takes, if that is more.
- * The other half is for whoever needs it, weights of models beside the first among them.
- * Errors of pool_plan_resolve. */
+/* The pages of a model in m: how many addresses there are, and how many pages it can
+ * always have: its part of a half of m, or what a sequence of least_tokens takes, if that
+ * is more. The other half is for whoever needs it, weights of models beside the first
+ * among them. Errors of pool_plan_resolve. */
 quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv_layout *l,
                              const kv_most *most, int32_t least_tokens, int32_t *n_pages, int32_t *sure_pages,
                              quire_error *err);

@@ -1,5 +1,5 @@
-/* Adapters as objects: what is refused, by the tensor's name; blends; rows of weights read
- * back; bytes; loading beside steps. */
+/* Adapters as objects: what is refused, by the tensor's name; blends; rows of weights
+ * read back; bytes; loading beside steps. */
 #include <math.h>
 #include <pthread.h>
 

@@ -327,8 +327,8 @@ TEST(large_logits_of_sigmoids_are_told_apart) {
     fixture_close(&f);
 }
 
-/* A bias on logits chooses others than one on their sigmoids, and weights are the sigmoids
- * of what is left of the logits below the cap. */
+/* A bias on logits chooses others than one on their sigmoids, and weights are the
+ * sigmoids of what is left of the logits below the cap. */
 TEST(a_bias_may_be_one_of_logits_and_logits_may_have_a_cap) {
     fixture f = fixture_open("auto", 1, 4);
     const float logits[] = {6.0f, 4.0f, 1.0f, -1.0f}, bias[] = {0.0f, 0.0f, 0.6f, 3.5f};

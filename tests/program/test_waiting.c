@@ -1,5 +1,5 @@
-/* Calls of programs that wait: for room among others, for a place in a full engine, for an
- * answer that never comes. */
+/* Calls of programs that wait: for room among others, for a place in a full engine, for
+ * an answer that never comes. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "execute/engine_call.h"
@@ -148,7 +148,8 @@ static bool is_waiting(const quire_state *s) {
     return s->call != NULL && ((const engine_call *)s->call->of_executor)->is_waiting;
 }
 
-/* Appends a gen of n outputs to s; events come until it waits for its turn, if it is to. */
+/* Appends a gen of n outputs to s; events come until it waits for its turn, if it is
+ * to. */
 static void append_gen(quire_state *s, int n, bool waits) {
     char fields[64];
     quire_program_event ev;
@@ -169,8 +170,8 @@ static const program_record *last_record(const quire_state *s) {
     return &s->root->records[s->record];
 }
 
-/* The first turn is that of the shallow gen, which the deeper one of its program takes; then
- * comes another program's, and the one that was given in return. */
+/* The first turn is that of the shallow gen, which the deeper one of its program takes;
+ * then comes another program's, and the one that was given in return. */
 TEST(calls_that_wait_go_depth_first) {
     static const int32_t ids[] = {300, 301};
     engine_executor *x = ps->executor;
@@ -230,8 +231,8 @@ typedef struct made_call {
     engine_call *k;
 } made_call;
 
-/* The place in `line` of the call whose turn it is: the first's, or that of the deepest of
- * its program, of equally deep ones the one that came first. */
+/* The place in `line` of the call whose turn it is: the first's, or that of the deepest
+ * of its program, of equally deep ones the one that came first. */
 static size_t turn_by_search(made_call *const *line, size_t n) {
     size_t best = 0;
     for (size_t i = 1; i < n; i++) {
@@ -429,8 +430,8 @@ TEST(what_waits_for_a_place_is_cancelled_and_closed) {
     quire_queue_close(plain);
 }
 
-/* Turns are by arrival, and a program's is taken by its deepest step, which gives its own in
- * return. */
+/* Turns are by arrival, and a program's is taken by its deepest step, which gives its own
+ * in return. */
 TEST(steps_wait_for_places_depth_first) {
     static const struct {
         uint64_t program;
