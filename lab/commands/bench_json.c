@@ -18,9 +18,9 @@ enum {
 };
 
 /* Microseconds of a step. */
-typedef struct step_cost {
+typedef struct step_times {
     double step_us, sample_us, own_us; /* own: beside the forward pass and sampling */
-} step_cost;
+} step_times;
 
 /* A schema that no other sequence has, whose answers are longer than a run. */
 static void write_schema(int32_t i, char *out, size_t n) {
@@ -69,7 +69,7 @@ static void bench_json_look(const client *c, moment *m) {
 /* Lets n sequences decode together for n_steps, once all of them decode. first: the
  * number of the first one's schema. QUIRE_CANCELLED: they never did. */
 static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps,
-                                   sent *requests, step_cost *out, quire_error *err) {
+                                   sent *requests, step_times *out, quire_error *err) {
     moment from = {0}, to = {0};
     bool begun = false, over = false;
     for (int32_t i = 0; i < n; i++) {
@@ -108,8 +108,8 @@ static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_
 /* The ways in which sequences decode. JUMPS: under schemas, with jump-forward. */
 typedef enum way { FREE, RULED, JUMPS, N_WAYS } way;
 
-static void bench_json_print_row(const bench_table *sh, int32_t n, const step_cost *costs) {
-    const step_cost *plain = &costs[FREE], *ruled = &costs[RULED];
+static void bench_json_print_row(const bench_table *sh, int32_t n, const step_times *costs) {
+    const step_times *plain = &costs[FREE], *ruled = &costs[RULED];
     double added = ruled->sample_us - plain->sample_us;
     TABLE_ROW(sh, NUM(n), NUM(plain->step_us * 1e-3), NUM(plain->sample_us), NUM(ruled->sample_us),
               NUM(100 * added / plain->step_us), NUM(plain->own_us), NUM(ruled->own_us),
@@ -119,7 +119,7 @@ static void bench_json_print_row(const bench_table *sh, int32_t n, const step_co
 /* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for
  * the third. */
 static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n,
-                          int32_t n_steps, step_cost *costs, quire_error *err) {
+                          int32_t n_steps, step_times *costs, quire_error *err) {
     client c;
     off.no_jump_forward = until <= RULED; /* then every step has a row a sequence */
     sent *requests = mem_new((size_t)n, sizeof *requests);
@@ -141,7 +141,7 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
 static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps,
                           const bench_table *sh, quire_error *err) {
     quire_options o = *given;
-    step_cost costs[N_WAYS];
+    step_times costs[N_WAYS];
     o.max_seqs = n;
     o.max_model_len = bench_json_most_tokens(n_steps) + 64;
     TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens,

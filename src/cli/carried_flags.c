@@ -1,6 +1,6 @@
 /* Flags of vLLM and llama-server that a script may carry over. docs/flags.md is made from
  * these rows (tools/flags.py). */
-#include "cli/command.h"
+#include "cli/flags.h"
 
 #define TAKEN(names_, reason)                                                                                \
     { names_, NULL, reason, FLAG_TAKEN, .offset = 0 }

@@ -2,7 +2,7 @@
 #ifndef CLI_SET_FLAG_H
 #define CLI_SET_FLAG_H
 
-#include "cli/command.h"
+#include "cli/flags.h"
 
 /* Sets flag f to text, borrowed as long as o; NULL for a flag that takes no value, or may
  * lack one. name: what the user wrote, a spelling of the flag or a variable, which begins

@@ -1,0 +1,36 @@
+/* Flags of the command line that are not options of the engine, and the groups of flags
+ * that several commands take. */
+#ifndef CLI_FLAGS_H
+#define CLI_FLAGS_H
+
+#include "cli/options.h"
+#include "options/engine_flags.h"
+
+/* Flags of vLLM and llama-server that scripts carry over: taken without effect, or
+ * refused with the reason (docs/flags.md). A command's own flags go before. */
+extern const flag flags_carried[];
+
+/* Each group ends with a flag without names. */
+/* every command takes the first, last; the second where one of its flags is rare */
+extern const flag flags_help[], flags_help_all[];
+extern const flag flags_json[], flags_quiet[], flags_hub[], flags_hub_model[], flags_prompt[], flags_out[],
+    flags_chat_template[];
+
+/* The struct that a row's offset is into. */
+static inline void *cli_options_of(cli_options *o, const flag *f) {
+    return f->of == FLAG_OF_SERVER ? (void *)&o->server : o;
+}
+
+/* Where the model comes from. */
+#define FLAGS_MODEL flags_model, flags_hub_model, flags_hub, flags_overrides
+
+/* Groups that every command with an engine takes; others may lie between them. */
+#define FLAGS_KV      flags_kv_dtype, flags_kv_values
+#define FLAGS_NUMERIC flags_compute, FLAGS_KV, flags_state_dtype, flags_prefix_cache
+#define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind
+#define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_chunk, flags_page_size, flags_pool
+#define FLAGS_MEMORY                                                                                         \
+    flags_memory, flags_tier_file, flags_tier_file_bytes, flags_tier_redis, flags_tier_limits, flags_quiet,  \
+        flags_help, flags_help_all
+
+#endif
