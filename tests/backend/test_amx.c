@@ -2,6 +2,7 @@
  * object for the processor, whose instructions the model does where there are none. All
  * have the bits of the plain twin. */
 #define _GNU_SOURCE /* the registers of a ucontext_t */
+#include <stdio.h>
 
 #if defined(__x86_64__)
 #define AMX_MODEL
