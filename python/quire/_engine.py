@@ -70,6 +70,7 @@ class Engine:
     @contextmanager
     def use(self) -> Iterator[int]:
         """The engine's handle, which stays open as long as the block runs. Nothing in it waits for a request."""
+        self.check()  # a fork leaves the lock as it was, held perhaps
         with self._lock:
             self.check()
             self._n_users += 1

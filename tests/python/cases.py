@@ -414,17 +414,31 @@ def case_close():
         for t in threads:
             t.join()
     assert set(errors) == {"CANCELLED"} and len(errors) == 61
-    # a child does not use, or close, what is its parent's
+    # a child does not use, or close, what is its parent's, whatever the parent's threads did when it was forked
     llm = small()
+    is_held, may_end = threading.Event(), threading.Event()
+
+    def hold():
+        with llm._engine._lock:
+            is_held.set()
+            may_end.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    is_held.wait()
     child = os.fork()
     if child == 0:
         code = 1
+        signal.alarm(300)
         try:
-            fails(QuireError, "INVALID", lambda: llm.generate("x"))
+            for use in lambda: llm.generate("x"), lambda: llm.tokenize("x"), lambda: llm.info, lambda: next(llm.stream("x")):
+                fails(QuireError, "INVALID", use)
             llm.close()
             code = 0
         finally:
             os._exit(code)
+    may_end.set()
+    holder.join()
     assert os.waitpid(child, 0)[1] == 0
     assert llm.generate("x", GREEDY)[0].finished
     globals()["open_still"] = small()  # what is not closed does not hold up the end of the process
