@@ -60,11 +60,31 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     return QUIRE_OK;
 }
 
+/* Whether there are n places for the reader of o. Under the engine's lock. */
+static bool output_has_places(const engine_out *o, int32_t n) {
+    return o->e->n_free_entries >= n + (o == o->e->awaiting ? 0 : o->e->n_saved);
+}
+
+/* Wakes the readers for whom there are enough places. Under the engine's lock. */
+static void output_wake_awaiting(const engine *e) {
+    for (engine_out *o = e->awaiting; o != NULL; o = o->next_awaiting) {
+        if (output_has_places(o, o->n_awaited)) {
+            wake_ring(o->reader);
+        }
+    }
+}
+
 /* Lets the reader of o wait for n places; 0: for none. Under the engine's lock. */
 static void output_await(engine_out *o, int32_t n) {
-    engine_out **at = &o->e->awaiting;
+    engine *e = o->e;
+    engine_out **at = &e->awaiting;
+    const engine_out *first = e->awaiting;
+    const int32_t n_saved = e->n_saved;
     while (*at != NULL && *at != o) {
         at = &(*at)->next_awaiting;
+    }
+    if (at == &e->awaiting && n < n_saved) {
+        e->n_saved = n;
     }
     if (n == 0 && *at == o) {
         *at = o->next_awaiting;
@@ -73,25 +93,28 @@ static void output_await(engine_out *o, int32_t n) {
         *at = o;
     }
     o->n_awaited = n;
+    if (e->awaiting != first || e->n_saved < n_saved) { /* others may take what o does not */
+        output_wake_awaiting(e);
+    }
 }
 
-/* Wakes the readers for whom there are places. Under the engine's lock. */
-static void output_wake_awaiting(engine *e) {
-    for (engine_out *o = e->awaiting, *next; o != NULL; o = next) {
-        next = o->next_awaiting;
-        if (o->n_awaited <= e->n_free_entries) {
-            output_await(o, 0);
-            wake_ring(o->reader);
-        }
+bool out_take_places(engine_out *o, int32_t n, bool has_waited) {
+    engine *e = o->e;
+    if (e->n_free_entries < n + (has_waited && o == e->awaiting ? 0 : e->n_saved)) {
+        return false;
     }
+    if (has_waited && o->n_awaited > 0) {
+        output_await(o, o->n_awaited > n ? o->n_awaited - n : 0);
+    }
+    return true;
 }
 
 bool engine_out_await_places(engine_out *o, int32_t n) {
     engine *e = o->e;
-    assert(n > 0 && n <= e->options.max_requests);
+    assert(n >= 0 && n <= e->options.max_requests);
     pthread_mutex_lock(&e->lock);
-    bool has = e->n_free_entries >= n;
-    output_await(o, has ? 0 : n);
+    output_await(o, n);
+    bool has = output_has_places(o, n);
     pthread_mutex_unlock(&e->lock);
     return has;
 }
@@ -185,6 +208,10 @@ static void leave_table(sequence *s) {
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
     e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
+    if (e->awaiting != NULL && e->n_saved < e->awaiting->n_awaited) { /* saves every other one */
+        e->has_saved = !e->has_saved;
+        e->n_saved += e->has_saved;
+    }
     output_wake_awaiting(e);
     pthread_mutex_unlock(&e->lock);
     sequence_drop(s);

@@ -43,6 +43,11 @@ struct engine_out {
     token_logprob *ended_logprobs;
 };
 
+/* Whether n sequences may take entries of the engine for the table now, the saved ones too if
+ * it is the first that waits and they have waited. If so they must be taken. Under the
+ * engine's lock. */
+bool out_take_places(engine_out *o, int32_t n, bool has_waited);
+
 /* Enters s, which has its id, into the table of its reader, s->out. Any thread, before
  * the engine has s. */
 void out_enter(sequence *s);

@@ -139,9 +139,11 @@ struct engine {
     atomic_uint n_cancels;               /* calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;                /* guards the next nine members */
+    pthread_mutex_t lock;                /* guards the next eleven members */
     int32_t *free_entries, n_free_entries;
     engine_out *awaiting; /* tables whose readers wait for free entries */
+    int32_t n_saved;      /* of the free entries, those that only the first of these may take */
+    bool has_saved;       /* the last one that was freed while one waited is saved */
     uint64_t n_arrivals;
     quire_stats published;
     quire_snapshot_stats published_snapshots;

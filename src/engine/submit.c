@@ -218,9 +218,9 @@ static int32_t submit_most_tokens(const engine *e, const engine_request *r, int3
 
 /* Takes entries in the table for the first n of a group, which have readers, and pushes
  * its parent into the in-ring; false when too few entries are free. */
-static bool submit_enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
+static bool submit_enter(engine *e, sequence *parent, const engine_request *r, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
-    bool has_places = e->n_free_entries >= n;
+    bool has_places = out_take_places(r->out, n, r->has_waited);
     const int64_t now_us = clock_us(); /* samples are admitted together, after equal waits */
     int32_t k = 0;
     for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
@@ -323,7 +323,7 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         atomic_fetch_add(&r->fork_from->holders, 1);
         parent->fork_from = r->fork_from;
     }
-    if (!submit_enter(e, parent, n, ids)) {
+    if (!submit_enter(e, parent, r, n, ids)) {
         drop_group(parent);
         return err_set(err, QUIRE_BUSY, -1,
                        "%d requests are waiting or running, the most this server takes; try again later",

@@ -266,6 +266,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
         .retention = retention_of(&r->g),
         .tree = r->program,
         .depth = r->depth,
+        .has_waited = s->wants_place,
         .explain = r->g.info.explain,
         .shows_progress = r->g.more.return_progress,
         .outside = {add_work, s->q->e->text, text_tenant(r->g.tenant)},

@@ -209,11 +209,16 @@ void stream_take_places(quire_queue *q) {
     quire_stream *first, *deepest;
     while (q->n_wanting > 0) {
         stream_find_turn(q, &first, &deepest);
+        q->is_awaiting = true;
         if (!engine_out_await_places(q->out, deepest->n_choices - deepest->n_submitted)) {
             return;
         }
         first->turn = deepest->turn; /* in return */
         stream_end_wait(deepest);
+    }
+    if (q->is_awaiting) {
+        q->is_awaiting = false;
+        (void)engine_out_await_places(q->out, 0);
     }
 }
 

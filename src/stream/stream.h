@@ -69,6 +69,7 @@ struct quire_queue {
     text_job *ran, **ran_last; /* jobs that text threads have run, first in, first out */
     int32_t n_parses;          /* under way, or parsed and not delivered */
     int32_t n_wanting;         /* streams that wait for a place */
+    bool is_awaiting;          /* some of them were announced to the engine */
     uint64_t n_turns;          /* turns that such streams were given */
     quire_error parse_error;   /* error of the PARSED or CHECKED event */
     strbuf report;             /* of the CHECKED */

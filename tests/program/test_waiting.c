@@ -388,6 +388,68 @@ TEST(a_full_engine_lets_programs_wait_and_refuses_others) {
     quire_queue_close(plain);
 }
 
+/* Submits a row that is not read. False: it was refused. */
+static bool take_place(quire_queue *q) {
+    static const int32_t ids[] = {300, 302};
+    const quire_input input = {.ids = ids, .n_ids = 2};
+    const quire_embed_options o = {.pooling = "mean", .normalize = 0};
+    wait_until_idle(e); /* all that was computed is counted */
+    const int64_t n_rows = stats_of(e).step_rows, n_refused = stats_of(e).requests_refused;
+    quire_request *r;
+    quire_stream *s;
+    quire_error err = {0};
+    assert_int_equal(quire_request_embed(e, &input, 1, &o, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+    while (stats_of(e).step_rows == n_rows && stats_of(e).requests_refused == n_refused) {
+        sleep_ms(1);
+    }
+    return stats_of(e).requests_refused == n_refused;
+}
+
+/* Requests that come whenever a place is free take no more than every other one. */
+TEST(a_step_that_waits_for_many_places_gets_every_other_one) {
+    enum { N = 4 };
+    quire_queue *rows = queue_new(e), *plain = queue_new(e);
+    static const char gen[] =
+        "{\"steps\": [{\"tokens\": [300, 301]}, {\"gen\": \"a\", \"n\": 4, \"max_tokens\": 1}]}";
+    quire_queue *takers[2 * N];
+    int n_taken = 0;
+    seen got;
+    quire_stream *all = take_all_places(rows);
+    quire_state *p = program_of(ps, gen);
+    run_while_full(plain);
+    for (int i = 0; i < 2 * N; i++) {
+        takers[i] = queue_new(e);
+        give_places(rows, 1);
+        n_taken += take_place(takers[i]) ? 1 : 0;
+    }
+    assert_int_equal(n_taken, N);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.n[QUIRE_PROGRAM_VALUE], 1);
+    quire_state_close(p);
+    for (int i = 0; i < N; i++) {
+        assert_true(take_place(takers[i]));
+    }
+    p = program_of(ps, gen);
+    run_while_full(plain);
+    give_places(rows, 2);
+    assert_true(take_place(takers[0]));
+    assert_false(take_place(plain));
+    quire_state_close(p); /* what was saved for it is anybody's */
+    while (!quire_programs_idle(ps)) {
+        quire_program_event ev;
+        assert_false(quire_programs_next(ps, &ev));
+        quire_programs_wait(ps, 1000);
+    }
+    assert_true(take_place(takers[0]));
+    for (int i = 0; i < 2 * N; i++) {
+        quire_queue_close(takers[i]);
+    }
+    give_all_places(rows, all);
+    quire_queue_close(rows);
+    quire_queue_close(plain);
+}
+
 TEST(what_waits_for_a_place_is_cancelled_and_closed) {
     quire_queue *rows = queue_new(e), *plain = queue_new(e);
     quire_program_limits limits;
@@ -502,6 +564,7 @@ int main(void) {
         cmocka_unit_test(a_call_that_has_room_waits_after_others_that_have_not),
         cmocka_unit_test(turns_are_those_that_a_search_finds),
         cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
+        cmocka_unit_test(a_step_that_waits_for_many_places_gets_every_other_one),
         cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
         cmocka_unit_test(steps_wait_for_places_depth_first),
         cmocka_unit_test(a_place_that_another_gives_back_ends_a_wait),
