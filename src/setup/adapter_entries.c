@@ -49,6 +49,15 @@ adapter_entry *adapters_find(const adapter_store *s, const char *name) {
     return found;
 }
 
+bool adapters_is_loading(const adapter_store *s, const char *name) {
+    bool is = false;
+    for (size_t i = 0; i < s->n_entries && !is; i++) {
+        const adapter_entry *e = s->entries[i];
+        is = e->is_hidden && !e->is_gone && strcmp(e->name, name) == 0;
+    }
+    return is;
+}
+
 void adapters_unload(adapter_store *s, adapter_entry *e) {
     assert(e->is_resident && atomic_load(&e->ref.holders) == 1);
     e->is_resident = e->is_draining = false;
@@ -98,7 +107,9 @@ void adapters_sweep(adapter_store *s) {
 
 void adapters_release_want(adapter_want *w) {
     for (int32_t i = 0; i < w->n_entries; i++) {
-        w->entries[i]->n_wants--;
+        adapter_entry *e = w->entries[i];
+        e->n_wants--;
+        e->is_gone = e->is_gone || (e->is_hidden && e->n_wants == 0); /* its load ended without an answer */
     }
     w->n_entries = 0;
 }
@@ -343,7 +354,7 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
             w->error = *err;
         }
     }
-    e->is_gone = e->is_gone || e->is_hidden || e->is_found;
+    e->is_gone = e->is_gone || e->is_found;
 }
 
 /* A file that is read on a thread of its own: the store's thread, which takes the lock

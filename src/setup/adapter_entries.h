@@ -57,6 +57,8 @@ typedef struct adapter_store {
 adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char *path);
 /* The entry that is known by the name, or NULL. */
 adapter_entry *adapters_find(const adapter_store *s, const char *name);
+/* Whether a load by command runs or waits that is to make the name known. */
+bool adapters_is_loading(const adapter_store *s, const char *name);
 /* Frees entries that are gone and that nobody has, as well as idle blends. Under the
  * lock. */
 void adapters_sweep(adapter_store *s);

@@ -166,14 +166,14 @@ bool adapter_store_load(adapter_store *s, const char *name, const char *path, bo
         return true;
     }
     pthread_mutex_lock(&s->lock);
-    bool is_taken = !in_place && adapters_find(s, name) != NULL;
+    bool is_known = adapters_find(s, name) != NULL,
+         is_taken = !in_place && (is_known || adapters_is_loading(s, name));
     adapter_entry *e = is_taken ? NULL : adapters_new_entry(s, name, path);
     bool is_answered = e == NULL;
     if (is_taken) {
         (void)err_set(&w->error, QUIRE_INVALID, -1,
-                      "The lora adapter '%.200s' has already been loaded. To replace it, set "
-                      "'load_inplace' to true.",
-                      name);
+                      "The lora adapter '%.200s' %s. To replace it, set 'load_inplace' to true.", name,
+                      is_known ? "has already been loaded" : "is being loaded by another request");
     } else if (e == NULL) {
         (void)err_set(&w->error, QUIRE_NO_MEMORY, -1, "out of memory for adapters");
     } else {

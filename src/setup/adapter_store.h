@@ -41,8 +41,9 @@ quire_err adapter_store_add(adapter_store *s, const char *name, const char *path
 quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err);
 /* Loads an adapter under a name. w, whose parts are not read, is answered as by
  * want(), with a reference once the adapter is known by the name. in_place: replaces
- * the adapter of that name, whose requests keep it until they end; else such a name is
- * INVALID. On failure nothing changes. True: w is answered already. */
+ * the adapter of that name, whose requests keep it until they end; else a name that is
+ * known, or that another load is to make known, is INVALID. On failure nothing changes.
+ * True: w is answered already. */
 bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place, adapter_want *w);
 /* Removes an adapter; running requests keep it until they end, and then it is freed.
  * NOT_FOUND. */

@@ -23,7 +23,7 @@ struct adapter {
     int32_t version;
 };
 
-static atomic_int n_alive, most_alive, n_loads, version, is_held;
+static atomic_int n_alive, n_blends, most_alive, n_loads, version, is_held;
 
 static quire_err load(void *context, const char *path, loaded_adapter *out, quire_error *err) {
     (void)context;
@@ -56,13 +56,14 @@ static quire_err blend(void *context, const struct adapter *const *parts, const 
                                (double)scales[i]);
     }
     a->version = -1;
+    atomic_fetch_add(&n_blends, 1);
     *out = a;
     return QUIRE_OK;
 }
 
 static void free_adapter(void *context, loaded_adapter *l) {
     (void)context;
-    atomic_fetch_sub(&n_alive, l->weights->version >= 0 ? 1 : 0);
+    atomic_fetch_sub(l->weights->version >= 0 ? &n_alive : &n_blends, 1);
     mem_free(l->weights);
 }
 
@@ -104,7 +105,9 @@ static bool want(wish *w, const char *name) {
     w->w.is_off = &w->is_off;
     adapter_source source = adapter_store_source(store);
     bool at_once = source.want(source.context, &w->w);
-    atomic_store(&w->is_ready, at_once || atomic_load(&w->is_ready));
+    if (at_once) { /* else on_ready has, or will have, set it */
+        atomic_store(&w->is_ready, true);
+    }
     return at_once;
 }
 
@@ -126,6 +129,19 @@ static void gets(wish *w, const char *path) {
 static void drop(wish *w) {
     adapter_ref_drop(w->w.ref);
     w->w.ref = NULL;
+}
+
+/* Waits until the store's thread has looked at the wishes so far. Before it does it frees
+ * blends that are idle: one of an adapter that is there and stays. */
+static void await_look(const char *name) {
+    wish w = {.w = {.parts = {{.name = name, .scale = 0.5f}}, .n_parts = 1, .ready = on_ready}};
+    adapter_source source = adapter_store_source(store);
+    assert_true(source.want(source.context, &w.w) && w.w.ref != NULL);
+    drop(&w);
+    for (int64_t until = clock_us() + 20000000; atomic_load(&n_blends) > 0;) {
+        assert_true(clock_us() < until);
+        (void)usleep(200);
+    }
 }
 
 TEST(those_that_wait_for_one_file_load_it_once) {
@@ -203,9 +219,10 @@ TEST(where_all_are_in_use_one_gets_no_further_requests_until_it_is_free) {
     (void)want(&b, "b");
     gets(&b, "pb");
     assert_false(want(&c, "c")); /* a was used longest ago: it drains */
-    assert_false(becomes_ready(&c, 20000));
+    await_look("b");
     assert_true(want(&more_b, "b"));
     assert_false(want(&more_a, "a"));
+    assert_false(becomes_ready(&c, 20000));
     drop(&more_b);
     drop(&a);
     gets(&c, "pc");
@@ -226,8 +243,12 @@ TEST(one_that_drains_for_a_cancelled_want_is_given_again) {
     (void)want(&a, "a");
     gets(&a, "pa");
     assert_false(want(&c, "c"));
-    assert_false(becomes_ready(&c, 20000));
-    assert_false(want(&more, "a"));
+    for (int64_t until = clock_us() + 20000000; want(&more, "a");) { /* until a drains */
+        assert_true(clock_us() < until);
+        drop(&more);
+        (void)usleep(200);
+    }
+    assert_false(becomes_ready(&c, 0));
     adapter_source source = adapter_store_source(store);
     source.cancel(source.context, &c.w);
     assert_true(becomes_ready(&c, 0));
@@ -279,6 +300,43 @@ TEST(a_replaced_adapter_stays_with_its_requests) {
     close_store();
 }
 
+static bool load_as(wish *w, const char *name, const char *path, bool in_place) {
+    *w = (wish){.w = {.ready = on_ready}};
+    return adapter_store_load(store, name, path, in_place, &w->w);
+}
+
+TEST(a_name_that_is_being_loaded_is_taken_until_that_ends) {
+    wish first, second, other, now;
+    open_store(4, NULL);
+    atomic_store(&is_held, 1);
+    assert_false(load_as(&first, "a", "p1", false));
+    assert_true(load_as(&second, "a", "p2", false));
+    assert_int_equal(second.w.error.code, QUIRE_INVALID);
+    assert_non_null(strstr(second.w.error.message, "'a' is being loaded by another request"));
+    assert_false(load_as(&second, "a", "p2", true));
+    assert_false(load_as(&other, "b", "bad one", false));
+    atomic_store(&is_held, 0);
+    gets(&first, "p1");
+    gets(&second, "p2"); /* replaces the first, as it says */
+    assert_true(want(&now, "a"));
+    assert_string_equal(now.w.ref->weights->path, "p2");
+    drop(&now);
+    drop(&first);
+    drop(&second);
+    assert_true(becomes_ready(&other, 20000000));
+    assert_int_equal(other.w.error.code, QUIRE_BAD_FILE);
+    atomic_store(&is_held, 1);
+    assert_false(load_as(&other, "b", "p3", false)); /* the name is free after the failure */
+    adapter_source source = adapter_store_source(store);
+    source.cancel(source.context, &other.w);
+    assert_int_equal(other.w.error.code, QUIRE_CANCELLED);
+    assert_false(load_as(&other, "b", "p4", false)); /* and after the end of who asked */
+    atomic_store(&is_held, 0);
+    gets(&other, "p4");
+    drop(&other);
+    close_store();
+}
+
 TEST(blends_are_by_number_and_scale_and_equal_ones_are_one) {
     wish w[4];
     quire_error err = {0};
@@ -292,7 +350,9 @@ TEST(blends_are_by_number_and_scale_and_equal_ones_are_one) {
                          .n_parts = 2,
                          .ready = on_ready}};
         w[i].w.parts[0].scale = i == 3 ? 0.0f : 1.0f;
-        atomic_store(&w[i].is_ready, source.want(source.context, &w[i].w) || atomic_load(&w[i].is_ready));
+        if (source.want(source.context, &w[i].w)) {
+            atomic_store(&w[i].is_ready, true);
+        }
         assert_true(becomes_ready(&w[i], 20000000));
     }
     assert_string_equal(w[0].w.ref->weights->path, "px*1+py*0.5");
@@ -441,6 +501,7 @@ int main(void) {
         cmocka_unit_test(where_all_are_in_use_one_gets_no_further_requests_until_it_is_free),
         cmocka_unit_test(one_that_drains_for_a_cancelled_want_is_given_again),
         cmocka_unit_test(a_replaced_adapter_stays_with_its_requests),
+        cmocka_unit_test(a_name_that_is_being_loaded_is_taken_until_that_ends),
         cmocka_unit_test(blends_are_by_number_and_scale_and_equal_ones_are_one),
         cmocka_unit_test(names_find_files_in_the_directory_and_none_outside),
         cmocka_unit_test(lists_have_names_and_paths_or_objects),
