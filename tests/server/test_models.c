@@ -172,6 +172,30 @@ TEST(a_model_in_use_does_not_leave) {
     stop_models(s);
 }
 
+TEST(a_model_that_is_wanted_while_it_leaves_is_loaded_again_once) {
+    site *s = start_models(0, 0);
+    const int64_t before = fake_opened();
+    int fd = dial(s);
+    say(fd, post(COMPLETIONS,
+                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"pause_at\": 2, \"stream\": true}",
+                 CLOSE));
+    hear(fd, "data: ");
+    for (int i = 0; i < 2; i++) { /* an unload takes a load back that has not begun */
+        expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+        expect_in(command(s, "/models/unload", "a"), "the model is not loaded");
+        expect_in(command(s, "/models/load", "a"), "\"success\":true");
+        expect_in(command(s, "/models/load", "a"), "the model is loaded, or being loaded");
+    }
+    fake_resume();
+    expect_in(hear(fd, NULL), "[DONE]");
+    close(fd);
+    await_part(s, "/v1/models/a", "{\"value\":\"loaded\"}");
+    assert_int_equal(fake_opened() - before, 2);
+    expect_in(command(s, "/models/unload", "a"), "\"success\":true");
+    await_beside(0);
+    stop_models(s);
+}
+
 TEST(an_idle_model_is_unloaded) {
     site *s = start_models(0, 50000);
     expect_in(complete(s, "a", 3, false), "200 OK");
@@ -271,6 +295,8 @@ TEST(keep_alive_says_how_long_a_model_stays) {
 TEST(a_list_shows_how_far_a_load_is) {
     site *s = start_list(with_endless, 2, 0, 0);
     expect_in(command(s, "/models/load", "endless"), "\"success\":true");
+    expect_in(command(s, "/models/load", "endless"), "the model is loaded, or being loaded");
+    expect_in(command(s, "/models/unload", "endless"), "the model is not loaded");
     await_part(s, "/models", "{\"value\":\"loading\",\"progress\":0.25}");
     int fd = begin_with(s, COMPLETIONS, "{\"model\": \"endless\", \"prompt\": \"x\"}");
     await_part(s, "/debug/requests", "\"state\":\"loading\"");
@@ -660,6 +686,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_cannot_be_loaded_fails_its_requests_alone),
         cmocka_unit_test(the_least_used_leaves_where_there_is_no_room),
         cmocka_unit_test(a_model_in_use_does_not_leave),
+        cmocka_unit_test(a_model_that_is_wanted_while_it_leaves_is_loaded_again_once),
         cmocka_unit_test(an_idle_model_is_unloaded),
         cmocka_unit_test(a_pinned_model_stays_until_it_is_unloaded_by_command),
         cmocka_unit_test(health_is_that_of_every_model),
