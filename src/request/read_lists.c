@@ -48,6 +48,7 @@ static quire_err read_lists_ids(const quire_request *r, const field_desc *f, con
 
 quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     adapter_part loras[ADAPTER_MAX_PARTS];
+    int32_t n_loras = 0; /* of an id that is there twice, the last */
     size_t n = v == NULL ? 0 : json_length(v);
     if (n > ADAPTER_MAX_PARTS) {
         return request_range_error(f, err, "lora has %zu adapters; at most %d are allowed", n,
@@ -68,10 +69,15 @@ quire_err request_read_loras(quire_request *r, const field_desc *f, const json_v
         if (!isfinite((float)x)) {
             return request_range_error(f, err, "lora[%zu] has a scale that is not finite", i);
         }
-        loras[i] = (adapter_part){.number = (int32_t)id, .scale = (float)x};
+        int32_t at = 0;
+        while (at < n_loras && loras[at].number != (int32_t)id) {
+            at++;
+        }
+        loras[at] = (adapter_part){.number = (int32_t)id, .scale = (float)x};
+        n_loras += at == n_loras;
     }
-    memcpy(r->g.loras, loras, n * sizeof *loras);
-    r->g.n_loras = (int32_t)n;
+    memcpy(r->g.loras, loras, (size_t)n_loras * sizeof *loras);
+    r->g.n_loras = n_loras;
     r->g.has_own_adapters = v != NULL || r->g.adapter.n > 0;
     return QUIRE_OK;
 }

@@ -404,6 +404,7 @@ def test_llama_cpps_scales_apply_to_requests_that_name_no_adapter(model, adapter
 
     assert complete(lora=[]) == alone["base"] and complete(lora=[{"id": 1, "scale": 1}]) == alone["law"] and complete() == alone["sql"]
     assert complete(lora=[{"id": 0, "scale": 1}, {"id": 1, "scale": 0.5}]) == both
+    assert complete(lora=[{"id": 0, "scale": 1}, {"id": 1, "scale": 1}, {"id": 0, "scale": 0}]) == alone["law"]  # llama.cpp's last one wins
     assert server.ask("POST", "/completion", {"prompt": "a", "lora": [{"id": 7, "scale": 1}]})[0] == 400
     assert ids(server, "base", lora=[{"id": 1, "scale": 1}]) == alone["law"]  # as llama.cpp's paths of OpenAI have it
     chat = {"model": "base", "messages": [{"role": "user", "content": "The quick brown fox"}], "max_tokens": 12, "temperature": 0, "return_token_ids": True}

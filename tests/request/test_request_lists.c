@@ -152,6 +152,22 @@ TEST(ids_that_the_model_lacks_are_left_out) {
     quire_request_free(r);
 }
 
+TEST(of_an_adapter_that_is_named_twice_the_last_scale_counts) {
+    static const request_context context = {
+        .n_vocab = 64, .max_model_len = 64, .n_loras = 3, .has_vocabulary = true};
+    static const char body[] = "{\"prompt\":\"x\",\"lora\":[{\"id\":2,\"scale\":1},{\"id\":0,\"scale\":1},"
+                               "{\"id\":2,\"scale\":0.5},{\"id\":2}]}";
+    quire_request *r;
+    quire_error err = {0};
+    if (request_parse(&context, QUIRE_COMPLETIONS, body, sizeof body - 1, &r, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(r->g.n_loras, 2);
+    assert_true(r->g.loras[0].number == 2 && r->g.loras[0].scale == 0.0f);
+    assert_true(r->g.loras[1].number == 0 && r->g.loras[1].scale == 1.0f);
+    quire_request_free(r);
+}
+
 TEST(breakers_of_many_tokens_are_refused) {
     quire_request *r;
     quire_error err = {0};
@@ -168,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_that_the_model_lacks_are_left_out),
         cmocka_unit_test(breakers_of_many_tokens_are_refused),
+        cmocka_unit_test(of_an_adapter_that_is_named_twice_the_last_scale_counts),
         cmocka_unit_test(bad_words_have_a_bound_in_bytes_and_in_tokens),
         cmocka_unit_test(a_cancelled_request_stops_between_two_texts),
         cmocka_unit_test(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it),
