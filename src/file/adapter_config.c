@@ -161,11 +161,11 @@ static quire_err adapter_take_invocation(config_reader *r) {
     static const char key[] = "alora_invocation_tokens";
     const json_value *v = json_get(r->doc.root, key);
     const size_t n = json_length(v);
-    if (v == NULL || json_is(v, JSON_KIND_NULL) || (json_is(v, JSON_KIND_ARRAY) && n == 0)) {
+    if (v == NULL || json_is(v, JSON_KIND_NULL)) {
         return adapter_take_invocation_text(r);
     }
-    if (!json_is(v, JSON_KIND_ARRAY) || n > MAX_INVOCATION) {
-        return adapter_config_bad(r, key, "a list of at most 4096 token ids");
+    if (!json_is(v, JSON_KIND_ARRAY) || n == 0 || n > MAX_INVOCATION) {
+        return adapter_config_bad(r, key, "null or a list of 1 to 4096 token ids");
     }
     r->f->invocation = mem_new(n, sizeof *r->f->invocation);
     if (r->f->invocation == NULL) {
@@ -237,11 +237,11 @@ static quire_err adapter_gguf_invocation(adapter_file *f, quire_error *err) {
     static const char key[] = "adapter.alora.invocation_tokens";
     const gguf_value *v = gguf_find(&f->keys, key);
     const meta_value all = gguf_meta(v);
-    if (all.kind == META_ABSENT || (all.kind == META_ARRAY && all.n == 0)) {
+    if (all.kind == META_ABSENT) {
         return QUIRE_OK;
     }
-    if (all.kind != META_ARRAY || all.n > MAX_INVOCATION) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s must be a list of at most %d token ids", f->path, key,
+    if (all.kind != META_ARRAY || all.n == 0 || all.n > MAX_INVOCATION) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s must be a list of 1 to %d token ids", f->path, key,
                        MAX_INVOCATION);
     }
     f->invocation = mem_new(all.n, sizeof *f->invocation);

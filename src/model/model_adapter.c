@@ -359,12 +359,26 @@ static quire_err adapter_check_base(const adapter_opening *o) {
                    o->f->path, show_name(str_of(made_for)).text, is);
 }
 
+/* Text with an id outside of the vocabulary has no tokens that would activate it. */
+static quire_err adapter_check_invocation(const adapter_opening *o) {
+    const char *member =
+        o->f->facts.format == ADAPTER_PEFT ? "alora_invocation_tokens" : "adapter.alora.invocation_tokens";
+    for (int32_t i = 0; i < o->f->n_invocation; i++) {
+        if (o->f->invocation[i] >= o->m->desc.n_vocab) {
+            return err_set(o->err, QUIRE_BAD_FILE, -1, "%s: %s[%d] is %d; the model's vocabulary has %d ids",
+                           o->f->path, member, (int)i, (int)o->f->invocation[i], (int)o->m->desc.n_vocab);
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err adapter_pack(adapter_opening *o, model_adapter *made) {
     const backend_ops *op = o->b->ops;
     if (op->adapter_load == NULL) {
         return err_set(o->err, QUIRE_UNSUPPORTED, -1, "%s: this backend computes no adapters", o->f->path);
     }
     TRY(adapter_check_base(o));
+    TRY(adapter_check_invocation(o));
     o->taken = adapter_memory(o, o->m->weights.n, sizeof *o->taken);
     if (o->taken == NULL) {
         return QUIRE_NO_MEMORY;

@@ -185,6 +185,8 @@ TEST(numbers_that_are_none_are_refused) {
     refused("{\"peft_type\": \"LORA\", \"r\": 4, \"rank_pattern\": 3}", QUIRE_BAD_FILE, "rank_pattern");
     refused("{\"peft_type\": \"LORA\", \"r\": 4, \"alora_invocation_tokens\": [-1]}", QUIRE_BAD_FILE,
             "alora_invocation_tokens");
+    refused("{\"peft_type\": \"LORA\", \"r\": 4, \"alora_invocation_tokens\": []}", QUIRE_BAD_FILE,
+            "alora_invocation_tokens must be null or a list of 1 to 4096 token ids");
 }
 
 TEST(pickles_and_directories_without_an_adapter_are_refused) {
@@ -226,8 +228,15 @@ TEST(a_replaced_file_has_another_digest) {
     assert_memory_equal(digests[0], digests[2], SHA256_BYTES);
 }
 
-static void put_adapter_gguf(strbuf *b, const char *type, const char *kind) {
-    put_header(b, 3, 2, 4);
+/* n_invocation: how many invocation tokens it lists; -1: it has no list. */
+static void put_activated_gguf(strbuf *b, const char *type, const char *kind, int n_invocation) {
+    put_header(b, 3, 2, n_invocation < 0 ? 4 : 5);
+    if (n_invocation >= 0) {
+        put_array(b, "adapter.alora.invocation_tokens", GGUF_U32, (uint64_t)n_invocation);
+        for (int i = 0; i < n_invocation; i++) {
+            put_u32(b, (uint32_t)i);
+        }
+    }
     put_key_str(b, "general.architecture", "llama");
     put_key_str(b, "general.type", type);
     put_key_str(b, "adapter.type", kind);
@@ -240,6 +249,10 @@ static void put_adapter_gguf(strbuf *b, const char *type, const char *kind) {
     put_floats(b, 12);
     pad_from(b, data, 64);
     put_floats(b, 12);
+}
+
+static void put_adapter_gguf(strbuf *b, const char *type, const char *kind) {
+    put_activated_gguf(b, type, kind, -1);
 }
 
 TEST(a_gguf_adapter_gives_what_it_is) {
@@ -268,6 +281,17 @@ TEST(a_gguf_adapter_gives_what_it_is) {
     write_file(path, b.p, b.n);
     assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "adapter.type dora"));
+    strbuf_clear(&b);
+    put_activated_gguf(&b, "adapter", "lora", 2);
+    write_file(path, b.p, b.n);
+    assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_OK);
+    assert_true(f->facts.is_activated && f->n_invocation == 2 && f->invocation[1] == 1);
+    adapter_file_close(f);
+    strbuf_clear(&b);
+    put_activated_gguf(&b, "adapter", "lora", 0);
+    write_file(path, b.p, b.n);
+    assert_int_equal(adapter_file_open(path, MOST, &f, &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "adapter.alora.invocation_tokens must be a list of 1 to"));
     strbuf_deinit(&b);
     temp_delete(&d, files);
 }

@@ -111,6 +111,22 @@ TEST(new_rows_of_a_vocabulary_are_refused) {
         2, QUIRE_UNSUPPORTED, "lora_embedding_A", "rows of a vocabulary");
 }
 
+TEST(invocation_tokens_outside_of_the_vocabulary_are_refused) {
+    const new_tensor q[] = {{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3}};
+    refused("{\"peft_type\": \"LORA\", \"r\": 3, \"alora_invocation_tokens\": [71, 72]}", q, 2,
+            QUIRE_BAD_FILE, "alora_invocation_tokens[1]", "is 72; the model's vocabulary has 72 ids");
+    backend *b = open_backend(COMPUTE_F32);
+    model *m = open_base(BASE, b);
+    model_adapter a = {0};
+    quire_error err = {0};
+    const char *last = "{\"peft_type\": \"LORA\", \"r\": 3, \"alora_invocation_tokens\": [71]}";
+    assert_int_equal(open_written(m, b, last, q, 2, &a, &err), QUIRE_OK);
+    assert_true(a.n_invocation == 1 && a.invocation[0] == 71);
+    model_adapter_close(b, &a);
+    model_close(m);
+    b->ops->close(b);
+}
+
 TEST(values_that_are_no_numbers_and_other_types_are_refused) {
     float values[96] = {[40] = NAN};
     refused(
@@ -763,6 +779,7 @@ int main(void) {
         cmocka_unit_test(ranks_beyond_the_limit_or_the_config_are_refused),
         cmocka_unit_test(halves_and_doras_without_magnitude_are_refused),
         cmocka_unit_test(new_rows_of_a_vocabulary_are_refused),
+        cmocka_unit_test(invocation_tokens_outside_of_the_vocabulary_are_refused),
         cmocka_unit_test(values_that_are_no_numbers_and_other_types_are_refused),
         cmocka_unit_test(doras_that_are_not_computed_are_refused),
         cmocka_unit_test(an_adapter_that_ties_the_head_is_refused_on_tied_embeddings),

@@ -10,9 +10,9 @@
 static const quire_options paths[] = {{.model = "a"},      {.model = "b"},      {.model = "c"},
                                       {.model = "broken"}, {.model = "big"},    {.model = "sick"},
                                       {.model = "slow"},   {.model = "endless"}};
-static const model_spec others[] = {{"a", &paths[0], false},    {"b", &paths[1], false},
-                                    {"c", &paths[2], false},    {"broken", &paths[3], false},
-                                    {"big", &paths[4], false},  {"sick", &paths[5], false},
+static const model_spec others[] = {{"a", &paths[0], false},   {"b", &paths[1], false},
+                                    {"c", &paths[2], false},   {"broken", &paths[3], false},
+                                    {"big", &paths[4], false}, {"sick", &paths[5], false},
                                     {"slow", &paths[6], false}};
 static const model_spec with_endless[] = {{"a", &paths[0], false}, {"endless", &paths[7], false}};
 static const model_spec with_pinned[] = {
@@ -176,9 +176,10 @@ TEST(a_model_that_is_wanted_while_it_leaves_is_loaded_again_once) {
     site *s = start_models(0, 0);
     const int64_t before = fake_opened();
     int fd = dial(s);
-    say(fd, post(COMPLETIONS,
-                 "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"pause_at\": 2, \"stream\": true}",
-                 CLOSE));
+    say(fd,
+        post(COMPLETIONS,
+             "{\"model\": \"a\", \"prompt\": \"x\", \"max_tokens\": 60, \"pause_at\": 2, \"stream\": true}",
+             CLOSE));
     hear(fd, "data: ");
     for (int i = 0; i < 2; i++) { /* an unload takes a load back that has not begun */
         expect_in(command(s, "/models/unload", "a"), "\"success\":true");
@@ -207,7 +208,7 @@ TEST(an_idle_model_is_unloaded) {
 
 TEST(a_pinned_model_stays_until_it_is_unloaded_by_command) {
     site *s = start_list(with_pinned, 3, 1, 50000);
-    await_beside(1); /* nobody has named it */
+    await_beside(1);                                          /* nobody has named it */
     expect_in(complete(s, "b", 3, false), "\"model\":\"b\""); /* it takes no place */
     assert_in_range(fake_beside(), 1, 2);
     await_beside(1); /* b was idle */
