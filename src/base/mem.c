@@ -15,9 +15,9 @@
 #include "base/size.h"
 
 #define LARGE_BYTES     (1 << 20)
-#define DONTNEED_LOCKED 24 /* MADV_DONTNEED_LOCKED, of Linux 5.18 on: as MADV_DONTNEED */
-#define POPULATE_READ   22 /* MADV_POPULATE_READ and _WRITE, of Linux 5.14 on */
-#define POPULATE_WRITE  23
+#define DONTNEED_LOCKED 24    /* MADV_DONTNEED_LOCKED, of Linux 5.18 on: as MADV_DONTNEED */
+#define POPULATE_WRITE  23    /* MADV_POPULATE_WRITE, of Linux 5.14 on */
+#define FAULT_AROUND    65536 /* bytes of a file that Linux maps at a page fault, if they are in memory */
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -139,17 +139,16 @@ bool mem_give_back(void *p, size_t n_bytes) {
            (errno == EINVAL && madvise((void *)from, to - from, DONTNEED_LOCKED) == 0);
 }
 
-static void populate(uintptr_t from, size_t n_bytes, int advice) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = from - from % page;
-    (void)madvise((void *)first, from - first + n_bytes, advice);
-}
-
 void mem_populate_written(void *p, size_t n_bytes) {
-    populate((uintptr_t)p, n_bytes, POPULATE_WRITE);
+    const uintptr_t at = (uintptr_t)p % (uintptr_t)sysconf(_SC_PAGESIZE);
+    (void)madvise((uint8_t *)p - at, at + n_bytes, POPULATE_WRITE);
 }
 
 void mem_populate_read(const void *p, size_t n_bytes) {
-    populate((uintptr_t)p, n_bytes, POPULATE_READ);
+    const volatile uint8_t *bytes = p;
+    for (size_t at = 0; at < n_bytes; at += FAULT_AROUND) {
+        (void)bytes[at]; /* a page fault each; MADV_POPULATE_READ takes longer */
+    }
 }
 
 void mem_separate_large(void) {

@@ -47,9 +47,9 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
  * GB that was in use takes some 5 ms in one call, 0.2 s in calls of a few system pages
  * each. */
 bool mem_give_back(void *p, size_t n_bytes);
-/* Maps the system pages of p[0..n_bytes), as the first access to each would, but all at once:
- * of memory that will be written, cleared, or read, mostly of a mapped file. Advice only:
- * Linux before 5.14 ignores it. */
+/* Has the system map p[0..n_bytes) at once, where it would do so page by page at the first
+ * access to each: cleared memory that will be written (Linux before 5.14 ignores this), or a
+ * part of a mapped file. Any thread. */
 void mem_populate_written(void *p, size_t n_bytes);
 void mem_populate_read(const void *p, size_t n_bytes);
 /* From now on a block of a megabyte or more has system pages of its own, which return to

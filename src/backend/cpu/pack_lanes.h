@@ -102,8 +102,8 @@ static inline void pack_put_sixes(const pack_row x, uint8_t *out) {
 /* E4M3 with 5 bits of exponent, 3 more: no number but 0 has the exponent 0, so none
  * becomes a subnormal float on the way to its value. */
 static inline uint8_t pack_e5m3_of(uint8_t e4m3) {
-    const int top = e4m3 > 3 ? 3 : e4m3 > 1 ? 2 : 1; /* of a number with the exponent 0 */
-    return (uint8_t)(e4m3 >= 8 ? e4m3 + 24 : e4m3 == 0 ? 0 : top * 8 + ((e4m3 << (4 - top)) & 7));
+    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* of those whose exponent is 0 */
+    return e4m3 >= 8 ? (uint8_t)(e4m3 + 24) : least[e4m3];
 }
 
 /* ---- the quads of a group to its planes: of each byte the bits from at_bit on ---- */
