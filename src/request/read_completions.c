@@ -89,13 +89,16 @@ static quire_err check_text_length(const quire_request *r, str span, quire_error
     return least > (size_t)limit ? generation_too_long(&r->g, limit, least, true, err) : QUIRE_OK;
 }
 
-quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err) {
+quire_err request_check_prompt_length(const quire_request *r, str body, str span, quire_error *err) {
     json_scan s = {.text = span};
     bool more;
     str item;
-    if (r->context.tokenizer == NULL || dialect_of(&r->g)->any_length || r->is_cut_later ||
+    if (r->context.tokenizer == NULL || dialect_of(&r->g)->any_length ||
         tokenizer_least_tokens(r->context.tokenizer, span.n) <= (size_t)r->context.max_model_len) {
         return QUIRE_OK;
+    }
+    if (json_scan_member(body, "truncate_prompt_tokens", &item) == QUIRE_OK && !str_is(item, "null")) {
+        return QUIRE_OK; /* it is cut later */
     }
     if (span.p[0] != '[') {
         return check_text_length(r, span, err);

@@ -136,7 +136,6 @@ struct quire_request {
     int32_t n_given_stops;                       /* the request's own stops are the first */
     bool has_stream_options;
     bool echoes_message;           /* of a chat */
-    bool is_cut_later;             /* the body has truncate_prompt_tokens: a prompt may be of any length */
     const json_value *token_types; /* in values, or NULL */
     const json_value *queries, *candidates; /* for scores; in values, or NULL */
     request_fill fill;

@@ -426,7 +426,7 @@ static quire_err request_read_member(quire_request *r, const field_desc *f, str 
                                      quire_error *err) {
     json_value *v;
     if (f->type == FIELD_PROMPT && r->fork_from == NULL) {
-        TRY(request_check_prompt_length(r, span, err));
+        TRY(request_check_prompt_length(r, body, span, err));
     }
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
@@ -512,9 +512,6 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
         json_drop(v);
         return QUIRE_BAD_REQUEST;
     }
-    str cut;
-    r->is_cut_later =
-        json_scan_member(body, "truncate_prompt_tokens", &cut) == QUIRE_OK && !str_is(cut, "null");
     const dialect *d = dialect_of(&r->g);
     quire_endpoint form = d->form_of != NULL ? d->form_of(body) : r->g.info.endpoint;
     if (d != &request_dialects[form]) {

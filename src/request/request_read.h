@@ -201,7 +201,7 @@ void request_write_samplers(const quire_request *r, json_out *o);
 /* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */
-quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
+quire_err request_check_prompt_length(const quire_request *r, str body, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* chat_template, reasoning_effort, verbosity, prediction and documents (read_chat.c). */
 quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
