@@ -41,7 +41,7 @@ void decode_deinit(decode_state *s) {
     regex_scratch_deinit(&s->scratch);
 }
 
-static quire_err decode_put(decode_state *s, int32_t i, str part, bool begins);
+static inline quire_err decode_put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
@@ -418,7 +418,7 @@ static quire_err decode_finish_late(decode_state *s, int32_t i) {
     return literal_of(step, &m, &by) ? pass_on(s, i, text) : decode_run(s, i, text, true);
 }
 
-static quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
+static inline quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
     if (i == s->decoder->n) {
         return strbuf_add(s->out, part.p, part.n);
     }
