@@ -3,11 +3,12 @@
  * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. The weights
  * stay in cache while the rows pass: k is cut into chunks of INT8_CHUNK, and the int32
  * sums are stored in y between chunks. Each pass also prefetches its share of the next
- * chunk, so that memory works while the arithmetic does. On x86 it pays for many rows to
- * keep converted quads in scratch. On AVX2 products of them cost less but take more
- * registers, which leaves a tile of INT8_KEPT_ROWS rows. On AVX-512 they are made
- * unsigned once, not in each pass. One row or two need every weight once: they read more
- * blocks side by side, because the processor fetches several streams faster than one. */
+ * chunk, so that memory works while the arithmetic does. With 256 bits it pays for many
+ * rows to keep converted quads in scratch. On AVX2 products of them cost less but take
+ * more registers, which leaves a tile of INT8_KEPT_ROWS rows. With AVX-512 units that
+ * products leave idle convert them in each pass. One row or two need every weight once:
+ * they read more blocks side by side, because the processor fetches several streams
+ * faster than one. */
 #define INT8_FEW_ROWS   2
 #define INT8_KEPT_FROM  32  /* from so many rows on it pays to keep converted quads */
 #define INT8_KEPT_CHUNK 512 /* 16 KB of them */
