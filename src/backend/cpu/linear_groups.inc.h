@@ -40,7 +40,7 @@
 #define WIDE_BLOCKS    8                           /* the same of short blocks */
 /* a block's: shorter streams end before the hardware prefetcher has gained by them */
 #define SHORT_BYTES 12288
-#define AHEAD_BYTES 4096 /* how far they prefetch, all together */
+#define AHEAD_BYTES 12288 /* how far they prefetch, all together */
 /* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
 #define LATER_BYTES 393216
 
@@ -491,7 +491,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         }
         UNROLL
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
-            const size_t far = ahead_bytes(f, n_side);
+            const size_t far = ahead_bytes(f, n_side) < end ? ahead_bytes(f, n_side) : end;
             const ptrdiff_t ahead =
                 at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
             row_group reordered[N_GROUP_ROWS];
