@@ -1,4 +1,13 @@
-#include "jinja/jinja_arena.h"
+/* Arena: the memory of a render, freed at once: its values, and its texts with their
+ * origins. One budget counts all of it.
+ *
+ * The origin of a byte is the template or the variables. It belongs to a place in memory,
+ * so a part of a text (a slice, a split, a strip) needs no extra work, and code that
+ * copies bytes copies their origins (jinja_out.c). Texts of one origin lie in blocks of
+ * that origin and cost only their bytes; only texts of both origins, which a render puts
+ * together, have an origin for each byte. Bytes outside the arena, such as literals of
+ * the program, are the template's. */
+#include "jinja/jinja_value.h"
 
 #include "base/mem.h"
 #include "base/size.h"

@@ -1,4 +1,6 @@
-#include "jinja/jinja_format.h"
+/* Format: one value by a format specification, as Python's format() and the % operator
+ * have it. */
+#include "jinja/jinja_run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The % operator of texts: %(name)s, %5d, %-8.3f. */
-#include "jinja/jinja_format.h"
+#include "jinja/jinja_run.h"
 
 typedef struct percent {
     jrun *r;

@@ -108,7 +108,7 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
     return is_new;
 }
 
-/* ---- sampler_constrain.c: the stage before all others ---- */
+/* ---- sampler.c: the stage before all others ---- */
 /* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
 quire_err sampler_constrain(sampler *s, const sample_context *c);
 /* Called after the mask: whether no token is left because the constraint's output is

@@ -1,6 +1,8 @@
+/* What a start loads from: the model's own files or, where the pack cache has it, their
+ * packed form. */
 /* SCHED_IDLE is outside POSIX. */
 #define _GNU_SOURCE
-#include "setup/pack_start.h"
+#include "setup/engine_parts.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,12 @@
-#include "spec/suffix_tree.h"
+/* A suffix tree counts which tokens followed which in several texts: a trie of all runs
+ * of up to `depth` tokens with their numbers of occurrences.
+ *
+ * A text's runs lie under a root, and several texts may share one. Texts grow at their
+ * end, and can be taken out again. Nodes come from a slab of fixed size: nothing is
+ * allocated after open, and when the slab is full the rest of a text is left out.
+ * Owner: one thread. Invariant: a node's count is at least the sum of its children's;
+ * none is 0. */
+#include "spec/draft.h"
 
 #include "base/mem.h"
 #include "base/size.h"
