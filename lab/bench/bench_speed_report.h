@@ -14,7 +14,7 @@ typedef struct speed_line {
     int32_t batch, context, prompt; /* 0: does not apply */
     figure value;
     const char *unit;    /* "tokens/s" */
-    speed_limit limit;   /* in the same unit; by NULL: there is none */
+    speed_limit limit;   /* in the same unit; its `by` NULL: none */
     bool less_is_better; /* as of a time: the fraction is limit / value */
     /* with a limit the least fraction of it; else the value's own bound: the most where
      * less is better, or the least. NAN: there is none */

@@ -29,7 +29,7 @@ enum {
     EDGE_EACH = 18,  /* the part up to EDGE_BETWEEN is repeated; then comes the separator */
     EDGE_BETWEEN = 19,
     EDGE_END = 20,
-    EDGE_READS = 21, /* at the beginning: a parser takes it, and no grammar writes it */
+    EDGE_READS = 21, /* at the beginning: accepted by the parser, never written by a grammar */
     EDGE_WITH = 22   /* in seen_by: and */
 };
 

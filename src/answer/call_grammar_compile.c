@@ -184,7 +184,7 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
                                quire_error *err) {
     grammar_options own = options != NULL ? *options : (grammar_options){0};
     own.max_steps = own.max_steps > 0 ? own.max_steps : max_steps(c->n_tools);
-    own.max_depth = JSON_STREAM_DEPTH; /* so deep the parser reads */
+    own.max_depth = JSON_STREAM_DEPTH; /* the depth that the parser reads */
     call_parts m = {.c = c,
                     .marks = marks,
                     .schemas = mem_new(c->n_tools, sizeof *m.schemas),

@@ -53,7 +53,8 @@ static quire_err calls_elements_break_off(call_reader *r, const char *text, size
     return call_reject_match(r, text, n);
 }
 
-/* An element begins inside the top one, which is an object or a list by that. */
+/* Begins the top element's value at its first child, whose name decides between an object
+ * and a list. */
 static quire_err begin_container(call_reader *r, str child) {
     element_calls *e = &r->u.e;
     unsigned types = types_at(r);

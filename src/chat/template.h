@@ -25,8 +25,7 @@
  * ({"type": "text", "text": ...}), or both. */
 typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;
 
-/* The roles between which traits tell. A role that is none of them counts as the
- * user's. */
+/* The roles that traits distinguish. Any other role counts as the user's. */
 typedef enum chat_role { CHAT_USER, CHAT_SYSTEM, CHAT_ASSISTANT, CHAT_TOOL, CHAT_N_ROLES } chat_role;
 
 /* The content of an assistant's message that has calls and no text. */

@@ -11,7 +11,7 @@ typedef struct cli_environment {
     const char *history_file;
     /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
     const char *pack_cache;
-    bool plain_terminal; /* by TERM the terminal supports no control sequences */
+    bool plain_terminal; /* according to TERM, the terminal supports no control sequences */
     /* of the Hugging Face hub, by the names that huggingface_hub gives them; in paths of
      * it ~ is the home directory */
     /* HF_HUB_CACHE, else HF_HOME/hub; HF_HOME defaults to ~/.cache/huggingface */

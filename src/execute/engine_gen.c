@@ -101,7 +101,7 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     }
     k->c->submitted_us = clock_us();
     TRY(exec_submit(k, r, 0, false, err));
-    /* how an answer that is split begins is seen from its turn's beginning on */
+    /* the beginning of an answer with parts is only known from the start of its turn */
     bool is_seen =
         k->ahead_of == NULL || es->n_turn > 0 || !quire_stream_describe(k->requests->stream)->has_parts;
     return is_seen ? QUIRE_OK : QUIRE_UNSUPPORTED;

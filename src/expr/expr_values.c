@@ -1,5 +1,5 @@
-/* The values that an expression computes: operations without order of registers, equal
- * ones once, constants folded. */
+/* The values that an expression computes: operations without registers, each distinct one
+ * once, with constants folded. */
 #include "expr/expr_tree.h"
 
 #include "base/float_bits.h"

@@ -171,9 +171,9 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     return copy;
 }
 
-/* Copies of what member i begins with, except calls of members, as one node. Nothing at
- * all is not among it: what follows a call that may be empty is in the list of the
- * caller. */
+/* One node with copies of everything that member i can begin with, except calls of
+ * members. The empty text is excluded: what follows a call that may be empty is in the
+ * caller's list. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;

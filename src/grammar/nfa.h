@@ -36,7 +36,7 @@ typedef enum nfa_op {
 typedef enum nfa_mode {
     NFA_RAW,  /* UTF-8 */
     NFA_JSON, /* in a JSON string: as themselves, or by any escape */
-    NFA_PLAIN /* the same, but printable ASCII only as itself where that is possible: names, patterns */
+    NFA_PLAIN /* as NFA_JSON, but printable ASCII only as itself if possible: names, patterns */
 } nfa_mode;
 
 #define NFA_KEPT 1u /* the text is a name that NAMED reads, so its characters are kept on the stack */

@@ -60,7 +60,7 @@ struct hub_http {
     CURL *handle;
     hub_http_options options;
     char error[CURL_ERROR_SIZE];
-    /* of the exchange that runs */
+    /* of the current exchange */
     const hub_receiver *to;
     hub_reply *reply;
     quire_err result; /* of the receiver */
@@ -286,8 +286,8 @@ static void set_options(hub_http *h, const hub_http_request *r, head_reading *he
     }
 }
 
-/* Appends a header line of two parts to the list; false: out of memory, and the list is as
- * it was. */
+/* Appends a header line of two parts to the list; false: out of memory, and the list is
+ * as it was. */
 static bool add_header(struct curl_slist **list, const char *begin, const char *value) {
     strbuf line = {0};
     struct curl_slist *longer =

@@ -350,8 +350,8 @@ static quire_err fetch_all(pull *x, quire_error *err) {
 
 /* ---- all of it ---- */
 
-/* Makes the links, the one without which the cache has no such model last, and then
- * the reference. */
+/* Makes the links, last the one that makes the model findable in the cache, and then the
+ * reference. */
 static quire_err link_all(pull *x, quire_error *err) {
     const char *config = x->o.is_adapter ? HUB_ADAPTER_CONFIG : "config.json";
     int32_t last = x->choice.first >= 0 ? x->choice.first : hub_listing_find(&x->listing, str_of(config));

@@ -110,8 +110,8 @@ static quire_err note_used(removal *x, const char *path, quire_error *err) {
 
 static quire_err visit_entry(void *user, const char *name);
 
-/* Looks at one entry: into a directory, which may be of any name; of others it notes what
- * goes and what is used. */
+/* Visits one entry: descends into a directory of any name; for other entries records
+ * whether they are removed or used. */
 static quire_err hub_remove_look_at(const look *l, str path) {
     struct stat st;
     removal *x = l->of;

@@ -13,8 +13,9 @@ typedef struct json_place {
     const char *name;         /* in an object, borrowed for the call; else NULL */
 } json_place;
 
-/* Takes a number of the text, which the tree has as v: `v` may be another value, the last
- * of an object's equal names. The members of a parent may be replaced. */
+/* Takes a number of the text and its value v in the tree. v may be another value: of
+ * equal names in an object the tree has the last. The members of a parent may be
+ * replaced. */
 typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place,
                                  const json_value *v);
 

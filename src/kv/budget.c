@@ -348,7 +348,7 @@ static bool ask_above_floor(const kv_budget *b, int32_t number) {
     }
 }
 
-/* Has held pages released for a granule of a member that costs so much. */
+/* Asks for held pages to be released, so that a member gets a granule of this cost. */
 static bool ask_to_yield(const kv_budget *b, int32_t number, int64_t cost) {
     const member *m = &b->members[number];
     return !is_spare(m) &&

@@ -148,7 +148,8 @@ static bool read_sglang_may_differ(const char *member) {
            f->place != offsetof(quire_request, g.sampling.ignore_eos);
 }
 
-/* Checks that `from` has no parameter that `other`, element i, must share and does not. */
+/* Checks that `from` has no parameter that `other`, element i, must share and does
+ * not. */
 static quire_err read_sglang_check_shared(const json_value *from, const json_value *other, size_t i,
                                           quire_error *err) {
     for (json_member m = {0}; json_next(from, &m);) {
@@ -162,8 +163,8 @@ static quire_err read_sglang_check_shared(const json_value *from, const json_val
     return QUIRE_OK;
 }
 
-/* Swaps the parameters of all prompts with those of prompt i, for what sets or checks the
- * former. */
+/* Swaps the parameters of all prompts with those of prompt i, for code that sets or
+ * checks the former. */
 static void read_sglang_swap(quire_request *r, int32_t i) {
     const sampling_params all = r->g.sampling;
     r->g.sampling = r->g.each[i];

@@ -16,7 +16,7 @@
 
 enum {
     LISTED_BYTES = 32,     /* bytes of a token and its log-probability in a completion's lists */
-    CHAT_LISTED_BYTES = 96 /* the same in a chat's, with its bytes */
+    CHAT_LISTED_BYTES = 96 /* bytes of the same in a chat's lists, which also have the token's bytes */
 };
 
 const dialect request_dialects[] = {

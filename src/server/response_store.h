@@ -30,8 +30,9 @@ typedef struct response_to_keep {
     str object;            /* JSON */
     str input, output;     /* items, a JSON object a line */
     response_turn *parent; /* the response that it continues; NULL: it begins a conversation */
-    bool replaces;         /* the response of that id, which is in progress: else it is not kept */
-    bool in_progress;      /* it is generated in the background */
+    /* it replaces the response of that id if that is in progress; else it is not kept */
+    bool replaces;
+    bool in_progress; /* it is generated in the background */
 } response_to_keep;
 
 /* Keeps a response, of a new id or in place of one that is in progress. Where it finds

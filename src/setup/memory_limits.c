@@ -13,7 +13,7 @@
 #define PATH_BYTES 4096
 /* threads that start later: the engine's, text, server, log, tiers */
 #define N_STACKS  6
-#define UNLIMITED ((int64_t)1 << 60) /* a limit from here on is none */
+#define UNLIMITED ((int64_t)1 << 60) /* limits from here on count as no limit */
 
 /* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
 static int64_t read_kib(const char *root, const char *path, const char *name) {

@@ -219,7 +219,8 @@ typedef struct draft_ops {
     void (*forget)(drafter *d, draft_seq *s, bool over);
     /* Checks its pages as kv_cache_check does. NULL: it has no pages. */
     quire_err (*check)(const drafter *d, quire_error *err);
-    /* Its KV cache, which the engine has join and leave its budget. NULL: it has none. */
+    /* Its KV cache, which the engine adds to its budget and removes from it. NULL: it has
+     * none. */
     kv_cache *(*cache)(drafter *d);
     void (*close)(drafter *d);
 } draft_ops;
