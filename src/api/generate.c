@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "json/json_out.h"
 
-/* Parses a body that was written, and frees it. */
+/* Parses a body and frees it. */
 static quire_err parse_written(const quire_engine *e, quire_endpoint endpoint, json_out *o,
                                quire_request **out, quire_error *err) {
     quire_err r = o->err == QUIRE_OK ? quire_request_parse(e, endpoint, o->to->p, o->to->n, out, err)
@@ -44,7 +44,7 @@ quire_err quire_request_chat(const quire_engine *e, const quire_message *message
     return parse_written(e, QUIRE_CHAT, &o, out, err);
 }
 
-/* Adds what an event brings of the first choice's answer. */
+/* Adds an event's part of the first choice's answer. */
 static quire_err add_answer(const quire_event *ev, bool has_parts, strbuf *answer) {
     if (!has_parts) {
         return strbuf_add(answer, ev->text, ev->n_text);

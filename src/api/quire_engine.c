@@ -98,8 +98,8 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
-/* As many threads as compute leaves processors; two at least, so that a long slice holds
- * nobody up. */
+/* One thread for each processor that compute leaves free, but at least two, so that a
+ * long slice does not block other jobs. */
 static int32_t text_threads(const quire_options *o, int32_t n_compute) {
     enum { LEAST = 2, MOST = 8 };
     int32_t left = thread_pool_cpus() - n_compute;

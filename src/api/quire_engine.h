@@ -1,5 +1,5 @@
-/* struct quire_engine: the parts of a running engine, and what makes requests of texts.
- * Immutable after open except for the counters. */
+/* struct quire_engine: the parts of a running engine, and the state that turns texts into
+ * requests. Immutable after open except for the counters. */
 #ifndef API_QUIRE_ENGINE_H
 #define API_QUIRE_ENGINE_H
 

@@ -14,7 +14,7 @@
 #include "core/attn_program.h"
 
 #define EXPR_MAX_LENGTH 4096 /* bytes of text */
-#define EXPR_MAX_DEPTH  64   /* parentheses, brackets, signs and arms of conditions inside each other */
+#define EXPR_MAX_DEPTH  64   /* nesting of parentheses, brackets, signs and arms of conditions */
 #define EXPR_MAX_NODES  512  /* numbers, names and operators */
 
 typedef enum expr_kind { EXPR_MASK, EXPR_SCORE } expr_kind;

@@ -1,4 +1,4 @@
-/* The words of an expression: numbers, names, operators as in C. */
+/* The tokens of an expression: numbers, names and operators, as in C. */
 #include <math.h>
 #include <stdio.h>
 
@@ -92,8 +92,7 @@ static quire_err expr_lex_read_number(expr_lexer *l, expr_word *out) {
         skip_digits(l);
     }
     if (expr_lex_is_letter(expr_lex_peek(l, 0)) || expr_lex_peek(l, 0) == '.') {
-        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot follow a number",
-                          expr_lex_peek(l, 0));
+        return expr_error(l->err, (int32_t)l->at + 1, "'%c' cannot follow a number", expr_lex_peek(l, 0));
     }
     out->text = (str){l->text.p + start, l->at - start};
     return is_float ? read_float(l, out) : read_integer(l, out);

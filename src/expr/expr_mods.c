@@ -59,7 +59,7 @@ static void expr_mods_add_text(sha256_sum *s, str text) {
     sha256_add(s, text.p, text.n);
 }
 
-/* Digests everything that what attention computes depends on. */
+/* Digests everything on which attention's results depend. */
 static void expr_mods_digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
     sha256_sum s;
     sha256_begin(&s);
@@ -78,8 +78,8 @@ static void expr_mods_digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
     sha256_end(&s, out);
 }
 
-/* Copies the arrays' elements one after the other into mods->data, and to own[] the
- * arrays that read them there. */
+/* Copies the arrays' elements one after the other into mods->data, and writes to own[]
+ * the arrays that refer to them. */
 static void copy_arrays(const expr_mods *from, attn_mods *mods, attn_array *own) {
     uint8_t *to = mods->data;
     for (int32_t i = 0; i < from->n_arrays; i++) {

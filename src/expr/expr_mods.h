@@ -14,8 +14,8 @@ typedef struct expr_mods {
     int32_t n_arrays;
 } expr_mods;
 
-/* Compiles both and copies the arrays, with one reference to *out; NULL where both texts
- * are empty. QUIRE_INVALID: err says which text or array and what, err->param is
+/* Compiles both and copies the arrays, with one reference to *out; NULL if both texts are
+ * empty. QUIRE_INVALID: err names the text or array and the fault; err->param is
  * "mask_mod", "score_mod" or "arrays". QUIRE_NO_MEMORY. */
 quire_err expr_compile_mods(const expr_mods *from, attn_mods **out, quire_error *err);
 

@@ -21,7 +21,7 @@ static const struct {
 } functions[N_EXPR_FUNCTIONS] = {{"tanh", 1}, {"exp", 1}, {"log", 1}, {"sqrt", 1}, {"abs", 1}, {"floor", 1},
                                  {"sin", 1},  {"cos", 1}, {"min", 2}, {"max", 2},  {"pow", 2}};
 
-/* Of binary operators, by token: how tightly they bind; 0: none. */
+/* The precedence of binary operators, by token; 0: none. */
 static const int8_t binds[N_EXPR_TOKENS] = {
     [EXPR_OR_ELSE] = 1, [EXPR_AND_ALSO] = 2, [EXPR_BIT_OR] = 3, [EXPR_BIT_XOR] = 4, [EXPR_BIT_AND] = 5,
     [EXPR_EQ] = 6,      [EXPR_NE] = 6,       [EXPR_LT] = 7,     [EXPR_LE] = 7,      [EXPR_GT] = 7,
@@ -126,9 +126,8 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
                       .n_children = a->n_dims};
     for (int32_t i = 0; i < a->n_dims; i++) {
         if (p->word.token != EXPR_OPEN_INDEX) {
-            return expr_error(p->lexer.err, column(p),
-                              "'%s' has %d dimensions, and %d indices follow it", a->name,
-                              (int)a->n_dims, (int)i);
+            return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and %d indices follow it",
+                              a->name, (int)a->n_dims, (int)i);
         }
         TRY(expr_parse_advance(p));
         int32_t at = column(p);
@@ -273,7 +272,7 @@ static quire_err parse_inner(parser *p, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* Names of arrays mean nothing else, and dims are such that an element's number fits 32
+/* Checks that names of arrays are not taken, and that an element's number fits 32
  * bits. */
 static quire_err check_array(const attn_array *a, quire_error *err) {
     int64_t n = 1;

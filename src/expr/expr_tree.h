@@ -77,7 +77,7 @@ typedef enum expr_function {
     N_EXPR_FUNCTIONS
 } expr_function;
 
-/* One node; children stand before their parent. */
+/* One node; children precede their parent. */
 typedef struct expr_node {
     uint8_t form, type, which; /* which: expr_variable, expr_token or expr_function */
     int32_t column;            /* from 1 */

@@ -8,7 +8,7 @@
 typedef struct lowering {
     const expr_tree *tree;
     expr_values *values;
-    int32_t column; /* of the node in work, for errors */
+    int32_t column; /* column of the current node, for errors */
     quire_error *err;
 } lowering;
 
@@ -248,7 +248,7 @@ static quire_err lower_children(lowering *l, const expr_node *n, bool floats, in
     return QUIRE_OK;
 }
 
-/* a && b, a || b: b is evaluated where a does not decide. */
+/* a && b, a || b: b is evaluated only if a does not decide. */
 static quire_err lower_logical(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     bool is_and = n->which == EXPR_AND_ALSO;
     int32_t a, b, open;
@@ -309,7 +309,7 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
         return operate(l, ATTN_XOR, v, zero, EXPR_NONE, out);
     default:
         if (value_at(l, v)->is_float) {
-            /* a product: -0 and infinities come out as C's sign change gives them */
+            /* a product, which gives -0 and infinities as C's negation does */
             TRY(add_float(l, -1.0f, &zero));
             return operate(l, ATTN_FMUL, v, zero, EXPR_NONE, out);
         }

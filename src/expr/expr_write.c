@@ -1,4 +1,4 @@
-/* From values to code: each goes to the list that runs as seldom as it may, and gets a
+/* From values to code: each goes to the list that may run least often, and gets a
  * register.
  *
  * Row registers are never used again. Vectors are, once the last instruction that reads

@@ -114,9 +114,9 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
     return is;
 }
 
-/* Writes text to a file of this process's own, which then takes path's place. It is among
- * the locks, since other programs would take a reference left by a killed process for a
- * real one. */
+/* Writes text to a temporary file, which then replaces path. It is in the directory of
+ * locks, because other programs would mistake a file left by a killed process for a
+ * reference. */
 static quire_err write_ref(const hub_repo *r, const char *path, const char *text, quire_error *err) {
     strbuf part = {0};
     TRY(hub_cache_no_memory(strbuf_addf(&part, "%s/ref.%ld.incomplete", r->locks, (long)getpid()), r, err));
@@ -225,7 +225,7 @@ static int open_below(int dir, const char *name) {
     return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Makes the link in dir, where another one may lie. */
+/* Makes the link in dir, replacing another one. */
 static bool place_link(int dir, const char *name, const char *target) {
     char there[4096];
     ssize_t n = readlinkat(dir, name, there, sizeof there);

@@ -44,8 +44,8 @@ quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *
 quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out, quire_error *err);
 /* Makes the link of a file whose blob exists. */
 quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f, quire_error *err);
-/* Notes that a file was used now, in the times of its link, since the blob's times are
- * part of the key of its packed form (pack_cache.h). */
+/* Records that a file was used now, in the times of its link, because the blob's times
+ * are part of the key of its packed form (pack_cache.h). */
 void hub_repo_touch(const hub_repo *r, const char *commit, const char *path);
 
 typedef enum hub_lock_mode { HUB_LOCK_SHARED, HUB_LOCK_EXCLUSIVE } hub_lock_mode;

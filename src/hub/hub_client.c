@@ -242,7 +242,7 @@ static quire_err hub_client_check_id(const hub_target *t, const hub_reply *r, qu
         t->repo, show_name(str_of(t->what)).text, t->id, r->id);
 }
 
-/* Whether all has come that was to come. */
+/* Whether the response is complete. */
 static quire_err check_whole(const hub_target *t, const hub_sink *s, quire_error *err) {
     if (t->n_bytes < 0 || s->at == t->n_bytes) {
         return QUIRE_OK;
@@ -252,7 +252,7 @@ static quire_err check_whole(const hub_target *t, const hub_sink *s, quire_error
                    show_count((uint64_t)t->n_bytes).text);
 }
 
-/* Takes a redirect's address: *url becomes it. */
+/* Sets *url to a redirect's address. */
 static quire_err hub_client_follow(const hub_client *c, const hub_target *t, const hub_reply *r, char *url,
                                    size_t n, quire_error *err) {
     bool secure = strncmp(c->endpoint, "https://", 8) != 0 || strncmp(r->location, "https://", 8) == 0;
@@ -309,7 +309,7 @@ static quire_err wait_us(const hub_client *c, int64_t us) {
     return QUIRE_OK;
 }
 
-/* The last failure as the error of all tries. */
+/* Makes the last failure the error of all tries. */
 static quire_err hub_client_give_up(const hub_reply *r, const hub_sink *s, int n_tries, quire_error *err) {
     if (err == NULL) {
         return r->status == 429 ? QUIRE_BUSY : QUIRE_IO;

@@ -14,8 +14,8 @@
 
 typedef struct hub_client hub_client;
 
-/* stop ends what runs, with CANCELLED; it and o are borrowed until the close. INVALID:
- * endpoint or token. UNSUPPORTED: no libcurl. */
+/* stop ends a running request with CANCELLED; it and o are borrowed until the close.
+ * INVALID: endpoint or token. UNSUPPORTED: no libcurl. */
 quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out,
                           quire_error *err);
 void hub_client_close(hub_client *c);
@@ -36,7 +36,7 @@ typedef struct hub_target {
     const char *repo; /* "ORG/NAME" */
     const char *what; /* for errors: a file's path, or "its list of files" */
     const char *path; /* after the endpoint, begins with '/' */
-    const char *id;   /* the hash that the hub has to give for it; NULL: any */
+    const char *id;   /* the hash that the hub must report for it; NULL: any */
     int64_t n_bytes;  /* in all; -1: unknown */
 } hub_target;
 

@@ -106,7 +106,7 @@ static quire_err take_lock(fetch *x, const hub_repo *r, quire_error *err) {
     return e == QUIRE_BUSY ? QUIRE_CANCELLED : e;
 }
 
-/* Opens the part that was fetched before, hashes it, and stops at its end. */
+/* Opens the part that was fetched before, hashes it, and moves to its end. */
 static quire_err open_part(fetch *x, quire_error *err) {
     struct stat st;
     x->fd = open(x->part.p, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -129,8 +129,7 @@ static quire_err open_part(fetch *x, quire_error *err) {
     return e;
 }
 
-/* Gives the blob its name, if its hash is that. BAD_FILE, without a message: it is
- * not. */
+/* Gives the blob its name if that is its hash. BAD_FILE, without a message, if not. */
 static quire_err prove(fetch *x, quire_error *err) {
     char found[HUB_DIGEST_BYTES];
     struct stat st; /* where locks do not work, another process may have cut it */
@@ -156,8 +155,8 @@ quire_err hub_address(const char *repo, const char *commit, const hub_file *f, s
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
 }
 
-/* Gets what is missing and proves the whole. Where the proof fails for what came in
- * several pieces, all is fetched once more. */
+/* Fetches the missing part and verifies the whole file. If a file that came in several
+ * pieces fails, it is fetched once more from the start. */
 static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err) {
     const hub_target t = {x->repo, x->file->path, path, x->file->id, x->file->n_bytes};
     for (bool again = false;; again = true) {

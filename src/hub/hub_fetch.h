@@ -1,5 +1,5 @@
 /* Fetches one file of a repository into its blob: under the blob's lock, from where an
- * earlier try ended, with its name only once its hash is proved. */
+ * earlier try ended; it gets its name only after its hash is verified. */
 #ifndef HUB_FETCH_H
 #define HUB_FETCH_H
 
@@ -7,7 +7,7 @@
 #include "hub/hub_client.h"
 #include "hub/hub_name.h"
 
-/* What the fetches of a pull share. */
+/* State shared by the fetches of a pull. */
 typedef struct hub_meter {
     _Atomic int64_t bytes;   /* there, of all files */
     _Atomic int64_t fetched; /* came over the network */

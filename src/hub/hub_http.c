@@ -240,8 +240,7 @@ static bool may_pass(CURLcode code) {
            code == CURLE_WEIRD_SERVER_REPLY;
 }
 
-/* Allows the protocols that are wanted, and no other: by name or, with a libcurl before
- * 7.85, by bits. */
+/* Allows only the wanted protocols: by name or, before libcurl 7.85, by bits. */
 static bool set_protocols(const hub_http *h) {
     const char *names = h->options.https_only ? "https" : "http,https";
     long bits = h->options.https_only ? (long)CURLPROTO_HTTPS : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS);
@@ -306,7 +305,7 @@ static bool make_headers(const hub_http_request *r, struct curl_slist **list) {
            (r->from == 0 || add_header(list, "Range: ", range));
 }
 
-/* What the exchange's end means. */
+/* The error that the end of an exchange means. */
 static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_error *err) {
     if (h->result != QUIRE_OK) {
         return h->result;

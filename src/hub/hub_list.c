@@ -18,7 +18,7 @@ typedef struct listing_of_cache {
     quire_error *err;        /* of a directory that cannot be read */
     quire_hub_model *models; /* mem_new'd */
     size_t n, cap;
-    /* where the walk is */
+    /* the current path */
     char repo[194];
     hub_repo at;
     hub_listing files;
@@ -170,7 +170,7 @@ static quire_err hub_list_visit_snapshot(void *user, const char *name) {
     return e;
 }
 
-/* Adds up blobs that no snapshot has: of a pull that was interrupted. */
+/* Adds up blobs without a snapshot, left by an interrupted pull. */
 static quire_err hub_list_visit_blob(void *user, const char *name) {
     listing_of_cache *x = user;
     struct stat st;

@@ -1,5 +1,5 @@
-/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and which texts of
- * a hub may become parts of a path. Plain data. */
+/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and the check of
+ * texts from a hub that become parts of a path. Plain data. */
 #ifndef HUB_NAME_H
 #define HUB_NAME_H
 
@@ -24,12 +24,12 @@ quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err);
  * no backslash, no control character, at most 8 names of at most 255 bytes each, 1,000 in
  * all. */
 bool hub_path_is_safe(str path);
-/* True for an unsafe path that can't be meant well: absolute, or with "..", a backslash
- * or a control character. */
+/* True for an unsafe path that looks malicious: absolute, or with "..", a backslash or a
+ * control character. */
 bool hub_path_is_hostile(str path);
 /* True for n lower-case hexadecimal digits. */
 bool hub_is_hex(str text, size_t n);
-/* True for what names a blob: 40 digits or 64. */
+/* True for the name of a blob: 40 or 64 digits. */
 bool hub_is_digest(str text);
 
 /* GGUF files of a repository by their names: which quantisation a file has, and which

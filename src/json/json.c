@@ -10,11 +10,10 @@
 #include "json/json_lex.h"
 #include "json/json_pair.h"
 
-/* Integers in a tree that an int64 does not hold: kept as their digits. Private to this
- * room.
+/* Integers in a tree that do not fit int64, kept as their digits. Private to this room.
  *
- * jansson has no such value. Here it is a string of which no text can make an equal one:
- * its first byte is in no UTF-8. */
+ * jansson has no such value. Here it is a string that no text can equal: its first byte
+ * is not valid in UTF-8. */
 
 #define WIDE_BYTE '\xff'
 
@@ -38,7 +37,7 @@ static json_t *wide_new(str digits) {
     return v;
 }
 
-/* A number that is none of them, as jansson reads it. */
+/* Any other number, as jansson reads it. */
 static json_t *narrow_new(str digits, const json_number *number) {
     strbuf text = {0};
     json_t *v = number->fits ? json_integer(number->value) : NULL;
@@ -49,7 +48,7 @@ static json_t *narrow_new(str digits, const json_number *number) {
     return v;
 }
 
-/* Of an object's equal names the last one counts, and it may be no number. */
+/* Of equal names in an object the last one counts, and its value may not be a number. */
 static quire_err json_wide_take_number(void *user, str digits, const json_number *number, json_place place,
                                        const json_value *v) {
     json_value **root = user;
@@ -72,14 +71,14 @@ static quire_err json_wide_take_number(void *user, str digits, const json_number
     return failed == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Puts those of text, which was checked, where *root, which was read of it, has other
- * numbers. On failure the tree stays the caller's. QUIRE_NO_MEMORY, QUIRE_CANCELLED,
- * QUIRE_TOO_LARGE. */
+/* Inserts the wide integers of checked text into *root, the tree made from it, in place
+ * of other numbers. On failure the tree stays the caller's. QUIRE_NO_MEMORY,
+ * QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
 static quire_err wide_place(str text, json_value **root) {
     return json_pair(text, *root, json_wide_take_number, root);
 }
 
-/* jansson's calls take no const pointers, though most change nothing. */
+/* jansson's functions take no const pointers, although most change nothing. */
 static json_t *mutable(const json_value *v) {
     return (json_t *)(uintptr_t)v;
 }
@@ -90,8 +89,8 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
-/* Appends what represents the word NaN in the tree, Infinity or -Infinity: {"__float__":
- * "NaN"}. */
+/* Appends the object that represents NaN, Infinity or -Infinity in the tree:
+ * {"__float__": "NaN"}. */
 static quire_err add_nonfinite(strbuf *out, str word) {
     TRY(strbuf_add_str(out, "{\"__float__\":\""));
     TRY(strbuf_add(out, word.p, word.n));

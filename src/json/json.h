@@ -25,10 +25,10 @@ typedef enum json_kind {
     JSON_KIND_TEXT,
     JSON_KIND_ARRAY,
     JSON_KIND_OBJECT,
-    JSON_KIND_WIDE /* an integer that an int64 does not hold, kept as its digits: JSON_WIDE_KEPT */
+    JSON_KIND_WIDE /* an integer that does not fit int64, kept as its digits: JSON_WIDE_KEPT */
 } json_kind;
 
-/* What to do with an integer that an int64 does not hold. */
+/* The treatment of an integer that does not fit int64. */
 typedef enum json_wide {
     JSON_WIDE_REFUSED, /* QUIRE_BAD_FILE: "an integer beyond 64 bits" */
     JSON_WIDE_REAL,    /* the nearest double: other programs write 1e30 with all its digits */

@@ -31,7 +31,7 @@ typedef struct walk {
     name_seen *names; /* of all open objects, the outermost's first */
     size_t n_names, cap_names;
     strbuf scratch, other;
-    size_t n_free; /* bytes before at that no bound counts */
+    size_t n_free; /* bytes before `at` that bounds do not count */
     /* the bound of bytes, and where it is reached on counted(); SIZE_MAX: there is
      * none */
     size_t max_bytes, end;
@@ -155,7 +155,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
-#define MOST_OF_A_HASH 8 /* names; chance makes no two */
+#define MOST_OF_A_HASH 8 /* names; two equal ones are not likely by chance */
 
 /* Checks entry i against those before it of the same hash. */
 static quire_err check_name(walk *w, const name_seen *n, size_t i) {
@@ -288,7 +288,7 @@ static quire_err close_containers(walk *w, bool *more) {
     return QUIRE_OK;
 }
 
-/* Checks one value and all that it holds, without recursion. */
+/* Checks one value and everything in it, without recursion. */
 static quire_err walk_value(walk *w) {
     bool more = true, first = false; /* first: a container was just opened and may be empty */
     while (more) {

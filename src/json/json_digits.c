@@ -23,8 +23,8 @@ static entry *json_digits_slot_of(const json_digits *d, const json_value *v) {
     return &d->slots[at];
 }
 
-/* The digits of a number that the double next to it does not say. Of an object's equal
- * names the last one counts: what an earlier one has left is replaced. */
+/* The digits of a number that its nearest double does not represent. Of equal names in an
+ * object the last one counts: it replaces the entry of an earlier one. */
 static quire_err json_digits_take_number(void *user, str digits, const json_number *number, json_place place,
                                          const json_value *v) {
     (void)place;

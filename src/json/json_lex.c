@@ -65,7 +65,8 @@ static int32_t unicode_escape(str text, size_t at, size_t *n) {
     return low >= 0xDC00 && low <= 0xDFFF ? 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00) : -2;
 }
 
-/* Skips an escape, and adds to *n_saved the bytes that the character is shorter. */
+/* Skips an escape, and adds to *n_saved the number of bytes by which the character is
+ * shorter. */
 static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char **what) {
     if (text.n - *at < 2) {
         return json_lex_fail(what, "a string without its closing quote");
@@ -153,7 +154,7 @@ static bool json_lex_is_digit(str text, size_t at) {
     return at < text.n && text.p[at] >= '0' && text.p[at] <= '9';
 }
 
-/* Skips one digit or more. */
+/* Skips one or more digits. */
 static quire_err pass_digits(str text, size_t *at, const char **what) {
     if (!json_lex_is_digit(text, *at)) {
         return json_lex_fail(what, "a number without a digit where one must be");

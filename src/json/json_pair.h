@@ -1,5 +1,5 @@
-/* Goes through a text and the tree that was read of it together, number by number.
- * Private to this room. */
+/* Walks a text and the tree made from it together, number by number. Private to this
+ * room. */
 #ifndef JSON_JSON_PAIR_H
 #define JSON_JSON_PAIR_H
 
@@ -19,8 +19,8 @@ typedef struct json_place {
 typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place,
                                  const json_value *v);
 
-/* text was checked, and json_read has made root of it. Errors: those of `take`,
- * QUIRE_NO_MEMORY, QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
+/* text is checked, and root is the tree that json_read made from it. Errors: those of
+ * `take`, QUIRE_NO_MEMORY, QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
 quire_err json_pair(str text, const json_value *root, json_pair_take *take, void *user);
 
 #endif

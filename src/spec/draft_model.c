@@ -153,7 +153,7 @@ static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
 }
 
 /* Whether s may have a state. A new one begins only where there is room for all known
- * tokens and their drafts: memory that the target lacks would be asked back before the
+ * tokens and their drafts: memory that the target lacks would be reclaimed before the
  * first draft. */
 static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
     int32_t n = s->n_known + s->wanted.depth;

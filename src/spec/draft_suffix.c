@@ -38,7 +38,7 @@ typedef struct suffix_drafter {
 
 /* ---- recent outputs ---- */
 
-/* Uncounts a text of a namespace, which ends with the last one. */
+/* Uncounts a text of a namespace; the namespace ends with its last text. */
 static void draft_suffix_leave_namespace(suffix_drafter *d, int32_t i) {
     if (--d->namespaces.slots[i].n_paths == 0) {
         suffix_tree_drop(d->tree, d->namespaces.slots[i].root);
@@ -58,8 +58,8 @@ static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
     return kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
 }
 
-/* Counts a text more in s's namespace, which is made if need be; NAMESPACE_NONE when all
- * are in use. */
+/* Counts one more text in s's namespace, which is created if needed; NAMESPACE_NONE if
+ * all are in use. */
 static int32_t draft_suffix_enter_namespace(suffix_drafter *d, const draft_seq *s) {
     int32_t i = find_namespace(d, s), root = SUFFIX_NONE;
     if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES &&
@@ -89,7 +89,7 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
     return from;
 }
 
-/* Keeps the output of a sequence that ends. */
+/* Keeps the output of an ending sequence. */
 static void keep_output(suffix_drafter *d, const draft_seq *s) {
     int32_t n = s->n_known - s->context->n_prompt;
     n = n < MAX_TEXT ? n : MAX_TEXT;

@@ -2,7 +2,7 @@
  * alone.
  *
  * A sequence walks through its prediction from the beginning. While the tokens that it
- * generates are those of the prediction, the ids that follow are its drafts. Where they
+ * generates are those of the prediction, the ids that follow are its drafts. When they
  * differ it is lost, and drafts nothing until its last PREDICTION_LOOKUP_MIN or more
  * generated tokens are found within PREDICTION_REACH ids of the place where it was left:
  * the longest match counts, of equally long ones the first from that place on, else the
