@@ -82,6 +82,26 @@ TEST(whole_blocks_have_the_bytes_of_their_codes) {
     }
 }
 
+/* Each worker packs a run of blocks of its own, however many there are. */
+TEST(any_number_of_workers_packs_the_same_bytes) {
+    static pack_case x;
+    const int32_t shape[2] = {61, 512};
+    for (int32_t n_threads = 1; n_threads <= 6; n_threads++) {
+        backend *b = open_isa("auto", COMPUTE_INT8, n_threads);
+        linear *l;
+        quire_error err;
+        size_t n_bytes;
+        uint32_t packing;
+        assert_true(open_case(&x, DTYPE_Q4_K, PACK_W4_SIX_MIN, quant_rule_of(DTYPE_Q4_K), shape));
+        assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &x.view}, &l, &err), QUIRE_OK);
+        const uint8_t *packed = b->ops->linear_packed(l, &n_bytes, &packing);
+        assert_true(n_bytes >= x.n_out);
+        assert_memory_equal(packed, x.out, x.n_out);
+        b->ops->close(b);
+        close_case(&x);
+    }
+}
+
 TEST(nan_of_bf16_become_quiet_and_all_else_stays) {
     enum { N = 2048 };
     static uint16_t weights[N], out[N * PACK_LANES];
@@ -174,6 +194,7 @@ TEST(packed_bytes_are_those_of_the_version) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_blocks_have_the_bytes_of_their_codes),
+        cmocka_unit_test(any_number_of_workers_packs_the_same_bytes),
         cmocka_unit_test(nan_of_bf16_become_quiet_and_all_else_stays),
         cmocka_unit_test(packed_bytes_are_those_of_the_version),
     };
