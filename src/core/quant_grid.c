@@ -30,11 +30,12 @@ static void put_eight(unsigned row, unsigned signs, uint8_t *q) {
     memcpy(q, &codes, 8);
 }
 
-/* Four codes of 3 bits, each in 4, and a sign. */
+/* Four codes of 3 bits, each in 4, and a sign: one of the low four. */
 static void put_four(unsigned row, unsigned signs, uint8_t *q) {
     uint32_t codes = row;
     codes = (codes | codes << 8) & 0x00ff00ffu;
-    codes = ((codes | codes << 4) & 0x07070707u) | (uint32_t)bytes_of_signs(signs) << 3;
+    codes = (codes | codes << 4) & 0x07070707u;
+    codes |= ((signs & 15u) * 0x00204081u & 0x01010101u) << 3;
     memcpy(q, &codes, 4);
 }
 
@@ -143,11 +144,14 @@ void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_cod
 
 static void split_grid(dtype t, const uint8_t *b, quant_codes *out) {
     const quant_form form = quant_rule_of(t)->form;
-    const int run = quant_formats[form].run;
+    const uint16_t *grid = quant_grid(form);
     quant_rows rows;
     quant_split_rows(t, b, &rows, out);
-    for (int i = 0; i < QUANT_SUPER; i += run) {
-        quant_row_codes(form, rows.row[i / run], rows.sign[i / 8] >> (i % 8), out->q + i);
+    for (int i = 0; i < N_EIGHTS && quant_formats[form].run == 8; i++) {
+        put_eight(grid[rows.row[i]], rows.sign[i], out->q + 8 * i);
+    }
+    for (int i = 0; i < 2 * N_EIGHTS && quant_formats[form].run == 4; i++) {
+        put_four(grid[rows.row[i]], rows.sign[i / 2] >> (4 * (i % 2)), out->q + 4 * i);
     }
 }
 
