@@ -310,25 +310,6 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
     return QUIRE_OK;
 }
 
-/* Sets the program's fields that prefixes and choices have in common with gens: those
- * on which a prompt's rows, its cache and its order of admission depend. */
-static quire_err exec_set_common(const engine_call *k, quire_request *r, quire_error *err) {
-    static const char *const names[] = {"cache_salt",     "attention", "priority",
-                                        "cache_priority", "cache_ttl", NULL};
-    const program_steps *p = &k->c->state->root->program;
-    str span;
-    for (size_t i = 0; p->fields != NULL && names[i] != NULL; i++) {
-        if (json_scan_member((str){p->fields, p->n_fields}, names[i], &span) == QUIRE_OK) {
-            char *json = mem_dup(span.p, span.n);
-            quire_err e = mem_check_for(json, "a field", err);
-            e = e == QUIRE_OK ? quire_request_set(r, names[i], json, err) : e;
-            mem_free(json);
-            TRY(e);
-        }
-    }
-    return QUIRE_OK;
-}
-
 quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
                              bool is_alone, quire_error *err) {
     char fields[128];
@@ -339,8 +320,9 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
                                       "\"prompt_logprobs_start\": %zu}"
                                     : "{\"max_tokens\": 0, \"echo\": true}",
                           start);
+    const program_steps *p = &k->c->state->root->program;
     quire_err e = quire_request_set_all(r, fields, (size_t)length, err);
-    e = e == QUIRE_OK ? exec_set_common(k, r, err) : e;
+    e = e == QUIRE_OK && p->common != NULL ? quire_request_set_all(r, p->common, p->n_common, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;

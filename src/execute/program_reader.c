@@ -103,9 +103,15 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Copies the JSON of an object without the member `without`; v NULL: nothing to copy. */
-static quire_err step_read_object(step_reader *r, const json_value *v, const char *without, char **to,
-                                  size_t *n) {
+/* Fields that prefixes and choices have in common with gens: those on which a prompt's rows,
+ * its cache and its order of admission depend. */
+static const char *const common_fields[] = {"cache_salt",     "attention", "priority",
+                                            "cache_priority", "cache_ttl", NULL};
+
+/* Copies the JSON of an object, of which only the members `only` unless that is NULL, and not
+ * the member `without`; v NULL: nothing to copy. */
+static quire_err step_read_object(step_reader *r, const json_value *v, const char *const *only,
+                                  const char *without, char **to, size_t *n) {
     strbuf text = {0};
     json_out o = {.to = &text};
     if (v == NULL) {
@@ -113,7 +119,8 @@ static quire_err step_read_object(step_reader *r, const json_value *v, const cha
     }
     json_begin(&o, '{');
     for (json_member m = {0}; json_next(v, &m);) {
-        if (strcmp(m.name, without) != 0) {
+        if (strcmp(m.name, without) != 0 &&
+            (only == NULL || only[step_reader_find(only, str_of(m.name))] != NULL)) {
             json_add(json_name(&o, m.name), m.value);
         }
     }
@@ -197,7 +204,7 @@ static quire_err step_read_tokens(step_reader *r, const json_value *v, step *to)
 static quire_err step_read_gen(step_reader *r, const json_value *v, step *to) {
     TRY(step_check_fields(r, v));
     TRY(step_read_name(r, json_get(v, "gen"), to->name));
-    return step_read_object(r, v, "gen", &to->fields, &to->n_fields);
+    return step_read_object(r, v, NULL, "gen", &to->fields, &to->n_fields);
 }
 
 static quire_err step_read_select(step_reader *r, const json_value *v, step *to) {
@@ -399,9 +406,10 @@ static quire_err step_read_program(step_reader *r, const json_value *v, program_
     if (model != NULL) {
         TRY(step_reader_has(r, to->model));
     }
-    TRY(step_read_object(r, json_get(v, "fields"), "", &to->fields, &to->n_fields));
+    TRY(step_read_object(r, json_get(v, "fields"), NULL, "", &to->fields, &to->n_fields));
+    TRY(step_read_object(r, json_get(v, "fields"), common_fields, "", &to->common, &to->n_common));
     TRY(step_check_fields(r, json_get(v, "fields")));
-    TRY(step_read_object(r, json_get(v, "chat"), "", &to->chat, &to->n_chat));
+    TRY(step_read_object(r, json_get(v, "chat"), NULL, "", &to->chat, &to->n_chat));
     for (json_member m = {0}; json_next(inputs, &m);) {
         step *s = step_list_add(&to->inputs, STEP_SET);
         TRY(step_reader_has(r, s));

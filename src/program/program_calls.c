@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "json/json_scan.h"
 
+#define FIELD_WORK 4 /* work of reading a byte of a request's fields */
+
 static bool fields_have_seed(const char *fields, size_t n) {
     str span;
     return fields != NULL && json_scan_member((str){fields, n}, "seed", &span) == QUIRE_OK;
@@ -71,10 +73,19 @@ static void call_mark_failed(quire_state *s, const char *name, const quire_error
     }
 }
 
+/* Counts the fields of a step's requests, each of which reads them anew. */
+static quire_err call_count_fields(const quire_state *s, const step *st, quire_error *err) {
+    const program_steps *p = &s->root->program;
+    const size_t n = st->kind == STEP_GEN ? st->n_fields + p->n_fields + (s->has_turns ? p->n_chat : 0)
+                                          : p->n_common * (st->kind == STEP_SELECT ? st->n_choices : 1);
+    return program_count_work(s->root, n * FIELD_WORK, err);
+}
+
 quire_err program_call_begin(quire_state *s, const step *st, quire_error *err) {
     const program_ops *ops = s->root->all->ops;
     void *executor = s->root->all->executor;
     bool is_there = false;
+    TRY(call_count_fields(s, st, err));
     if (st->kind != STEP_FORK) {
         TRY(program_state_want_turn(s, err));
     }

@@ -100,6 +100,8 @@ typedef struct program_steps {
     step_list inputs; /* SET steps of the variables with which it begins */
     char *fields;     /* [n_fields] a JSON object: defaults for the fields of gens; NULL: none */
     size_t n_fields;
+    char *common;     /* [n_common] those of them that prefixes and choices have too; NULL: none */
+    size_t n_common;
     char *chat; /* [n_chat] a JSON object: fields of a chat for its template; NULL: none */
     size_t n_chat;
     char *model; /* NULL: not named */

@@ -63,6 +63,7 @@ void program_steps_deinit(program_steps *p) {
     step_list_deinit(&p->steps);
     step_list_deinit(&p->inputs);
     mem_free(p->fields);
+    mem_free(p->common);
     mem_free(p->chat);
     mem_free(p->model);
     *p = (program_steps){0};

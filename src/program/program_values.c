@@ -33,7 +33,8 @@ quire_err program_count_work(program_root *r, size_t n, quire_error *err) {
     r->n_work += (int64_t)n;
     return program_work_left(r) >= 0
                ? QUIRE_OK
-               : err_set(err, QUIRE_TOO_LARGE, -1, "the program compares too much text");
+               : err_set(err, QUIRE_TOO_LARGE, -1,
+                         "the program compares too much text, or its calls have too many fields");
 }
 
 program_text *program_text_new(void) {

@@ -504,6 +504,16 @@ TEST(work_that_makes_no_text_is_bounded_too) {
     }
     assert_int_equal(strbuf_add_str(&steps, "\"]}"), QUIRE_OK);
     expect_too_much(0, steps.p);
+    strbuf_clear(&steps);
+    assert_int_equal(strbuf_add_str(&steps,
+                                    "\"a\", {\"fork\": 60, \"steps\": [{\"gen\": \"g\", \"max_tokens\": 1, "
+                                    "\"prediction\": {\"type\": \"content\", \"content\": \""),
+                     QUIRE_OK);
+    for (int i = 0; i < 20000; i++) {
+        assert_int_equal(strbuf_add_char(&steps, 'y'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&steps, "\"}}]}"), QUIRE_OK);
+    expect_too_much(0, steps.p);
     strbuf_deinit(&steps);
 }
 
