@@ -70,14 +70,14 @@ static inline void adapter_ref_drop(adapter_ref *ref) {
 struct adapter_entry; /* of the source */
 
 /* An adapter of a blend: its name, 0-terminated, or its number in the source's list. */
-typedef struct adapter_part {
+typedef struct want_part {
     const char *name; /* NULL: by number */
     int32_t number;
     float scale;
-} adapter_part;
+} want_part;
 
 typedef struct adapter_want {
-    adapter_part parts[ADAPTER_MAX_PARTS]; /* [n_parts]; those of scale 0 do nothing */
+    want_part parts[ADAPTER_MAX_PARTS]; /* [n_parts]; those of scale 0 do nothing */
     int32_t n_parts;
     const atomic_bool *is_off; /* true: the answer is no longer needed, and is QUIRE_CANCELLED; or NULL */
     /* Called once with the answer, unless want() gave it at once. Any thread. */

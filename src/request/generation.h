@@ -60,7 +60,7 @@ typedef struct generation {
     bool has_own_adapters; /* `adapter` or the field `lora` is given: they go before the engine's */
     str adapter;           /* by name; empty: none. 0-terminated */
     /* [n_loras] else the adapters of the field `lora`, by number */
-    adapter_part loras[ADAPTER_MAX_PARTS];
+    want_part loras[ADAPTER_MAX_PARTS];
     int32_t n_loras;
     bool has_attention; /* the field is given: mods go before the engine's */
 

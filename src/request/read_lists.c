@@ -47,7 +47,7 @@ static quire_err read_lists_ids(const quire_request *r, const field_desc *f, con
 }
 
 quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    adapter_part loras[ADAPTER_MAX_PARTS];
+    want_part loras[ADAPTER_MAX_PARTS];
     int32_t n_loras = 0; /* of an id that is there twice, the last */
     size_t n = v == NULL ? 0 : json_length(v);
     if (n > ADAPTER_MAX_PARTS) {
@@ -73,7 +73,7 @@ quire_err request_read_loras(quire_request *r, const field_desc *f, const json_v
         while (at < n_loras && loras[at].number != (int32_t)id) {
             at++;
         }
-        loras[at] = (adapter_part){.number = (int32_t)id, .scale = (float)x};
+        loras[at] = (want_part){.number = (int32_t)id, .scale = (float)x};
         n_loras += at == n_loras;
     }
     memcpy(r->g.loras, loras, (size_t)n_loras * sizeof *loras);

@@ -233,7 +233,7 @@ adapter_bounds adapter_store_bounds(adapter_store *s) {
 /* ---- wants ---- */
 
 /* The entry of a part; NULL and w->error: there is none. Under the lock. */
-static adapter_entry *entry_of(adapter_store *s, const adapter_part *p, adapter_want *w) {
+static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_want *w) {
     int32_t n = 0;
     adapter_entry *found = p->name != NULL ? adapters_find(s, p->name) : adapters_at(s, p->number, &n);
     if (found == NULL && p->name != NULL) {
@@ -338,7 +338,7 @@ static void adapters_usual(void *context, adapter_want *w) {
         const adapter_entry *e = s->entries[i];
         if (!e->is_listed && e->n_parts == 0) {
             if (e->usual != 0.0f) {
-                w->parts[w->n_parts++] = (adapter_part){.number = number, .scale = e->usual};
+                w->parts[w->n_parts++] = (want_part){.number = number, .scale = e->usual};
             }
             number++;
         }

@@ -70,7 +70,7 @@ static bool stream_want_adapter(quire_stream *s) {
     w->is_off = &s->released;
     w->ready = stream_has_adapter;
     if (g->adapter.n > 0) {
-        w->parts[w->n_parts++] = (adapter_part){.name = g->adapter.p, .scale = 1.0f};
+        w->parts[w->n_parts++] = (want_part){.name = g->adapter.p, .scale = 1.0f};
     } else if (g->has_own_adapters) {
         memcpy(w->parts, g->loras, sizeof w->parts);
         w->n_parts = g->n_loras;
