@@ -7,7 +7,7 @@
 #include "model/arch.h"
 
 /* The role of an adapter's tensor in its module. */
-typedef enum want_part {
+typedef enum adapter_part {
     PART_A,
     PART_B,
     PART_ROWS_A, /* of a table of rows: [rank, V] and [D, rank] */
@@ -16,7 +16,7 @@ typedef enum want_part {
     PART_BIAS,
     PART_WHOLE, /* in place of the base's weight */
     N_ADAPTER_PARTS
-} want_part;
+} adapter_part;
 
 /* The tensors of an adapter for one module; NULL: absent. */
 typedef struct adapter_module {

@@ -202,7 +202,7 @@ static quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *
 /* A tensor's place: its module, and what it is to it. */
 typedef struct tensor_place {
     str module;
-    int part; /* want_part; -1: it is not read */
+    int part; /* adapter_part; -1: it is not read */
 } tensor_place;
 
 /* Endings of PEFT's names. The base's own table, which PEFT saves beside a changed one,
