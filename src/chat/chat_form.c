@@ -27,8 +27,8 @@ static quire_err open_chatml(const chat_tokens *tokens, chat_form *f, quire_erro
 }
 
 static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error *err) {
-    /* With the empty line and without, so that none of it is shown: of two that end
-     * together the longer one counts. */
+    /* With and without the empty line, so that it is not shown: if two end at the same
+     * place, the longer one counts. */
     static const char *const stops[CHAT_FORM_STOPS] = {
         "\n\nuser:", "\nuser:", "\n\nassistant:", "\nassistant:"};
     f->name = "plain";

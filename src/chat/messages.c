@@ -19,14 +19,14 @@ typedef struct conversation {
     strbuf thoughts;         /* of the parts of message i that have reasoning */
 } conversation;
 
-/* What a content is written beside. */
+/* The context of a content. */
 typedef struct content_beside {
     const json_value *refusal; /* text that replaces a content of NULL; NULL: none */
     str reasoning;             /* reasoning that the template expects as the first part; empty: none */
     bool has_calls;
 } content_beside;
 
-/* What is wrong at messages[i].MEMBER; param is PATH.I.MEMBER. QUIRE_BAD_REQUEST. */
+/* The error at messages[i].MEMBER; param is PATH.I.MEMBER. QUIRE_BAD_REQUEST. */
 static quire_err message_error(const conversation *c, const char *member, const json_value *v,
                                const char *what) {
     char param[64], brief[JSON_BRIEF_BYTES];
@@ -182,7 +182,7 @@ static quire_err join_parts(const conversation *c, chat_role role, const json_va
     return QUIRE_OK;
 }
 
-/* Whether content says nothing and the template wants null for that. */
+/* Whether content is empty and the template expects null in its place. */
 static bool is_null(const conversation *c, chat_role role, const json_value *content, bool has_calls) {
     bool is_empty = content == NULL || (json_is(content, JSON_KIND_ARRAY) ? !has_texts(role, content)
                                                                           : json_str(content).n == 0);
@@ -191,9 +191,9 @@ static bool is_null(const conversation *c, chat_role role, const json_value *con
             (c->traits->no_text == CHAT_NO_TEXT_GIVEN && content == NULL));
 }
 
-/* A member content, of the form that the template takes from the role; an assistant's
- * parts with reasoning are left out. content NULL: none. QUIRE_BAD_REQUEST where content
- * isn't text. */
+/* Writes a member `content` in the form that the template expects of the role, without an
+ * assistant's parts with reasoning. content NULL: none. QUIRE_BAD_REQUEST if content is
+ * not text. */
 static quire_err message_write_content(conversation *c, chat_role role, const json_value *content,
                                        const content_beside *beside) {
     json_name(&c->o, "content");
@@ -210,7 +210,7 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
         return QUIRE_OK;
     }
     chat_content form = c->traits->content[role];
-    /* no parts are not content: templates look at the first of a list */
+    /* an empty list is not a content: templates read its first item */
     content = list && !has_texts(role, content) ? NULL : content;
     list = list && content != NULL;
     if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list) || beside->reasoning.n > 0) {
@@ -299,7 +299,7 @@ static quire_err write_as_text(json_out *o, const json_value *v) {
     return inner.err;
 }
 
-/* v: as the client has them; NULL: null or absent. */
+/* v: as the client wrote them; NULL: null or absent. */
 static quire_err write_arguments(conversation *c, const json_value *v) {
     str text = json_str(v);
     bool is_text = json_is(v, JSON_KIND_TEXT), is_object = json_is(v, JSON_KIND_OBJECT);
@@ -340,8 +340,8 @@ static quire_err note_turn(conversation *c, str id) {
                : strbuf_add(&c->m.turn_ids, id.p + id.n - CHAT_CALL_ID_BYTES, CHAT_CALL_ID_BYTES);
 }
 
-/* Writes an id: where the template wants short ones, its last letters and digits, with
- * zeros before them if they are too few. */
+/* Writes an id; if the template expects short ones, its last letters and digits, padded
+ * with zeros in front. */
 static void write_id(conversation *c, const char *name, str id) {
     char brief[SHORT_ID];
     size_t n = SHORT_ID;
@@ -572,7 +572,7 @@ static quire_err read_reasoning(conversation *c, const json_value *message, str 
 
 /* ---- messages ---- */
 
-/* A message, and what several of its members say together. */
+/* A message, with facts that come from several of its members. */
 typedef struct message {
     const json_value *v;
     const json_value *calls; /* of tool_calls or function_call */
@@ -581,8 +581,8 @@ typedef struct message {
     bool has_reasoned; /* it was written */
 } message;
 
-/* Writes the reasoning under the template's name, once. Where that isn't known the
- * client's own names pass as they are. */
+/* Writes the reasoning once, under the template's name. If that is unknown, the client's
+ * own names are kept. */
 static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
     if (c->traits->reasoning_part && m->reasoning.n > 0) {
         return QUIRE_OK; /* the content has it */
@@ -623,7 +623,7 @@ static quire_err write_member(conversation *c, message *m, const char *name, con
     return QUIRE_OK;
 }
 
-/* Members that the template needs and the client has left out. */
+/* Writes members that the template needs and the client left out. */
 static quire_err write_missing(conversation *c, message *m) {
     if (!json_has(m->v, "content")) {
         TRY(write_member(c, m, "content", NULL));

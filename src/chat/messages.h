@@ -24,13 +24,12 @@ typedef struct chat_messages {
 /* Reads an array of messages for a template with these traits (NULL: those of zero).
  *
  * Content becomes one text (parts are joined by newlines) or a list of text parts; a
- * refusal is text. Arguments of calls become an object or JSON text; those that are no
- * object become {} where the template cannot have them as the text they are.
- * function_call becomes tool_calls. Roles and the name of the reasoning become the
- * template's, and ids of calls are shortened where it asks for that. Members that are
- * null are left out, and so is an assistant's id; others pass as they are. path: how
- * errors name the array ("body.messages"). QUIRE_BAD_REQUEST, whose param is
- * PATH.I.MEMBER or empty;
+ * refusal is text. Arguments of calls become an object or JSON text; those that are not
+ * an object become {} if the template cannot take them as text. function_call becomes
+ * tool_calls. Roles and the name of the reasoning become the template's, and ids of calls
+ * are shortened where it asks for that. Members that are null are left out, and so is an
+ * assistant's id; others pass as they are. path: how errors name the array
+ * ("body.messages"). QUIRE_BAD_REQUEST, whose param is PATH.I.MEMBER or empty;
  * QUIRE_CANCELLED; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
 quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path,
                              chat_messages *out, quire_error *err);

@@ -1,8 +1,8 @@
 /* Chat templates: Jinja, compiled once and rendered per request.
  *
  * Immutable after open: any thread may render. Both templates and values are hostile:
- * depth, steps and output bytes are bounded. What is rendered has marks (text/added.h)
- * that tell what the template wrote from a client's text. */
+ * depth, steps and output bytes are bounded. The rendered text has marks (text/added.h)
+ * that distinguish the template's text from a client's. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
@@ -15,11 +15,11 @@
 
 /* Traits: the form in which a chat template takes the messages of a conversation.
  *
- * Templates differ in what they expect: a content as text or as parts, a call's
- * arguments as an object or as JSON text, null or "" beside calls. A template is
- * probed for them when it is opened (template_probe.c); nothing goes by its name or
- * source. Zero-initialised: texts, objects, no nulls, the roles system, user,
- * assistant and tool. */
+ * Templates differ in what they expect: a content as text or as parts, a call's arguments
+ * as an object or as JSON text, null or "" beside calls. A template is probed for them
+ * when it is opened (template_probe.c); its name and source do not matter.
+ * Zero-initialised: texts, objects, no nulls, the roles system, user, assistant and
+ * tool. */
 
 /* The forms of a message's content that a template renders: texts, lists of parts
  * ({"type": "text", "text": ...}), or both. */
@@ -32,7 +32,7 @@ typedef enum chat_role { CHAT_USER, CHAT_SYSTEM, CHAT_ASSISTANT, CHAT_TOOL, CHAT
 typedef enum chat_no_text {
     CHAT_NO_TEXT_EMPTY, /* "": the template fails at null, or writes it */
     CHAT_NO_TEXT_GIVEN, /* null or "", as the client has it */
-    CHAT_NO_TEXT_NULL   /* null: beside "" the template leaves the calls out */
+    CHAT_NO_TEXT_NULL   /* null: with "" the template leaves the calls out */
 } chat_no_text;
 
 typedef struct chat_traits {
@@ -85,11 +85,11 @@ quire_err chat_template_render(const chat_template *t, str variables_json, strbu
                                quire_error *err);
 /* The text that it was compiled from. Lives as long as the template. */
 str chat_template_source(const chat_template *t);
-/* How it takes messages. Lives as long as the template. */
+/* The form in which it takes messages. Lives as long as the template. */
 const chat_traits *chat_template_traits(const chat_template *t);
 /* Finds how a template takes messages, by rendering up to some 40 conversations of a few
- * words, all in the steps of one render. What was not tried when they are taken has the
- * traits of zero. chat_template_open and chat_template_probe call it. */
+ * words, all in the steps of one render. Traits that were not reached by then are zero.
+ * chat_template_open and chat_template_probe call it. */
 chat_traits chat_template_find_traits(const struct jinja_program *program);
 
 #endif

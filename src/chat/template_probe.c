@@ -26,8 +26,8 @@
 #define ARGUMENTS      "{\"quire_key\": \"quire value\"}"
 #define ARGUMENTS_TEXT "\"{\\\"quire_key\\\": \\\"quire value\\\"}\""
 
-/* What a template made of a message: the render failed, the marker isn't there, or it
- * is. */
+/* The result of rendering a message: the render failed, the marker is missing, or it is
+ * there. */
 typedef enum outcome { FAILED, LOST, WRITTEN } outcome;
 
 typedef struct prober {
@@ -35,7 +35,7 @@ typedef struct prober {
     int64_t steps_left;
     char messages[4096]; /* separated by commas */
     strbuf variables, out;
-    bool is_over; /* a render passed a bound: no more are tried */
+    bool is_over; /* a render exceeded a bound: no more are tried */
     bool thinks;  /* with the variables that turn reasoning on */
     bool ended;   /* the conversation ends with an assistant's message */
 } prober;
@@ -131,11 +131,11 @@ static void probe_contents(prober *p, const char *call, chat_traits *traits) {
 
 /* ---- calls ---- */
 
-/* What came of a call. */
+/* The result of rendering a call. */
 typedef struct call_outcome {
     outcome is;
     size_t n_nulls; /* how often null is written, by Python's name or JSON's */
-    bool in_braces; /* the arguments' text stands in braces of the template's own */
+    bool in_braces; /* the template puts its own braces around the arguments' text */
 } call_outcome;
 
 /* An assistant's message: content, the member with the id, arguments. */
@@ -258,7 +258,7 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
 
 /* ---- reasoning ---- */
 
-/* Finds the member by giving all of them, with a marker of its own each. */
+/* Finds the member by giving all of them, each with its own marker. */
 static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
     static const char members[] = ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks "

@@ -146,9 +146,9 @@ static void exec_leave_list(engine_call *k) {
     *(k->next_waiting != NULL ? &k->next_waiting->last_waiting : &x->waiting_end) = k->last_waiting;
 }
 
-/* Those of one program are a pairing heap (Fredman et al. 1986) below root->of_executor:
- * on top the deepest, of equally deep ones the first. Joins two of them, of which one may
- * be NULL. */
+/* The waiting calls of a program are a pairing heap (Fredman et al. 1986) under
+ * root->of_executor, with the deepest on top and the first of equally deep ones. Joins
+ * two heaps, one of which may be NULL. */
 static engine_call *exec_meld(engine_call *a, engine_call *b) {
     if (a == NULL || b == NULL) {
         return a != NULL ? a : b;
@@ -268,7 +268,7 @@ quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_e
     return mem_check_for(k->requests, "requests", err);
 }
 
-/* Says for whom a request of the stage is. */
+/* Sets the tenant, adapter, park and program of a request of the stage. */
 static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err) {
     const quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);

@@ -7,12 +7,13 @@
 #include "program/program_state.h"
 #include "json/json_out.h"
 
-/* A random text that stands in messages for content that is tokens already. Nobody can
- * guess it, so no client's text contains it. */
+/* A random text that stands in messages for content that is already tokens. It cannot be
+ * guessed, so no client's text contains it. */
 #define MARK_BYTES 40
 
-/* Most sequences that programs have in the engine at once, so that they leave room for
- * others; further calls wait. A call with more runs when no other does. */
+/* The most sequences that programs may have in the engine at once, so that there is room
+ * for other requests; further calls wait. A call with more sequences runs when no other
+ * call does. */
 #define MAX_RUNNING 256
 
 struct engine_call;
@@ -37,8 +38,8 @@ typedef struct shared_ids {
 typedef struct engine_state {
     shared_ids *ids;
     size_t n_taken;    /* parts whose tokens are in ids */
-    size_t n_computed; /* of the ids, those that are computed */
-    size_t n_answered; /* n_taken at the time when the beginning of an answer after it was computed */
+    size_t n_computed; /* computed ids */
+    size_t n_answered; /* the value of n_taken when the beginning of an answer after it was computed */
     size_t n_turn;     /* ids before the turn that began last */
     quire_park *park;  /* holds the ids' pages between calls; NULL: none does */
     strbuf rest;       /* text after ids, where a stop string cut a gen within a token */
@@ -115,7 +116,7 @@ quire_err exec_ids_replace(shared_ids **l, size_t keep, const int32_t *ids, size
 engine_state *exec_state_of(const quire_state *s);
 size_t exec_n_ids(const engine_state *es);
 quire_err exec_want_state(quire_state *s, quire_error *err);
-/* Drops what was prepared for the state's next gen. */
+/* Drops the call prepared for the state's next gen. */
 void exec_drop_ahead(engine_state *es);
 /* Members of engine_ops. */
 void exec_cancel(void *executor, program_call *c);
@@ -131,9 +132,9 @@ bool exec_has_room(const engine_executor *x, size_t n);
 /* Whether a stage of n sequences must wait: for room, or after others that wait. If so it
  * is queued, and the executor continues it later. */
 bool exec_must_wait(engine_call *k, size_t n);
-/* Takes the call whose turn it is from those that wait. Turns are by arrival, and a
- * program's deepest call takes its turn (quire_request_step). NULL: none waits, or there
- * is no room for it. */
+/* Removes the next call from the waiting ones. Turns are given by arrival, and a
+ * program's deepest call takes the program's turn (quire_request_step). NULL: none waits,
+ * or there is no room for it. */
 engine_call *exec_take_turn(engine_executor *x);
 /* Counts n sequences of the stage as running. */
 void exec_count_running(engine_call *k, size_t n);

@@ -1,4 +1,5 @@
-/* Executes calls on an engine: goes on from stage to stage as their requests end. */
+/* Executes calls on an engine: begins the next stage of a call when the requests of a
+ * stage have ended. */
 #include "execute/engine_call.h"
 
 #include <stdio.h>
@@ -7,8 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* Submits a prompt that computes what the state has, for its forks or a select's
- * choices. */
+/* Submits a prompt that computes the state's ids, for its forks or a select's choices. */
 static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
     if (exec_must_wait(k, 1)) {
@@ -23,8 +23,8 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
 
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err);
 
-/* While a gen runs, prepares the gen that follows it, if what is between is known. On
- * failure nothing is prepared. */
+/* While a gen runs, prepares the next gen, if the text between them is known. On failure
+ * nothing is prepared. */
 static void exec_look_ahead(engine_call *k) {
     quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);

@@ -1,5 +1,5 @@
-/* Executes gens and selects: makes their requests, also ahead of time, and takes what
- * comes of them. */
+/* Executes gens and selects: makes their requests, also ahead of time, and takes their
+ * results. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -82,7 +82,7 @@ quire_err exec_start_ahead(engine_call *k, quire_error *err) {
 
 /* ---- a gen ---- */
 
-/* Makes k ready for the outputs of r, or lets it wait for its turn. */
+/* Prepares k for the outputs of r, or lets it wait for its turn. */
 static quire_err exec_ready_gen(engine_call *k, const quire_request *r, quire_error *err) {
     int32_t n = quire_request_describe(r)->n_choices;
     return k->ahead_of != NULL || exec_must_wait(k, (size_t)n) ? QUIRE_OK : exec_make_outputs(k, n, err);
@@ -223,7 +223,7 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));
     TRY(quire_token_bytes(k->x->e, es->ids->ids[es->ids->n - 1], &last, &n_last, err));
-    bool heals = utf8_is_valid((str){last, n_last}); /* not where it is part of a character */
+    bool heals = utf8_is_valid((str){last, n_last}); /* unless it is part of a character */
     quire_err e = QUIRE_OK;
     k->n_kept = es->ids->n - (heals ? 1 : 0);
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {

@@ -103,13 +103,13 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Fields that prefixes and choices have in common with gens: those on which a prompt's rows,
- * its cache and its order of admission depend. */
+/* Fields that prefixes and choices have in common with gens: those on which a prompt's
+ * rows, its cache and its order of admission depend. */
 static const char *const common_fields[] = {"cache_salt",     "attention", "priority",
                                             "cache_priority", "cache_ttl", NULL};
 
-/* Copies the JSON of an object, of which only the members `only` unless that is NULL, and not
- * the member `without`; v NULL: nothing to copy. */
+/* Copies the JSON of an object: only the members in `only` unless that is NULL, and
+ * without the member `without`; v NULL: copies nothing. */
 static quire_err step_read_object(step_reader *r, const json_value *v, const char *const *only,
                                   const char *without, char **to, size_t *n) {
     strbuf text = {0};

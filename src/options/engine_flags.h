@@ -25,7 +25,7 @@ extern const flag flags_tier_redis[], flags_tier_limits[];
 /* All of them; ends with NULL. */
 extern const flag *const engine_flags[];
 
-/* Choices of rows that other options have too. */
+/* Choices that several options share. */
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[],
     choices_schedule[];
 extern const flag_choice choices_preemption[], choices_eviction[];

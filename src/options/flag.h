@@ -61,7 +61,7 @@ typedef enum flag_type {
     FLAG_REFUSED       /* refused: the reason names a replacement */
 } flag_type;
 
-/* Which struct of options a row's offset is into, where a program has several: a
+/* The struct of options to which a row's offset belongs, in programs with several: a
  * command's own, which begins with the engine's, or the server's. */
 typedef enum flag_struct { FLAG_OF_COMMAND, FLAG_OF_SERVER } flag_struct;
 
@@ -130,8 +130,8 @@ quire_err flag_set_option(const flag *f, const char *name, const char *text, voi
 void flag_set_default(const flag *f, void *options);
 /* The defaults of all options of the groups, a list that ends with NULL. */
 void flags_set_defaults(const flag *const *groups, void *options);
-/* INVALID: the struct has a value that no text could have set; err names the flag and
- * what is right. */
+/* INVALID: the struct has a value that no text could have set; err names the flag and its
+ * valid values. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err);
 /* The first fault of all options of the groups. */
 quire_err flags_check(const flag *const *groups, const void *options, quire_error *err);

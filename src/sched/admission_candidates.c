@@ -34,7 +34,7 @@ static double admission_candidates_key_of(const scheduler *s, const sched_task *
 }
 
 /* The index of the least key among the first n, the oldest of equals; n when all were
- * taken (NAN). None is less than `bound`. */
+ * taken (NAN). No key is less than `bound`. */
 static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
 }
 
 int32_t candidates_order_begin(scheduler *s) {
-    /* looks each one up, so only the oldest of them, whose scores grow */
+    /* looks each task up, so it is limited to the oldest ones, whose scores grow */
     bool by_prefix = s->options.policy == ADMISSION_PREFIX;
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
@@ -97,7 +97,7 @@ int32_t candidates_order_next(scheduler *s, int32_t n) {
     return i;
 }
 
-/* What the admission of t adds to its tenant's service counter. */
+/* The amount that t's admission adds to its tenant's service counter. */
 static double admission_candidates_service(const sched_task *t) {
     return SERVICE_PROMPT_WEIGHT * (double)(t->n_known - t->kv.n_computed);
 }
@@ -165,7 +165,7 @@ bool candidates_have_slot(const scheduler *s, const sched_task *t) {
     return adapter_slots_fit(&slots, t->adapter);
 }
 
-/* Removes the keys of those of the first n waiting tasks that get no slot. */
+/* Removes the keys of the tasks among the first n waiting ones that get no slot. */
 static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
     for (int32_t i = 0; i < n; i++) {
         s->keys[i] = adapter_slots_fit(slots, s->ordered[i]->adapter) ? s->keys[i] : NAN;

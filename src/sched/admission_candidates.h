@@ -17,9 +17,9 @@ int32_t candidates_order_next(scheduler *s, int32_t n);
  * not admit one tenant only. */
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
 
-/* How many of the waiting tasks the walk gives before t, which waits too, each of them
- * being admitted. Under ADMISSION_PREFIX a task that is not ordered is after all older
- * ones. O(waiting), and O(waiting) more for each that is a step of a program. */
+/* The number of waiting tasks that the walk returns before t, which waits too, if each of
+ * them is admitted. Under ADMISSION_PREFIX a task that is not ordered comes after all
+ * older ones. O(waiting), and O(waiting) more for each that is a step of a program. */
 int32_t candidates_ahead(scheduler *s, const sched_task *t);
 
 /* Whether t's adapter has a slot beside those of the running tasks, or needs none. */

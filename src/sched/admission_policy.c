@@ -45,7 +45,7 @@ int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n
         bool better = at->n_active == 0 &&
                       (slot == TENANT_NONE ||
                        (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
-        slot = better ? i : slot; /* a free slot, else the inactive tenant's that loses least */
+        slot = better ? i : slot; /* a free slot, else that of the inactive tenant that loses least */
     }
     bool is_common = slot == TENANT_NONE;
     slot = is_common ? s->n : slot;

@@ -18,7 +18,7 @@ double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
     return work_us + n_steps * beside_us;
 }
 
-/* What t's attention program, if it has one, adds to a pair. */
+/* The time that t's attention program, if any, adds to a pair. */
 static double added_pair_us(const scheduler *s, const sched_task *t) {
     return t->program != 0 ? program_pair_us(&s->programs, t->program) : 0.0;
 }
@@ -55,8 +55,8 @@ static bool any_deadline(const scheduler *s) {
 }
 
 /* Adds the prompt of t to the load before later ones, unless t is late itself: then it is
- * refused, and the result is false. One that was admitted once is computed to its end,
- * late or not. */
+ * refused, and the result is false. A task that has been admitted is computed to its end
+ * even if it is late. */
 static bool deadline_pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t,
                           int64_t now_us) {
     deadline_load with = *load;

@@ -24,7 +24,8 @@ typedef struct turn_claim {
     int64_t deadline_us; /* the earliest deadline of a first token that waits (clock_us); 0: none */
 } turn_claim;
 
-/* The number of the model whose step runs next, of n >= 1. Of equal ones the lowest. */
+/* The number of the model whose step runs next, of n >= 1. Ties go to the lowest
+ * number. */
 int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us);
 /* served_us of a model that has work again, beside n others that have work: its own,
  * but at least the minimum of theirs. If n is 0: at least most_us, the largest of any

@@ -104,7 +104,7 @@ void prefix_wait_find(scheduler *s, int32_t i) {
     }
     if (best != NULL && s->kv->n_state_pages > 0 &&
         !kv_snapshot_mark(&best->kv.snapshots, t->blocked_until)) {
-        t->blocked_until = 0; /* too many wait for it at other places */
+        t->blocked_until = 0; /* too many tasks wait for it at other positions */
         planned[i].prefix_wait = false;
     }
 }

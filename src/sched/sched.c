@@ -19,7 +19,7 @@ typedef struct planner {
     budget left;
     bool has_prefill; /* one is planned */
     bool has_first;   /* some running sequence is first */
-    int32_t places;   /* for waiting sequences to run */
+    int32_t places;   /* free places for waiting sequences */
     sched_plan *plan;
     adapter_slots slots;
 } planner;
@@ -88,7 +88,7 @@ static bool is_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) || s->is_first;
 }
 
-/* Pages that were promised to s and not taken yet. */
+/* Pages that were promised to s and that it has not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) ? sched_pages_claimed(l, s, s->n_most) + s->n_behind
            : s->is_first  ? sched_pages_claimed(l, s, s->n_known)
@@ -341,7 +341,8 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-/* Plans waiting[first..end). False: one found no room, and none may overtake it. */
+/* Plans waiting[first..end). False: one found no room, so later ones are not admitted
+ * either. */
 static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;

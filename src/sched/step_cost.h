@@ -1,5 +1,5 @@
-/* What the scheduler measures of steps, to plan their time: what a step costs, and what
- * attention programs add to it. */
+/* Measured costs from which the scheduler plans a step's time: of steps, of attention
+ * programs, and of preemption. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 
@@ -68,8 +68,8 @@ double program_pair_us(const program_costs *c, uint64_t program);
 /* Pairs of it that a step may have. */
 double program_most_pairs(const program_costs *c, uint64_t program);
 /* Records that a step which computed work[0..n) took us microseconds longer than it would
- * have without programs (below 0 counts as 0). Where it ran several, each is charged by
- * what is known of it. O(n). */
+ * have without programs (below 0 counts as 0). If it ran several, each is charged by its
+ * known cost. O(n). */
 void program_costs_note(program_costs *c, const program_work *work, int32_t n, double us);
 
 /* ---- the cost of preemption ---- */
@@ -103,7 +103,7 @@ typedef struct preempt_case {
     double program_pair_us; /* time that its attention program adds to a pair; 0: no program */
 } preempt_case;
 
-/* Microseconds that each way takes. Computing again counts as a prefill with steps of its
+/* The microseconds of each way. Computing again counts as a prefill with steps of its
  * own. */
 double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_cost *in);
 double preempt_recompute_us(const preempt_case *c, const sched_cost *cost);

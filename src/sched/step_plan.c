@@ -436,7 +436,7 @@ static void step_plan_make_room(scheduler *s) {
     }
 }
 
-/* ---- what the step will tell of costs ---- */
+/* ---- the work from which costs are measured ---- */
 
 static void step_plan_add_work(scheduler *s, uint64_t program, double pairs) {
     for (int32_t i = 0; i < s->n_work; i++) {
