@@ -8,9 +8,9 @@
 #include "text/tokenizer.h"
 #include "json/json_out.h"
 
-/* ---- what a request asks for, and what its model can answer ---- */
+/* ---- the request and the formats of its model ---- */
 
-/* Chooses the formats: by option, else by the template that counts for r. */
+/* Chooses the formats: by option, else by r's template. */
 static output_formats answer_choose_formats(const quire_request *r) {
     output_formats f = r->context.formats;
     if (request_has_template(r)) {
@@ -67,8 +67,8 @@ bool answer_has_mark(const quire_request *r, str token) {
     return false;
 }
 
-/* Whether marks are hidden where special tokens are: none of them is a token that a user
- * defined, whose text is always shown. */
+/* Whether marks are hidden like special tokens: none of them is a user-defined token,
+ * whose text is always shown. */
 static bool answer_hides_marks(const quire_request *r) {
     str marks[OUTPUT_FORMAT_MARKS];
     const tokenizer *t = r->context.tokenizer;
@@ -111,11 +111,11 @@ output_start answer_output_start(const quire_request *r, str prompt, const text_
 
 /* ---- the rule that tools make ---- */
 
-/* a list of calls: no format of a model's own, so that any model can be held to it */
+/* a list of calls: not a model's own format, so any model can be forced to write it */
 #define FORCED_FORMAT "json"
 
-/* Writes the schema of a function's arguments. It has a name, if not its own, so that
- * references in it are to itself. */
+/* Writes the schema of a function's arguments. It gets a name if it has none, so that its
+ * references refer to itself. */
 static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
     char name[32];
     snprintf(name, sizeof name, "tool:%zu", i);
@@ -240,7 +240,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes all that determines the grammar of calls. */
+/* Writes everything that determines the grammar of calls. */
 static quire_err write_key(const call_grammar *c, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '[');

@@ -1,5 +1,5 @@
-/* Binds a request to the formats of its model: in which format calls and reasoning are
- * written, the rule that tools make of that, and the parser of the response.
+/* Binds a request to the formats of its model: the formats of calls and reasoning, the
+ * rule that its tools make, and the parser of the response.
  *
  * The checks of a request call answer_bind through request_context.bind. A server's loop
  * may call all of it but answer_compile. */
@@ -25,10 +25,11 @@ bool answer_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has
  * parts. QUIRE_NO_MEMORY. */
 quire_err answer_open_parser(const quire_request *r, output_start start, output_parser **out);
-/* The reasoning and marks that may surround the answer of a response that begins so. */
+/* The reasoning and marks that may surround the answer of a response with this
+ * beginning. */
 reasoning_frame answer_frame(const quire_request *r, output_start start);
-/* How the response to a rendered prompt begins: by what the prompt has after the last
- * text of a client. */
+/* How the response to a rendered prompt begins, judged by the prompt's text after the
+ * last client text. */
 output_start answer_output_start(const quire_request *r, str prompt, const text_marks *marks);
 
 /* ---- the rule that tools make ---- */

@@ -77,7 +77,8 @@
 
 /* ---- the table ---- */
 
-/* The first row that a template shows counts, so those whose marks others contain stand first. */
+/* The first row whose marks a template contains is chosen, so rows whose marks include
+ * those of others come first. */
 static const answer_format formats[] = {
     {{"openai"}, SYNTAX_HARMONY, 0,
      {HARMONY_CALL " <|constrain|>json<|message|>" ARGUMENTS "<|call|>",
@@ -167,7 +168,8 @@ static const answer_format formats[] = {
       EACH "{" CALLS MEMBERS("name", "parameters") BETWEEN ";" SP END},
      {"<|python_tag|>" WITH "\"parameters\"", "<|start_header_id|>" WITH "\"parameters\""}},
 
-    /* Formats that no template shows: their marks are those of a row above, or none. */
+    /* Formats that no template identifies: their marks are those of a row above, or
+     * none. */
     {{"granite4"}, SYNTAX_JSON, FORMAT_FORCED_JSON, {LINE("<tool_call>", CALL, "</tool_call>")}, {NULL}},
     {{"ernie45"}, SYNTAX_JSON, 0,
      {LINE("<tool_call>", CALL, "</tool_call>"), READS "<response>" ANSWER "</response>"}, {NULL}},
@@ -287,7 +289,7 @@ static bool template_has(str text, const char *seen_by) {
     return true;
 }
 
-/* What opens the first writing, a bracket aside. */
+/* The opening of the first writing, without a bracket. */
 static str format_opening(const answer_format *f) {
     call_writing w;
     reasoning_marks m;
@@ -323,7 +325,7 @@ output_formats output_formats_of_template(str chat_template) {
 
 /* ---- by a prompt ---- */
 
-/* Where the last occurrence of a text ends, newlines at its end aside; 0: none. */
+/* The end of the last occurrence of a text, ignoring newlines at its end; 0: none. */
 static size_t last_end(str s, str text) {
     while (text.n > 0 && text.p[text.n - 1] == '\n') {
         text.n--;

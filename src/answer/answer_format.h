@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "request/request_tools.h"
 
-/* Characters of a writing that stand for something; all others are themselves. */
+/* Characters of a writing with a meaning; all others stand for themselves. */
 enum {
     HOLE_NAME = 1,      /* of the function */
     HOLE_ARGUMENTS = 2, /* as JSON */
@@ -46,10 +46,11 @@ typedef enum answer_syntax {
     REASONING_HARMONY /* messages of harmony */
 } answer_syntax;
 
-/* What a parser reads. Rows set the first four, the others follow from the writings. */
+/* What a parser accepts. Rows set the first four members; the others follow from the
+ * writings. */
 enum {
     FORMAT_IN_SECTION = 1 << 0,   /* calls count only in a section */
-    FORMAT_TYPED_QUOTES = 1 << 1, /* gemma: a quoted text is what the schema says */
+    FORMAT_TYPED_QUOTES = 1 << 1, /* gemma: a quoted text has the type that the schema gives */
     FORMAT_HEAD_FIRST = 1 << 2,   /* json: the answer begins inside a head; the head "all" means content */
     FORMAT_FORCED_JSON = 1 << 3,  /* with a forced choice the answer may be plain JSON */
     FORMAT_HEAD = 1 << 4,         /* json: the name stands before the arguments */
@@ -116,7 +117,7 @@ typedef struct format_mark {
     str text;
 } format_mark;
 
-/* What a parser of a format of calls looks for. */
+/* The marks that a parser of calls looks for. */
 typedef struct format_shape {
     unsigned flags; /* FORMAT_* */
     int n;

@@ -23,8 +23,8 @@ static quire_err too_large(quire_error *why) {
                    GRAMMAR_MAX_TEXT);
 }
 
-/* A structural tag, which may be given as its text: *parsed is then what was read from
- * it, and *out points into it. */
+/* A structural tag, which may be given as text: then *parsed is the tree read from it,
+ * and *out points into that. */
 static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out,
                            quire_error *why) {
     if (json_is(v, JSON_KIND_TEXT)) {
@@ -106,8 +106,8 @@ grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const
     return key;
 }
 
-/* Names the tool in place of its place in the list of calls that tool_choice forces,
- * where the error e is about one's schema. Returns e. */
+/* If the error e concerns a tool's schema, names the tool instead of its index in the
+ * list of calls that tool_choice forces. Returns e. */
 static quire_err answer_rule_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
     static const char list[] = "\"/items/anyOf/", arguments[] = "/properties/arguments";
     char *at = rule->form == RULE_OF_KIND && e != QUIRE_OK ? strstr(why->message, list) : NULL;
@@ -141,8 +141,8 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
     e = e == QUIRE_OK && is_tag ? write_tag(&a, rule->value, &parsed, &answer, &why) : e;
     e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
     if (e == QUIRE_OK &&
-        /* the request's end tokens count for a tag of the cache, too; what compiles is of
-         * a size to be looked at */
+        /* checks the request's end tokens also for a cached tag; a rule that compiles is
+         * small enough to examine */
         is_tag) {
         e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
                                       &why);

@@ -1,4 +1,4 @@
-/* Compiles the rule that a request names, and says what is wrong with it. */
+/* Compiles the rule that a request names, and reports its errors. */
 #ifndef ANSWER_ANSWER_RULE_H
 #define ANSWER_ANSWER_RULE_H
 
@@ -8,9 +8,9 @@
 #include "request/request.h"
 #include "request/request_rule.h"
 
-/* What a rule is compiled for. */
+/* The context in which a rule is compiled. */
 typedef struct rule_context {
-    const reasoning_frame *frame; /* the rule binds what stands inside it */
+    const reasoning_frame *frame; /* surrounds the text that the rule binds */
     const grammar_marks *marks;   /* marks of the vocabulary, if the rule has marks */
     grammar_space space;
     grammar_order order;
@@ -33,10 +33,10 @@ bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *fram
  * it is response_format or structured_outputs. QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
 quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
                               quire_error *err);
-/* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
+/* The key of a rule's text in the cache; frame NULL: nothing around it. */
 grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
                             const reasoning_frame *frame, str text);
-/* The error of a request whose rule outgrew a budget as its answer was made, or before:
+/* The error of a request whose rule exceeded a budget during or before its answer:
  * QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the memory that all rules share. why:
  * constraint_why. */
 quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);

@@ -1,5 +1,5 @@
-/* The writings of answer formats, read: the texts between their holes, and what a parser
- * looks for. */
+/* Parses the writings of answer formats: the texts between their holes, and the marks
+ * that a parser looks for. */
 #include <ctype.h>
 
 #include "answer/answer_format.h"
@@ -10,7 +10,7 @@ static bool writing_is_code(char c) {
     return (unsigned char)c < ' ' && c != '\n';
 }
 
-/* Takes the text before the first of the codes off *s, and that code with it. */
+/* Removes the text before the first of the codes from *s, together with that code. */
 static str writing_upto(str *s, const char *codes) {
     str part = {s->p, 0};
     while (part.n < s->n && strchr(codes, s->p[part.n]) == NULL) {
@@ -236,7 +236,7 @@ static void shape_add_harmony(format_shape *s) {
     }
 }
 
-/* What stands around an answer or, in tags, between two parameters. */
+/* The text around an answer or, in tags, between two parameters. */
 static void shape_add_read(format_shape *s, str text) {
     str before = writing_upto(&text, (char[]){HOLE_ANSWER, HOLE_VALUE, 0});
     bool is_answer = text.p[-1] == HOLE_ANSWER;

@@ -46,7 +46,7 @@ static bool is_written(const call_parts *m, str mark) {
     return false;
 }
 
-/* Adds what free text must not contain: other marks that begin calls. */
+/* Adds the texts that free text must not contain: other marks that begin calls. */
 static void add_never(call_parts *m, const format_shape *shape, str *never, size_t *n) {
     bool is_bare = (shape->flags & FORMAT_BARE) != 0; /* its marks are words of plain text, too */
     for (int i = 0; i < shape->n; i++) {
@@ -58,7 +58,7 @@ static void add_never(call_parts *m, const format_shape *shape, str *never, size
     }
 }
 
-/* What a tag of the writing holds after its opening text. */
+/* The content of a tag of the writing after its opening text. */
 static grammar_part tag_rest(call_parts *m, const call_writing *w) {
     const grammar_part ways[] = {call_parts_calls(m, w), part_text(str_of("all\n"))};
     bool has_text = (w->format->flags & FORMAT_HEAD_FIRST) != 0 && !m->c->is_single;
@@ -77,8 +77,8 @@ static bool bracket_writing(const call_parts *m, const format_shape *shape, call
     return false;
 }
 
-/* Adds to free text: an object whose first member names an offered function is a call,
- * wherever it stands. Any other name is text. */
+/* Adds to free text: an object whose first member names an offered function is a call at
+ * any place. An object with another name is text. */
 static void add_brackets(call_parts *m, const format_shape *shape, grammar_part *p) {
     call_writing w;
     if (!bracket_writing(m, shape, &w)) {

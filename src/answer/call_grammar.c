@@ -53,7 +53,7 @@ static grammar_part text_part(call_parts *m, str text) {
 
 /* ---- arguments ---- */
 
-/* How the format's parser types the values of a tool. */
+/* The types that the format's parser gives the values of a tool. */
 static unsigned call_grammar_reads(const void *user, const json_value *schema) {
     const output_tool *tool = user;
     unsigned types = schema_types(schema, tool->parameters), bits = 0;
@@ -78,7 +78,7 @@ static const json_value *items_read(const void *user, const json_value *schema) 
     return schema_items(schema, tool->parameters);
 }
 
-/* What no value between tags contains. */
+/* The texts that a value between tags cannot contain. */
 static void set_never(call_parts *m, const format_shape *shape, grammar_arguments *a) {
     bool has_next = format_shape_mark(shape, ROLE_NEXT).n > 0;
     str *never = part_arena_new(&m->arena, FORMAT_MARKS, sizeof *never);

@@ -11,8 +11,8 @@
 #include "grammar/grammar.h"
 #include "json/json_out.h"
 
-/* A tool's schema without what cannot be enforced of it, where the model may call it but
- * need not: only the property that a refused keyword is in becomes looser. */
+/* A tool's schema without the parts that cannot be enforced, for tools that the model may
+ * but need not call: only the property with a refused keyword is loosened. */
 enum { CALL_REFUSALS = 32, CALL_REFUSAL_BYTES = 512 };
 
 /* Keywords that are left out, and properties of which only the types stay (`of` is
@@ -51,7 +51,7 @@ static bool is_refusal(quire_err e) {
     return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
 }
 
-/* Notes that a schema that is too large may only have lacked time. */
+/* Records that a schema reported as too large may only have run out of time. */
 static void note_haste(const call_parts *m, quire_err e) {
     if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) {
         *m->c->in_haste = true;
@@ -85,9 +85,9 @@ static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, j
     return QUIRE_OK;
 }
 
-/* Takes out of the schema of tool i, which is refused, what compiling names: first
- * keywords, then all but the types of the properties that they are in, in the end of all
- * of them. */
+/* Removes from tool i's refused schema what the compiler names: first keywords, then
+ * everything but the types of the properties with these keywords, finally of all
+ * properties. */
 static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, const grammar_options *options,
                              int64_t until, json_value **owned, quire_error *err) {
     enum { ROUNDS = 4, ROUNDS_OF_KEYWORDS = 2 };
@@ -116,8 +116,8 @@ static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, con
     return loosen(m, i, NULL, owned, err);
 }
 
-/* Loosens the tools whose schemas cannot be enforced, and those for which there is no
- * time to see: all schemas together have the time that one compilation has. */
+/* Loosens the tools whose schemas cannot be enforced, and those for which no time is left
+ * to check: all schemas together get the time of one compilation. */
 static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned,
                                 quire_error *err) {
     call_writing w;
@@ -172,8 +172,8 @@ static quire_err call_grammar_compile_do(call_parts *m, const reasoning_frame *f
     return e;
 }
 
-/* A hundred tools and more have several times the steps of one rule; the time is that of
- * one rule still. */
+/* A hundred or more tools get several times the steps of one rule, but the time of one
+ * rule. */
 static int64_t max_steps(size_t n_tools) {
     enum { TOOLS = 100, MOST = 4 };
     return (int64_t)GRAMMAR_MAX_STEPS * (n_tools / TOOLS + 1 < MOST ? (int64_t)(n_tools / TOOLS + 1) : MOST);
@@ -230,7 +230,7 @@ static bool is_one_of(str name, const char *const *names) {
     return false;
 }
 
-/* Keywords whose schemas allow less where they ask for less. */
+/* Keywords that allow less when their schemas are loosened. */
 static const char *const turning[] = {"not", "if", "oneOf", "contains", NULL};
 static const char *const named[] = {"properties",       "patternProperties", "$defs", "definitions",
                                     "dependentSchemas", "dependencies",      NULL};
@@ -333,8 +333,7 @@ static void write_types(const json_value *schema, const json_value *root, json_o
     json_end(o, '}');
 }
 
-/* Whether members may come that `properties` does not list, for all that the schema
- * says. */
+/* Whether the schema may allow members that `properties` does not list. */
 static bool says_more(const json_value *parameters) {
     static const char *const keywords[] = {"patternProperties", "allOf",       "anyOf", "oneOf", "if", "$ref",
                                            "dependentSchemas",  "dependencies"};

@@ -281,7 +281,7 @@ static quire_err outside(call_reader *r, char c) {
         if (!r->inside) {
             continue;
         }
-        /* An attempt began at this byte: what is after it belongs to the attempt. */
+        /* An attempt began at this byte: the text after it belongs to the attempt. */
         if (found >= 0) {
             memcpy(text + n, r->marks.marks[found].text, r->marks.marks[found].n);
             n += r->marks.marks[found].n;
@@ -303,7 +303,7 @@ static bool is_full(const call_reader *r, char c) {
     return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* Ends the call; what is held of a mark, and c, is read outside. */
+/* Ends the call; held text of a mark, and c, are read outside it. */
 static quire_err end_full(call_reader *r, char c) {
     char bytes[MARK_BYTES + 1];
     size_t n = mark_take(&r->match, bytes);

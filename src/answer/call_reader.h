@@ -21,8 +21,7 @@ typedef struct call_machine {
     quire_err (*begin)(call_reader *r);
     /* Reads one byte. It was added to r->held, unless a call is open. */
     quire_err (*byte)(call_reader *r, char c);
-    /* The text ends inside: complete the open call, unless cut_off; what is held stays
-     * there. */
+    /* The text ends inside: completes the open call, unless cut_off; held text stays. */
     quire_err (*end)(call_reader *r, bool cut_off);
     /* Special tokens that are marks of the format end the attempt wherever they stand;
      * others are plain text. */
@@ -35,7 +34,7 @@ typedef struct json_calls {
     bool is_bare;              /* the arguments are the whole body */
     bool has_name, has_arguments;
     bool text_is_whole;  /* arguments inside a string are complete: only white space may follow */
-    bool is_name_key;    /* the member that is read is the name */
+    bool is_name_key;    /* the current member is the name */
     bool is_escaped;     /* the member's name or value being read has escapes */
     json_stream skipped; /* members' names, the name, and members that do not matter */
 } json_calls;
@@ -71,7 +70,7 @@ typedef struct python_calls {
 } python_calls;
 
 typedef struct harmony_messages {
-    uint8_t state, kind, last_kind; /* kind of this message's text; of the last text handed out */
+    uint8_t state, kind, last_kind; /* kind of this message's text; of the last text emitted */
     bool is_first;                  /* nothing came yet */
     bool waits_newline;             /* before this message's text */
 } harmony_messages;
@@ -125,8 +124,8 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
 quire_err call_reader_init(call_reader *r, const answer_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
-/* A token without text came: what is held of a mark, or of an attempt none of whose calls
- * has begun, is content, and what follows is not the answer's beginning. */
+/* A token without text came: held text of a mark, or of an attempt without a call so far,
+ * becomes content, and later text is not the beginning of the answer. */
 quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 
@@ -155,13 +154,13 @@ bool call_is_empty_list(const call_reader *r);
 bool call_names_first(const call_reader *r);
 /* Begins the call r->name with the id r->id, and drops the held text. */
 quire_err call_begin(call_reader *r);
-/* Hands out what r->arguments holds, and empties it. */
+/* Emits the content of r->arguments, and empties it. */
 quire_err call_flush_arguments(call_reader *r);
 quire_err call_end(call_reader *r);
 /* Ends a complete attempt, and drops the held text. */
 void call_leave(call_reader *r);
-/* Leaves the attempt where the last n bytes, p[0..n), do not fit: what is held before
- * them is content, and they are read outside. An open call must have ended. */
+/* Abandons the attempt because its last n bytes, p[0..n), do not fit: held text before
+ * them becomes content, and they are read outside. An open call must have ended. */
 quire_err call_reject(call_reader *r, const char *p, size_t n);
 /* The same for what mark_push gave: text[0..n) and what r->match holds. */
 quire_err call_reject_match(call_reader *r, const char *text, size_t n);

@@ -104,7 +104,7 @@ static bool element_ends_call(const call_reader *r, str tag) {
     return ends;
 }
 
-/* A whole tag after its mark, "<NAME>" or "</NAME>", is in r->name. */
+/* Handles a whole tag after its mark, "<NAME>" or "</NAME>", which is in r->name. */
 static quire_err end_tag(call_reader *r) {
     element_calls *e = &r->u.e;
     str tag = call_str(&r->name);

@@ -161,7 +161,7 @@ static quire_err at_quote(call_reader *r, bool *fits) {
     }
 }
 
-/* Completes the value that was begun, and the call. */
+/* Completes the open value and the call. */
 static quire_err calls_gemma_finish_call(call_reader *r) {
     uint8_t state = r->u.g.state;
     bool fits = true;

@@ -200,7 +200,7 @@ static quire_err calls_harmony_byte(call_reader *r, char c) {
     size_t n;
     uint8_t state = r->u.h.state;
     uint32_t roles = state == HEADER ? header_roles : state == AFTER ? after_roles : body_roles;
-    strbuf_clear(&r->held); /* nothing is an attempt: text goes out as it comes */
+    strbuf_clear(&r->held); /* there are no attempts: text is emitted as it arrives */
     int found = mark_push(&r->match, &r->marks, call_roles(roles, 0), c, text, &n);
     for (size_t i = 0; i < n; i++) {
         TRY(calls_harmony_text_byte(r, text[i]));

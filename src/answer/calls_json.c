@@ -46,7 +46,7 @@ static quire_err finish_arguments(call_reader *r, uint8_t next) {
     return r->in_call ? call_end(r) : QUIRE_OK;
 }
 
-/* The arguments broke at c: they are completed, where their call has begun. */
+/* The arguments became invalid at c: completes them if their call has begun. */
 static quire_err break_arguments(call_reader *r, char c) {
     if (r->in_call) {
         TRY(json_stream_close(&r->json, &r->arguments));
@@ -194,9 +194,9 @@ static quire_err begin_member(call_reader *r, char c) {
     return result == JSON_STREAM_MORE ? QUIRE_OK : call_reject(r, &c, 1);
 }
 
-/* The name is in r->text as a JSON string. Arguments that came before it are handed out
- * now. A grammar of calls knows names as they are, so one with escapes, which no schema
- * held, is none. */
+/* The name is in r->text as a JSON string. Arguments that came before it are emitted now.
+ * A grammar of calls writes names without escapes, so an escaped name, which no schema
+ * bound, is not a name. */
 static quire_err take_name(call_reader *r) {
     str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
     TRY(call_set(&r->name, name));
@@ -298,7 +298,7 @@ static quire_err calls_json_in_name(call_reader *r, char c) {
     json_stream_result result;
     r->u.j.is_escaped |= c == '\\';
     TRY(json_stream_push(&r->u.j.skipped, c, &r->text, &result));
-    if (result == JSON_STREAM_DONE) { /* without its quotes; with escapes it is none that is known */
+    if (result == JSON_STREAM_DONE) { /* without its quotes; one with escapes is not a known name */
         str key = {r->text.p + 1, r->u.j.is_escaped ? 0 : r->text.n - 2};
         memmove(r->text.p, key.p, key.n);
         r->text.n = key.n;
@@ -342,14 +342,14 @@ static quire_err calls_json_between(call_reader *r, char c) {
 
 /* ---- heads ---- */
 
-/* What is read of a head. */
+/* The parts of a head that were read. */
 typedef struct head_parts {
     str rest, name, id;
     bool has_mark, begins; /* it has a mark; it begins with one, and more follows */
 } head_parts;
 
-/* Whether a literal of a writing is a mark. Others, as "functions." of Kimi's, are of the
- * name. */
+/* Whether a literal of a writing is a mark. Others, like Kimi's "functions.", belong to
+ * the name. */
 static bool head_is_mark(str literal) {
     size_t n = 0;
     while (n < literal.n && strchr("<>[]`", literal.p[n]) == NULL) {
@@ -370,8 +370,7 @@ static void head_take(head_parts *h, char hole, str value) {
     }
 }
 
-/* Takes the rest up to a mark, which is the hole's; all of it where the mark is
- * missing. */
+/* Takes the hole's text up to a mark, or all the text if the mark is missing. */
 static bool head_upto(head_parts *h, char hole, str edge) {
     for (size_t i = 0; i + edge.n <= h->rest.n; i++) {
         if (memcmp(h->rest.p + i, edge.p, edge.n) == 0) {

@@ -19,7 +19,7 @@ static quire_err calls_python_finish_call(call_reader *r) {
     return call_end(r);
 }
 
-/* Completes the value that was begun, and the call. */
+/* Completes the open value and the call. */
 static quire_err close_call(call_reader *r) {
     if (r->u.p.state == VALUE) {
         TRY(python_literal_close(&r->u.p.value, &r->arguments));

@@ -179,7 +179,7 @@ static bool number_is_whole(uint8_t state) {
     return state == ZERO || state == DIGITS || state == FRACTION || state == E_DIGITS;
 }
 
-/* A byte that is not part of the number or word before it. *again: it is read anew. */
+/* Handles a byte after a number or word. *again: it must be read again. */
 static void end_scalar(json_stream *s, json_stream_result *result, bool *again) {
     *again = s->depth > 0;
     *result = after(s) == JSON_STREAM_DONE ? JSON_STREAM_BEFORE : JSON_STREAM_MORE;

@@ -18,7 +18,7 @@ typedef enum json_stream_result {
     JSON_STREAM_MORE,
     JSON_STREAM_DONE,   /* the byte ended the value */
     JSON_STREAM_BEFORE, /* a number or word ended before the byte, which was not read */
-    JSON_STREAM_BROKEN  /* the byte fits nowhere and was not read: json_stream_close makes it whole */
+    JSON_STREAM_BROKEN  /* the byte fits nowhere and was not read: json_stream_close completes the value */
 } json_stream_result;
 
 /* Zero-initialised: before a value. */

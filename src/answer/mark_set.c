@@ -58,7 +58,7 @@ static bool is_active(const mark *m, mark_roles roles) {
     return (roles.any & bit) != 0 || (m->is_special && (roles.special & bit) != 0);
 }
 
-/* Whether what is held begins a mark; *whole is the mark that it is, or -1. */
+/* Whether the held text begins a mark; *whole is the mark that it equals, or -1. */
 static bool begins_mark(const mark_match *m, const mark_set *set, mark_roles roles, int *whole) {
     bool begins = false;
     *whole = -1;

@@ -93,7 +93,7 @@ static quire_err begin_call(call_limit *l, str name) {
     return strbuf_add_char(&l->now, '\n');
 }
 
-/* The call has ended, and is none of those before. */
+/* The call has ended, and differs from all earlier ones. */
 static quire_err keep_call(call_limit *l) {
     TRY(mem_grow(&l->earlier, &l->cap_earlier, l->n_earlier + 1, sizeof *l->earlier));
     l->earlier[l->n_earlier++] = l->now;
@@ -101,7 +101,7 @@ static quire_err keep_call(call_limit *l) {
     return QUIRE_OK;
 }
 
-/* Hands out an event after the held ones, or holds it. */
+/* Emits an event after the held ones, or holds it. */
 static quire_err hand_out(call_limit *l, const output_event *e, str text, str id) {
     if (l->is_held) {
         return output_events_add(&l->held, e->kind, e->call, text, id);
@@ -120,7 +120,7 @@ static quire_err pass_one(call_limit *l, const output_events *found, size_t i) {
                                       : QUIRE_OK);
     bool is_like = l->is_distinct && e->kind >= OUTPUT_CALL_BEGIN && is_like_earlier(l, &is_same);
     l->is_over = l->is_over || (ends && is_like && is_same);
-    if (l->is_over) { /* this call is none of the answer */
+    if (l->is_over) { /* this call does not belong to the answer */
         l->n -= e->kind != OUTPUT_CALL_BEGIN;
         l->is_held = false;
         output_events_clear(&l->held);

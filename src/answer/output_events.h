@@ -64,10 +64,10 @@ typedef struct call_limit {
     output_events held, passed;
 } call_limit;
 
-/* Replaces what was found by what of it the reader gets. is_over is set with the last of
- * it. NO_MEMORY. */
+/* Replaces the found events by those that the reader gets. is_over is set with the last
+ * one. NO_MEMORY. */
 quire_err call_limit_pass(call_limit *l, output_events *found);
-/* The text has ended: appends what is held back of an unfinished call to *found.
+/* The text has ended: appends the held events of an unfinished call to *found.
  * NO_MEMORY. */
 quire_err call_limit_flush(call_limit *l, output_events *found);
 void call_limit_deinit(call_limit *l);

@@ -7,7 +7,7 @@
 enum { START, THINKING, AFTER, ANSWER };
 enum { SPACE_BYTES = 4096 };
 
-/* The reasoning part comes before the reader's. */
+/* The reasoning part comes before the part with calls. */
 struct output_parser {
     output_options options;
     const answer_format *reasoning;
@@ -223,7 +223,7 @@ static quire_err push(output_parser *p, char c) {
 
 /* ---- feeding ---- */
 
-/* A format that keeps the reasoning writes its opening mark, which the prompt held,
+/* In a format that keeps the reasoning, emits its opening mark, which was in the prompt,
  * before everything else. */
 static quire_err write_mark(output_parser *p) {
     if (p->wrote_mark || p->reasoning == NULL || p->reasoning->syntax != REASONING_KEPT) {

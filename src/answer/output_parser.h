@@ -33,9 +33,9 @@ quire_err output_parser_open(const output_options *o, output_parser **out, quire
 void output_parser_close(output_parser *p);
 /* Reads the next piece: whole characters, or, with is_special, one special token. Appends
  * events. Bytes that are not UTF-8 become U+FFFD. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (an
- * event text beyond its strbuf's max): the parser is then of no further use. */
+ * event text beyond its strbuf's max): the parser cannot be used further. */
 quire_err output_parser_feed(output_parser *p, str piece, bool is_special, output_events *out);
-/* A special token came whose text is hidden: no mark, and no beginning of a call, goes on
+/* A special token with hidden text came: no mark and no beginning of a call continues
  * across it, as in the grammar of calls. Errors as above. */
 quire_err output_parser_break(output_parser *p, output_events *out);
 /* The answer ends. cut_off: by its length, so that the last call's arguments may stay

@@ -1,5 +1,5 @@
-/* Memory of a grammar's parts while they are put together: many small blocks that are
- * freed together. One thread.
+/* Memory for assembling a grammar's parts: many small blocks that are freed together. One
+ * thread.
  *
  * The first failure stays: what is made after it is empty, and the caller looks once
  * (part_arena.failed). */

@@ -1,5 +1,5 @@
-/* What a model writes around the answer that a rule binds: its reasoning, and the marks
- * of its format. */
+/* The text around an answer that a rule binds: the model's reasoning, and the marks of
+ * its format. */
 #ifndef ANSWER_REASONING_FRAME_H
 #define ANSWER_REASONING_FRAME_H
 
@@ -17,8 +17,8 @@ typedef struct reasoning_frame {
 bool reasoning_begins(const reasoning_frame *f);
 /* Whether anything may stand around the answer. */
 bool reasoning_frame_is_empty(const reasoning_frame *f);
-/* The answer with what stands around it: the reasoning up to its closing mark, which an
- * opening mark begins where the answer doesn't; and marks that the format drops. */
+/* The answer with the text around it: the reasoning up to its closing mark, begun by an
+ * opening mark unless the answer begins inside it; and marks that the format drops. */
 grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
                                     const grammar_part *answer);
 

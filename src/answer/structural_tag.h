@@ -12,8 +12,8 @@
 #include "json/json.h"
 
 /* Reads v. Texts of *out lie in v and in the arena. QUIRE_INVALID: it is malformed;
- * QUIRE_UNSUPPORTED: it holds what is not supported; *err says where and what. A failure
- * of the arena is the caller's to see. */
+ * QUIRE_UNSUPPORTED: it uses an unsupported feature; *err says where and what. The caller
+ * checks the arena for a failure. */
 quire_err structural_tag_read(part_arena *a, const json_value *v, grammar_part *out, quire_error *err);
 
 /* Whether a token that ends the answer stands in v, which structural_tag_read has taken,

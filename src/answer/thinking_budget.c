@@ -11,7 +11,7 @@
 #define MAX_MARKS    REASONING_SPELLINGS
 #define MAX_SPELT    256   /* bytes of one */
 #define MAX_FORCED   64    /* tokens of the closing mark */
-#define LINE_LEAST   0.51f /* guesses that are as likely are a line */
+#define LINE_LEAST   0.51f /* guesses with at least this probability form a line */
 #define MOST_WAITING 4     /* tokens until a character is complete */
 
 typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
@@ -19,7 +19,7 @@ typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
 typedef struct budget_state {
     int32_t count; /* tokens inside */
     uint8_t phase;
-    uint8_t n_forced;       /* number of the closing mark's tokens */
+    uint8_t n_forced;       /* the index of the next token of the closing mark */
     uint8_t waited;         /* tokens in CLOSING before its first */
     uint8_t missing;        /* bytes of the character that the output ends in */
     uint16_t at[MAX_MARKS]; /* bytes of the marks that the output ends in */
@@ -169,7 +169,7 @@ static bool is_forcing(const thinking_budget *b, const void *state) {
 }
 
 /* Counts a token of the closing mark. The reasoning ends with the last one that the inner
- * constraint takes: it may want another header. */
+ * constraint accepts, which may require another header. */
 static void take_forced(const thinking_budget *b, void *state) {
     budget_state *s = state;
     int32_t n = ++s->n_forced;
@@ -211,7 +211,7 @@ static quire_err thinking_budget_accept(const constraint *c, void *state, int32_
         take_forced(b, state);
     } else if (s->phase == CLOSING) {
         s->missing = s->missing > 0 ? (uint8_t)(s->missing - 1) : 0;
-        /* the inner one has left the reasoning */
+        /* the inner constraint has left the reasoning */
         s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING;
     } else {
         read_token(b, s, token);
@@ -259,8 +259,8 @@ static int32_t thinking_budget_guess(const constraint *c, const void *state, con
     return is_over ? n : thinking_budget_cut(c, state, ids, n);
 }
 
-/* Not where the closing mark must come. A rule that does not take it has no reasoning
- * around it, and ends where it says. */
+/* False while the closing mark must come. A rule that does not accept the mark has no
+ * reasoning around it, and decides itself. */
 static bool thinking_budget_is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
     if (b->inner == NULL) {
@@ -351,8 +351,8 @@ static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, q
     return e;
 }
 
-/* What a spent budget writes: the closing mark, in harmony up to where the answer
- * begins. */
+/* The text that a spent budget writes: the closing mark, in harmony up to the beginning
+ * of the answer. */
 static quire_err fill_closing(thinking_budget *b, const reasoning_marks *m, const tokenizer *t,
                               quire_error *err) {
     strbuf text = {0};
@@ -441,8 +441,8 @@ static bool has_all(const int32_t *allowed, int32_t n_allowed, const int32_t *ma
     return i == n;
 }
 
-/* Whether the answer may end after the mark. A rule that does not take the mark first
- * thing is asked when it comes. */
+/* Whether the answer may end after the mark. A rule that does not accept the mark at the
+ * start is asked when the mark comes. */
 static bool may_end(const constraint *inner, const int32_t *mark, int32_t n) {
     alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
     if (inner == NULL) {

@@ -1,5 +1,5 @@
-/* A value that a model writes without quotes, between tags: its type is what the schema
- * says.
+/* A value that a model writes without quotes, between tags, with the type that the schema
+ * gives.
  *
  * A string property stays as it is written; one of type string or null that reads null is
  * null; others are JSON, and a string where they are not. Without a type, what is JSON is
@@ -30,7 +30,7 @@ const json_value *schema_items(const json_value *schema, const json_value *root)
 
 typedef struct typed_value {
     unsigned types;
-    bool is_streaming; /* a string that is written while it comes */
+    bool is_streaming; /* a string that is written as it arrives */
     strbuf text;       /* else: the text so far */
 } typed_value;
 

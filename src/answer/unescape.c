@@ -14,7 +14,7 @@ static size_t add_char(char *out, size_t n, int32_t c) {
     return n + utf8_encode(c, out + n);
 }
 
-/* A surrogate that waited in vain. */
+/* Writes U+FFFD for a surrogate without its pair. */
 static size_t flush_high(unescape *u, char *out) {
     size_t n = u->high != 0 ? unescape_add(out, 0, UTF8_REPLACEMENT, 3) : 0;
     u->high = 0;
@@ -83,7 +83,7 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
         u->n = 0;
         return simple(u, kind, c, out);
     }
-    /* not the digits that it needs: it stays as it is, and c is read anew */
+    /* too few digits: the escape stays unchanged, and c is read again */
     if (u->n > 1 && hex_digit(c) < 0) {
         size_t n = flush_high(u, out);
         n = unescape_add(out, n, u->seen, u->n > 10 ? 10 : u->n);

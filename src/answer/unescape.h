@@ -26,7 +26,7 @@ static inline bool unescape_is_open(const unescape *u) {
  * backslash that begins no escape stays, with the byte after it; \' is one everywhere,
  * as in JavaScript and Python; a surrogate alone becomes U+FFFD. */
 size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]);
-/* The string ends: what looked like the beginning of an escape stays as it is. */
+/* The string ends: an incomplete escape stays unchanged. */
 size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]);
 /* The text is cut off: an escape that is unfinished is dropped. */
 void unescape_cut(unescape *u);
