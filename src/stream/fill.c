@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* How llama.cpp calls a repository, and the file with the gap; and what it writes before
- * a file for a model without a mark of files. */
+/* llama.cpp's names of a repository and of the file with the gap, and the text that it
+ * writes before a file for a model without a mark of files. */
 #define REPOSITORY   "myproject\n"
 #define THIS_FILE    "filename\n"
 #define UNNAMED_FILE "tmp"
@@ -47,8 +47,8 @@ static size_t fill_find_mark(const fill_writer *w, str text) {
     return text.n;
 }
 
-/* The same; nor does a text become a mark that the vocabulary does not have as a control
- * token: it is cut within. */
+/* As fill_encode, but a text does not become a mark either that the vocabulary lacks as a
+ * control token: it is cut within the mark. */
 static quire_err fill_add_text(const fill_writer *w, str text) {
     size_t before = w->out->n, limit = (size_t)w->e->context.max_model_len,
            least = tokenizer_least_tokens(w->e->tokenizer, text.n);

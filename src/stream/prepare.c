@@ -26,7 +26,8 @@ static attn_mods *mods_of(const stream_engine *e, const generation *g) {
     return g->has_attention ? g->mods : e->context.mods;
 }
 
-/* A mask is of positions, and rows that choose their keys read chosen ones in a line. */
+/* Masks refer to positions, but rows that choose their keys read the chosen ones as a
+ * contiguous list. */
 static quire_err check_attention(const stream_engine *e, const generation *g, quire_error *err) {
     return mods_of(e, g) == NULL || e->model->index.n_best == 0
                ? QUIRE_OK
@@ -53,7 +54,7 @@ static quire_err check_length(const stream_engine *e, const generation *g, const
                               : QUIRE_OK;
 }
 
-/* ---- how long a response can become, in bytes of JSON ---- */
+/* ---- the largest size of a response, in bytes of JSON ---- */
 
 enum {
     TOKEN_BYTES = 8, /* text, or an id */
@@ -163,9 +164,9 @@ static size_t write_namespace(const stream_engine *e, const generation *g, int32
     return n;
 }
 
-/* The first position whose row has the adapter, as vLLM and llama.cpp have it: of an
- * activated one the last place in the prompt where its invocation tokens are. -1: they
- * are nowhere, and no row has it. */
+/* The first position whose row has the adapter, as in vLLM and llama.cpp: for an
+ * activated adapter, the last occurrence of its invocation tokens in the prompt. -1:
+ * none, so no row has it. */
 static int32_t adapter_start(const adapter_ref *a, const int32_t *ids, int32_t n) {
     int32_t at = a->n_invocation > 0 ? n - a->n_invocation : 0;
     while (at >= 0 && a->n_invocation > 0 &&
@@ -183,7 +184,7 @@ static kv_retention retention_of(const generation *g) {
     return keep;
 }
 
-/* ---- what does not fit into a step ---- */
+/* ---- work that does not fit into a step ---- */
 
 _Static_assert(sizeof(text_job) <= sizeof((engine_work *)0)->of_outside, "a job fits");
 
@@ -423,7 +424,7 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     return opened == QUIRE_OK ? opened : answer_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
-/* Puts the budget of reasoning around what binds the response besides. */
+/* Wraps the constraint of the response, if any, in the reasoning budget. */
 static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -468,7 +469,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
 
 /* ---- requests that end with their prompts ---- */
 
-/* Sets what START gives of the choice's prompt: its ids, or its text. */
+/* Sets the part of the choice's prompt that START delivers: its ids, or its text. */
 static quire_err show_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     text_marks marks = {0};
     quire_err er;

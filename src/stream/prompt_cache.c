@@ -208,7 +208,7 @@ static quire_err take_start(const entry *e, size_t common, prompt_start *out) {
     return token_list_add_all(&out->ids, e->ids, e->seams.at[n - 1].n_ids);
 }
 
-/* Notes that e is used now. */
+/* Records that e is used now. */
 static void touch(prompt_cache *c, entry *e) {
     unsigned long long now = atomic_fetch_add_explicit(&c->now, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&e->last_used, now, memory_order_relaxed);
@@ -314,8 +314,8 @@ static bool continues(const entry *e, const entry *old) {
     return old->text.n - common_bytes(old, e->text, &e->marks) < BLOCK;
 }
 
-/* Puts e, which is not larger than the cache, in the place of the entries `earlier`, and
- * of others where room is needed. What leaves the lists goes to `gone`. */
+/* Replaces the entries `earlier` by e, which is not larger than the cache, and drops
+ * others if room is needed. Entries that leave the lists go to `gone`. */
 static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_list *gone) {
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {

@@ -30,7 +30,7 @@
 
 typedef struct prompt_cache prompt_cache;
 
-/* What is known of a text's beginning. Zero-initialised: nothing. */
+/* The known beginning of a text. Zero-initialised: nothing is known. */
 typedef struct prompt_start {
     size_t at;          /* the seam: the text before it is encoded */
     token_list ids;     /* these ids, */

@@ -17,8 +17,8 @@ quire_err prompt_need_vocabulary(const stream_engine *e, const generation *g, qu
                          name);
 }
 
-/* Tokenises a text. One that cannot fit is refused by its length, where that is certain,
- * and no more is tokenised than can fit. */
+/* Tokenises a text. One that certainly cannot fit is refused by its length, and no more
+ * is tokenised than can fit. */
 static quire_err prompt_encode(const stream_engine *e, const generation *g, str text, encode_options options,
                                token_list *out, quire_error *err) {
     bool is_bound = !dialect_of(g)->any_length && g->truncate_prompt_tokens == GENERATION_UNCUT;
@@ -65,8 +65,7 @@ static quire_err prompt_encode_chat(const stream_engine *e, const generation *g,
     return er;
 }
 
-/* Tokenises a conversation's text on from byte `from`, whose ids before that are in
- * *out. */
+/* Tokenises a conversation's text from byte `from` on; *out has the ids before that. */
 static quire_err prompt_encode_from(const stream_engine *e, const generation *g, str text,
                                     const text_marks *marks, size_t from, token_list *out, quire_error *err) {
     token_list whole = {0};
@@ -182,7 +181,7 @@ static quire_err prompt_take_held(choice *c, quire_error *err) {
     return s != NULL && s->is_held ? prompt_copy_ids(&c->prompt, s->first.ids, s->first.n, err) : QUIRE_OK;
 }
 
-/* Takes the ids of a chat that goes on from tokens: they are its prompt. */
+/* Takes the ids of a chat that continues from tokens as its prompt. */
 static quire_err prompt_of_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(prompt_take_held(c, err));
     TRY(prompt_copy_ids(&c->prompt, r->continuation.ids, r->continuation.n_ids, err));

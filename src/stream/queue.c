@@ -288,7 +288,7 @@ static void take_stale(quire_stream *s, const engine_event *event) {
     }
 }
 
-/* A choice whose sequence was replaced keeps the times of the first one. */
+/* A choice whose sequence was replaced keeps the first sequence's times. */
 static void queue_take_times(choice *c, const engine_event *event) {
     c->admitted_us = c->admitted_us > 0 ? c->admitted_us : event->admitted_us;
     if (c->first_token_us == 0 && event->first_token_us > 0) {

@@ -1,5 +1,5 @@
-/* A running engine, and what makes requests of texts and texts of its tokens: text
- * threads, tokenizer, caches. Immutable after open except for the counters. */
+/* A running engine with everything that turns texts into requests and tokens into text:
+ * text threads, tokenizer, caches. Immutable after open except for the counters. */
 #ifndef STREAM_STREAM_ENGINE_H
 #define STREAM_STREAM_ENGINE_H
 
@@ -17,8 +17,8 @@
 
 /* ---- statistics of requests ---- */
 
-/* Request statistics: what the requests of an engine were and how they ended, as their
- * readers saw it. Any thread. */
+/* Request statistics: sizes, times and results of an engine's requests, as their readers
+ * saw them. Any thread. */
 
 typedef struct request_stats {
     pthread_mutex_t lock; /* guards the others: a reader sees each completion whole */
@@ -43,18 +43,18 @@ quire_err request_stats_open(request_stats **out);
 /* NULL does nothing. */
 void request_stats_close(request_stats *s);
 
-/* A first token has come, us after the request was submitted. */
+/* Counts a first token, us after the request was submitted. */
 void request_stats_first_token(request_stats *s, int64_t us);
-/* A completion is over, with which its prompt has n_samples completions, the longest of
- * `longest` tokens; n_samples 0: not all of them are over. */
+/* Counts a finished completion. If it was the last of its prompt's n_samples completions,
+ * `longest` is the longest one's number of tokens; else n_samples is 0. */
 void request_stats_over(request_stats *s, quire_finish finish, const request_times *t,
                         const request_numbers *n, int32_t n_samples, int32_t longest);
-/* A request was refused since the engine was full. */
+/* Counts a request that was refused because the engine was full. */
 void request_stats_refused(request_stats *s);
-/* Writes the numbers that are the requests' to *out. */
+/* Writes the statistics of requests to *out. */
 void request_stats_read(request_stats *s, quire_stats *out);
 
-/* ---- A running engine, and what makes requests of texts and texts of its tokens ---- */
+/* ---- the engine ---- */
 
 typedef struct stream_engine {
     engine *core;
@@ -75,7 +75,7 @@ typedef struct stream_engine {
     _Atomic(struct marked_vocab *) marked; /* made at first use (stream_engine_marked) */
 } stream_engine;
 
-/* What a forked request goes on from: its one prompt is the parent's tokens. */
+/* The source of a forked request, whose only prompt is the parent's tokens. */
 typedef struct stream_fork {
     engine_fork *held;
     const engine *core; /* the engine it belongs to; only compared, since that may be closed */
@@ -94,7 +94,7 @@ typedef struct stream_engine_sizes {
 /* Opens caches and text threads of *e, whose other members are set. Stop and close it
  * also after a failure. */
 quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes, quire_error *err);
-/* Ends the text threads. The engine must give them no more work. */
+/* Ends the text threads. The engine must not give them more work. */
 void stream_engine_stop(stream_engine *e);
 /* Frees what was opened and made. After the engine is closed, which may use it. */
 void stream_engine_close(stream_engine *e);

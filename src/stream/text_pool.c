@@ -11,7 +11,7 @@
 
 static void *text_main(void *arg);
 
-/* Lets a worker run what it has, for a slice, or look for a job. */
+/* Lets a worker run its job for a slice, or look for a job. */
 static void let_run(worker *w, worker_state state) {
     text_pool *p = w->pool;
     w->state = state;
@@ -36,8 +36,8 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread, which has the priority of the calling one. NULL: there is none to be
- * had, and no more are tried until a job is over. */
+/* Makes a thread with the priority of the calling one. NULL: the system refused, and no
+ * more are tried until a job is over. */
 static worker *text_pool_make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;
@@ -229,7 +229,7 @@ static quire_err hold_more(turn *t) {
     return granted ? QUIRE_OK : QUIRE_CANCELLED;
 }
 
-/* Gives back what w's job held. */
+/* Returns the memory that w's job held. */
 static void end_holding(worker *w) {
     w->pool->text_bytes -= w->text_bytes;
     w->pool->has_large = w->pool->has_large && !w->is_large;
@@ -255,7 +255,7 @@ static void text_pool_run_job(worker *w) {
     text_pool_dispatch(w->pool); /* others may have waited for its memory */
 }
 
-/* Runs jobs, until somebody else's turn is before them. */
+/* Runs jobs until another worker's turn comes first. */
 static void text_pool_work(worker *w) {
     text_pool *p = w->pool;
     p->n_looking[w->is_slow]--;
