@@ -38,7 +38,7 @@ static void adapter_copy_name(str from, char *to, size_t size) {
     to[n] = 0;
 }
 
-/* The kinds that PEFT has beside LoRA are refused by name. */
+/* PEFT's other kinds of adapters, which are refused by name. */
 static quire_err adapter_check_kind(const config_reader *r) {
     const str kind = json_get_str(r->doc.root, "peft_type");
     if (str_is(kind, "LORA")) {

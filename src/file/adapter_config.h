@@ -1,4 +1,4 @@
-/* What an adapter's config says: adapter_config.json, or the keys of a GGUF file. Read by
+/* An adapter's config: adapter_config.json, or the keys of a GGUF file. Read by
  * adapter_file.c, then immutable. */
 #ifndef FILE_ADAPTER_CONFIG_H
 #define FILE_ADAPTER_CONFIG_H

@@ -12,8 +12,8 @@
 
 /* "PEFT" or "GGUF". */
 const char *adapter_format_name(adapter_format f);
-/* Reads what an adapter is: of a directory the config alone, of a GGUF file the whole
- * file, at most max_bytes. Errors as adapter_file_open. */
+/* Reads an adapter's facts: only the config of a directory, or a whole GGUF file, at most
+ * max_bytes. Errors as adapter_file_open. */
 quire_err adapter_facts_read(const char *path, int64_t max_bytes, adapter_facts *out, quire_error *err);
 
 /* path: a directory, a file of one, or a GGUF file. QUIRE_NOT_FOUND: there is none;
@@ -28,8 +28,9 @@ quire_err adapter_file_open_memory(str config, str content, const char *name, ad
 /* NULL is allowed. */
 void adapter_file_close(adapter_file *f);
 
-/* The scale of a module's addend. module: its name, by which the config's patterns choose
- * rank and alpha; rank: that of its tensors, which must be the config's: QUIRE_BAD_FILE. */
+/* The scale of a module's addend. module: its name, by which the config's patterns
+ * choose rank and alpha; rank: that of its tensors, which must be the config's:
+ * QUIRE_BAD_FILE. */
 quire_err adapter_file_scale(const adapter_file *f, str module, int64_t rank, float *out, quire_error *err);
 
 #endif

@@ -21,8 +21,8 @@
 #define SAMPLES      64 /* of SAMPLE_BYTES, evenly over a file */
 #define SAMPLE_BYTES 4096
 
-/* A file system's clock may stand still for so long: a tick of the kernel, or two seconds
- * where times are whole ones. */
+/* The longest time for which a file system's clock may stand still: a tick of the kernel,
+ * or two seconds if times are whole seconds. */
 #define TICK_NS        50000000
 #define COARSE_TICK_NS 3000000000
 
@@ -321,7 +321,7 @@ static quire_err pack_cache_failed(const pack_entry *e, quire_error *err) {
 }
 
 /* Opens the .part file and takes its lock. The last holder may have renamed or removed it
- * meanwhile; then it is somebody else's now. */
+ * meanwhile; then it belongs to another process. */
 static quire_err lock_part(pack_entry *e, quire_error *err) {
     struct stat ours, there;
     e->fd = open(e->part.text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -229,7 +229,7 @@ static size_t packed_image_find_piece(const packed_image *i, uint64_t at) {
     return low;
 }
 
-/* Passes bytes from..to on, in order. False: take did not want them. */
+/* Passes bytes from..to to take, in order. False: take refused them. */
 static bool packed_image_read_bytes(const packed_image *i, uint64_t from, uint64_t to, take_bytes take,
                                     void *context) {
     static const uint8_t zeros[PACKED_ALIGN];

@@ -128,7 +128,7 @@ bool adapters_queue(adapter_store *s, adapter_want *w) {
     return false;
 }
 
-/* Makes e known by its name; another one of this name is unknown from now on. */
+/* Makes e known by its name; another adapter of this name is unknown from now on. */
 static void show_entry(adapter_store *s, adapter_entry *e) {
     for (size_t i = 0; i < s->n_entries && e->is_hidden; i++) {
         adapter_entry *other = s->entries[i];
@@ -241,8 +241,8 @@ bool adapters_answer(adapter_store *s, adapter_want *w) {
 
 /* ---- the thread ---- */
 
-/* Answers the wants that can be; those after a failed load, too. Their list, to be told
- * without the lock. */
+/* Answers the wants that can be answered, also after a failed load. Returns their list,
+ * so that their owners are told without the lock. */
 static adapter_want *take_answered(adapter_store *s) {
     adapter_want *done = NULL, **at = &s->first;
     for (adapter_want *w = s->first; w != NULL; w = *at) {
@@ -280,8 +280,8 @@ static bool is_part_of(const adapter_want *w, const adapter_entry *e) {
     return is;
 }
 
-/* Makes room for one more adapter, for w. False: all are in use, and the one that was
- * used longest ago gets no further holders. */
+/* Makes room for one more adapter, for w. False: all are in use; the least recently used
+ * one gets no further holders. */
 static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     if (s->n_resident < s->options.max_resident) {
         return true;
@@ -328,7 +328,7 @@ static adapter_entry *next_to_load(adapter_store *s) {
     return has_room ? cold : NULL;
 }
 
-/* Puts what was loaded, or why it was not, into e and the wants that wait for it. */
+/* Stores the loaded adapter, or the error, in e and in the wants that wait for it. */
 static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter *l, const quire_error *err,
                         int64_t us) {
     e->is_loading = false;
@@ -357,8 +357,8 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
     e->is_gone = e->is_gone || e->is_found;
 }
 
-/* A file that is read on a thread of its own: the store's thread, which takes the lock
- * that others wait for, runs as they do. */
+/* A file is read on a separate thread of low priority; the store's thread, which takes
+ * the lock for which others wait, keeps their priority. */
 typedef struct file_job {
     const adapter_loader *loader;
     const char *path;

@@ -42,7 +42,7 @@ typedef struct adapter_store {
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
-    /* somebody waits for a reference to be dropped: the bell is rung then */
+    /* a want waits for a reference to be dropped, which then rings the bell */
     atomic_bool is_short;
     pthread_mutex_t lock; /* guards the following members, and entries except their atomic members */
     adapter_entry **entries;
@@ -59,15 +59,14 @@ adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char
 adapter_entry *adapters_find(const adapter_store *s, const char *name);
 /* Whether a load by command runs or waits that is to make the name known. */
 bool adapters_is_loading(const adapter_store *s, const char *name);
-/* Frees entries that are gone and that nobody has, as well as idle blends. Under the
- * lock. */
+/* Frees removed entries without references, and idle blends. Under the lock. */
 void adapters_sweep(adapter_store *s);
-/* Frees the weights of a resident entry that nobody uses. */
+/* Frees the weights of an unused resident entry. */
 void adapters_unload(adapter_store *s, adapter_entry *e);
 
 /* ---- answers to wants ---- */
 
-/* How the wants of an adapter_store are answered, and the thread that loads what they
+/* Answers the wants of an adapter_store, on a thread that loads the adapters that they
  * lack. */
 
 /* Answers w, whose entries are set, if all of them are resident and take holders. Under

@@ -1,5 +1,4 @@
-/* How an adapter_store gets the weights of its adapters: what a loader makes of a
- * file. */
+/* The loader from which an adapter_store gets the weights of its adapters. */
 #ifndef SETUP_ADAPTER_LOADER_H
 #define SETUP_ADAPTER_LOADER_H
 

@@ -1,5 +1,5 @@
-/* Names of adapters, and the files that they stand for: what a name may be, and how it is
- * found in a directory without leaving it. */
+/* Names of adapters and their files: checks of names, and their lookup in a directory
+ * without leaving it. */
 #ifndef SETUP_ADAPTER_NAMES_H
 #define SETUP_ADAPTER_NAMES_H
 
@@ -29,13 +29,13 @@ typedef struct adapter_listed {
 /* Reads the next line, and moves *lines past it: NAME=PATH, or a JSON object with name
  * and path, whose texts are kept in *own. False: no line is left, or *err is set. */
 bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err);
-/* The same of lines, or parts between commas, PATH or PATH:SCALE. */
+/* Reads the next line, or part between commas: PATH or PATH:SCALE. */
 bool adapter_paths_next(const char **lines, adapter_listed *out);
 
 /* ---- adapters among options ---- */
 
-/* What options say about adapters: whether there are any, how many, and what they
- * take. */
+/* What options say about adapters: whether there are any, their number, and their
+ * memory. */
 
 /* Whether requests may have adapters. */
 bool options_have_adapters(const quire_options *o);
@@ -45,8 +45,8 @@ int32_t options_max_loaded(const quire_options *o);
 int32_t options_batch_rank(const quire_options *o);
 /* How many adapters o->loras has. */
 int32_t options_numbered_adapters(const quire_options *o);
-/* Bytes that adapters may take once all that may be loaded are: as many times the largest
- * file of those that are named, or that the directory has. */
+/* The most bytes that loaded adapters may take: their largest number times the largest
+ * file that is named or in the directory. */
 int64_t options_adapter_bytes(const quire_options *o);
 
 #endif

@@ -247,7 +247,7 @@ static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_wan
     return found;
 }
 
-/* Makes names known that the directory has. */
+/* Makes names known that are entries of the directory. */
 static void find_in_dir(adapter_store *s, const adapter_want *w) {
     for (int32_t i = 0; i < w->n_parts && s->dir != NULL; i++) {
         const char *name = w->parts[i].name;
@@ -258,7 +258,7 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
         if (!is_known && adapter_name_find(s->dir, name, &path) == QUIRE_OK) {
             pthread_mutex_lock(&s->lock);
             adapter_entry *e = adapters_find(s, name) == NULL ? adapters_new_entry(s, name, path.p) : NULL;
-            if (e != NULL) { /* without memory the name is unknown, which its request is told */
+            if (e != NULL) { /* without memory the name stays unknown, and the request fails with that */
                 e->is_found = true;
             }
             pthread_mutex_unlock(&s->lock);

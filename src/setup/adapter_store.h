@@ -1,5 +1,5 @@
-/* The adapters of an engine: which there are by name, which of them are loaded, and who
- * waits for one.
+/* The adapters of an engine: those known by name, those loaded, and the requests that
+ * wait for one.
  *
  *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
  *
@@ -66,7 +66,7 @@ typedef struct adapter_about {
  * store's lock: visit does not block. */
 void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const adapter_about *a),
                          void *context);
-/* What is resident, removed adapters included. */
+/* The resident adapters, including removed ones. */
 typedef struct adapter_bounds {
     int32_t max_resident, n_resident, most_resident; /* the bound, now, at most so far */
     int64_t n_bytes;

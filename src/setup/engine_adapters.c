@@ -1,5 +1,5 @@
-/* An engine's adapters as its options name them: opens the store, and loads adapters for
- * the engine's model. */
+/* The adapters that an engine's options name: opens the store, and loads adapters for the
+ * engine's model. */
 #include "setup/engine_parts.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 
 /* ---- loading ---- */
 
-/* Makes tokens of the text that activates an adapter, as it stands within a prompt. */
+/* Tokenises the text that activates an adapter, as it would be within a prompt. */
 static quire_err engine_adapters_tokenise(const tokenizer *t, const char *path, model_adapter *a,
                                           quire_error *err) {
     token_list ids = {0};

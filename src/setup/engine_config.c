@@ -213,7 +213,7 @@ bool options_tiers_last(const quire_options *o) {
     return o->tier_file != NULL || o->tier_redis != NULL;
 }
 
-/* Checks every option that has a row, and what two of them say together. */
+/* Checks every option that has a row, and combinations of options. */
 static quire_err engine_config_check(const quire_options *o, quire_error *err) {
     TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {

@@ -52,8 +52,8 @@ static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_
     return QUIRE_OK;
 }
 
-/* The files whose chat templates count: of the other tokenizer, if they have one, else of
- * the model. */
+/* The files whose chat templates are used: those of the other tokenizer, if they have
+ * one, else the model's. */
 static const model_file *template_files(const engine_parts *p, const model_file *f) {
     return p->text_file != NULL && model_file_chat_template(p->text_file).n > 0 ? p->text_file : f;
 }
@@ -183,7 +183,7 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
-/* What the file has and the engine does not read is said once. */
+/* Reports once what the file has and the engine does not read. */
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
         log_line(LOG_INFO,
@@ -210,8 +210,8 @@ static bool shares_memory(const engine_parts *p) {
     return p->memory != NULL && p->memory->n_models > 1;
 }
 
-/* A model beside others takes its weights and buffers off their memory, once their size
- * is known. */
+/* For a model beside others, subtracts its weights and buffers from the shared memory,
+ * once their size is known. */
 static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *err) {
     const kv_budget_counts all = kv_budget_count(p->memory->budget);
     p->fixed_bytes = model_memory_fixed(p->memory, bytes);
@@ -224,16 +224,16 @@ static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *
                          (long long)all.promised_bytes);
 }
 
-/* The same before they are loaded, as their files are: of mapped ones what stays in
- * memory. */
+/* Does so before they are loaded, by the size of their files: of mapped ones the part
+ * that stays in memory. */
 static quire_err engine_parts_take_weights(engine_parts *p, const model_desc *d, quire_error *err) {
     memory_room room;
     memory_room_read("", 0, &room);
     return engine_parts_take(p, d->is_packed ? pool_plan_kept(&room, d->weight_bytes) : d->weight_bytes, err);
 }
 
-/* Opens the text and loads the weights, from the model's own files or their packed form,
- * once check has nothing against it. The weights last: they take the time. */
+/* Opens the text and, if check passes, loads the weights, from the model's own files or
+ * their packed form. The weights come last because they take the time. */
 static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o,
                                          const engine_parts_check *check, model_file *f, int32_t *max_len,
                                          quire_error *err) {
@@ -286,7 +286,7 @@ static int64_t add_draft(const speculation *s, pool_plan *plan) {
     return buffers + (model_description(s->model.m)->is_packed ? weights : 0);
 }
 
-/* The plan of the pages. Weights and buffers have their memory already. */
+/* Plans the pages. Weights and buffers have their memory already. */
 static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
@@ -336,8 +336,8 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* How many pages there are to be, and why; whether they exceed the memory that there
- * is. */
+/* Reports the planned number of pages and its reason, and warns if they exceed the
+ * available memory. */
 static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
                             int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
     pool_plan plan = engine_parts_plan(p, o);
@@ -544,8 +544,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
-/* Opens the pages of the draft model, if there is one. They take of the memory that is
- * planned for the model's. */
+/* Opens the pages of the draft model, if there is one, in the memory that is planned for
+ * the model's pages. */
 static quire_err open_draft_pages(engine_parts *p, const quire_options *o, int32_t max_len,
                                   quire_error *err) {
     const kv_layout *l = &p->model.layout;

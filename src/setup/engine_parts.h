@@ -38,8 +38,8 @@ typedef struct pack_keep {
 /* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
  * kept. */
 pack_keeper *pack_keeper_open(const pack_keep *what);
-/* Ends the thread. What is not written then is written now if it is at most
- * PACK_LEFT_BYTES, else given up. NULL is allowed. */
+/* Ends the thread. An unwritten rest of at most PACK_LEFT_BYTES is written now; a larger
+ * one is given up. NULL is allowed. */
 #define PACK_LEFT_BYTES ((uint64_t)2 << 30)
 void pack_keeper_close(pack_keeper *k);
 
@@ -61,10 +61,10 @@ typedef struct pack_start {
  * line on stderr gives the reason. */
 void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b,
                      pack_start *out);
-/* Says how long loading took, text and weights. What loads in less than least_us is not
- * kept. */
+/* Tells how long loading text and weights took. A model that loads in less than least_us
+ * is not kept. */
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us);
-/* Begins to write the packed form of what was loaded, if it is to be kept. t: the
+/* Begins to write the packed form of the loaded model, if it is to be kept. t: the
  * source's tokenizer, or NULL; it and b must stay until the close. */
 void pack_start_keep(pack_start *s, const tokenizer *t);
 /* Ends the keeping and closes the files. Before t, and before b. */
@@ -132,9 +132,9 @@ typedef struct engine_parts {
     engine *core;
 } engine_parts;
 
-/* What is checked before the weights are loaded. run gets the parts, of which the
- * defaults are read, and the model's description. max_len: tokens of a sequence, which
- * memory may shorten later. Its failure is that of engine_parts_open. */
+/* A check before the weights are loaded. run gets the parts, whose defaults are read by
+ * then, and the model's description. max_len: tokens of a sequence, which memory may
+ * reduce later. Its failure is that of engine_parts_open. */
 typedef struct engine_parts_check {
     /* NULL: nothing */
     quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len,

@@ -33,7 +33,7 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
-/* How many caches a layer has of its own, by which the next layer's cache numbers are
+/* The number of a layer's own caches, by which the next layer's cache numbers are
  * higher. */
 static int32_t count_own(const model_desc *d, const layer_desc *l) {
     int32_t n = 0;

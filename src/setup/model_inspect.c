@@ -66,8 +66,8 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
-/* The formats in which answers have calls and reasoning, as far as the model's own template
- * and the options say. */
+/* The formats of calls and reasoning in answers, from the model's own template and the
+ * options. */
 static quire_err model_inspect_fill_formats(const quire_options *o, const model_file *f, summary *s,
                                             quire_error *err) {
     s->formats = output_formats_of_template(model_file_chat_template(f));
@@ -271,9 +271,9 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     return QUIRE_OK;
 }
 
-/* What the snapshots of a model with recurrent states take in its pool. A chat that
- * continues needs the one at the end of its last answer, or, if that was edited, the
- * one at the end of its last prompt. */
+/* The room that snapshots of a model with recurrent states take in its pool. A chat that
+ * continues needs the one at the end of its last answer, or, if that was edited, the one
+ * at the end of its last prompt. */
 enum { SNAPSHOTS_A_CHAT = 2 };
 
 static quire_err write_snapshots(strbuf *b, const summary *s) {

@@ -67,8 +67,8 @@ int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes) {
     return n < most ? n : most;
 }
 
-/* Of so many bytes: no more pages than there are numbers, or than an encoder's step
- * needs. */
+/* The number of pages in so many bytes, limited to valid page numbers and to what an
+ * encoder's step needs. */
 static int64_t pages_of_bytes(const pool_plan *p, const kv_layout *l, int64_t bytes) {
     int64_t n = bytes / l->page_bytes, most = p->given_pages > 0 ? INT64_MAX : step_pages(p, l);
     n = n < most ? n : most;
