@@ -76,8 +76,12 @@ static void call_mark_failed(quire_state *s, const char *name, const quire_error
 /* Counts the fields of a step's requests, each of which reads them anew. */
 static quire_err call_count_fields(const quire_state *s, const step *st, quire_error *err) {
     const program_steps *p = &s->root->program;
-    const size_t n = st->kind == STEP_GEN ? st->n_fields + p->n_fields + (s->has_turns ? p->n_chat : 0)
-                                          : p->n_common * (st->kind == STEP_SELECT ? st->n_choices : 1);
+    size_t n = s->has_turns ? p->n_chat : 0;
+    if (st->kind == STEP_GEN) {
+        n += st->n_fields + p->n_fields;
+    } else {
+        n += p->n_common * (st->kind == STEP_SELECT ? st->n_choices : 1);
+    }
     return program_count_work(s->root, n * FIELD_WORK, err);
 }
 

@@ -426,8 +426,8 @@ static void expect_too_much(size_t n, const char *steps) {
     quire_state_close(p);
 }
 
-/* Runs a program that may make a mebibyte: it fails as a whole. */
-static void expect_too_many_bytes(const char *json) {
+/* Runs a program that may make a mebibyte: it fails as a whole, with an error that has said. */
+static void expect_too_large(const char *json, const char *said) {
     quire_program_limits limits;
     quire_program_limits_init(&limits);
     limits.max_bytes = 1 << 20;
@@ -438,7 +438,7 @@ static void expect_too_many_bytes(const char *json) {
     assert_int_equal(quire_program_open(ps, json, strlen(json), &o, &p, &err), QUIRE_OK);
     run_to_idle(ps, &got);
     assert_int_equal(got.failure.code, QUIRE_TOO_LARGE);
-    assert_non_null(strstr(got.failure.message, "bytes of texts, tokens and lists"));
+    assert_non_null(strstr(got.failure.message, said));
     quire_state_close(p);
 }
 
@@ -450,7 +450,7 @@ static void expect_parts_too_many(const char *before, const char *part, int n, c
         assert_int_equal(strbuf_addf(&json, "%s%s", i > 0 ? "," : "", part), QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&json, after), QUIRE_OK);
-    expect_too_many_bytes(json.p);
+    expect_too_large(json.p, "bytes of texts, tokens and lists");
     strbuf_deinit(&json);
 }
 
@@ -490,6 +490,33 @@ TEST(branches_share_what_they_have_not_set) {
     quire_state_close(p);
 }
 
+#define FIVE "\"b\", \"b\", \"b\", \"b\", \"b\", "
+
+/* Fields of the whole program are read anew by each of its requests. */
+TEST(fields_that_many_requests_have_count_for_each) {
+    static const char *const programs[][2] = {
+        {"{\"fields\": {\"prediction\": {\"type\": \"content\", \"content\": \"",
+         "\"}}, \"steps\": [\"a\", {\"fork\": 60, \"steps\": [{\"gen\": \"g\", \"max_tokens\": 1}]}]}"},
+        {"{\"fields\": {\"cache_salt\": \"",
+         "\"}, \"steps\": [\"a\", {\"select\": \"s\", \"choices\": [" FIVE FIVE FIVE FIVE FIVE FIVE FIVE FIVE
+             FIVE FIVE FIVE "\"b\"]}]}"},
+        {"{\"chat\": {\"chat_template_kwargs\": {\"k\": \"",
+         "\"}}, \"steps\": [{\"role\": \"user\", \"text\": \"a\"}, {\"fork\": 60, \"steps\": [{\"select\": "
+         "\"s\", "
+         "\"choices\": [\" b\"]}]}]}"},
+    };
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        strbuf json = {0};
+        assert_int_equal(strbuf_add_str(&json, programs[i][0]), QUIRE_OK);
+        for (int k = 0; k < 20000; k++) {
+            assert_int_equal(strbuf_add_char(&json, 'y'), QUIRE_OK);
+        }
+        assert_int_equal(strbuf_add_str(&json, programs[i][1]), QUIRE_OK);
+        expect_too_large(json.p, "fields");
+        strbuf_deinit(&json);
+    }
+}
+
 TEST(work_that_makes_no_text_is_bounded_too) {
     expect_too_much(50000, "{\"set\": \"half\", \"to\": \"{{x}}\"}, "
                            "{\"if\": \"{{x}}{{x}}\", \"like\": \"*{{half}}b\", \"then\": []}");
@@ -503,16 +530,6 @@ TEST(work_that_makes_no_text_is_bounded_too) {
         assert_int_equal(strbuf_add_str(&steps, "{{x}}"), QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&steps, "\"]}"), QUIRE_OK);
-    expect_too_much(0, steps.p);
-    strbuf_clear(&steps);
-    assert_int_equal(strbuf_add_str(&steps,
-                                    "\"a\", {\"fork\": 60, \"steps\": [{\"gen\": \"g\", \"max_tokens\": 1, "
-                                    "\"prediction\": {\"type\": \"content\", \"content\": \""),
-                     QUIRE_OK);
-    for (int i = 0; i < 20000; i++) {
-        assert_int_equal(strbuf_add_char(&steps, 'y'), QUIRE_OK);
-    }
-    assert_int_equal(strbuf_add_str(&steps, "\"}}]}"), QUIRE_OK);
     expect_too_much(0, steps.p);
     strbuf_deinit(&steps);
 }
@@ -576,6 +593,7 @@ int main(void) {
         cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
         cmocka_unit_test(lists_and_tokens_count_as_what_a_program_makes),
         cmocka_unit_test(branches_share_what_they_have_not_set),
+        cmocka_unit_test(fields_that_many_requests_have_count_for_each),
         cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
         cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
         cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
