@@ -115,17 +115,45 @@ static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t b
     }
 }
 
-/* Reads columns as bf16: those that are bf16 as they are, but for NaN, which become quiet
- * ones. */
+/* f32_to_bf16(f16_to_f32(h)), without a branch: the compiler makes vectors of it. */
+static uint16_t bf16_of_f16(uint16_t h) {
+    const uint32_t magnitude = h & 0x7fffu, moved = magnitude << 13;
+    const uint32_t finite = float_bits(float_of_bits(moved) * 0x1p112f); /* exact */
+    const uint32_t rounded = (finite + 0x7fffu + (finite >> 16 & 1u)) >> 16;
+    const uint32_t other = (moved | 0x7f800000u) >> 16 | (magnitude > 0x7c00u ? 0x40u : 0u);
+    return (uint16_t)((magnitude < 0x7c00u ? rounded : other) | (h & 0x8000u));
+}
+
+#define FEW 32 /* f16 that are converted together */
+
+/* Converts f16 to bf16 in place. Of normal numbers the exponent moves, and three bits are
+ * rounded off, which needs 16 bits only. */
+static void round_f16(uint16_t x[QUANT_SUPER]) {
+    for (int k = 0; k < QUANT_SUPER; k += FEW) {
+        uint16_t moved[FEW], lacking = 0; /* its top bit: one of them is no normal number */
+        for (int i = 0; i < FEW; i++) {
+            const uint16_t h = x[k + i], m = h & 0x7fff;
+            const uint16_t kept = (uint16_t)((m + 3 + (m >> 3 & 1)) >> 3);
+            moved[i] = (uint16_t)((h & 0x8000) | (kept + 0x3800));
+            lacking = (uint16_t)(lacking | (m - 0x400) | (0x7bff - m));
+        }
+        if ((lacking & 0x8000) == 0) {
+            memcpy(x + k, moved, sizeof moved);
+            continue;
+        }
+        for (int i = k; i < k + FEW; i++) {
+            x[i] = bf16_of_f16(x[i]);
+        }
+    }
+}
+
+/* Reads columns as bf16. */
 static void read_bf16(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                       half_chunk out) {
-    if (w->quant == NULL && w->type == DTYPE_BF16) {
+    if (w->quant == NULL && (w->type == DTYPE_BF16 || w->type == DTYPE_F16)) {
         read_halves(plan, w, block, k0, n, out);
-        for (int c = 0; c < PACK_LANES; c++) {
-            for (int k = 0; k < QUANT_SUPER; k++) {
-                const unsigned h = out[c][k], is_nan = ((h & 0x7fffu) + 0x7fu) & 0x8000u;
-                out[c][k] = (uint16_t)(h | is_nan >> 9);
-            }
+        for (int c = 0; c < PACK_LANES && w->type == DTYPE_F16; c++) {
+            round_f16(out[c]);
         }
         return;
     }
@@ -138,12 +166,25 @@ static void read_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
+/* NaN become quiet ones, which those of a file may not be: two in each word. */
 static void pack_bf16(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     half_chunk halves;
+    const uint8_t *columns[PACK_LANES];
+    chunk_columns(halves, sizeof halves[0][0], columns);
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         const int32_t n = pack_chunk(plan, k0);
         read_bf16(plan, w, block, k0, n, halves);
-        put_words(halves, sizeof halves[0][0], (size_t)(n + 1) / 2, out + (size_t)k0 / 2 * sizeof(pack_row));
+        for (int32_t k = 0; k < n; k += 8) {
+            const size_t n_rows = n - k < 8 ? (size_t)(n - k + 1) / 2 : 4;
+            uint32_t words[4 * PACK_LANES];
+            pack_load(columns, 2 * (size_t)k, (uint8_t *)words);
+            fetch_packed_rows(out);
+            for (int i = 0; i < 4 * PACK_LANES; i++) {
+                words[i] |= (((words[i] & 0x7fff7fffu) + 0x007f007fu) & 0x80008000u) >> 9;
+            }
+            memcpy(out, words, n_rows * sizeof(pack_row));
+            out += n_rows * sizeof(pack_row);
+        }
     }
 }
 
