@@ -277,7 +277,7 @@ static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err
     quire_request_step(r, s->root->number, s->depth);
     quire_err e = quire_request_tenant(r, s->root->tenant);
     const char *model = s->root->program.model;
-    bool is_adapter = model != NULL && quire_adapter_known(k->x->e, model);
+    bool is_adapter = model != NULL && !s->root->is_without_adapter && quire_adapter_known(k->x->e, model);
     e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
     e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
     e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;

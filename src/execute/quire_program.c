@@ -282,3 +282,7 @@ quire_err quire_state_report(const quire_state *s, const char *id, bool explain,
 const quire_program_info *quire_program_describe(const quire_state *s) {
     return &s->root->info;
 }
+
+void quire_program_without_adapter(quire_state *s) {
+    s->root->is_without_adapter = true;
+}

@@ -100,7 +100,7 @@ typedef struct program_steps {
     step_list inputs; /* SET steps of the variables with which it begins */
     char *fields;     /* [n_fields] a JSON object: defaults for the fields of gens; NULL: none */
     size_t n_fields;
-    char *common;     /* [n_common] those of them that prefixes and choices have too; NULL: none */
+    char *common; /* [n_common] those of them that prefixes and choices have too; NULL: none */
     size_t n_common;
     char *chat; /* [n_chat] a JSON object: fields of a chat for its template; NULL: none */
     size_t n_chat;
@@ -334,6 +334,7 @@ struct program_root {
     quire_state *top;
     program_steps program; /* of quire_program_open; else empty */
     quire_program_info info;
+    bool is_without_adapter; /* info.model is none */
     char tenant[QUIRE_TENANT_BYTES + 1];
     void *user;
     quire_program_limits limits;

@@ -302,8 +302,11 @@ void program_api_post(conn *c) {
         return;
     }
     const char *model = quire_program_describe(r->state)->model;
-    if (model != NULL && r->model->m->number == 0 && !server_answers_to(c->loop->server, str_of(model)) &&
-        !adapter_list_knows(c->loop->server, str_of(model))) {
+    const bool is_model =
+        model == NULL || r->model->m->number > 0 || server_answers_to(c->loop->server, str_of(model));
+    if (is_model) { /* a directory of adapters may have any name */
+        quire_program_without_adapter(r->state);
+    } else if (!adapter_list_knows(c->loop->server, str_of(model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist (/v1/models)", model);
         program_request_free(r);
         conn_reply_failure(c, error_of(&err));

@@ -269,6 +269,21 @@ def test_names_that_leave_the_directory_are_unknown(model, adapters, tmp_path):
     assert server.stop() == 0
 
 
+def test_programs_name_the_model_or_an_adapter_beside_a_directory(model, tmp_path):
+    write_adapter(tmp_path / "dir/good", 5)
+    server = start(model, "--lora-dir", str(tmp_path / "dir"))
+    steps = [{"tokens": list(b"The quick brown fox")}, {"gen": "x", "max_tokens": 12, "temperature": 0, "ignore_eos": True}]
+    values = []
+    for named in ({}, {"model": "base"}, {"model": "good"}):
+        status, _, text = server.ask("POST", "/v1/programs", {**named, "steps": steps})
+        assert status == 200, text
+        values.append(json.loads(text)["variables"]["x"])
+    assert values[0] == values[1] != values[2]
+    status, _, text = server.ask("POST", "/v1/programs", {"model": "nobody", "steps": steps})
+    assert status == 404, text
+    assert server.stop() == 0
+
+
 def test_a_broken_adapter_fails_its_requests_only(model, adapters, alone, tmp_path):
     path = write_adapter(tmp_path / "broken", 9)
     weights = path / "adapter_model.safetensors"
