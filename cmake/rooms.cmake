@@ -49,7 +49,8 @@ endif()
 # Whole rows of the vocabulary: vector registers, whatever the build type. Without traps a choice between two floats needs no branch; no value changes.
 set(quire_rows_options -O3 -fno-trapping-math)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_plain.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options}")
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/core/quantise_k.c ${CMAKE_SOURCE_DIR}/src/backend/cpu/pack_floats.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options}")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/core/quantise_k.c ${CMAKE_SOURCE_DIR}/src/backend/cpu/pack_blocks.c
+    ${CMAKE_SOURCE_DIR}/src/backend/cpu/pack_floats.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options}")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_avx2.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};-mavx2;-mfma;-mbmi;-mpopcnt")
     set(quire_rows_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx512vbmi2 -mfma -mbmi -mpopcnt)

@@ -134,11 +134,13 @@ static inline void pack_put_pairs(pack_row q[PACK_QUADS], int at_bit, uint8_t *o
 
 /* One plane. */
 static inline void pack_put_bits(pack_row q[PACK_QUADS], int at_bit, uint8_t *out) {
-    pack_row plane = {0};
-    for (int t = 0; t < PACK_QUADS; t++) {
-        PACK_EACH(c) {
-            plane[c] |= (q[t][c] >> at_bit & 0x01010101u) << t;
-        }
+    const uint32_t lowest = 0x01010101u;
+    pack_row plane;
+    PACK_EACH(c) {
+        plane[c] = (q[0][c] >> at_bit & lowest) | (q[1][c] >> at_bit & lowest) << 1 |
+                   (q[2][c] >> at_bit & lowest) << 2 | (q[3][c] >> at_bit & lowest) << 3 |
+                   (q[4][c] >> at_bit & lowest) << 4 | (q[5][c] >> at_bit & lowest) << 5 |
+                   (q[6][c] >> at_bit & lowest) << 6 | (q[7][c] >> at_bit & lowest) << 7;
     }
     memcpy(out, plane, sizeof plane);
 }
