@@ -47,7 +47,8 @@ def write_loras(folder, files, modules, the):
 def with_loras(seed, model, requests):
     """(flags, requests) of which some name an adapter."""
     r = random.Random(f"adapters {seed}")
-    flags = ["--lora-dir", str(model.loras), "--max-loras", str(r.randrange(1, 4)), "--max-cpu-loras", str(r.randrange(2, 4))]
+    n_run, n_loaded = r.randrange(1, 4), r.randrange(2, 4)
+    flags = ["--lora-dir", str(model.loras), "--max-loras", str(n_run), "--max-cpu-loras", str(max(n_run, n_loaded))]
     return flags, [(path, body | {"model": r.choice(["m", *LORAS])}) for path, body in requests]
 
 
