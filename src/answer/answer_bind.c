@@ -1,5 +1,6 @@
 #include "answer/answer_bind.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "answer/call_grammar.h"
@@ -44,6 +45,7 @@ quire_err answer_bind(quire_request *r, quire_error *err) {
 }
 
 quire_err answer_compile(const quire_request *r, const rule_context *c, grammar **out, quire_error *err) {
+    assert(r != NULL);
     return r->rule.form == RULE_CALLS ? bind_calls_compile(r, c, out, err)
                                       : answer_rule_compile(&r->rule, c, out, err);
 }
@@ -104,6 +106,7 @@ quire_err answer_open_parser(const quire_request *r, output_start start, output_
 }
 
 output_start answer_output_start(const quire_request *r, str prompt, const text_marks *marks) {
+    assert(marks != NULL);
     size_t from = marks->n > 0 ? marks->runs[marks->n - 1].end : 0;
     output_start otherwise = r->context.names_reasoning ? OUTPUT_START_UNKNOWN : OUTPUT_START_MARKED;
     return output_start_behind(r->formats.reasoning, (str){prompt.p + from, prompt.n - from}, otherwise);
@@ -215,6 +218,7 @@ static call_grammar calls_of(const quire_request *r) {
 }
 
 quire_err bind_calls(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     const field_desc *f = request_field("tool_choice", FIELD_CHAT),
                      *tools = request_field("tools", FIELD_CHAT);
     if (r->rule.field == f || r->rule.field == tools) { /* set by an earlier check */
@@ -321,6 +325,7 @@ static quire_err compile_custom(const json_value *custom, int64_t max_us, gramma
 
 quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache, uint64_t tenant,
                                    quire_error *err) {
+    assert(r != NULL);
     const field_desc *f = request_field("tools", FIELD_CHAT);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {

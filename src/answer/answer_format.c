@@ -1,5 +1,7 @@
 #include "answer/answer_format.h"
 
+#include <assert.h>
+
 /* clang-format off */
 
 /* ---- the notation of writings (answer_format.h) ---- */
@@ -356,6 +358,7 @@ output_start output_start_behind(const char *reasoning_format, str tail, output_
 /* ---- marks ---- */
 
 int output_formats_marks(const output_formats *f, str marks[OUTPUT_FORMAT_MARKS]) {
+    assert(f != NULL);
     const answer_format *r = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
     const answer_format *c = f->tools != NULL ? call_format_named(f->tools) : NULL;
     bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY; /* its marks are those of its calls */

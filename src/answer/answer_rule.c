@@ -1,5 +1,6 @@
 #include "answer/answer_rule.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "json/json_out.h"
 
 bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {
+    assert(rule != NULL);
     return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
 }
 
@@ -157,6 +159,7 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
 }
 
 quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {
+    assert(rule != NULL);
     const field_desc *f = rule->field;
     if (e != QUIRE_TOO_LARGE) {
         why = why != NULL ? why
@@ -171,6 +174,7 @@ quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char
 }
 
 quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
+    assert(rule != NULL);
     const char *name = rule->field->name;
     switch (e) {
     case QUIRE_OK:
@@ -374,6 +378,7 @@ static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf 
 }
 
 quire_err schema_check_list(const quire_request *r, strbuf *out) {
+    assert(r != NULL);
     return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? schema_check_do(r, true, out)
                                                                    : strbuf_add_str(out, "[]");
 }

@@ -1,5 +1,6 @@
 /* Parses the writings of answer formats: the texts between their holes, and the marks
  * that a parser looks for. */
+#include <assert.h>
 #include <ctype.h>
 
 #include "answer/answer_format.h"
@@ -26,6 +27,7 @@ static const char *writing_find(str s, char code) {
 }
 
 bool writing_next(str *text, str *literal, char *hole) {
+    assert(text != NULL);
     while (text->n > 0 && writing_is_code(text->p[0])) {
         *hole = text->p[0];
         *text = (str){text->p + 1, text->n - 1};
@@ -146,6 +148,7 @@ bool call_written_at(const answer_format *calls, size_t i, call_writing *out) {
 /* ---- marks ---- */
 
 str format_shape_mark(const format_shape *s, mark_role role) {
+    assert(s != NULL);
     for (int i = 0; i < s->n; i++) {
         if (s->marks[i].role == role) {
             return s->marks[i].text;
@@ -325,6 +328,7 @@ static bool name_is_python(str name) {
 }
 
 bool call_writing_takes(const call_writing *w, str name) {
+    assert(w != NULL);
     bool has_number = writing_find(w->name_end, HOLE_NUMBER) != NULL;
     bool is_all = (w->format->flags & FORMAT_HEAD_FIRST) != 0 && str_is(name, "all");
     if (!call_is_name(name) || is_all || (w->is_head && !has_number && name_is_numbered(name))) {

@@ -1,5 +1,6 @@
 #include "answer/call_grammar.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +123,7 @@ static void set_tags(call_parts *m, const call_writing *w, const format_shape *s
 }
 
 void call_parts_forget(call_parts *m) {
+    assert(m != NULL);
     memset(m->made, 0, m->c->n_tools * sizeof *m->made);
 }
 
@@ -163,6 +165,7 @@ grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t t
 /* ---- calls ---- */
 
 bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t i) {
+    assert(c != NULL);
     return (c->only.n == 0 || str_eq(c->only, c->tools[i].name)) && call_writing_takes(w, c->tools[i].name);
 }
 
@@ -175,6 +178,7 @@ static size_t call_grammar_n_taken(const call_grammar *c, const call_writing *w)
 }
 
 grammar_part call_parts_call(call_parts *m, const call_writing *w) {
+    assert(m != NULL && w != NULL);
     size_t n = 0;
     grammar_part *calls = part_arena_new(&m->arena, call_grammar_n_taken(m->c, w), sizeof *calls),
                  end = text_part(m, w->end);
@@ -189,6 +193,7 @@ grammar_part call_parts_call(call_parts *m, const call_writing *w) {
 }
 
 grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
+    assert(m != NULL);
     bool one = m->c->is_single || !w->repeats;
     const grammar_part between[] = {text_part(m, w->separator), text_part(m, w->again)};
     const grammar_part round[] = {call_parts_call(m, w), part_sequence(&m->arena, between, 2)};
@@ -205,6 +210,7 @@ grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
 }
 
 bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out) {
+    assert(c != NULL && i != NULL);
     while (call_written_at(c->format, *i, out)) {
         ++*i;
         if (call_grammar_n_taken(c, out) > 0) {
@@ -215,6 +221,7 @@ bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out) {
 }
 
 bool call_grammar_exists(const call_grammar *c) {
+    assert(c != NULL);
     call_writing w;
     return c->format != NULL && call_grammar_next(c, &(size_t){0}, &w);
 }
@@ -235,6 +242,7 @@ static const grammar_mark *mark_here(const grammar_marks *marks, str text) {
 }
 
 bool mark_scan_next(mark_scan *s, const grammar_marks *marks) {
+    assert(s != NULL);
     s->found = NULL;
     while (s->at < s->text.n && s->found == NULL) {
         (void)turn_poll((uint32_t)marks->n); /* lets other work run */

@@ -1,4 +1,5 @@
 /* Compiles grammars of calls, also where a tool's schema cannot be enforced. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -295,6 +296,7 @@ static void call_loosen_add(call_refusals *r, str path, str keyword) {
 }
 
 void call_refusals_note(void *user, const grammar_keyword *k) {
+    assert(k != NULL);
     call_refusals *r = user;
     size_t length = strlen(k->path), at = 0;
     str path = {k->path, length}, keyword = str_of(k->keyword), turn;

@@ -1,5 +1,7 @@
 #include "answer/call_reader.h"
 
+#include <assert.h>
+
 enum { PENDING_BYTES = 4096, HELD_LEAST = 2 * MARK_BYTES, CHARACTER_BYTES = 4 };
 
 static const call_machine *const machines[] = {
@@ -75,6 +77,7 @@ bool call_is_empty_list(const call_reader *r) {
 }
 
 bool call_names_first(const call_reader *r) {
+    assert(r != NULL);
     return (r->flags & FORMAT_BARE) != 0 && (r->flags & FORMAT_IN_SECTION) == 0 &&
            (r->has_content || r->has_mark);
 }
@@ -126,6 +129,7 @@ quire_err call_content(call_reader *r, const char *p, size_t n) {
 /* ---- calls ---- */
 
 quire_err call_begin(call_reader *r) {
+    assert(r != NULL);
     const output_tool *tool = find_tool(r, call_str(&r->name));
     r->schema = tool != NULL ? tool->parameters : NULL;
     TRY(add_event(r, OUTPUT_CALL_BEGIN, call_str(&r->name), call_str(&r->id)));
@@ -139,6 +143,7 @@ quire_err call_begin(call_reader *r) {
 }
 
 quire_err call_flush_arguments(call_reader *r) {
+    assert(r != NULL);
     if (r->arguments.n > 0) {
         TRY(add_event(r, OUTPUT_ARGUMENTS, call_str(&r->arguments), (str){NULL, 0}));
     }
@@ -368,6 +373,7 @@ quire_err call_reader_push(call_reader *r, char c) {
 }
 
 quire_err call_reader_break(call_reader *r) {
+    assert(r != NULL);
     char text[MARK_BYTES];
     if (r->inside) {
         bool has_begun = r->has_called || r->held.n == 0 || !r->machine->breaks_at_marks;
@@ -380,6 +386,7 @@ quire_err call_reader_break(call_reader *r) {
 }
 
 quire_err call_reader_finish(call_reader *r, bool cut_off) {
+    assert(r != NULL);
     char text[MARK_BYTES];
     if (r->inside) {
         TRY(r->machine->end(r, cut_off));

@@ -1,5 +1,6 @@
 #include "answer/grammar_constraint.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ static const constraint_ops ops = {grammar_constraint_init,   grammar_constraint
                                    close_constraint,          grammar_constraint_why};
 
 int64_t grammar_constraint_mask_us(const constraint *c) {
+    assert(c != NULL);
     return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;
 }
 
@@ -315,6 +317,7 @@ static entry *take_out(grammar_cache *c, int32_t i) {
 }
 
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
+    assert(c != NULL && key != NULL);
     entry *e = grammar_bytes(g) + key->text.n + key->whitespace_pattern.n <= c->max_bytes / 4
                    ? grammar_cache_make_entry(key, g)
                    : NULL;

@@ -1,5 +1,6 @@
 #include "answer/json_stream.h"
 
+#include <assert.h>
 #include <ctype.h>
 
 enum {
@@ -33,14 +34,17 @@ static bool in_object(const json_stream *s) {
 }
 
 bool json_stream_is_in_string(const json_stream *s) {
+    assert(s != NULL);
     return s->state == STRING;
 }
 
 bool json_stream_wants_name(const json_stream *s) {
+    assert(s != NULL);
     return s->state == FIRST_NAME || s->state == NAME;
 }
 
 bool json_stream_wants_value(const json_stream *s) {
+    assert(s != NULL);
     return s->state == VALUE || s->state == FIRST_ITEM || s->state == ITEM || s->state == MEMBER;
 }
 
@@ -415,6 +419,7 @@ static quire_err python_literal_in_value(python_literal *p, char c, strbuf *out,
 }
 
 quire_err python_literal_push(python_literal *p, char c, strbuf *out, json_stream_result *result) {
+    assert(p != NULL);
     *result = JSON_STREAM_MORE;
     switch (p->state) {
     case PYTHON_STRING:
@@ -427,6 +432,7 @@ quire_err python_literal_push(python_literal *p, char c, strbuf *out, json_strea
 }
 
 quire_err python_literal_close(python_literal *p, strbuf *out) {
+    assert(p != NULL);
     p->state = PYTHON_VALUE;
     return json_stream_close(&p->json, out);
 }

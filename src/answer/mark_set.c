@@ -1,5 +1,7 @@
 #include "answer/mark_set.h"
 
+#include <assert.h>
+
 /* Special tokens inside a mark begin and end with one of these. */
 static const char edges[] = "<>[]";
 
@@ -32,6 +34,7 @@ static size_t special_at(str text, mark_test test) {
 }
 
 quire_err mark_set_add(mark_set *set, uint8_t role, str text, mark_test test) {
+    assert(set != NULL);
     if (set->n == MARK_MAX || text.n == 0) {
         return QUIRE_INTERNAL;
     }
@@ -74,6 +77,7 @@ static bool begins_mark(const mark_match *m, const mark_set *set, mark_roles rol
 
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES],
               size_t *n) {
+    assert(m != NULL);
     int whole = -1;
     *n = 0;
     if (m->n == 0 && (set->firsts[(uint8_t)c / 64] >> (uint8_t)c % 64 & 1) == 0) {
@@ -90,6 +94,7 @@ int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char
 }
 
 size_t mark_take(mark_match *m, char text[MARK_BYTES]) {
+    assert(m != NULL);
     size_t n = m->n;
     memcpy(text, m->held, n);
     m->n = 0;
@@ -97,6 +102,7 @@ size_t mark_take(mark_match *m, char text[MARK_BYTES]) {
 }
 
 int mark_find_special(const mark_set *set, uint32_t roles, str letters) {
+    assert(set != NULL);
     for (int i = 0; i < set->n; i++) {
         const mark *k = &set->marks[i];
         if ((roles >> k->role & 1) != 0 && k->is_special && k->n == letters.n + 2 &&

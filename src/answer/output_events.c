@@ -1,8 +1,11 @@
 #include "answer/output_events.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 void output_events_clear(output_events *e) {
+    assert(e != NULL);
     e->n = 0;
     strbuf_clear(&e->text);
 }
@@ -14,6 +17,7 @@ void output_events_deinit(output_events *e) {
 }
 
 quire_err output_events_add(output_events *e, output_kind kind, int32_t call, str text, str id) {
+    assert(e != NULL);
     output_event *last = e->n > 0 ? &e->items[e->n - 1] : NULL;
     bool joins = last != NULL && last->kind == kind && kind != OUTPUT_CALL_BEGIN && kind != OUTPUT_CALL_END;
     if (!joins) {
@@ -35,6 +39,7 @@ quire_err output_events_add(output_events *e, output_kind kind, int32_t call, st
 /* ---- how many calls an answer has ---- */
 
 void call_limit_deinit(call_limit *l) {
+    assert(l != NULL);
     for (size_t i = 0; i < l->n_earlier; i++) {
         strbuf_deinit(&l->earlier[i]);
     }
@@ -132,6 +137,7 @@ static quire_err pass_one(call_limit *l, const output_events *found, size_t i) {
 }
 
 quire_err call_limit_pass(call_limit *l, output_events *found) {
+    assert(found != NULL);
     output_events_clear(&l->passed);
     for (size_t i = 0; i < found->n && !l->is_over; i++) {
         TRY(pass_one(l, found, i));
@@ -143,6 +149,7 @@ quire_err call_limit_pass(call_limit *l, output_events *found) {
 }
 
 quire_err call_limit_flush(call_limit *l, output_events *found) {
+    assert(l != NULL);
     l->is_held = false;
     TRY(add_all(found, &l->held));
     output_events_clear(&l->held);

@@ -1,5 +1,7 @@
 #include "answer/output_parser.h"
 
+#include <assert.h>
+
 #include "answer/call_reader.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -236,6 +238,7 @@ static quire_err write_mark(output_parser *p) {
 }
 
 quire_err output_parser_feed(output_parser *p, str piece, bool is_special, output_events *out) {
+    assert(p != NULL);
     p->reader.out = out;
     if (!utf8_is_valid(piece)) {
         strbuf_clear(&p->repaired);
@@ -253,6 +256,7 @@ quire_err output_parser_feed(output_parser *p, str piece, bool is_special, outpu
 }
 
 quire_err output_parser_break(output_parser *p, output_events *out) {
+    assert(p != NULL);
     char text[MARK_BYTES];
     p->reader.out = out;
     size_t n = mark_take(&p->match, text);
@@ -264,6 +268,7 @@ quire_err output_parser_break(output_parser *p, output_events *out) {
 }
 
 quire_err output_parser_finish(output_parser *p, bool cut_off, output_events *out) {
+    assert(p != NULL);
     char text[MARK_BYTES];
     p->reader.out = out;
     TRY(write_mark(p));

@@ -1,5 +1,7 @@
 #include "answer/part_arena.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 /* Makes room for one more block of n elements. */
@@ -38,6 +40,7 @@ str part_arena_take(part_arena *a, strbuf *s) {
 }
 
 void part_arena_deinit(part_arena *a) {
+    assert(a != NULL);
     for (size_t i = 0; i < a->n; i++) {
         mem_free(a->blocks[i]);
     }

@@ -1,15 +1,18 @@
 #include "answer/reasoning_frame.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define NEWLINES 2 /* most of them between the closing mark and the answer */
 
 bool reasoning_begins(const reasoning_frame *f) {
+    assert(f != NULL);
     return f->format != NULL && (f->start == OUTPUT_START_REASONING ||
                                  (f->start == OUTPUT_START_UNKNOWN && f->format->syntax == REASONING_FIRST));
 }
 
 bool reasoning_frame_is_empty(const reasoning_frame *f) {
+    assert(f != NULL);
     if (f->format == NULL || f->format->syntax == REASONING_KEPT) {
         return true;
     }

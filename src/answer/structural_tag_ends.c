@@ -1,5 +1,6 @@
 /* Tokens that end the answer, in structural tags: they may stand where nothing has to
  * follow. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -181,6 +182,7 @@ static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool 
 
 quire_err structural_tag_check_ends(const json_value *v, const grammar_marks *marks, const int32_t *ends,
                                     int32_t n_ends, quire_error *err) {
+    assert(n_ends >= 0);
     walker w = {.marks = marks, .ends = ends, .n_ends = n_ends, .err = err};
     const json_value *format = json_get(v, "format"), *list = json_get(v, "structures");
     if (n_ends == 0) {

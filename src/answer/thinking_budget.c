@@ -1,5 +1,6 @@
 #include "answer/thinking_budget.h"
 
+#include <assert.h>
 #include <stdalign.h>
 #include <string.h>
 
@@ -386,6 +387,7 @@ static const constraint_ops ops = {thinking_budget_init,   thinking_budget_mask,
                                    close_budget,           thinking_budget_why};
 
 const constraint *thinking_budget_inner(const constraint *c) {
+    assert(c != NULL);
     return c->ops == &ops ? budget_of(c)->inner : c;
 }
 
@@ -396,6 +398,7 @@ const int32_t *thinking_budget_mark(const constraint *c, int32_t *n) {
 
 quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t,
                                const marked_vocab *v, constraint *inner, constraint **out, quire_error *err) {
+    assert(frame->format != NULL && budget >= 0);
     size_t bytes = INNER_AT + (inner != NULL ? inner->state_bytes : 0);
     thinking_budget *b = bytes <= CONSTRAINT_MAX_STATE_BYTES ? mem_new(1, sizeof *b) : NULL;
     if (b == NULL) {

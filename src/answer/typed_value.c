@@ -1,5 +1,6 @@
 #include "answer/typed_value.h"
 
+#include <assert.h>
 #include <strings.h>
 
 #include "answer/json_stream.h"
@@ -160,6 +161,7 @@ const json_value *schema_items(const json_value *schema, const json_value *root)
 /* ---- values ---- */
 
 void typed_begin(typed_value *v, unsigned types) {
+    assert(v != NULL);
     v->types = types;
     v->is_streaming = false;
     strbuf_clear(&v->text);
@@ -175,6 +177,7 @@ static quire_err typed_value_stream(typed_value *v, strbuf *out) {
 }
 
 quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out) {
+    assert(v != NULL);
     bool is_string =
         (v->types & TYPE_STRING) != 0 && ((v->types & TYPE_NULL) == 0 || v->text.n + n > NULL_BYTES);
     if (!v->is_streaming && is_string) {

@@ -1,5 +1,6 @@
 #include "answer/unescape.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer/mark_set.h"
@@ -70,6 +71,7 @@ static int32_t number_of(const unescape *u) {
 }
 
 size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]) {
+    assert(u != NULL);
     if (u->n == 0 && c == '\\') {
         u->seen[u->n++] = c;
         return 0;
@@ -101,12 +103,14 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
 }
 
 size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]) {
+    assert(u != NULL);
     size_t n = unescape_add(out, flush_high(u, out), u->seen, u->n);
     u->n = 0;
     return n;
 }
 
 void unescape_cut(unescape *u) {
+    assert(u != NULL);
     u->n = 0;
 }
 

@@ -1,6 +1,7 @@
 /* Opens and closes a quire_engine, makes its requests, and reads its statistics. */
 #include "api/quire_engine.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer/answer_bind.h"
@@ -259,6 +260,7 @@ bool quire_engine_healthy(const quire_engine *e) {
 }
 
 void quire_engine_stats(const quire_engine *e, quire_stats *out) {
+    assert(e != NULL && out != NULL);
     engine_stats_read(e->parts.core, out);
     out->rule_bytes = (int64_t)grammar_memory_used(e->streams.rule_memory);
     out->max_rule_bytes = (int64_t)grammar_memory_max(e->streams.rule_memory);
@@ -267,6 +269,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
 }
 
 void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
+    assert(e != NULL);
     const turn_counts n = e->streams.turns != NULL ? turn_store_count(e->streams.turns) : (turn_counts){0};
     const quire_turn_stats all = {
         .size = out->size, .n_reused = n.n_reused, .n_gone = n.n_gone, .n_differ = n.n_differ};
@@ -274,6 +277,7 @@ void quire_engine_turns(const quire_engine *e, quire_turn_stats *out) {
 }
 
 void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
+    assert(e != NULL && out != NULL);
     quire_snapshot_stats all;
     size_t size = out->size;
     engine_snapshots_read(e->parts.core, &all);
@@ -282,6 +286,7 @@ void quire_engine_snapshots(const quire_engine *e, quire_snapshot_stats *out) {
 }
 
 void quire_engine_parked(const quire_engine *e, quire_parked_stats *out) {
+    assert(e != NULL && out != NULL);
     quire_parked_stats all;
     size_t size = out->size;
     engine_parked_read(e->parts.core, &all);
@@ -290,6 +295,7 @@ void quire_engine_parked(const quire_engine *e, quire_parked_stats *out) {
 }
 
 quire_err quire_park_open(quire_engine *e, quire_park **out) {
+    assert(e != NULL);
     engine_park *p;
     *out = NULL;
     TRY(engine_park_open(e->parts.core, &p));
@@ -298,6 +304,7 @@ quire_err quire_park_open(quire_engine *e, quire_park **out) {
 }
 
 void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
+    assert(e != NULL && out != NULL);
     quire_page_memory all;
     size_t size = out->size;
     engine_page_memory_read(e->parts.core, &all);
@@ -313,6 +320,7 @@ static engine_view *view_of(quire_pool_view *v) {
 }
 
 quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out) {
+    assert(e != NULL);
     engine_view *w;
     TRY(engine_view_open(e->parts.core, &w));
     *out = (quire_pool_view *)(void *)w;

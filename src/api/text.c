@@ -1,4 +1,5 @@
 /* The text functions of quire.h. */
+#include <assert.h>
 #include <string.h>
 
 #include "api/quire_engine.h"
@@ -98,12 +99,14 @@ quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, siz
 }
 
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n) {
+    assert(e != NULL);
     str piece = e->parts.tokenizer ? tokenizer_piece(e->parts.tokenizer, id) : (str){"", 0};
     *n = piece.n;
     return piece.p ? piece.p : "";
 }
 
 const char *quire_engine_chat_template(const quire_engine *e, size_t *n) {
+    assert(e != NULL);
     const chat_template *t = e->parts.tokenizer ? e->parts.chat.template : NULL;
     str source = t != NULL ? chat_template_source(t) : (str){"", 0};
     *n = source.n;
@@ -184,6 +187,7 @@ quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, s
 }
 
 const char *quire_tokenizer_piece(const quire_tokenizer *t, int32_t id, size_t *n) {
+    assert(t != NULL);
     str piece = tokenizer_piece(t->t, id);
     *n = piece.n;
     return piece.p;

@@ -1,5 +1,6 @@
 #include "base/float_bits.h"
 
+#include <assert.h>
 #include <float.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@ typedef int32_t some_flags __attribute__((vector_size(16)));
 enum { SOME = sizeof(some_floats) / sizeof(float) };
 
 bool finite_from(const float *v, int32_t n, float least) {
+    assert(n >= 0);
     some_flags hold = {-1, -1, -1, -1};
     bool all = true;
     int32_t i = 0;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -106,6 +107,7 @@ quire_err mem_check_for(const void *p, const char *what, quire_error *err) {
 }
 
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
+    assert(size > 0);
     if (n <= *cap) {
         return QUIRE_OK;
     }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/ring.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -113,12 +114,14 @@ bool ring_is_empty(const ring *r) {
 /* ppoll(), which waits with microseconds, is outside POSIX.1-2008. */
 
 quire_err wake_init(wake *w) {
+    assert(w != NULL);
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     w->is_open = w->fd >= 0;
     return w->is_open ? QUIRE_OK : QUIRE_IO;
 }
 
 void wake_deinit(wake *w) {
+    assert(w != NULL);
     if (w->is_open) {
         close(w->fd);
         w->is_open = false;
@@ -126,6 +129,7 @@ void wake_deinit(wake *w) {
 }
 
 void wake_ring(const wake *w) {
+    assert(w != NULL);
     uint64_t one = 1;
     /* fails only if the counter is full, which means it has been rung */
     ssize_t n = write(w->fd, &one, sizeof one);

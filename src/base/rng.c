@@ -1,5 +1,6 @@
 #include "base/rng.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 }
 
 uint64_t rng_next(uint64_t *state) {
+    assert(state != NULL);
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

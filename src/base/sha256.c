@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -54,6 +55,7 @@ void sha256_begin(sha256_sum *s) {
 }
 
 void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
+    assert(s != NULL);
     const uint8_t *p = bytes;
     s->n += n;
     if (s->n_rest > 0) {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/str.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@ void strbuf_deinit(strbuf *b) {
 }
 
 void strbuf_clear(strbuf *b) {
+    assert(b != NULL);
     b->n = 0;
     if (b->p != NULL) {
         b->p[0] = '\0';
@@ -35,6 +37,7 @@ void strbuf_clear(strbuf *b) {
 }
 
 quire_err strbuf_reserve(strbuf *b, size_t n) {
+    assert(b != NULL);
     size_t total, with_zero;
     if (!size_add(b->n, n, &total) || !size_add(total, 1, &with_zero) || (b->max != 0 && total > b->max)) {
         return QUIRE_TOO_LARGE;
@@ -199,6 +202,7 @@ size_t edit_distance(str a, str b) {
 }
 
 void nearest_offer(nearest *n, str name) {
+    assert(n != NULL);
     size_t distance = edit_distance(n->wanted, name);
     if (distance <= NEAREST_MAX_EDITS && distance <= n->wanted.n / 3 &&
         (n->best.n == 0 || distance < n->distance)) {
@@ -208,6 +212,7 @@ void nearest_offer(nearest *n, str name) {
 }
 
 void nearest_offer_all(nearest *n, const char *names) {
+    assert(names != NULL);
     while (*names) {
         size_t length = strcspn(names, " ");
         nearest_offer(n, (str){names, length});

@@ -273,6 +273,7 @@ static bool bind_thread(pthread_t thread, int32_t cpu) {
 }
 
 bool thread_pool_bind(thread_pool *t, const int32_t *cpus) {
+    assert(t != NULL);
     for (int32_t i = 1; i < t->n_workers; i++) {
         if (!bind_thread(t->workers[i].thread, cpus[i])) {
             return false;
@@ -283,12 +284,14 @@ bool thread_pool_bind(thread_pool *t, const int32_t *cpus) {
 }
 
 bool thread_pool_enter(thread_pool *t) {
+    assert(t != NULL);
     t->has_entered = t->first_cpu >= 0 && cpu_mask_get(pthread_self(), &t->before) &&
                      bind_thread(pthread_self(), t->first_cpu);
     return t->has_entered || t->first_cpu < 0;
 }
 
 void thread_pool_leave(thread_pool *t) {
+    assert(t != NULL);
     if (t->has_entered) {
         /* fails only if those processors have been removed meanwhile */
         (void)cpu_mask_set(pthread_self(), &t->before);
@@ -310,7 +313,7 @@ static void wait_until_done(const thread_pool *t) {
 }
 
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks) {
-    assert(n_tasks <= MAX_TASKS);
+    assert(n_tasks >= 0 && n_tasks <= MAX_TASKS);
     set_float_environment();
     if (t->n_workers == 1 || n_tasks <= 1) {
         for (int32_t task = 0; task < n_tasks; task++) {

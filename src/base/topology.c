@@ -4,6 +4,7 @@
 
 #include "base/topology.h"
 
+#include <assert.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
@@ -141,6 +142,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 void topology_read(const char *root, const cpu_mask *allowed, topology *out) {
+    assert(out != NULL);
     out->n_cpus = out->n_cores = 0;
     for (int32_t cpu = 0; cpu < TOPOLOGY_MAX_CPUS; cpu++) {
         if (cpu_mask_has(allowed, cpu)) {

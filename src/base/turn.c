@@ -1,5 +1,7 @@
 #include "base/turn.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 
 _Thread_local turn *turn_current;
@@ -68,6 +70,7 @@ static int64_t work_room_spend(work_meter *m) {
 }
 
 bool work_look(work_meter *m, uint32_t n) {
+    assert(m != NULL);
     if (m->room == NULL) {
         m->n += n;
         return true;
@@ -83,6 +86,7 @@ bool work_look(work_meter *m, uint32_t n) {
 }
 
 void work_end(work_meter *m) {
+    assert(m != NULL);
     if (m->room == NULL || m->from_us == 0) {
         return;
     }

@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <assert.h>
+
 /* The length of a character by its lead byte, and the range of the next byte; the others
  * are in 80..BF (Unicode 15, table 3-7). */
 typedef struct lead {
@@ -121,6 +123,7 @@ bool utf8_is_valid(str s) {
 }
 
 quire_err utf8_add_lossy(strbuf *b, str s) {
+    assert(b != NULL);
     size_t before = b->n;
     while (s.n > 0) {
         size_t run = utf8_valid_run(s);
@@ -185,6 +188,7 @@ static quire_err visible_complete(visible *v, const char *text, size_t n, strbuf
 }
 
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out) {
+    assert(v != NULL);
     size_t at = 0, length;
     if (v->n_held > 0 && n > 0) {
         TRY(visible_complete(v, text, n, out, &at));
@@ -202,6 +206,7 @@ quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out) {
 }
 
 quire_err visible_end(visible *v, strbuf *out) {
+    assert(v != NULL);
     size_t n = v->n_held;
     v->n_held = 0;
     return visible_add_bytes(out, v->held, n);

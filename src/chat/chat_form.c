@@ -1,5 +1,7 @@
 #include "chat/chat_form.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "jinja/jinja.h"
 
@@ -67,6 +69,7 @@ quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, 
 }
 
 quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
+    assert(f != NULL);
     if (f->n_named == CHAT_FORM_TEMPLATES) {
         return QUIRE_OK;
     }
@@ -89,6 +92,7 @@ quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
 }
 
 const chat_template *chat_form_find(const chat_form *f, str name) {
+    assert(f != NULL);
     for (size_t i = 0; i < f->n_named; i++) {
         if (str_eq(f->named[i].name, name)) {
             return f->named[i].template;
@@ -114,6 +118,7 @@ const chat_template *chat_form_choose(const chat_form *f, str name, bool has_too
 }
 
 void chat_form_close(chat_form *f) {
+    assert(f != NULL);
     for (size_t i = 0; i < f->n_named; i++) {
         mem_free((char *)f->named[i].name.p);
         chat_template_close(f->named[i].template);

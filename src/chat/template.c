@@ -1,5 +1,7 @@
 #include "chat/template.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "jinja/jinja.h"
 
@@ -26,6 +28,7 @@ static quire_err template_compile(chat_template *t, str source, const chat_token
 }
 
 void chat_template_probe(chat_template *t) {
+    assert(t != NULL);
     if (jinja_uses_others(t->program)) {
         t->traits = chat_template_find_traits(t->program);
     }
@@ -50,6 +53,7 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
 }
 
 void chat_template_publish(const chat_template *t, str name, jinja_set *set) {
+    assert(set != NULL);
     if (set->n < JINJA_MAX_SET) {
         set->named[set->n].name = name;
         set->named[set->n++].program = t->program;
@@ -85,6 +89,7 @@ quire_err chat_template_render(const chat_template *t, str variables_json, strbu
 }
 
 str chat_template_source(const chat_template *t) {
+    assert(t != NULL);
     return t->source;
 }
 

@@ -7,6 +7,7 @@
  * Owner: one thread, which calls everything here. */
 #include "cli/api_executor.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -206,6 +207,7 @@ static quire_err api_check_url(const char *url, quire_error *err) {
 }
 
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err) {
+    assert(o != NULL);
     TRY(api_check_url(o->url, err));
     if (o->key != NULL && !hub_http_is_token(o->key, MAX_KEY)) {
         return err_set(
@@ -279,6 +281,7 @@ static quire_err api_client_grow(api_client *c, quire_error *err) {
 }
 
 quire_err api_client_send(api_client *c, api_job *j, quire_error *err) {
+    assert(c != NULL);
     pthread_mutex_lock(&c->lock);
     bool grows = c->n_threads < API_MAX_AT_ONCE && (c->n_idle == 0 || c->waiting != NULL);
     pthread_mutex_unlock(&c->lock);
@@ -333,10 +336,12 @@ api_job *api_client_take(api_client *c) {
 }
 
 int api_client_fd(const api_client *c) {
+    assert(c != NULL);
     return c->ended.fd;
 }
 
 void api_client_wait(api_client *c, int64_t timeout_us) {
+    assert(c != NULL);
     pthread_mutex_lock(&c->lock);
     bool has_some = c->over != NULL;
     pthread_mutex_unlock(&c->lock);

@@ -1,5 +1,7 @@
 #include "cli/api_executor.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -783,5 +785,6 @@ quire_err api_executor_open(const api_executor_options *o, api_executor **out, q
 }
 
 api_counts api_executor_count(const api_executor *x) {
+    assert(x != NULL);
     return x->counts;
 }

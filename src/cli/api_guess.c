@@ -10,6 +10,8 @@
  * no call is needed. */
 #include "cli/api_executor.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -147,6 +149,7 @@ static bool api_text_find_stop(const api_text *t, size_t from, const api_rule *r
 }
 
 bool api_text_cut(const api_text *t, size_t from, const api_rule *rule, api_cut *out) {
+    assert(t != NULL && rule != NULL);
     size_t begin = t->text.n, end = t->text.n;
     bool stops = api_text_find_stop(t, from, rule, &begin, &end);
     size_t n = api_text_tokens(t, from, end),

@@ -1,5 +1,6 @@
 #include "cli/batch_input.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -85,6 +86,7 @@ static quire_err next_line(batch_input *in, sha256_sum *sum, size_t *n, quire_er
 }
 
 void batch_input_rewind(batch_input *in) {
+    assert(in != NULL);
     rewind(in->file);
     in->n_read = in->number = 0;
 }
@@ -116,6 +118,7 @@ quire_err batch_input_open(const char *path, const char *beside, batch_input *in
 }
 
 void batch_input_close(batch_input *in) {
+    assert(in != NULL);
     if (in->file) {
         (void)fclose(in->file);
     }

@@ -3,6 +3,7 @@
 
 #include "cli/batch_part.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -166,6 +167,7 @@ quire_err batch_part_open(const char *out, bool resume, str about, batch_part *p
 }
 
 void batch_part_close(batch_part *p) {
+    assert(p != NULL);
     struct stat s;
     if (p->is_ours && fstat(fileno(p->file), &s) == 0 && s.st_size == 0) {
         (void)unlink(p->path.p);
@@ -220,6 +222,7 @@ static quire_err batch_part_read_line(batch_part *p, size_t *n, quire_error *err
 }
 
 quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *more, quire_error *err) {
+    assert(p != NULL);
     off_t before = ftello(p->file);
     size_t n;
     TRY(batch_part_read_line(p, &n, err));
@@ -239,6 +242,7 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
 }
 
 quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err) {
+    assert(p != NULL);
     bool good =
         fwrite(line.p, 1, line.n, p->file) == line.n && fputc('\n', p->file) != EOF && fflush(p->file) == 0;
     if (!good) {
@@ -319,6 +323,7 @@ static quire_err batch_part_put_in_order(batch_part *p, quire_error *err) {
 }
 
 quire_err batch_part_finish(batch_part *p, quire_error *err) {
+    assert(p != NULL);
     quire_err e = p->in_order ? (fsync(fileno(p->file)) == 0 ? QUIRE_OK : batch_part_failed(p->path.p, err))
                               : batch_part_put_in_order(p, err);
     if (e == QUIRE_OK && rename(p->path.p, p->target.p) != 0) {

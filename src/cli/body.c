@@ -1,5 +1,6 @@
 #include "cli/body.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,6 +8,7 @@
 #include "json/json_out.h"
 
 void body_deinit(body *b) {
+    assert(b != NULL);
     for (size_t i = 0; i < b->n; i++) {
         mem_free(b->members[i].name);
         strbuf_deinit(&b->members[i].json);
@@ -122,6 +124,7 @@ quire_err body_add_number(body *b, const char *name, const char *key, double v) 
 }
 
 quire_err body_set_all(body *b, const body *from) {
+    assert(from != NULL);
     for (size_t i = 0; i < from->n; i++) {
         TRY(body_set(b, from->members[i].name, (str){from->members[i].json.p, from->members[i].json.n}));
     }

@@ -1,5 +1,6 @@
 #include "cli/chat_turn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -154,6 +155,7 @@ static quire_err answer(chat_state *c, quire_error *err) {
 }
 
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err) {
+    assert(c != NULL);
     size_t before = c->talk.n;
     if (conversation_add(&c->talk, CONVERSATION_USER, message) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -170,6 +172,7 @@ quire_err chat_turn_take(chat_state *c, str message, quire_error *err) {
 }
 
 quire_err chat_turn_again(chat_state *c, quire_error *err) {
+    assert(c != NULL);
     size_t n = c->talk.n;
     if (n == 0 || c->talk.messages[n - 1].role != CONVERSATION_ASSISTANT) {
         return err_set(err, QUIRE_INVALID, -1, "there is no answer yet that could be made anew");

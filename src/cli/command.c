@@ -1,10 +1,12 @@
 #include "cli/command.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 
 cli_options *command_options_new(const command *c) {
+    assert(c != NULL);
     cli_options *o = mem_new(1, c->options_size);
     if (o != NULL) {
         cli_options_init(o);

@@ -4,6 +4,7 @@
 
 #include "cli/conversation.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,6 +55,7 @@ quire_err conversation_add(conversation *c, conversation_role role, str text) {
 }
 
 void conversation_drop_last(conversation *c) {
+    assert(c != NULL);
     strbuf_deinit(&c->messages[--c->n].text);
 }
 
@@ -253,6 +255,7 @@ context_fit context_fit_begin(const conversation *c, int32_t context_tokens, int
 }
 
 bool context_fit_next(const conversation *c, int32_t context_tokens, context_fit *fit) {
+    assert(c != NULL && fit != NULL);
     size_t next = conversation_next_turn(c, fit->from);
     if (next < c->n) {
         *fit = (context_fit){.from = next, .limit = positive(context_tokens - context_tokens / 4)};

@@ -1,5 +1,6 @@
 #include "cli/env_flags.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -136,6 +137,7 @@ static quire_err env_flags_read_flag(cli_options *o, const flag *f, char **envir
 
 quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment,
                          quire_error *err) {
+    assert(c != NULL);
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             bool is_read = has_variable(f) && !env_flags_is_given(f, given);

@@ -1,5 +1,6 @@
 #include "cli/environment.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,7 @@ void environment_read_hub(cli_environment *out) {
 }
 
 void environment_read(cli_environment *out) {
+    assert(out != NULL);
     static char history[4096], cache[4096];
     const char *term = getenv("TERM");
     out->history_file = environment_find_place("XDG_STATE_HOME", ".local/state", "quire/history", history);

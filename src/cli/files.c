@@ -1,5 +1,6 @@
 #include "cli/files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -94,6 +95,7 @@ quire_err files_check_text(const char *where, str text, quire_err code, quire_er
 }
 
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err) {
+    assert(out != NULL);
     size_t before = out->n;
     TRY(files_read(path, out, err));
     return out->n == before

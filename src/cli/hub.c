@@ -1,5 +1,6 @@
 #include "cli/hub.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,6 +255,7 @@ static quire_err hub_explain(quire_err e, quire_error *err) {
 }
 
 void hub_name_server(cli_options *o) {
+    assert(o != NULL);
     const char *model = o->engine.model;
     if (model != NULL && (o->hf_repo || hub_is_name(model)) && o->server.n_served_model_names == 0) {
         o->served_names[0] = model;
@@ -362,6 +364,7 @@ static quire_err resolve_adapters(cli_options *o, quire_error *err) {
 }
 
 quire_err hub_resolve_models(cli_options *o, quire_error *err) {
+    assert(o != NULL);
     if (o->engine.model) {
         TRY(hub_resolve_model(o, err));
     }

@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <assert.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -13,6 +15,7 @@ void cli_options_init(cli_options *o) {
 }
 
 void cli_options_deinit(cli_options *o) {
+    assert(o != NULL);
     server_close(o->front);
     for (int i = 0; i < CLI_MAX_PREFIXES; i++) {
         strbuf_deinit(&o->prefix_texts[i]);

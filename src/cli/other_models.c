@@ -1,5 +1,6 @@
 #include "cli/other_models.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,6 +239,7 @@ static int32_t other_models_at_once(const cli_options *o) {
 }
 
 quire_err other_models_list(cli_options *o, quire_error *err) {
+    assert(o != NULL);
     if (o->model_dir != NULL) {
         TRY(other_models_add_dir(o, err));
     }
@@ -253,6 +255,7 @@ quire_err other_models_list(cli_options *o, quire_error *err) {
 }
 
 quire_err other_models_fetch(cli_options *o, quire_error *err) {
+    assert(o != NULL);
     for (int32_t i = 0; i < o->others.n; i++) {
         char *path = NULL;
         if (!hub_is_name(o->others.paths[i])) {

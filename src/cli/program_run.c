@@ -1,10 +1,12 @@
 /* `quire run --program`: runs a program from a file, on the engine or an API, and
  * prints its report. */
 #include "cli/api_executor.h"
+
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "execute/program_json.h"
 #include "json/json_out.h"
+#include <assert.h>
 
 /* Runs a program to its end. *json: its report, *n bytes, freed with quire_free.
  * *n_failed: states that failed. */
@@ -75,6 +77,7 @@ quire_err program_run_check(const char *path, strbuf *text, quire_error *err) {
 }
 
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
+    assert(s != NULL);
     quire_programs *ps;
     quire_err e = quire_programs_open(s->engine, &ps);
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
@@ -84,6 +87,7 @@ quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
 }
 
 quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err) {
+    assert(o != NULL);
     bool is_named = strcmp(o->engine.model, "builtin") != 0;
     const api_executor_options how = {
         .client = {.url = o->api, .key = o->environment.openai_key, .ca_file = o->environment.hub_ca_file},

@@ -1,5 +1,6 @@
 /* The one prompt of `quire run` and `quire tokenize`, and bodies of requests made of
  * flags. */
+#include <assert.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include "cli/files.h"
 
 quire_err prompt_check(const cli_options *o, quire_error *err) {
+    assert(o != NULL);
     const char *given = o->prompt ? "-p" : o->prompt_file ? "-f" : NULL;
     const char *ids = o->embed ? "--ids" : "--decode";
     const char *too = o->prompt && o->prompt_file ? "-f"
@@ -74,6 +76,7 @@ quire_err request_begin(const cli_options *o, body *out, quire_error *err) {
 }
 
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err) {
+    assert(s != NULL);
     const quire_info *info = quire_engine_info(s->engine);
     quire_err e = QUIRE_OK;
     if (endpoint == QUIRE_COMPLETIONS && !body_has(b, "max_tokens")) {

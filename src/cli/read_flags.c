@@ -1,5 +1,6 @@
 #include "cli/read_flags.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -231,6 +232,7 @@ static quire_err read_flags_read_all(cli_options *o, const command *c, const rea
 }
 
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err) {
+    assert(o != NULL && from != NULL);
     o->n_arguments = from->argc;
     o->arguments = from->argv;
     /* each argument, the model, NULL */
@@ -242,6 +244,7 @@ quire_err read_flags(cli_options *o, const command *c, const read_flags_from *fr
 }
 
 bool read_flags_gave(const cli_options *o, const char *name) {
+    assert(o != NULL);
     bool gave = false;
     for (const flag *const *f = o->given; f && *f; f++) {
         gave = gave || flag_is(*f, str_of(name));
@@ -278,6 +281,7 @@ static void print_flag(const flag *f, cli_options *defaults) {
 }
 
 void read_flags_help(const command *c, bool all) {
+    assert(c != NULL);
     cli_options *defaults = command_options_new(c);
     int n_left_out = 0;
     for (const flag *const *group = c->flags; *group; group++) {
@@ -390,6 +394,7 @@ quire_err unused_flags_refuse(const cli_options *o, const char *names, const cha
 }
 
 quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err) {
+    assert(o != NULL);
     int way = o->embed      ? RUN_ROWS
               : o->program  ? RUN_PROGRAM
               : o->prompts  ? RUN_BATCH

@@ -1,4 +1,5 @@
 /* `quire run --embed`: rows in place of text, a JSON array a line. */
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -290,6 +291,7 @@ static quire_err run_embed_write_all(const cli_options *o, session *s, const emb
 }
 
 quire_err embed_check(const cli_options *o, quire_error *err) {
+    assert(o != NULL);
     const char *alone = o->pooling      ? "--pooling"
                         : o->dimensions ? "--dimensions"
                         : o->normalize  ? "--normalize"

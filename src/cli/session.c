@@ -1,5 +1,7 @@
 #include "cli/session.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -63,6 +65,7 @@ void session_close(session *s) {
 }
 
 void response_deinit(response *a) {
+    assert(a != NULL);
     if (a->stream) {
         quire_stream_release(a->stream);
     }
@@ -78,6 +81,7 @@ void response_deinit(response *a) {
 }
 
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
+    assert(s != NULL);
     quire_request *request;
     quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
     if (e == QUIRE_OK) {
@@ -209,6 +213,7 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
 
 quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request,
                        const response_printing *how, quire_error *err) {
+    assert(how != NULL);
     text_out out;
     text_out_init(&out);
     quire_err e = text_out_add(&out, how->before, err);

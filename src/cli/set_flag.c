@@ -1,5 +1,6 @@
 #include "cli/set_flag.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -162,6 +163,7 @@ static quire_err add_to_list(const flag *f, const char *name, const char *text, 
 }
 
 bool set_flag_takes(const flag *f, const char *word) {
+    assert(f != NULL);
     switch (f->type) {
     case FLAG_NAMES:
         return word[0] != '-';
@@ -175,6 +177,7 @@ bool set_flag_takes(const flag *f, const char *word) {
 }
 
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
+    assert(f != NULL);
     switch (f->type) {
     case FLAG_LIST:
         return add_to_list(f, name, text, &o->override_kv, (const char **)((char *)o + f->offset), err);

@@ -1,4 +1,5 @@
 /* `quire run` on a terminal: a chat with line editing, or with --complete completion. */
+#include <assert.h>
 #include <errno.h>
 #include <histedit.h>
 #include <stdbool.h>
@@ -513,6 +514,7 @@ static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quir
 }
 
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
+    assert(s != NULL);
     const quire_info *info = quire_engine_info(s->engine);
     terminal_chat t = {.state = {.session = s, .completes = !info->has_chat_template || o->complete},
                        .history = o->no_history ? NULL : o->environment.history_file};

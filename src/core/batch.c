@@ -28,6 +28,7 @@ int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_
 
 int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items,
                         int32_t max_items) {
+    assert(n_seqs >= 0 && tile_rows > 0);
     int32_t n = 0;
     for (int32_t s = 0; s < n_seqs; s++) {
         const attn_item from = {.seq = s, .row0 = seqs[s].row0};
@@ -41,6 +42,7 @@ int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows
 }
 
 int64_t batch_read_tokens(const batch *b) {
+    assert(b != NULL);
     int64_t n = 0;
     for (int32_t i = 0; i < b->n_work; i++) {
         const attn_item *item = &b->work[i];
@@ -58,6 +60,7 @@ int64_t batch_read_tokens(const batch *b) {
 #define SHARED_ROWS 128 /* the most rows of a shared item, so that their states stay in the cache */
 
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
+    assert(limits != NULL);
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
     assert(limits->tile_rows > 0 && limits->n_workers > 0);
     int32_t n_heads = kv_layout_most_heads(layout);
@@ -207,6 +210,7 @@ static bool add_level(cascade *c, batch *b) {
 }
 
 void cascade_plan(cascade *c, batch *b) {
+    assert(c != NULL && b != NULL);
     int32_t n_rows = 0;
     assert(b->n_seqs <= c->limits.max_seqs && b->n_rows <= c->limits.max_rows);
     sort_sequences(c, b);

@@ -1,5 +1,6 @@
 #include "core/kv_layout.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/size.h"
@@ -263,10 +264,12 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
 /* ---- figures ---- */
 
 int64_t kv_planes_token_bytes(const kv_planes *p) {
+    assert(p != NULL);
     return p->n_heads * (p->key.row_bytes + p->key.scale_bytes + p->value.row_bytes + p->value.scale_bytes);
 }
 
 int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g) {
+    assert(l != NULL);
     int64_t bytes = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
         bytes += l->caches[i].group == g ? kv_planes_token_bytes(&l->caches[i]) : 0;
@@ -275,6 +278,7 @@ int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g) {
 }
 
 int64_t kv_layout_token_bytes(const kv_layout *l) {
+    assert(l != NULL);
     int64_t bytes = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
         bytes += kv_planes_token_bytes(&l->caches[i]);
@@ -283,6 +287,7 @@ int64_t kv_layout_token_bytes(const kv_layout *l) {
 }
 
 int32_t kv_layout_most_heads(const kv_layout *l) {
+    assert(l != NULL);
     int32_t most = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
         most = l->caches[i].n_heads > most ? l->caches[i].n_heads : most;

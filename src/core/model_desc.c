@@ -1,5 +1,6 @@
 #include "core/model_desc.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -14,11 +15,13 @@
 /* ---- tables of layers ---- */
 
 void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c) {
+    assert(d != NULL);
     l.caches[CACHE_ATTENTION] = desc_add_cache(d, c);
     d->layers[d->n_layers++] = l;
 }
 
 int16_t desc_add_cache(model_desc *d, const cache_desc *c) {
+    assert(d != NULL && c != NULL);
     d->caches[d->n_caches] = *c;
     return (int16_t)d->n_caches++;
 }
@@ -45,6 +48,7 @@ void desc_add_eos(model_desc *d, int64_t id) {
 }
 
 void desc_drop_eos(model_desc *d, int32_t id) {
+    assert(d != NULL);
     int32_t n = 0;
     for (int32_t i = 0; i < d->n_eos; i++) {
         if (d->eos[i] != id) {
@@ -57,6 +61,7 @@ void desc_drop_eos(model_desc *d, int32_t id) {
 /* ---- widths ---- */
 
 int32_t desc_widest_queries(const model_desc *d) {
+    assert(d != NULL);
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
         const layer_desc *l = &d->layers[i];
@@ -68,6 +73,7 @@ int32_t desc_widest_queries(const model_desc *d) {
 }
 
 int32_t desc_widest_keys(const model_desc *d) {
+    assert(d != NULL);
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_caches; i++) {
         const cache_desc *c = &d->caches[i];
@@ -78,6 +84,7 @@ int32_t desc_widest_keys(const model_desc *d) {
 }
 
 void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most) {
+    assert(d != NULL);
     *fewest = *most = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
         int32_t n = d->layers[i].n_heads;
@@ -87,6 +94,7 @@ void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most) {
 }
 
 int32_t desc_widest_ff(const model_desc *d) {
+    assert(d != NULL);
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
         widest = d->layers[i].d_ff > widest ? d->layers[i].d_ff : widest;
@@ -95,6 +103,7 @@ int32_t desc_widest_ff(const model_desc *d) {
 }
 
 bool desc_scales_by_length(const model_desc *d) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         if (d->ropes[i].kind == ROPE_NTK || d->ropes[i].kind == ROPE_LONGROPE) {
             return true;
@@ -108,6 +117,7 @@ bool desc_gives_tokens(const model_desc *d) {
 }
 
 int32_t desc_pooled_width(const model_desc *d) {
+    assert(d != NULL);
     int32_t width = d->d_model;
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
         width = d->pooling.steps[i].kind == POOLED_DENSE ? d->pooling.steps[i].n_out : width;
@@ -116,6 +126,7 @@ int32_t desc_pooled_width(const model_desc *d) {
 }
 
 const layer_desc *desc_attention_layer(const model_desc *d) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (d->layers[i].n_heads > 0) {
             return &d->layers[i];

@@ -1,5 +1,6 @@
 #include "core/params.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -99,6 +100,7 @@ quire_err sampling_lists_set_scored(sampling_lists *lists, const int32_t *ids, i
 }
 
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n) {
+    assert(n >= 1);
     int32_t end = s->n > 0 ? s->starts[s->n] : 0;
     if (n > INT32_MAX - end) {
         return QUIRE_NO_MEMORY;

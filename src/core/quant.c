@@ -1,5 +1,6 @@
 #include "core/quant.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/half.h"
@@ -77,11 +78,13 @@ void quant_split_q5_1(const uint8_t *b, int at, quant_codes *out) {
 }
 
 void quant_split_q8_0(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     out->d[at / QUANT_GROUP] = quant_u16(b);
     memcpy(out->q + at, b + 2, QUANT_GROUP);
 }
 
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out) {
+    assert(n <= QUANT_SUPER);
     static quant_splitter *const splitters[N_DTYPES] = {
         [DTYPE_Q4_0] = quant_split_q4_0,       [DTYPE_Q4_1] = quant_split_q4_1,
         [DTYPE_Q5_0] = quant_split_q5_0,       [DTYPE_Q5_1] = quant_split_q5_1,
@@ -167,6 +170,7 @@ static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size
  * rounded: the order that gguf-py and ggml's C share. PART elements at a time, so that
  * the compiler vectorises the loops. */
 void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *restrict out) {
+    assert(n % 16 == 0 && n <= QUANT_SUPER);
     for (size_t at = 0; at < n; at += PART, out += PART) {
         int16_t numbers[PART];
         bool has_min;
@@ -217,6 +221,7 @@ quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out) {
 }
 
 void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out) {
+    assert(w != NULL);
     size_t at = i * w->bits, index = at / w->used;
     uint32_t skipped = (uint32_t)(at % w->used), left = 0, bits = w->bits, mask = (1u << bits) - 1;
     uint64_t have = 0;
@@ -239,6 +244,7 @@ void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out) {
 
 /* A byte of scale, 16 of nibbles. */
 void quant_split_mxfp4(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     out->scale[at / QUANT_GROUP] = b[0];
     quant_split_nibbles(b + 1, 16, out->q + at);
 }
@@ -276,6 +282,7 @@ static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *
 
 /* 32 bytes of 5 digits, 16 of 5, 4 of 4, d. */
 void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     split_digits(b, 32, 5, out->q);
     split_digits(b + 32, 16, 5, out->q + 160);
     split_digits(b + 48, 4, 4, out->q + 240);
@@ -284,6 +291,7 @@ void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
 
 /* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, means 2. */
 void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     quant_split_pairs(b, 0, out->q);
     set_half(quant_u16(b + 64), at, QUANT_SUPER, out);
 }
@@ -345,6 +353,7 @@ void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
 /* 32 bytes of third bits (0 means minus 4), 64 bytes of 2-bit values laid out as in Q2_K,
  * 16 scales of 6 bits in 12 bytes, d. */
 void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     (void)at;
     quant_split_pairs(b + 32, 0, out->q);
     split_bits(b, 2, out->q);
@@ -413,6 +422,7 @@ void quant_split_q5_k(const uint8_t *b, int at, quant_codes *out) {
 /* d, 2 bytes of the scales' top two bits, 4 of their nibbles, 128 of nibbles: 16 bytes
  * hold elements 0..15 and 16..31 of a group. */
 void quant_split_iq4_xs(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     const int high = quant_u16(b + 2);
     (void)at;
     out->d[0] = quant_u16(b);

@@ -1,5 +1,6 @@
 /* Splits the blocks of 256 elements whose numbers are rows of a grid: IQ3, IQ2, IQ1. A
  * code is a number of the row with the sign above. */
+#include <assert.h>
 #include <string.h>
 
 #include "core/quant_parts.h"
@@ -170,6 +171,7 @@ SPLIT_GRID(iq3_s, IQ3_S)
 /* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of the 1/8
  * that is added to all 32. */
 void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
+    assert(out != NULL);
     (void)at;
     out->d[0] = quant_u16(b);
     for (int i = 0; i < N_EIGHTS; i++) {

@@ -1,5 +1,6 @@
 #include "core/quant_matrix.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -148,6 +149,7 @@ static void row_rounding_round_group(const row_rounding *r, float *x, int32_t n)
 }
 
 void row_round(const row_rounding *r, float *x, int32_t n) {
+    assert(n >= 0);
     const int32_t group = r->group > 0 ? r->group : n;
     for (int32_t i = 0; i < n && r->to != ROUND_NOTHING; i += group) {
         row_rounding_round_group(r, x + i, n - i < group ? n - i : group);

@@ -13,6 +13,7 @@
 /* ---- open and close ---- */
 
 quire_err batch_open(engine *e) {
+    assert(e != NULL);
     step_arrays *a = &e->step;
     size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs,
            n_workers = (size_t)e->samples.n_workers;

@@ -1,5 +1,6 @@
 #include "engine/beam.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -56,6 +57,7 @@ void beam_enter(const sequence *first) {
 }
 
 bool beam_is_cancelled(const engine *e, const beams *g) {
+    assert(g != NULL);
     bool some = false;
     for (int32_t i = 0; i < g->n_results && !some; i++) {
         request_id id = g->beams[i].seq->id;
@@ -654,6 +656,7 @@ void beam_settle(engine *e) {
 }
 
 void beam_resume(engine *e) {
+    assert(e != NULL);
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         beams *g = running_at(e, i)->beams;
         bool some_lack = false, all_ready = g != NULL;

@@ -23,6 +23,7 @@ static bool cache_yield(void *context) {
 }
 
 quire_err cache_open(engine *e, quire_error *err) {
+    assert(e != NULL);
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
     o.mover = &e->mover;
     o.budget = e->options.budget;
@@ -137,12 +138,12 @@ void cache_publish(engine *e, sequence *s) {
 }
 
 void cache_drop(engine *e) {
+    assert(e != NULL);
     int32_t n;
     bool all_went = kv_cache_drop(&e->kv, &n);
     log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n,
              (double)n * (double)e->layout.page_bytes / 1e6,
-             all_went ? "the memory of free pages went back to the system"
-                      : "their memory stays here");
+             all_went ? "the memory of free pages went back to the system" : "their memory stays here");
 }
 
 void tenant_drops_free(tenant_drop *first) {
@@ -166,6 +167,7 @@ void cache_drop_tenants(engine *e) {
 /* ---- swap ---- */
 
 quire_err swap_open(engine *e, quire_error *err) {
+    assert(e != NULL);
     return kv_cache_add_swap(&e->kv, e->options.swap_bytes) == QUIRE_OK
                ? QUIRE_OK
                : err_set(err, QUIRE_NO_MEMORY, -1,
@@ -231,6 +233,7 @@ void swap_in(engine *e, sequence *s) {
 /* ---- the audit ---- */
 
 int32_t engine_list_tables(const engine *e) {
+    assert(e != NULL);
     int32_t n = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
@@ -242,6 +245,7 @@ int32_t engine_list_tables(const engine *e) {
 }
 
 void engine_audit(const engine *e) {
+    assert(e != NULL);
     if (e->options.n_pages > AUDIT_MAX_PAGES) {
         return;
     }

@@ -1,5 +1,7 @@
 #include "engine/draft_step.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
@@ -16,6 +18,7 @@ _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
 quire_err draft_step_open(engine *e, quire_error *err) {
+    assert(e != NULL);
     int32_t most = e->options.draft.n_tokens;
     e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
     e->predicting.n_tokens = most > 0 ? most : DRAFT_PREDICTED;
@@ -25,6 +28,7 @@ quire_err draft_step_open(engine *e, quire_error *err) {
 }
 
 void draft_step_close(engine *e) {
+    assert(e != NULL);
     if (e->drafter) {
         e->drafter->ops->close(e->drafter);
     }

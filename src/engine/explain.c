@@ -1,5 +1,7 @@
 #include "engine/explain.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/state.h"
@@ -7,6 +9,7 @@
 #include "sched/prefix_wait.h"
 
 void explain_entered(engine *e, sequence *s) {
+    assert(s != NULL);
     if (s->explain) {
         s->explain->is_counted = true;
         e->n_explained++;
@@ -14,6 +17,7 @@ void explain_entered(engine *e, sequence *s) {
 }
 
 void explain_queued(engine *e, sequence *s) {
+    assert(s != NULL);
     int32_t n_ahead = s->explain != NULL ? candidates_ahead(&e->sched, &s->task) : 0;
     for (sequence *f = s; f != NULL && f->explain != NULL; f = f->next_child) {
         f->explain->n_ahead = n_ahead;
@@ -77,6 +81,7 @@ static quire_wait common_wait(const engine *e) {
 }
 
 void explain_waiting(engine *e) {
+    assert(e != NULL);
     if (e->n_explained == 0) {
         return;
     }
@@ -97,6 +102,7 @@ void explain_waiting(engine *e) {
 }
 
 void explain_admitted(engine *e, sequence *s) {
+    assert(s != NULL);
     explain *x = s->explain;
     if (x) {
         explain_cut(s, atomic_load(&e->step_started_us));
@@ -109,6 +115,7 @@ void explain_admitted(engine *e, sequence *s) {
 }
 
 void explain_shared(sequence *s, quire_wait wait) {
+    assert(s != NULL);
     explain *x = s->explain;
     if (x) {
         wait_for(s, wait);
@@ -144,6 +151,7 @@ static void explain_come_back(explain *x, int64_t now_us) {
 }
 
 void explain_preempted(engine *e, sequence *s) {
+    assert(s != NULL);
     (void)e;
     explain *x = s->explain;
     if (!x) {
@@ -159,6 +167,7 @@ void explain_preempted(engine *e, sequence *s) {
 }
 
 void explain_computed(engine *e, sequence *s, int32_t n) {
+    assert(s != NULL);
     explain *x = s->explain;
     if (!x) {
         return;
@@ -187,6 +196,7 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
 }
 
 void explain_token(engine *e, sequence *s, int64_t now_us) {
+    assert(s != NULL);
     explain *x = s->explain;
     if (x == NULL) {
         return;
@@ -200,24 +210,28 @@ void explain_token(engine *e, sequence *s, int64_t now_us) {
 }
 
 void explain_drafted(sequence *s, int32_t n, bool is_forced) {
+    assert(s != NULL);
     if (s->explain && (is_forced || s->draft.is_guess)) {
         *(is_forced ? &s->explain->report.n_forced : &s->explain->report.n_guessed) += n;
     }
 }
 
 void explain_promoted(sequence *s, int32_t n_tokens) {
+    assert(s != NULL);
     if (s->explain) {
         s->explain->report.tier += n_tokens;
     }
 }
 
 void explain_swapped(sequence *s, int64_t bytes) {
+    assert(s != NULL);
     if (s->explain) {
         explain_add_cost(s->explain, (quire_explain_preemption){.swapped_bytes = bytes});
     }
 }
 
 void explain_ended(engine *e, sequence *s) {
+    assert(s != NULL);
     if (s->explain) {
         explain_cut(s, s->ended_us);
         explain_come_back(s->explain, s->ended_us);

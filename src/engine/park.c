@@ -12,6 +12,7 @@
  * The owner of a handle and the sequences that are to park there have references. All but
  * the handle's calls is the engine thread's. Invariant: counts[p] is the number of parks
  * whose tables name page p (parks_check). */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -171,6 +172,7 @@ static int32_t largest_tenant(const engine_parks *all) {
 }
 
 bool parks_yield_oldest(engine *e) {
+    assert(e != NULL);
     bool is_there = e->parks.oldest != NULL;
     if (is_there) {
         park_bounded(e, e->parks.oldest);
@@ -245,6 +247,7 @@ static void park_enter(engine *e, engine_park *p, sequence *s) {
 }
 
 bool parks_take(engine *e, sequence *s) {
+    assert(s != NULL);
     engine_park *p = s->park;
     if (p == NULL || atomic_load(&p->is_closed) || s->task.kv.n_computed == 0 || !s->task.kv.has_path) {
         return false;
@@ -287,6 +290,7 @@ void parks_follow(engine *e) {
 }
 
 const float *parks_find_row(const engine *e, const sequence *s) {
+    assert(e != NULL && s != NULL);
     int32_t n = s->task.n_known, n_tail = n % e->layout.page_tokens;
     const kv_path *path = &s->task.kv.path;
     const engine_park *p = s->task.kv.n_computed == n ? e->parks.oldest : NULL;
@@ -303,6 +307,7 @@ const float *parks_find_row(const engine *e, const sequence *s) {
 /* ---- open, close, check ---- */
 
 quire_err parks_open(engine *e) {
+    assert(e != NULL);
     engine_parks *all = &e->parks;
     int64_t half = e->options.n_pages / 2, n = e->options.parked_bytes / e->layout.page_bytes;
     int32_t max_snapshots = e->kv.index != NULL ? kv_index_count(e->kv.index).max_snapshots : 0;
@@ -320,6 +325,7 @@ quire_err parks_open(engine *e) {
 }
 
 void parks_close(engine *e) {
+    assert(e != NULL);
     if (e->parks.counts != NULL && e->parks.tenants != NULL) {
         parks_collect_closed(e);
         while (e->parks.oldest != NULL) {

@@ -1,5 +1,6 @@
 #include "engine/row_pooling.h"
 
+#include <assert.h>
 #include <float.h>
 
 #include "base/float_bits.h"
@@ -12,6 +13,7 @@ static void limit_reuse(const row_pooling *p, sched_task *t) {
 }
 
 quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s) {
+    assert(r != NULL);
     const pooling_params *p = &r->pooling;
     size_t n_types = r->types != NULL ? (size_t)r->n_tokens : 0;
     size_t n = (size_t)model_description(m)->d_model,

@@ -1,10 +1,12 @@
 /* The engine's counters: its thread keeps them without locks, and publishes them once a
  * step for other threads. */
 #include "base/clock.h"
+
 #include "core/histogram.h"
 #include "engine/cache.h"
 #include "engine/state.h"
 #include "sched/prefix_wait.h"
+#include <assert.h>
 
 static void stats_add(engine *e, quire_histogram_kind kind, int64_t value) {
     histogram_add(&e->stats.histograms[kind], kind, value);
@@ -28,6 +30,7 @@ void stats_pooled(engine *e, const sequence *s) {
 }
 
 void stats_token(engine *e, sequence *s, int64_t now_us) {
+    assert(s != NULL);
     quire_stats *st = &e->stats;
     if (s->last_token_us == 0) {
         count_prompt(e, s);
@@ -40,6 +43,7 @@ void stats_token(engine *e, sequence *s, int64_t now_us) {
 }
 
 void stats_step(engine *e, int64_t us) {
+    assert(e != NULL);
     e->stats.steps++;
     e->stats.step_rows += e->step.rows.n_rows;
     e->stats.step_us += us;
@@ -56,6 +60,7 @@ static int64_t stats_count_tokens(const engine *e) {
 }
 
 void stats_pages(engine *e) {
+    assert(e != NULL);
     int64_t held = kv_pool_counts(e->kv.pool).n_held;
     engine_profile *p = &e->profile;
     if (held < p->n_pages_held_most) {
@@ -118,6 +123,7 @@ static quire_parked_stats count_parked(const engine *e) {
 }
 
 void stats_publish(engine *e) {
+    assert(e != NULL);
     kv_counts c = kv_pool_counts(e->kv.pool);
     const sched_counts *q = &e->sched.counts;
     e->stats.preemptions = q->preemptions;
@@ -144,6 +150,7 @@ void stats_publish(engine *e) {
 }
 
 void engine_stats_read(engine *e, quire_stats *out) {
+    assert(e != NULL);
     pthread_mutex_lock(&e->lock);
     *out = e->published;
     pthread_mutex_unlock(&e->lock);
@@ -162,6 +169,7 @@ void engine_page_memory_read(engine *e, quire_page_memory *out) {
 }
 
 void engine_parked_read(engine *e, quire_parked_stats *out) {
+    assert(e != NULL);
     pthread_mutex_lock(&e->lock);
     *out = e->published_parked;
     pthread_mutex_unlock(&e->lock);

@@ -1,5 +1,6 @@
 /* One step of the engine: from waiting requests to their next tokens. */
 #include "base/clock.h"
+
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"
@@ -9,6 +10,7 @@
 #include "engine/output.h"
 #include "engine/rule_step.h"
 #include "sched/deadline.h"
+#include <assert.h>
 
 /* Plans a step and reserves its pages. False: nothing can be computed now. */
 static bool engine_step_plan(engine *e, int64_t now_us) {
@@ -136,6 +138,7 @@ static void intake_wait(engine *e, sequence *s) {
 }
 
 bool intake_new(engine *e) {
+    assert(e != NULL);
     sequence *s;
     bool some_cancelled = false;
     while (e->sched.n_waiting + e->sched.n_running < e->options.max_requests && ring_pop(e->in, &s)) {
@@ -184,6 +187,7 @@ void intake_drop_done(sched_task **queue, int32_t *n) {
 }
 
 void intake_drop_cancelled(engine *e, bool some_came_so) {
+    assert(e != NULL);
     unsigned n_cancels = atomic_load(&e->n_cancels);
     if (n_cancels == e->n_cancels_seen && !some_came_so) {
         return;
@@ -205,6 +209,7 @@ void intake_drop_cancelled(engine *e, bool some_came_so) {
 
 /* A parent that ends puts its first child among the waiting. */
 void intake_cancel_all(engine *e) {
+    assert(e != NULL);
     sequence *s;
     while (e->sched.n_running > 0) {
         s = running_at(e, --e->sched.n_running);

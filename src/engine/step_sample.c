@@ -1,5 +1,6 @@
 #include "engine/step_sample.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -14,6 +15,7 @@ static void step_sample_run_tasks(void *threads, thread_pool_fn fn, void *contex
 }
 
 quire_err step_sample_open(engine *e) {
+    assert(e != NULL);
     const backend_ops *ops = e->b->ops;
     int32_t n_workers = ops->run_tasks != NULL ? ops->n_workers(e->b) : 1;
     return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, step_sample_run_tasks,
@@ -77,6 +79,7 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
 }
 
 bool step_rows_are_finite(engine *e, int32_t worker, int32_t row0, int32_t n) {
+    assert(e != NULL);
     float *hidden = e->step.hidden + (size_t)e->desc->d_model * (size_t)worker;
     bool finite = true;
     for (int32_t i = 0; i < n && finite; i++) {
@@ -96,6 +99,7 @@ bool step_may_publish(const engine *e, const sequence *s, int32_t n) {
 }
 
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
+    assert(s != NULL);
     const atomic_uint *faults = s->mods != NULL ? e->step.rows.faults : NULL;
     for (int32_t i = 0; i < n && faults != NULL; i++) {
         if (atomic_load(&faults[row0 + i]) != 0) {

@@ -2,6 +2,7 @@
  * the engine thread reads. Also cancelling. Any thread. */
 #include "engine/engine.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -291,6 +292,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
 
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users,
                                 request_id *ids, quire_error *err) {
+    assert(n >= 1);
     TRY(submit_check_request(e, r, err));
     bool by_beams = r->beams.width > 0;
     if (n < 1 ||

@@ -357,6 +357,7 @@ quire_err engine_team_join(engine_team *t, engine *e) {
 }
 
 void engine_team_leave(engine_team *t, engine *e) {
+    assert(e != NULL);
     pthread_mutex_lock(&t->lock);
     e->place.leaves = e->place.is_member;
     wake_ring(&t->wake);

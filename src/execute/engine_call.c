@@ -1,5 +1,6 @@
 #include "execute/engine_call.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -61,6 +62,7 @@ void exec_drop_ahead(engine_state *es) {
 }
 
 void exec_settle(void *executor, quire_state *s) {
+    assert(s != NULL);
     engine_state *es = s->of_executor;
     (void)executor;
     if (es != NULL) {
@@ -71,6 +73,7 @@ void exec_settle(void *executor, quire_state *s) {
 }
 
 void exec_drop(void *executor, quire_state *s) {
+    assert(s != NULL);
     engine_state *es = s->of_executor;
     exec_settle(executor, s);
     if (es != NULL) {
@@ -82,6 +85,7 @@ void exec_drop(void *executor, quire_state *s) {
 }
 
 quire_err exec_fork(void *executor, const quire_state *from, quire_state *to) {
+    assert(from != NULL);
     const engine_state *was = from->of_executor;
     if (was == NULL) {
         return QUIRE_OK;
@@ -104,6 +108,7 @@ quire_err exec_fork(void *executor, const quire_state *from, quire_state *to) {
 }
 
 const int32_t *exec_tokens(void *executor, const quire_state *s, size_t *n) {
+    assert(s != NULL);
     const engine_state *es = s->of_executor;
     (void)executor;
     *n = es != NULL ? exec_n_ids(es) : 0;
@@ -215,6 +220,7 @@ bool exec_must_wait(engine_call *k, size_t n) {
 }
 
 engine_call *exec_take_turn(engine_executor *x) {
+    assert(x != NULL);
     engine_call *first = x->waiting, *deepest = first != NULL ? first->c->state->root->of_executor : NULL;
     if (first == NULL || !exec_has_room(x, deepest->n_wanted)) {
         return NULL;
@@ -231,6 +237,7 @@ engine_call *exec_take_turn(engine_executor *x) {
 }
 
 void exec_call_free(engine_call *k) {
+    assert(k != NULL);
     if (k->is_waiting) {
         exec_stop_waiting(k);
     }
@@ -256,12 +263,14 @@ void exec_call_free(engine_call *k) {
 }
 
 void exec_cancel(void *executor, program_call *c) {
+    assert(c != NULL);
     (void)executor;
     exec_drop_ahead(exec_state_of(c->state));
     exec_call_free(c->of_executor);
 }
 
 quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_error *err) {
+    assert(k != NULL);
     exec_release(k);
     k->stage = stage;
     k->requests = mem_new(n, sizeof *k->requests);
@@ -293,6 +302,7 @@ void exec_count_running(engine_call *k, size_t n) {
 }
 
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err) {
+    assert(k != NULL);
     call_request *to = &k->requests[k->n_requests];
     *to = (call_request){.call = k, .index = index, .is_alone = is_alone};
     bool is_held = k->ahead_of != NULL && k->stage == ENGINE_GEN;
@@ -312,6 +322,7 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
 
 quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
                              bool is_alone, quire_error *err) {
+    assert(k != NULL);
     char fields[128];
     quire_request *r;
     TRY(quire_request_ids(k->x->e, ids, n, &r, err));

@@ -1,5 +1,6 @@
 /* Executes gens and selects: makes their requests, also ahead of time, and takes their
  * results. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -57,6 +58,7 @@ static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_e
 }
 
 quire_err exec_start_ahead(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     engine_state *es = exec_state_of(k->c->state);
     engine_call *a = es->ahead;
     const engine_state *own = exec_state_of(a->c->state);
@@ -89,6 +91,7 @@ static quire_err exec_ready_gen(engine_call *k, const quire_request *r, quire_er
 }
 
 quire_err exec_submit_gen(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     quire_request *r;
     const engine_state *es = exec_state_of(k->c->state);
     TRY(exec_begin_stage(k, ENGINE_GEN, 1, err));
@@ -146,6 +149,7 @@ static quire_err exec_add_parts(engine_call *k, const quire_event *ev) {
 }
 
 quire_err exec_add_output(engine_call *k, const quire_event *ev) {
+    assert(ev != NULL);
     program_output *o = &k->c->outputs[ev->choice];
     size_t **ends = &k->ends[ev->choice];
     size_t end = o->n_ids > 0 ? (*ends)[o->n_ids - 1] : 0;
@@ -185,6 +189,7 @@ static void exec_cut_output(program_output *o, const size_t *ends, str *rest) {
 }
 
 quire_err exec_take_gen(engine_call *k, const quire_event *done) {
+    assert(k != NULL && done != NULL);
     program_call *c = k->c;
     engine_state *es = exec_state_of(c->state);
     c->prompt_tokens = done->prompt_tokens;
@@ -214,6 +219,7 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
 /* ---- a select ---- */
 
 quire_err exec_submit_choices(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     program_call *c = k->c;
     const engine_state *es = exec_state_of(c->state);
     char *last;
@@ -240,6 +246,7 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
 }
 
 quire_err exec_take_choice(engine_call *k, int32_t index, const quire_event *start) {
+    assert(k != NULL && start != NULL);
     const engine_state *es = exec_state_of(k->c->state);
     engine_choice *to = &k->choices[index];
     size_t n = (size_t)start->n_tokens, n_state = es->ids->n;
@@ -269,6 +276,7 @@ static quire_err exec_submit_score(engine_call *k, int32_t index, bool is_alone,
 }
 
 quire_err exec_submit_scores(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     const program_call *c = k->c;
     bool wants_alone = c->step->method == QUIRE_SELECT_UNCONDITIONAL_LIKELIHOOD_NORMALIZED;
     if (exec_must_wait(k, (wants_alone ? 2 : 1) * c->n_choices)) {
@@ -286,6 +294,7 @@ quire_err exec_submit_scores(engine_call *k, quire_error *err) {
 }
 
 void exec_take_score(engine_call *k, const call_request *r, const quire_event *start) {
+    assert(r != NULL);
     engine_choice *c = &k->choices[r->index];
     size_t skip = r->is_alone ? 1 : 0; /* the first token has nothing before it */
     for (size_t i = skip; i < c->n - c->from; i++) {
@@ -296,6 +305,7 @@ void exec_take_score(engine_call *k, const call_request *r, const quire_event *s
 }
 
 quire_err exec_take_select(engine_call *k) {
+    assert(k != NULL);
     program_call *c = k->c;
     engine_state *es = exec_state_of(c->state);
     select_choice *choices = mem_new(c->n_choices, sizeof *choices);

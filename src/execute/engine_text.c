@@ -1,6 +1,8 @@
 /* Has the texts and turns of states tokenised by the engine's text threads. */
 #include "base/mem.h"
+
 #include "execute/engine_call.h"
+#include <assert.h>
 
 /* ---- text to tokens ---- */
 
@@ -24,6 +26,7 @@ static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, js
 }
 
 quire_err exec_join_text(program_text *to, const program_text *t) {
+    assert(to != NULL && t != NULL);
     TRY(mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + t->n_plain), sizeof *to->plain));
     for (size_t i = 0; i < 2 * t->n_plain; i++) {
         to->plain[2 * to->n_plain + i] = to->text.n + t->plain[i];
@@ -34,6 +37,7 @@ quire_err exec_join_text(program_text *to, const program_text *t) {
 
 quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
                              quire_error *err) {
+    assert(k != NULL);
     const engine_state *es = exec_state_of(k->c->state);
     strbuf body = {0};
     json_out o = {.to = &body};
@@ -51,6 +55,7 @@ quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids
 }
 
 quire_err exec_take_texts(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     const quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);
     program_text all = {0};
@@ -109,6 +114,7 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
 }
 
 quire_err exec_take_turns(engine_call *k, quire_error *err) {
+    assert(k != NULL);
     const quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);
     size_t begun = SIZE_MAX, last = SIZE_MAX;

@@ -1,7 +1,9 @@
 /* The calls of quire_program.h: they append steps and read results. */
 #include "base/mem.h"
+
 #include "execute/engine_call.h"
 #include "execute/program_json.h"
+#include <assert.h>
 
 /* ---- what runs programs ---- */
 
@@ -25,6 +27,7 @@ int quire_programs_fd(const quire_programs *ps) {
 }
 
 void quire_programs_wait(quire_programs *ps, int64_t timeout_us) {
+    assert(ps != NULL);
     if (ps->ready == NULL && ps->events == NULL && !ps->is_cut) {
         int64_t left_us = programs_time_left(ps);
         bool is_less = left_us >= 0 && (timeout_us < 0 || left_us < timeout_us);
@@ -260,6 +263,7 @@ const int32_t *quire_state_ids(const quire_state *s, size_t *n) {
 }
 
 void quire_state_usage(const quire_state *s, quire_program_usage *out) {
+    assert(s != NULL && out != NULL);
     const quire_program_usage all = program_usage(s->root);
     size_t size = out->size;
     memcpy(out, &all, size < sizeof all ? size : sizeof all);

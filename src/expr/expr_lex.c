@@ -1,4 +1,5 @@
 /* The tokens of an expression: numbers, names and operators, as in C. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -8,6 +9,7 @@
 #define MAX_FLOAT_LENGTH 63
 
 int32_t expr_column(const expr_lexer *l, const char *p) {
+    assert(p >= l->text.p && p <= l->text.p + l->text.n);
     return (int32_t)(p - l->text.p) + 1;
 }
 
@@ -129,6 +131,7 @@ static quire_err read_operator(expr_lexer *l, expr_word *out) {
 }
 
 quire_err expr_next(expr_lexer *l, expr_word *out) {
+    assert(l->at <= l->text.n);
     char c = expr_lex_peek(l, 0);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
         l->at++;

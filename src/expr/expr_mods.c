@@ -1,5 +1,6 @@
 #include "expr/expr_mods.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -118,6 +119,7 @@ static quire_err expr_mods_fill(const expr_mods *from, size_t n_bytes, attn_mods
 }
 
 quire_err expr_compile_mods(const expr_mods *from, attn_mods **out, quire_error *err) {
+    assert(from->n_arrays >= 0);
     size_t n_bytes;
     *out = NULL;
     TRY(fail_in(err, check_arrays(from, &n_bytes, err), "arrays"));

@@ -2,7 +2,9 @@
  * its operands computes in floats, comparisons and logical operators give the integers 0
  * and 1. */
 #include "base/str.h"
+
 #include "expr/expr_tree.h"
+#include <assert.h>
 
 typedef struct parser {
     expr_lexer lexer;
@@ -304,6 +306,7 @@ static quire_err check_array(const attn_array *a, quire_error *err) {
 
 quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out,
                      quire_error *err) {
+    assert(n_arrays >= 0);
     parser p = {.lexer = {.text = text, .err = err}, .kind = kind, .tree = out};
     out->n = 0;
     out->arrays = arrays;

@@ -2,6 +2,8 @@
  * once, with constants folded. */
 #include "expr/expr_tree.h"
 
+#include <assert.h>
+
 #include "base/float_bits.h"
 #include "core/attn_ops.h"
 
@@ -440,6 +442,7 @@ static quire_err expr_values_lower(lowering *l, int32_t node, int32_t condition,
 }
 
 quire_err expr_evaluate(expr_kind kind, const expr_tree *tree, expr_values *out, quire_error *err) {
+    assert(tree->root >= 0 && tree->root < tree->n);
     lowering l = {.tree = tree, .values = out, .err = err};
     out->n = 0;
     TRY(expr_values_lower(&l, tree->root, EXPR_NONE, &out->result));

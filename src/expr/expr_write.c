@@ -7,7 +7,9 @@
  * others where it reads them. An instruction never writes a register that it reads, so
  * that loops need no checks. */
 #include "base/mem.h"
+
 #include "expr/expr_tree.h"
+#include <assert.h>
 
 #define KEPT_CONSTANTS 24 /* constants of tile code that key code writes */
 
@@ -231,6 +233,7 @@ static quire_err write_program(expr_kind kind, const expr_tree *tree, writer *w)
 }
 
 quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, quire_error *err) {
+    assert(kind == EXPR_MASK || kind == EXPR_SCORE);
     expr_values *values = mem_new(1, sizeof *values);
     writer *w = mem_new(1, sizeof *w);
     quire_err e = values != NULL && w != NULL ? expr_evaluate(kind, tree, values, err)
@@ -246,6 +249,7 @@ quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, q
 
 quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
                        attn_program *out, quire_error *err) {
+    assert(n_arrays >= 0);
     expr_tree *tree = mem_new(1, sizeof *tree);
     TRY(mem_check_for(tree, "an expression", err));
     quire_err e = expr_parse(kind, text, arrays, n_arrays, tree, err);

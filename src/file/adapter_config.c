@@ -1,5 +1,6 @@
 #include "file/adapter_config.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -321,6 +322,7 @@ quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
 #define HEAP_KIB      1024
 
 void adapter_patterns_deinit(adapter_patterns *p) {
+    assert(p != NULL);
     for (size_t i = 0; i < p->n; i++) {
         mem_free(p->list[i].plain);
         pcre2_code_free(p->list[i].code);
@@ -418,6 +420,7 @@ static bool pattern_matches_code(const pcre2_code *code, str name) {
 }
 
 bool adapter_patterns_find(const adapter_patterns *p, str name, double *value) {
+    assert(p != NULL);
     for (size_t i = 0; i < p->n; i++) {
         const adapter_pattern *a = &p->list[i];
         if (a->plain != NULL ? pattern_matches_plain(a->plain, name) : pattern_matches_code(a->code, name)) {

@@ -1,5 +1,6 @@
 #include "file/adapter_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -311,6 +312,7 @@ quire_err adapter_facts_read(const char *path, int64_t max_bytes, adapter_facts 
 /* ---- scales ---- */
 
 quire_err adapter_file_scale(const adapter_file *f, str module, int64_t rank, float *out, quire_error *err) {
+    assert(f != NULL);
     double r = (double)f->rank, alpha = f->alpha;
     if (f->facts.format == ADAPTER_GGUF) {
         *out = alpha != 0.0 ? (float)(alpha / (double)rank) : 1.0f;

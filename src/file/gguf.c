@@ -1,5 +1,7 @@
 #include "file/gguf.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/map.h"
@@ -335,6 +337,7 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
 }
 
 void gguf_deinit(gguf *g) {
+    assert(g != NULL);
     for (int32_t i = 0; i < g->n_keys; i++) {
         mem_free(g->keys[i].value.strings);
     }
@@ -399,6 +402,7 @@ meta_value gguf_meta(const gguf_value *v) {
 }
 
 meta_value gguf_item(const gguf_value *array, size_t i) {
+    assert(array != NULL);
     if (array->item_type == GGUF_STRING) {
         return (meta_value){.kind = META_STR, .s = array->strings[i]};
     }

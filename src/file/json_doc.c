@@ -1,5 +1,6 @@
 #include "file/json_doc.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "file/show.h"
@@ -119,5 +120,6 @@ meta_value json_doc_meta(const json_value *v) {
 }
 
 meta_value json_doc_item(const json_value *array, size_t i) {
+    assert(array != NULL);
     return json_doc_meta(json_at(array, i));
 }

@@ -1,5 +1,6 @@
 #include "file/map.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -67,6 +68,7 @@ quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire
 }
 
 void file_map_close(file_map *m) {
+    assert(m != NULL);
     if (m->p != NULL && m->p != empty) {
         munmap((void *)(uintptr_t)m->p, m->n);
     }
@@ -76,6 +78,7 @@ void file_map_close(file_map *m) {
 /* ---- reading from front to back ---- */
 
 quire_err cursor_take(cursor *c, uint64_t n, const char *what, const uint8_t **out) {
+    assert(c != NULL);
     if (n > c->n - c->at) {
         return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at,
                        "%s: %s at byte %s takes %s bytes, the file has %s: it is cut short or damaged; "

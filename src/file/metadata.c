@@ -1,4 +1,5 @@
 /* Metadata accessors: one conversion for both formats. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
@@ -10,6 +11,7 @@
 #define MAX_I64 0x1p63 /* first double past int64_t */
 
 meta_value open_file_meta(const model_file *f, const char *key) {
+    assert(f != NULL);
     meta_value v;
     if (f->overrides != NULL && overrides_find(f->overrides, key, &v)) {
         return v;
@@ -162,6 +164,7 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max,
                                      size_t *n) {
+    assert(f != NULL);
     meta_value v;
     if (f->overrides == NULL || !overrides_find(f->overrides, key, &v)) {
         v = json_doc_meta(json_doc_find(&f->generation, key));
@@ -190,6 +193,7 @@ bool model_file_is_null(const model_file *f, const char *key) {
 }
 
 bool model_file_is_object(const model_file *f, const char *key) {
+    assert(f != NULL);
     meta_value v;
     if (f->overrides != NULL && overrides_find(f->overrides, key, &v)) {
         return v.kind == META_OTHER;
@@ -198,6 +202,7 @@ bool model_file_is_object(const model_file *f, const char *key) {
 }
 
 quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
+    assert(f != NULL);
     sampling_defaults d;
     quire_error ignored;
     if (f->overrides == NULL) {

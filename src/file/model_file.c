@@ -1,5 +1,6 @@
 #include "file/model_file.h"
 
+#include <assert.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -15,6 +16,7 @@ quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_e
 }
 
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
+    assert(f != NULL);
     if (mem_grow(&f->maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
     }

@@ -1,6 +1,7 @@
 /* Reads the modules of a sentence-transformers model. */
 #include "file/modules.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ quire_err modules_read(model_file *f, quire_error *err) {
 }
 
 void modules_deinit(model_file *f) {
+    assert(f != NULL);
     for (int32_t i = 0; i < f->n_modules; i++) {
         json_doc_deinit(&f->modules[i].config);
     }
@@ -109,6 +111,7 @@ static quire_err file_modules_add_weights(model_file *f, const file_module *m, i
 }
 
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err) {
+    assert(f != NULL);
     for (int32_t i = 0; i < f->n_modules; i++) {
         if (f->modules[i].path[0] != 0) {
             TRY(file_modules_add_weights(f, &f->modules[i], part + i, err));

@@ -1,5 +1,6 @@
 #include "file/npz.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -304,6 +305,7 @@ quire_err npz_open(const char *path, npz *out, quire_error *err) {
 }
 
 void npz_close(npz *z) {
+    assert(z != NULL);
     for (int32_t i = 0; i < z->n; i++) {
         mem_free((void *)(uintptr_t)z->arrays[i].data);
     }
@@ -312,6 +314,7 @@ void npz_close(npz *z) {
 }
 
 const attn_array *npz_find(const npz *z, const char *name) {
+    assert(z != NULL);
     for (int32_t i = 0; i < z->n; i++) {
         if (strcmp(z->arrays[i].name, name) == 0) {
             return &z->arrays[i];

@@ -1,4 +1,5 @@
 /* Opens GGUF models: one file, or the parts NAME-00001-of-0000N.gguf of a split one. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -109,6 +110,7 @@ static quire_err open_gguf_check_kind(const model_file *f, quire_error *err) {
 }
 
 quire_err gguf_open(model_file *f, file_map first, quire_error *err) {
+    assert(f != NULL);
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, &f->tensors, err));
     TRY(open_gguf_check_kind(f, err));
@@ -118,6 +120,7 @@ quire_err gguf_open(model_file *f, file_map first, quire_error *err) {
 }
 
 quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err) {
+    assert(f != NULL);
     int64_t no, count;
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, NULL, err));
@@ -127,6 +130,7 @@ quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err) 
 }
 
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err) {
+    assert(f != NULL);
     int64_t no, count;
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, bytes, n, f->path, 0, &f->tensors, err));

@@ -1,4 +1,5 @@
 /* Opens Hugging Face directories: JSON files and safetensors, one or several. */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -137,6 +138,7 @@ static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
 }
 
 quire_err hf_read_texts(model_file *f, quire_error *err) {
+    assert(f != NULL);
     vocab *v = &f->vocab;
     const char *dir = f->path;
     vocab_init(v);
@@ -365,6 +367,7 @@ static quire_err open_weights(model_file *f, quire_error *err) {
 }
 
 quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
+    assert(f != NULL);
     f->format = MODEL_HF;
     if (!hf_is_directory(dir)) {
         foreign is = foreign_of_directory(dir);
@@ -389,6 +392,7 @@ quire_err hf_read_config(model_file *f, const char *dir, quire_error *err) {
 }
 
 quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err) {
+    assert(f != NULL);
     f->format = MODEL_HF;
     TRY(hf_read_texts(f, err));
     return f->vocab.source != VOCAB_NONE

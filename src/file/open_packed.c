@@ -1,4 +1,5 @@
 /* Opens packed models. */
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -143,6 +144,7 @@ static quire_err open_packed_read_tensors(cursor *c, model_file *f, file_map map
 }
 
 str packed_section(const model_file *f, const char *name) {
+    assert(f != NULL);
     for (size_t i = 0; i < f->n_sections; i++) {
         if (str_is(f->sections[i].name, name)) {
             return f->sections[i].data;

@@ -1,5 +1,6 @@
 #include "file/overrides.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -424,6 +425,7 @@ static void note_near(override *v, const char *key) {
 }
 
 bool overrides_find(overrides *o, const char *key, meta_value *out) {
+    assert(o != NULL);
     bool found = false;
     pthread_mutex_lock(&o->mutex);
     for (size_t i = 0; i < o->n; i++) {
@@ -450,6 +452,7 @@ str overrides_text(const overrides *o) {
 }
 
 quire_err overrides_check(overrides *o, const char *file, quire_error *err) {
+    assert(o != NULL);
     quire_err e = QUIRE_OK;
     pthread_mutex_lock(&o->mutex);
     for (size_t i = 0; i < o->n && e == QUIRE_OK; i++) {

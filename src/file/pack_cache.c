@@ -1,5 +1,6 @@
 #include "file/pack_cache.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -106,6 +107,7 @@ static void add_samples(sha256_sum *sum, const file_map *m) {
 }
 
 bool pack_cache_key(const model_file *source, const char *form, char key[PACK_KEY_BYTES]) {
+    assert(source != NULL);
     sha256_sum sum;
     uint8_t digest[SHA256_BYTES];
     sha256_begin(&sum);
@@ -126,6 +128,7 @@ bool pack_cache_key(const model_file *source, const char *form, char key[PACK_KE
 }
 
 bool pack_cache_can_name(const model_file *source) {
+    assert(source != NULL);
     for (size_t i = 0; i < source->n_maps; i++) {
         const file_stamp *s = &source->maps[i].stamp;
         int64_t newest = s->mtime_ns > s->ctime_ns ? s->mtime_ns : s->ctime_ns;
@@ -363,6 +366,7 @@ quire_err pack_entry_write(pack_entry *e, const packed_image *image, uint64_t fr
 }
 
 quire_err pack_entry_finish(pack_entry *e, quire_error *err) {
+    assert(e != NULL);
     quire_err r = fdatasync(e->fd) == 0 && rename(e->part.text, e->path.text) == 0
                       ? QUIRE_OK
                       : pack_cache_failed(e, err);

@@ -1,5 +1,6 @@
 #include "file/packed_image.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -78,6 +79,7 @@ static quire_err packed_image_add_piece(packed_image *i, const void *p, size_t n
 }
 
 quire_err packed_image_add(packed_image *i, const tensor_view *view) {
+    assert(view != NULL);
     TRY(packed_image_add_piece(i, view->data, view->n_bytes, false));
     i->header.packing = view->packing != 0 ? view->packing : i->header.packing;
     i->n_tensors++;
@@ -186,6 +188,7 @@ static quire_err add_modules(packed_image *i, const model_file *f) {
 }
 
 quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables, str json) {
+    assert(i != NULL && f != NULL);
     const vocab *v = &f->vocab;
     i->header.format = f->format;
     TRY(add_section(i, PACKED_TABLES, tables.n > 0 ? tables : (str){0}));
@@ -285,6 +288,7 @@ uint64_t packed_image_bytes(const packed_image *i) {
 /* ---- checksums ---- */
 
 quire_err packed_image_measure(packed_image *i, int32_t *n_blocks) {
+    assert(i != NULL);
     uint64_t n = i->at > PACKED_ALIGN ? (i->at - PACKED_ALIGN + PACKED_BLOCK - 1) / PACKED_BLOCK : 0;
     if (n > INT32_MAX) {
         return QUIRE_TOO_LARGE;
@@ -451,6 +455,7 @@ quire_err packed_writer_open(const char *path, packed_writer **out, quire_error 
 }
 
 quire_err packed_writer_finish(packed_writer *w, const packed_image *i, quire_error *err) {
+    assert(w != NULL);
     bool written = packed_image_write(i, w->fd, 0, packed_image_bytes(i)) == QUIRE_OK && fsync(w->fd) == 0;
     quire_err e = written && rename(w->own_path, w->path) == 0 ? QUIRE_OK : packed_write_failed(w, err);
     if (e == QUIRE_OK) {

@@ -1,5 +1,6 @@
 #include "file/templates.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +154,7 @@ static void read_gguf_default(model_file *f) {
 }
 
 void gguf_read_templates(model_file *f) {
+    assert(f != NULL);
     read_gguf_default(f);
     for (int32_t i = 0; i < f->gguf.n_keys; i++) {
         const gguf_key *k = &f->gguf.keys[i];

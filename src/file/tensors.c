@@ -1,5 +1,6 @@
 #include "file/tensors.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ static quire_err tensors_add_name(tensor_dir *d, str name) {
 }
 
 quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part) {
+    assert(d != NULL);
     size_t i = (size_t)d->n;
     if (d->n == INT32_MAX) {
         return QUIRE_NO_MEMORY;
@@ -47,6 +49,7 @@ quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32
 }
 
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
+    assert(d != NULL);
     TRY(mem_grow(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread));
     size_t at = d->names.n;
     TRY(tensors_add_name(d, name));
@@ -57,6 +60,7 @@ quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
 }
 
 quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err) {
+    assert(d != NULL);
     d->by_name = mem_new((size_t)d->n, sizeof *d->by_name);
     if (d->by_name == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %d tensors", file, (int)d->n);
@@ -79,6 +83,7 @@ int32_t tensor_dir_find(const tensor_dir *d, str name) {
 }
 
 const char *tensor_dir_why_unread(const tensor_dir *d, str name) {
+    assert(d != NULL);
     for (size_t i = 0; i < d->n_unread; i++) {
         if (str_is(name, d->names.p + d->unread[i].name_at)) {
             return d->unread[i].why;
@@ -130,6 +135,7 @@ int32_t names_sort(name_ref *refs, int32_t n) {
 }
 
 int32_t names_find(const name_ref *refs, int32_t n, str name) {
+    assert(n >= 0);
     int32_t low = 0, high = n;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;

@@ -1,5 +1,6 @@
 #include "file/vocab_files.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ static quire_err use_best(model_file *f, const name_list *l, quire_error *err) {
 }
 
 quire_err vocab_files_read(model_file *f, quire_error *err) {
+    assert(f != NULL);
     if (f->vocab.tokenizer_json.n > 0) {
         f->vocab.source = VOCAB_TOKENIZER_JSON;
         return QUIRE_OK;

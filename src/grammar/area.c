@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE, mremap */
 #include "grammar/area.h"
 
+#include <assert.h>
 #include <sys/mman.h>
 
 quire_err area_open(area *a, size_t bytes) {
@@ -16,6 +17,7 @@ quire_err area_open(area *a, size_t bytes) {
 }
 
 void area_close(area *a) {
+    assert(a != NULL);
     if (a->p != NULL) {
         (void)munmap(a->p, a->reserved);
     }
@@ -23,6 +25,7 @@ void area_close(area *a) {
 }
 
 quire_err area_grow(area *a, size_t bytes) {
+    assert(a != NULL);
     if (bytes <= a->reserved) {
         return QUIRE_OK;
     }
@@ -59,6 +62,7 @@ static bool area_take(area_budget *b, size_t n) {
 }
 
 area_result area_use(area *a, area_budget *budget, size_t bytes) {
+    assert(a != NULL);
     if (bytes <= a->used) {
         return AREA_USED;
     }
@@ -78,6 +82,7 @@ area_result area_use(area *a, area_budget *budget, size_t bytes) {
 }
 
 void area_budget_close(area_budget *b) {
+    assert(b != NULL);
     if (b->account != NULL) {
         atomic_fetch_sub(&b->account->pool->used, b->taken);
         atomic_fetch_sub(&b->account->used, b->taken);

@@ -1,6 +1,7 @@
 /* Trees of expressions: made by parsers, written out as nodes. */
 #include "grammar/ast.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -29,6 +30,7 @@ void ast_deinit(ast *t) {
 }
 
 void ast_add(ast *t, ast_list *l, uint32_t node) {
+    assert(t != NULL);
     if (t->b->failed != QUIRE_OK) {
         return;
     }
@@ -99,6 +101,7 @@ static void push_range(ast *t, uint32_t lo, uint32_t hi) {
 }
 
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated) {
+    assert(t != NULL);
     uint32_t first = t->ranges.n, kept = 0, from = 0;
     if (n > 1) {
         qsort(ranges, n, sizeof *ranges, ast_compare_ranges);
@@ -134,6 +137,7 @@ static bool ast_is_plain(uint32_t min, uint32_t max) {
 }
 
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
+    assert(t != NULL);
     if (t->b->failed != QUIRE_OK || child == 0 || (min == 1 && max == 1)) {
         return child;
     }
@@ -270,6 +274,7 @@ static uint32_t ast_emit_repeat(ast *t, const ast_node *n, uint32_t next, unsign
 }
 
 uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
+    assert(t != NULL);
     if (!build_step(t->b, 1)) {
         return NFA_FAIL_NODE;
     }
@@ -317,6 +322,7 @@ void named_rules_deinit(named_rules *r) {
 }
 
 uint32_t named_rules_find(named_rules *r, str name, size_t at) {
+    assert(r != NULL);
     build *b = r->t->b;
     for (uint32_t i = 0; i < r->list.n && build_step(b, 1); i++) {
         if (str_eq(r->list.p[i].name, name)) {
@@ -345,6 +351,7 @@ bool named_rules_has(const named_rules *r, uint32_t i) {
 }
 
 void named_rules_define(named_rules *r, uint32_t i, uint32_t root) {
+    assert(r != NULL);
     if (r->t->b->failed == QUIRE_OK) {
         r->list.p[i].root = root;
         r->list.p[i].defined = true;
@@ -352,6 +359,7 @@ void named_rules_define(named_rules *r, uint32_t i, uint32_t root) {
 }
 
 void named_rules_emit(named_rules *r, const char *(*kind_of)(str name)) {
+    assert(r != NULL);
     build *b = r->t->b;
     for (uint32_t i = 0; i < r->list.n && b->failed == QUIRE_OK; i++) {
         named_rule rule = r->list.p[i];

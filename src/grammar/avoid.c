@@ -6,6 +6,8 @@
  * ones that are met are made. */
 #include "grammar/avoid.h"
 
+#include <assert.h>
+
 #include "base/utf8.h"
 #include "grammar/dfa.h"
 
@@ -456,6 +458,7 @@ static void close_product(product *p) {
 }
 
 uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
+    assert(pool != NULL);
     product p;
     build *b = pool->b;
     uint32_t made = build_rule(b);

@@ -1,6 +1,7 @@
 /* Appends nodes to an nfa, within budgets. */
 #include "grammar/build.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ void build_init(build *b, const grammar_options *options, quire_error *err) {
 }
 
 quire_err build_fail(build *b, quire_err code, int64_t position, const char *format, ...) {
+    assert(b != NULL);
     if (b->failed == QUIRE_OK) {
         char text[sizeof b->err->message];
         va_list args;
@@ -36,6 +38,7 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
 }
 
 bool build_step(build *b, int64_t n) {
+    assert(b != NULL);
     if (b->failed != QUIRE_OK) {
         return false;
     }
@@ -85,6 +88,7 @@ void build_free(build *b, void *p, size_t n_bytes) {
 }
 
 uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n, uint32_t next) {
+    assert(b != NULL);
     nfa_node *node = NFA_PUSH(b, b->a.nodes);
     if (node == NULL) {
         return NFA_FAIL_NODE;
@@ -145,6 +149,7 @@ uint32_t build_loop(build *b) {
 }
 
 void build_patch(build *b, uint32_t split, uint32_t first, uint32_t second) {
+    assert(b != NULL);
     if (b->failed == QUIRE_OK) {
         uint32_t at = b->a.nodes.p[split].arg;
         b->a.targets.p[at] = first;
@@ -176,6 +181,7 @@ uint32_t build_class(build *b, const nfa_range *ranges, uint32_t n) {
 }
 
 uint32_t build_repeat(build *b, uint32_t body, uint32_t min, uint32_t max, uint32_t next) {
+    assert(b != NULL);
     nfa_repeat *r = NFA_PUSH(b, b->a.repeats);
     if (r == NULL) {
         return NFA_FAIL_NODE;
@@ -185,6 +191,7 @@ uint32_t build_repeat(build *b, uint32_t body, uint32_t min, uint32_t max, uint3
 }
 
 uint32_t build_rule(build *b) {
+    assert(b != NULL);
     nfa_rule *r = NFA_PUSH(b, b->a.rules);
     if (r == NULL) {
         return 0;
@@ -194,6 +201,7 @@ uint32_t build_rule(build *b) {
 }
 
 void build_rule_set(build *b, uint32_t rule, uint32_t start) {
+    assert(b != NULL);
     if (b->failed == QUIRE_OK) {
         b->a.rules.p[rule].start = start;
     }

@@ -1,6 +1,8 @@
 /* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
 #include "grammar/build.h"
 
+#include <assert.h>
+
 /* Steps of a pass over all nodes, which are short ones. */
 static int64_t pass_steps(const nfa *a) {
     return a->nodes.n / 8 + 1;
@@ -299,6 +301,7 @@ static void build_finish_do(build *b, bool *empty, uint8_t *heights) {
 }
 
 quire_err build_finish(build *b) {
+    assert(b != NULL);
     bool *empty = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *empty) : NULL;
     uint8_t *heights = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *heights) : NULL;
     if (b->failed == QUIRE_OK && (empty == NULL || heights == NULL)) {

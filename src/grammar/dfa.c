@@ -1,6 +1,7 @@
 /* Automata over characters: products, lists of names, placing. */
 #include "grammar/dfa.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
@@ -16,6 +17,7 @@ void dfa_pool_init(dfa_pool *p, build *b) {
 }
 
 void dfa_pool_deinit(dfa_pool *p) {
+    assert(p != NULL);
     for (uint32_t i = 0; i < p->all.n; i++) {
         mem_free(p->all.p[i].lengths.sets);
         NFA_FREE(p->b, p->all.p[i].states);
@@ -29,6 +31,7 @@ void dfa_pool_deinit(dfa_pool *p) {
 }
 
 uint32_t dfa_new(dfa_pool *p) {
+    assert(p != NULL);
     dfa *d = NFA_PUSH(p->b, p->all);
     if (d == NULL) {
         return DFA_ANY;
@@ -38,6 +41,7 @@ uint32_t dfa_new(dfa_pool *p) {
 }
 
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
+    assert(p != NULL);
     if (p->b->failed != QUIRE_OK) {
         return;
     }
@@ -55,6 +59,7 @@ void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
 }
 
 void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to) {
+    assert(p != NULL);
     if (p->b->failed != QUIRE_OK) {
         return;
     }
@@ -110,6 +115,7 @@ static uint32_t kept(const bool *live, uint32_t to) {
 }
 
 void dfa_trim(dfa_pool *p, uint32_t x) {
+    assert(x < p->all.n);
     dfa *d = &p->all.p[x];
     bool *live = p->b->failed == QUIRE_OK ? mem_new(d->states.n, sizeof *live) : NULL;
     if (live == NULL) {
@@ -145,12 +151,14 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
 }
 
 bool dfa_is_empty(const dfa_pool *p, uint32_t x) {
+    assert(x < p->all.n);
     const dfa *d = &p->all.p[x];
     return p->b->failed == QUIRE_OK && !d->states.p[0].accepts && d->states.p[0].other == NFA_NONE &&
            d->states.p[0].n == 0;
 }
 
 bool dfa_accepts_within(const dfa_pool *p, uint32_t x, str text, int64_t *steps) {
+    assert(x < p->all.n);
     const dfa *d = &p->all.p[x];
     uint32_t s = 0, until;
     for (size_t i = 0, len; i < text.n && s != NFA_NONE && *steps >= 0; i += len) {
@@ -162,6 +170,7 @@ bool dfa_accepts_within(const dfa_pool *p, uint32_t x, str text, int64_t *steps)
 }
 
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text) {
+    assert(x < p->all.n);
     const dfa *d = &p->all.p[x];
     uint32_t s = 0, until;
     for (size_t i = 0, len; i < text.n && s != NFA_NONE; i += len) {
@@ -209,6 +218,7 @@ static uint32_t pair_target(product *q, uint32_t x, uint32_t y, dfa_op op) {
 }
 
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
+    assert(p != NULL);
     if (p->b->failed != QUIRE_OK || (op == DFA_AND && (x == DFA_ANY || x == y)) ||
         (op == DFA_OR && y == DFA_ANY)) {
         return y;
@@ -319,6 +329,7 @@ static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, u
 }
 
 uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
+    assert(x < p->all.n);
     static const char escaped[] = "\"'\\nrt", meant[] = "\"'\\\n\r\t";
     uint32_t out = dfa_new(p), until, q = (uint32_t)quote;
     for (uint32_t i = 0; i < p->all.p[x].states.n && build_step(p->b, 1); i++) {
@@ -383,6 +394,7 @@ static void dfa_find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
 }
 
 uint32_t dfa_place(dfa_pool *p, uint32_t x) {
+    assert(x < p->all.n);
     nfa *a = &p->b->a;
     dfa *d = &p->all.p[x];
     if (p->b->failed != QUIRE_OK || d->placed != 0) {

@@ -7,6 +7,8 @@
  * cycles stay. */
 #include "grammar/dfa.h"
 
+#include <assert.h>
+
 typedef struct merge {
     dfa *d;
     uint32_t *map;    /* map[state]: the one that represents it */
@@ -111,6 +113,7 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
 }
 
 void dfa_merge(dfa_pool *p, uint32_t x) {
+    assert(p != NULL);
     if (p->b->failed != QUIRE_OK || p->all.p[x].merged) {
         return;
     }

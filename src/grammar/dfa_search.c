@@ -1,4 +1,5 @@
 /* Automata over characters that look for texts (Aho and Corasick 1975). */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
@@ -148,6 +149,7 @@ static void dfa_search_write_state(const search *s, dfa_pool *p, uint32_t x, uin
 }
 
 uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found) {
+    assert(p != NULL);
     search s;
     uint32_t x = dfa_new(p);
     search_open(&s, p->b, texts, n, wanted);
@@ -255,6 +257,7 @@ static void find_lengths(dfa_pool *p, const dfa *d, dfa_lengths *out) {
 }
 
 const dfa_lengths *dfa_lengths_of(dfa_pool *p, uint32_t x) {
+    assert(p != NULL);
     dfa_merge(p, x);
     if (p->b->failed == QUIRE_OK && !p->all.p[x].measured) {
         dfa_lengths found = {0};
@@ -266,6 +269,7 @@ const dfa_lengths *dfa_lengths_of(dfa_pool *p, uint32_t x) {
 }
 
 bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *all) {
+    assert(l != NULL);
     bool some = false;
     *all = true;
     for (uint32_t i = 0; i < l->n_sets; i++) {

@@ -1,4 +1,5 @@
 /* The bytes and tokens that must follow a state, or are likely to. */
+#include <assert.h>
 #include <string.h>
 
 #include "grammar/grammar_run.h"
@@ -54,6 +55,7 @@ static quire_err forced_op(run_core *r, void *context) {
 }
 
 int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32_t max) {
+    assert(max >= 0);
     forced_tokens f = {s.id, tokens, 0, max};
     (void)run_do(run, forced_op, &f);
     return f.n;
@@ -177,6 +179,7 @@ static quire_err bytes_op(run_core *r, void *context) {
 
 int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens,
                       int32_t *parents) {
+    assert(bounds != NULL);
     guess g;
     spelling next;
     int32_t n = 0, most = bounds->nodes < GRAMMAR_MAX_GUESSES ? bounds->nodes : GRAMMAR_MAX_GUESSES;

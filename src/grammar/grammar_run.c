@@ -1,6 +1,7 @@
 /* Runs: sequences' states over a grammar and a vocabulary. */
 #include "grammar/grammar_run.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/clock.h"
@@ -207,6 +208,7 @@ static quire_err grammar_run_grow(run_core *core) {
 }
 
 quire_err run_do(grammar_run *r, run_op op, void *context) {
+    assert(r != NULL);
     run_core *core = r->core;
     if (work_room_current != NULL) {
         if (!lock_in_step(core)) {
@@ -290,6 +292,7 @@ static bool grammar_run_is_end(const grammar_vocab *v, int32_t token) {
 }
 
 quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token) {
+    assert(r != NULL);
     const grammar_vocab *v = r->core->v;
     if (token < 0 || token >= v->n_tokens) {
         return QUIRE_INVALID;
@@ -357,6 +360,7 @@ int64_t grammar_run_mask_ns(const grammar_run *r) {
 }
 
 void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out) {
+    assert(r != NULL);
     run_core *core = r->core;
     (void)pthread_mutex_lock(&core->lock);
     *out = core->stats;

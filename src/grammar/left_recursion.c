@@ -8,6 +8,8 @@
  * RETURN leads to those places. */
 #include "grammar/build.h"
 
+#include <assert.h>
+
 #define NODES_PER_STEP 256 /* of a map that is cleared */
 
 /* rule `from` begins with a call of rule `to`, after which it continues at `next` */
@@ -329,6 +331,7 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
 }
 
 void build_left_recursion(build *b) {
+    assert(b != NULL);
     uint32_t n_rules = b->a.rules.n;
     leftmost l = {.b = b, .n_nodes = b->a.nodes.n};
     bool *empty = mem_new(l.n_nodes, sizeof *empty), *seen = mem_new((size_t)n_rules * 2, sizeof *seen);

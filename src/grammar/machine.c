@@ -2,6 +2,8 @@
  * and sets. */
 #include "grammar/machine.h"
 
+#include <assert.h>
+
 #include "grammar/grammar.h"
 
 #define MAX_WORK    65536
@@ -109,6 +111,7 @@ static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first,
          at_ = (at_ + 1) & ((t).n_slots - 1))
 
 uint32_t machine_find(const machine *m, machine_cell c) {
+    assert(m != NULL);
     TABLE_EACH(m->cell_table, hash_words(&c, sizeof c, 1), i) {
         if (memcmp((const machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
             return i - 1;
@@ -133,12 +136,14 @@ uint32_t machine_number(machine *m, machine_cell c) {
 }
 
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
+    assert(m != NULL);
     bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
     return machine_number(
         m, (machine_cell){node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level});
 }
 
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
+    assert(m != NULL);
     uint32_t h = hash_words(words, t.n * sizeof *words, machine_mix(machine_mix(2, t.count), t.other));
     TABLE_EACH(m->tally_table, h, i) {
         const machine_tally *o = (const machine_tally *)m->tallies.p + i - 1;
@@ -173,6 +178,7 @@ static bool machine_look_at(machine *m, uint32_t n) {
 }
 
 void machine_add(machine *m, machine_config c) {
+    assert(m != NULL);
     if (m->n_next >= MACHINE_MAX_CONFIGS) {
         machine_fail(m, MACHINE_AMBIGUOUS);
     }
@@ -550,6 +556,7 @@ static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
 }
 
 const uint32_t *machine_row(machine *m, uint32_t state) {
+    assert(m != NULL);
     machine_state *s = machine_state_at(m, state);
     uint32_t n = m->a->n_byte_classes;
     if (s->row == 0) {
@@ -639,6 +646,7 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account 
 }
 
 void machine_begin(machine *m, uint64_t slice) {
+    assert(m != NULL);
     work_begin(&m->meter);
     m->slice = slice;
     m->made = 0;
@@ -652,6 +660,7 @@ void machine_end(machine *m) {
 }
 
 quire_err machine_error(const machine *m) {
+    assert(m != NULL);
     switch (m->why) {
     case MACHINE_CRAMPED:
     case MACHINE_LATER:
@@ -666,6 +675,7 @@ quire_err machine_error(const machine *m) {
 /* Besides what was cramped, what soon would be: so that few operations are begun
  * again. */
 quire_err machine_grow(machine *m) {
+    assert(m != NULL);
     area *all[] = GROWING_AREAS(m);
     if (m->why != MACHINE_CRAMPED) {
         return QUIRE_OK;
@@ -708,6 +718,7 @@ static bool names(const nfa *a, const nfa_mark_set *set, uint32_t value, uint32_
 }
 
 void machine_read_mark(machine *m, const machine_config *c, uint8_t byte) {
+    assert(c != NULL);
     const nfa_node *node = &m->a->nodes.p[c->node];
     const nfa_mark_set *set = &m->a->mark_sets.p[node->arg];
     machine_config next = {c->node, c->at + 1, c->value, c->stack};

@@ -6,6 +6,8 @@
  * and how many bytes are missing. So texts in any script lead through few states. */
 #include "grammar/machine.h"
 
+#include <assert.h>
+
 /* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n
  * digits are read. */
 typedef enum phase {
@@ -305,6 +307,7 @@ static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
 /* ---- names ---- */
 
 bool machine_is_roomy(const machine *m, const machine_config *c) {
+    assert(c != NULL);
     /* `at` is the state before the character */
     bool is_open = c->value != 0 && (c->value >> 24 & SETTLED) == 0;
     const nfa_dstate *d = &m->a->dstates.p[m->a->nodes.p[c->node].op == NFA_STRING ? c->at : 0];

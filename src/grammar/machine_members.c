@@ -11,6 +11,8 @@
  * occurred is not counted again, and replaces the rules that it satisfied before. */
 #include "grammar/machine.h"
 
+#include <assert.h>
+
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
 
 /* words: bits of listed names where these come in any order, then open names that are
@@ -208,6 +210,7 @@ static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, ui
 }
 
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
+    assert(m != NULL);
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     machine_members_load(m, tally, stack, &s);
@@ -220,6 +223,7 @@ void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t sta
 }
 
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
+    assert(m != NULL);
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;
@@ -268,6 +272,7 @@ static void machine_members_note_name(const nfa_object *o, seen_set *s, uint64_t
 }
 
 void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
+    assert(m != NULL);
     const nfa_node *named = &m->a->nodes.p[node];
     machine_cell name = ((const machine_cell *)m->cells.p)[stack],
                  object = ((const machine_cell *)m->cells.p)[name.below];
@@ -308,6 +313,7 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
 }
 
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
+    assert(m != NULL);
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     machine_members_load(m, tally, stack, &s);
@@ -320,6 +326,7 @@ void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stac
 }
 
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
+    assert(m != NULL);
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;

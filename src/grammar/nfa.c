@@ -1,6 +1,8 @@
 /* Frees, shrinks and measures an nfa. */
 #include "grammar/nfa.h"
 
+#include <assert.h>
+
 #define EACH_VEC(a, X)                                                                                       \
     X((a)->nodes)                                                                                            \
     X((a)->targets)                                                                                          \
@@ -31,6 +33,7 @@ static void free_vectors(nfa *a) {
 }
 
 void nfa_deinit(nfa *a) {
+    assert(a != NULL);
     if (a->block != NULL) {
         mem_free(a->block);
     } else {
@@ -51,6 +54,7 @@ static void nfa_move(void *p, size_t *cap, size_t n, size_t n_bytes, char *to) {
 }
 
 void nfa_shrink(nfa *a) {
+    assert(a != NULL);
     size_t n_bytes = 0;
 #define ADD(vec) n_bytes += aligned((vec).n * sizeof *(vec).p);
     EACH_VEC(a, ADD)
@@ -138,6 +142,7 @@ static bool one_rule_can_end(const nfa *a, const nfa_array *r, nfa_room room, ui
 /* ---- several rules: the counts that can be reached, as a set ---- */
 
 bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
+    assert(r != NULL && counts != NULL);
     uint32_t left = *counts, sum = 0;
     uint64_t unit = 1;
     for (uint32_t i = 0; i < r->n_rules; i++) {
@@ -159,6 +164,7 @@ bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
 }
 
 bool nfa_counts_suffice(const nfa_array *r, uint32_t counts) {
+    assert(r != NULL);
     for (uint32_t i = 0; i < r->n_rules; i++) {
         uint32_t cap = r->rules[i].max != NFA_NONE ? r->rules[i].max : r->rules[i].min;
         if ((r->n_rules == 1 ? counts : (uint32_t)(counts % (cap + UINT64_C(1)))) < r->rules[i].min) {
@@ -220,6 +226,7 @@ bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t
  * satisfied. */
 
 bool nfa_text_can_end(const nfa *a, const nfa_text *t, uint32_t state, uint32_t count) {
+    assert(t != NULL);
     if (count > t->max) {
         return false;
     }

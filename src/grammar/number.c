@@ -2,6 +2,8 @@
  * room. */
 #include "grammar/value_shape.h"
 
+#include <assert.h>
+
 /* ---- decimals ---- */
 
 /* digits[0 .. n) with the point after `point` of them, which may lie outside. */
@@ -86,6 +88,7 @@ static int compare_sizes(const decimal *x, const decimal *y) {
 }
 
 int decimal_compare(const decimal *x, const decimal *y) {
+    assert(x != NULL && y != NULL);
     if (x->negative != y->negative) {
         return x->negative ? -1 : 1;
     }
@@ -93,6 +96,7 @@ int decimal_compare(const decimal *x, const decimal *y) {
 }
 
 quire_err decimal_write(const decimal *d, strbuf *out) {
+    assert(d != NULL);
     if (d->negative) {
         TRY(strbuf_add_char(out, '-'));
     }
@@ -195,6 +199,7 @@ static bool join_multiples(number_multiple *x, const number_multiple *y) {
 }
 
 bool number_intersect(build *b, const number_part *x, const number_part *y, number_part *out) {
+    assert(x != NULL);
     if (x->exact || y->exact) {
         *out = x->exact ? *x : *y;
         out->integer = x->integer || y->integer;

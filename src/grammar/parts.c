@@ -1,6 +1,8 @@
 /* Compiles grammars made of parts. */
 #include "grammar/parts.h"
 
+#include <assert.h>
+
 #include "base/utf8.h"
 #include "grammar/compile.h"
 
@@ -26,6 +28,7 @@ static const grammar_mark *parts_mark_at(parts *p, str text) {
 }
 
 part_piece parts_take(parts *p, str *rest) {
+    assert(rest != NULL);
     const grammar_mark *m = parts_mark_at(p, *rest);
     size_t n = m != NULL ? m->text.n : 1;
     while (m == NULL && n < rest->n && parts_mark_at(p, (str){rest->p + n, rest->n - n}) == NULL &&
@@ -188,6 +191,7 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
 }
 
 uint32_t parts_emit(parts *p, const grammar_part *part, uint32_t next) {
+    assert(p != NULL);
     if (++p->depth > GRAMMAR_PARTS_DEPTH) {
         (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "the grammar's parts nest deeper than %d",
                          GRAMMAR_PARTS_DEPTH);

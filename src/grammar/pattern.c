@@ -1,5 +1,6 @@
 /* From a pattern to a dfa: the positions of the regex (Thompson 1968), then sets of them
  * (Rabin and Scott 1959). */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "grammar/dfa.h"
@@ -294,6 +295,7 @@ static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
 }
 
 uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
+    assert(p != NULL);
     ast t;
     ast_init(&t, p->b);
     finder f = {.b = p->b, .t = &t};

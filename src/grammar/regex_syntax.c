@@ -1,6 +1,8 @@
 /* Parses regular expressions. */
 #include "grammar/regex_syntax.h"
 
+#include <assert.h>
+
 #include "base/utf8.h"
 
 #define MAX_RANGES 512 /* in one pair of brackets */
@@ -89,6 +91,7 @@ static uint32_t hex_escape(str text, size_t *at, char letter) {
 }
 
 uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_t *n) {
+    assert(at != NULL);
     static const char letters[] = "tnrfv0a", meanings[] = "\t\n\r\f\v\0\a";
     size_t len, from = *at;
     *n = 0;

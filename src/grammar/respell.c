@@ -1,7 +1,9 @@
 /* Respells the characters of a grammar's rules for strings: each node that reads some
  * becomes nodes that read their spelling. */
 #include "base/utf8.h"
+
 #include "grammar/avoid.h"
+#include <assert.h>
 
 /* ---- JSON ---- */
 
@@ -57,6 +59,7 @@ static void respell_bytes_json(build *b, uint32_t i) {
 }
 
 void respell_json(build *b, uint32_t first) {
+    assert(b != NULL);
     uint32_t n = b->a.nodes.n;
     for (uint32_t i = first; i < n && build_step(b, 1); i++) {
         nfa_node *node = &b->a.nodes.p[i];
@@ -150,6 +153,7 @@ static void respell_class_python(build *b, uint32_t i) {
 }
 
 void respell_python(build *b, uint32_t first) {
+    assert(b != NULL);
     uint32_t n = b->a.nodes.n;
     for (uint32_t i = first; i < n && build_step(b, 1); i++) {
         nfa_op op = (nfa_op)b->a.nodes.p[i].op;

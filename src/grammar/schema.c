@@ -1,6 +1,7 @@
 /* Compiles JSON Schemas: expressions over schemas, and their shapes. */
 #include "grammar/value_shape.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "grammar/compile.h"
@@ -226,6 +227,7 @@ expr_probe expr_probe_begin(schema *s) {
 }
 
 bool expr_probe_end(schema *s, expr_probe around) {
+    assert(s != NULL);
     bool met = s->met_open;
     s->met_open = around.met_open;
     s->n_probes--;
@@ -235,6 +237,7 @@ bool expr_probe_end(schema *s, expr_probe around) {
 /* ---- reports ---- */
 
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how) {
+    assert(s != NULL);
     const grammar_options *o = s->b->options;
     if (o->keyword != NULL) {
         grammar_keyword k = {path, keyword, GRAMMAR_ENFORCED, how};
@@ -246,6 +249,7 @@ void schema_note(schema *s, const char *path, const char *keyword, int status, c
 }
 
 void schema_refuse(schema *s, const char *path, const char *keyword, const char *why) {
+    assert(s != NULL);
     if (s->b->failed != QUIRE_OK) {
         return;
     }
@@ -262,6 +266,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
 }
 
 void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed) {
+    assert(s != NULL);
     build *b = s->b;
     char why[sizeof b->err->message] = "it takes too much";
     bool refused = b->failed == QUIRE_UNSUPPORTED || (malformed && b->failed == QUIRE_INVALID);
@@ -308,6 +313,7 @@ void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root) {
 }
 
 void schema_close(schema *s) {
+    assert(s != NULL);
     if (s->refused && s->b->failed == QUIRE_OK) {
         s->b->failed = QUIRE_UNSUPPORTED;
         if (s->b->err != NULL) {

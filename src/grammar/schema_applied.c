@@ -1,4 +1,5 @@
 /* Keywords that apply other schemas, or constants, to the same value. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "grammar/schema_reader.h"
@@ -92,6 +93,7 @@ static void and_shape(schema_reader *r, const shape *x) {
 }
 
 void keyword_const(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     shape one;
     (void)keyword;
     schema_read_const(r->s, v, &one);
@@ -206,6 +208,7 @@ void keyword_one_of(schema_reader *r, const char *keyword, const json_value *v) 
 }
 
 void keyword_not(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     shape not ;
     const char *why = shape_not(r->s, expr_shape(r->s, reader_below(r, keyword, NULL, v)), &not );
     if (why != NULL) {
@@ -216,6 +219,7 @@ void keyword_not(schema_reader *r, const char *keyword, const json_value *v) {
 }
 
 void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     const json_value *then = json_get(r->e.value, "then"), *otherwise = json_get(r->e.value, "else");
     const shape *condition = expr_shape(r->s, reader_below(r, keyword, NULL, v));
     shape not, yes, no, all;
@@ -305,6 +309,7 @@ void keyword_dependencies(schema_reader *r, const char *keyword, const json_valu
 /* Names and items that other keywords of this schema, and of those that it applies, say
  * nothing about. */
 void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     uint32_t x = reader_below(r, keyword, NULL, v);
     for (uint32_t i = 0; i < r->out.objects.n; i++) {
         object_part o = r->out.objects.p[i];
@@ -334,6 +339,7 @@ void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const
 }
 
 void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     uint32_t x = reader_below(r, keyword, NULL, v);
     for (uint32_t i = 0; i < r->out.arrays.n; i++) {
         array_part a = r->out.arrays.p[i];

@@ -1,9 +1,11 @@
 /* The arguments of a tool call: an object in the syntax of a model's format
  * (grammar_parts.h). */
 #include "grammar/avoid.h"
+
 #include "grammar/compile.h"
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
+#include <assert.h>
 
 enum { TAG_NAME_BYTES = 500 }; /* the most that every reader of tags takes */
 
@@ -196,6 +198,7 @@ static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32
 static const char *const outer_names[] = {"invoke", "tool_call"};
 
 bool arguments_take(const schema *s, str name) {
+    assert(s != NULL);
     const grammar_arguments *a = s->arguments;
     if (a->has_elements && name.n > 0 &&
         (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]))) {
@@ -279,6 +282,7 @@ static uint32_t separator(schema *s) {
 }
 
 uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
+    assert(s != NULL);
     s->reading = of;
     const member_writer w = {.listed = listed,
                              .open = schema_arguments_open_member,
@@ -403,6 +407,7 @@ static uint32_t python(schema *s, uint32_t rule) {
 }
 
 uint32_t argument_text(schema *s) {
+    assert(s != NULL);
     uint32_t rule = text_rule(s);
     if (s->b->failed != QUIRE_OK) {
         return NFA_FAIL_NODE;

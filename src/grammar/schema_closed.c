@@ -7,6 +7,8 @@
  * quiet. */
 #include "grammar/value_shape.h"
 
+#include <assert.h>
+
 /* ---- what closes nothing ---- */
 
 static void quiet_layer(schema *s, object_layer *l, bool silent) {
@@ -81,6 +83,7 @@ void shape_quiet(schema *s, const shape *x, bool silent, shape *out) {
 /* ---- what is closed ---- */
 
 bool object_holds(schema *s, const object_part *o, str name) {
+    assert(o != NULL);
     for (uint32_t i = 0; i < o->layers.n; i++) {
         const object_layer *l = &o->layers.p[i];
         for (uint32_t k = 0; k < l->names.n && !l->silent && build_step(s->b, 1); k++) {
@@ -130,6 +133,7 @@ static uint32_t count_held(schema *s, const object_part *o, const member_rule *r
 }
 
 bool object_is_closed(schema *s, const object_part *o) {
+    assert(o != NULL);
     bool closes = false, has_patterns = false;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         if (o->layers.p[i].has_rest) {

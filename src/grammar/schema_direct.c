@@ -1,4 +1,5 @@
 /* Keywords that constrain a value directly. */
+#include <assert.h>
 #include <float.h>
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v)
 /* ---- a single value ---- */
 
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(r != NULL);
     bool list = json_is(v, JSON_KIND_ARRAY), number = false, integer = false;
     shape *o = &r->out;
     o->null = o->yes = o->no = false;

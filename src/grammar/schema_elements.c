@@ -6,7 +6,9 @@
  * name does. Objects and arrays that it would take for something else, or whose values it
  * would type by another schema than theirs, are written as JSON. */
 #include "grammar/parts.h"
+
 #include "grammar/value_shape.h"
+#include <assert.h>
 
 static const char item_name[] = "item";
 
@@ -162,6 +164,7 @@ static uint32_t containers(schema *s, const element_rule *e) {
 }
 
 void element_write_rest(schema *s) {
+    assert(s != NULL);
     for (uint32_t i = 0; i < s->elements.n && s->b->failed == QUIRE_OK; i++) {
         element_rule e = s->elements.p[i]; /* the list may move */
         s->writing = schema_path_of(s, e.x);

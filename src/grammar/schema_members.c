@@ -1,6 +1,8 @@
 /* Members of objects: listed names in order, and names that the schema does not list. */
 #include "grammar/value_shape.h"
 
+#include <assert.h>
+
 #define MAX_PATTERNS 12
 
 static uint32_t schema_members_literal(schema *s, const char *text, uint32_t next) {
@@ -259,6 +261,7 @@ static uint32_t listed_member(schema *s, str name, uint32_t x) {
 }
 
 uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode mode, uint32_t next) {
+    assert(w != NULL);
     nfa *a = &s->b->a;
     const uint16_t bits =
         (uint16_t)((w->named ? NFA_KEPT : 0) | (w->once ? NFA_ONCE : 0) | (w->is_word ? NFA_WORD : 0));

@@ -1,5 +1,6 @@
 /* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the
  * schema's own text. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "grammar/value_shape.h"
@@ -148,6 +149,7 @@ static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, b
 }
 
 void schema_find_resources(schema *s, const json_value *root) {
+    assert(s != NULL);
     schema_resource *r = NFA_PUSH(s->b, s->resources);
     if (r == NULL) {
         return;

@@ -1,7 +1,9 @@
 /* Shapes to nodes: one rule for each expression that some value must satisfy. */
 #include "base/utf8.h"
+
 #include "grammar/regex_syntax.h"
 #include "grammar/value_shape.h"
+#include <assert.h>
 
 /* ---- tokens of JSON ---- */
 
@@ -26,6 +28,7 @@ _Static_assert(GRAMMAR_SPACE_MAX == 20, "as LINES has it");
 #define LINES "( |\\n{1,2}[ \\t]{0,20})?"
 
 uint32_t schema_space(schema *s, uint32_t next) {
+    assert(s != NULL);
     const grammar_options *o = s->b->options;
     if (o->whitespace_pattern.n > 0) {
         return build_call(s->b, regex_rule(s, &s->space_rule, o->whitespace_pattern), next);
@@ -37,6 +40,7 @@ uint32_t schema_space(schema *s, uint32_t next) {
 }
 
 uint32_t schema_rule(schema *s, uint32_t x) {
+    assert(s != NULL);
     if (s->b->failed != QUIRE_OK) {
         return 0;
     }
@@ -87,6 +91,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
 }
 
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
+    assert(s != NULL);
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
     if (c == NULL) {
         return NFA_FAIL_NODE;
@@ -98,6 +103,7 @@ uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
 }
 
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next) {
+    assert(p != NULL);
     nfa *a = &s->b->a;
     bool is_limited = p->min > 0 || p->max != NFA_NONE, all = false;
     const dfa_lengths *l =
@@ -421,6 +427,7 @@ uint32_t schema_value(schema *s, const shape *x) {
 }
 
 uint32_t schema_shape_rule(schema *s, const shape *x) {
+    assert(s != NULL);
     shape_rule *to = NFA_PUSH(s->b, s->shapes);
     uint32_t rule = to != NULL ? build_rule(s->b) : 0;
     if (to != NULL) {
@@ -430,6 +437,7 @@ uint32_t schema_shape_rule(schema *s, const shape *x) {
 }
 
 const char *schema_path_of(const schema *s, uint32_t x) {
+    assert(x < s->exprs.n);
     const expr *e = &s->exprs.p[x];
     const char *path = e->path;
     for (uint32_t i = 0; i < e->n && path == NULL; i++) {
@@ -440,6 +448,7 @@ const char *schema_path_of(const schema *s, uint32_t x) {
 }
 
 void schema_write_rest(schema *s) {
+    assert(s != NULL);
     for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
         s->writing = s->shapes.p[i].path;
         build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));

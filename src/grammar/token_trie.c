@@ -2,6 +2,7 @@
  * Private to this room; immutable once open. */
 #include "grammar/grammar_run.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -179,6 +180,7 @@ quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32
 }
 
 void trie_free(vocab_trie *t) {
+    assert(t != NULL);
     mem_free(t->nodes);
     mem_free(t->under);
     mem_free(t->tokens);

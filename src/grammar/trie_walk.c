@@ -6,6 +6,8 @@
  * remembered for a few states. */
 #include "grammar/grammar_run.h"
 
+#include <assert.h>
+
 /* ---- what a state comes back to itself over ---- */
 
 static bool loops_over_ascii(run_core *r, uint32_t s, uint32_t group) {
@@ -138,6 +140,7 @@ static bool count_node(run_core *r, uint32_t *n) {
 }
 
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
+    assert(r != NULL);
     const uint8_t *class = r->m.a->byte_class;
     run_level *l = r->path;
     uint32_t n_nodes = 0;
@@ -335,6 +338,7 @@ static uint32_t text_room(const nfa_text *t, uint32_t count) {
 }
 
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out) {
+    assert(r != NULL);
     const nfa *a = r->m.a;
     const trie_groups *g = &r->v->groups;
     const machine_config *c = machine_configs(&r->m, s), *end = c + machine_state_at(&r->m, s)->n;

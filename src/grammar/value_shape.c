@@ -1,6 +1,8 @@
 /* Shapes: intersection, union and what is empty. */
 #include "grammar/value_shape.h"
 
+#include <assert.h>
+
 #include "grammar/formats.h"
 #include "grammar/parts.h"
 
@@ -11,6 +13,7 @@ struct kept_block {
 };
 
 void *schema_keep(schema *s, size_t n, size_t size) {
+    assert(s != NULL);
     size_t bytes = (n * size + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
     if (s->b->failed != QUIRE_OK || n > SIZE_MAX / 64 / (size > 0 ? size : 1)) {
         return NULL;
@@ -33,6 +36,7 @@ void *schema_keep(schema *s, size_t n, size_t size) {
 }
 
 void schema_free_kept(schema *s) {
+    assert(s != NULL);
     while (s->blocks != NULL) {
         kept_block *next = s->blocks->next;
         s->b->bytes += (int64_t)s->blocks->size; /* for the next schema */
@@ -62,6 +66,7 @@ void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32
 }
 
 void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size) {
+    assert(n != NULL);
     char *p;
     memcpy(&p, parts_p, sizeof p);
     if ((*n & (*n - 1)) == 0) { /* the room doubles at each power of two */
@@ -122,6 +127,7 @@ static uint32_t value_shape_smaller(uint32_t x, uint32_t y) {
 }
 
 uint32_t string_dfa(schema *s, const string_part *p) {
+    assert(p != NULL);
     if (p->min == 0 && p->max == NFA_NONE) {
         return p->dfa;
     }
@@ -304,6 +310,7 @@ static bool may_be_named(schema *s, uint32_t x, str name) {
 }
 
 uint32_t object_member(schema *s, const object_part *o, str name) {
+    assert(o != NULL);
     uint32_t all = EXPR_ANY;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         const object_layer *l = &o->layers.p[i];
@@ -329,6 +336,7 @@ uint32_t object_member(schema *s, const object_part *o, str name) {
 }
 
 bool shape_strings(schema *s, const shape *x, uint32_t *out) {
+    assert(x != NULL);
     uint32_t all = 0;
     for (uint32_t i = 0; i < x->strings.n; i++) {
         uint32_t one = string_dfa(s, &x->strings.p[i]);
@@ -362,6 +370,7 @@ static bool array_is_empty(schema *s, const array_part *a, int depth) {
 }
 
 bool shape_is_empty(schema *s, const shape *x, int depth) {
+    assert(x != NULL);
     if (x->null || x->yes || x->no || x->numbers.n > 0 || x->strings.n > 0) {
         return false; /* numbers and strings that nothing satisfies were left out */
     }
@@ -436,6 +445,7 @@ static uint32_t json_string(schema *s, const string_part *p, uint32_t next) {
 }
 
 uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
+    assert(s != NULL);
     switch (s->style) {
     case STYLE_PYTHON:
         return python_string(s, p, next);
@@ -462,6 +472,7 @@ bool style_is_word(str name) {
 }
 
 uint32_t style_name(schema *s, str name, uint32_t next) {
+    assert(s != NULL);
     if (s->style == STYLE_GEMMA) {
         return style_is_word(name) ? value_style_literal(s, name, next) : NFA_FAIL_NODE;
     }
@@ -472,12 +483,14 @@ uint32_t style_name(schema *s, str name, uint32_t next) {
 }
 
 uint32_t style_open_names(schema *s) {
+    assert(s != NULL);
     return s->style == STYLE_GEMMA    ? dfa_pattern(s->dfas, str_of(STYLE_WORDS))
            : s->style == STYLE_PYTHON ? dfa_pattern(s->dfas, str_of("^[^\\x00-\\x08\\x0B\\x0C\\x0E-\\x1F]*$"))
                                       : s->avoid;
 }
 
 uint32_t style_open_name(schema *s, const open_way *w, uint32_t next) {
+    assert(s != NULL);
     static const char quotes[] = "\"'";
     uint32_t ways[2], n = s->style == STYLE_PYTHON ? 2 : 1;
     if (s->style == STYLE_GEMMA) {

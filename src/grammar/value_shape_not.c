@@ -1,8 +1,10 @@
 /* Negation of shapes: for each type, all alternatives must fail, and one fails where any
  * of its constraints does. */
 #include "grammar/formats.h"
+
 #include "grammar/value_shape.h"
 #include "json/json_out.h"
+#include <assert.h>
 
 /* Each appends to *out the alternatives in which one part fails; returns NULL or why that
  * can't be said. */
@@ -52,6 +54,7 @@ static uint32_t value_shape_not_outside(schema *s, uint32_t texts, bool is_loose
 }
 
 uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
+    assert(x != NULL);
     bool is_loose = false;
     for (uint32_t i = 0; i < x->strings.n; i++) {
         is_loose = is_loose || x->strings.p[i].is_loose;

@@ -1,5 +1,6 @@
 #include "hub/hub_cache.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -49,11 +50,13 @@ void hub_repo_deinit(hub_repo *r) {
 
 quire_err hub_repo_blob(const hub_repo *r, const char *id, const char *suffix, strbuf *out,
                         quire_error *err) {
+    assert(r != NULL);
     return hub_cache_no_memory(strbuf_addf(out, "%s/blobs/%s%s", r->dir, id, suffix), r, err);
 }
 
 quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path, strbuf *out,
                         quire_error *err) {
+    assert(r != NULL);
     return hub_cache_no_memory(strbuf_addf(out, "%s/snapshots/%s%s%s", r->dir, commit,
                                            path != NULL ? "/" : "", path != NULL ? path : ""),
                                r, err);
@@ -359,6 +362,7 @@ bool hub_repo_of_directory(const char *directory, char repo[194]) {
 }
 
 quire_err hub_repo_directory(const hub_repo *r, const char *name, strbuf *out) {
+    assert(r != NULL);
     return strbuf_addf(out, "%s/%s", r->dir, name);
 }
 

@@ -1,5 +1,6 @@
 #include "hub/hub_choose.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -80,6 +81,7 @@ static bool has_item(const strbuf *text, str item) {
 }
 
 void hub_list_quants(const hub_listing *l, strbuf *text) {
+    assert(l != NULL);
     hub_gguf g;
     for (size_t i = 0; i < l->n && text->n < 250; i++) {
         bool is_first = hub_gguf_read(hub_choose_path_of(l, i), &g) && g.part == 1;
@@ -372,6 +374,7 @@ static const json_limits hub_listing_limits = {.max_depth = 64,
                                                .names = JSON_NAMES_LAST};
 
 void hub_listing_deinit(hub_listing *l) {
+    assert(l != NULL);
     for (size_t i = 0; i < l->n; i++) {
         mem_free(l->files[i].path);
     }
@@ -380,6 +383,7 @@ void hub_listing_deinit(hub_listing *l) {
 }
 
 quire_err hub_listing_add(hub_listing *l, str path, str id, int64_t n_bytes) {
+    assert(l != NULL);
     if (l->n == HUB_MAX_FILES) {
         return QUIRE_TOO_LARGE;
     }
@@ -396,12 +400,14 @@ static int hub_listing_compare(const void *a, const void *b) {
 }
 
 void hub_listing_sort(hub_listing *l) {
+    assert(l != NULL);
     if (l->n > 0) {
         qsort(l->files, l->n, sizeof *l->files, hub_listing_compare);
     }
 }
 
 int32_t hub_listing_find(const hub_listing *l, str path) {
+    assert(l != NULL);
     size_t low = 0, high = l->n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;

@@ -1,5 +1,6 @@
 #include "hub/hub_client.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <time.h>
@@ -91,6 +92,7 @@ static const char *usable_token(const char *endpoint, const char *token) {
 
 quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out,
                           quire_error *err) {
+    assert(o != NULL);
     const char *endpoint = o->endpoint != NULL ? o->endpoint : DEFAULT_ENDPOINT;
     size_t n = strlen(endpoint);
     TRY(check_endpoint(endpoint, err));
@@ -324,6 +326,7 @@ static quire_err hub_client_give_up(const hub_reply *r, const hub_sink *s, int n
 }
 
 quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_error *err) {
+    assert(s != NULL);
     int64_t most = s->at;
     for (int n_failures = 0, n_tries = 1;; n_tries++) {
         hub_reply r = {.status = 0, .retry_after_s = -1};

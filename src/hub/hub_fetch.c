@@ -1,5 +1,6 @@
 #include "hub/hub_fetch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -223,6 +224,7 @@ quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const ch
 }
 
 quire_err hub_digest_begin(hub_digest *d, const char *id, int64_t n_bytes) {
+    assert(d != NULL);
     d->context = d->context != NULL ? d->context : EVP_MD_CTX_new();
     d->is_sha1 = strlen(id) == 40;
     if (d->context == NULL ||
@@ -235,10 +237,12 @@ quire_err hub_digest_begin(hub_digest *d, const char *id, int64_t n_bytes) {
 }
 
 quire_err hub_digest_add(hub_digest *d, const void *p, size_t n) {
+    assert(d != NULL);
     return EVP_DigestUpdate(d->context, p, n) == 1 ? QUIRE_OK : QUIRE_INTERNAL;
 }
 
 quire_err hub_digest_end(hub_digest *d, char out[HUB_DIGEST_BYTES]) {
+    assert(d != NULL);
     unsigned char bytes[EVP_MAX_MD_SIZE];
     unsigned int n = 0;
     if (EVP_DigestFinal_ex(d->context, bytes, &n) != 1 || n > (HUB_DIGEST_BYTES - 1) / 2) {
@@ -251,6 +255,7 @@ quire_err hub_digest_end(hub_digest *d, char out[HUB_DIGEST_BYTES]) {
 }
 
 void hub_digest_deinit(hub_digest *d) {
+    assert(d != NULL);
     EVP_MD_CTX_free(d->context);
     d->context = NULL;
 }

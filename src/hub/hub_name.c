@@ -1,5 +1,6 @@
 #include "hub/hub_name.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -250,6 +251,7 @@ void quire_hub_options_init_sized(quire_hub_options *o, size_t size) {
 }
 
 quire_err hub_options_read(const quire_hub_options *given, quire_hub_options *out, quire_error *err) {
+    assert(given != NULL);
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE) {
         return err_set(err, QUIRE_INVALID, -1,

@@ -36,6 +36,7 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
 }
 
 bool jinja_uses_others(const jinja_program *p) {
+    assert(p != NULL);
     return p->uses_others;
 }
 
@@ -47,6 +48,7 @@ void jinja_close(jinja_program *p) {
 }
 
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
+    assert(p != NULL);
     str own_name, own_text;
     if (p->n_defined == JINJA_MAX_DEFINED ||
         !jarena_copy_as(&p->arena, str_of(name), JINJA_TEMPLATE, &own_name) ||
@@ -61,6 +63,7 @@ quire_err jinja_define(jinja_program *p, const char *name, str text) {
 /* ---- steps and errors ---- */
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
+    assert(r != NULL);
     char message[sizeof r->err->message];
     va_list args;
     va_start(args, format);
@@ -77,6 +80,7 @@ quire_err jrun_over(jrun *r, quire_err e) {
 }
 
 quire_err jrun_no_memory(jrun *r) {
+    assert(r != NULL);
     switch (r->arena.refused) {
     case JARENA_CANCELLED:
         return jrun_over(r, QUIRE_CANCELLED);
@@ -107,6 +111,7 @@ quire_err jrun_step(jrun *r, size_t n) {
 }
 
 quire_err jrun_enter(jrun *r, const jnode *node) {
+    assert(r != NULL);
     r->at = node;
     TRY(jrun_step(r, 1));
     return ++r->depth > JINJA_MAX_DEPTH
@@ -239,6 +244,7 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
 }
 
 quire_err jrun_write(jrun *r, jvalue v, jout *out) {
+    assert(out != NULL);
     size_t before = out->text.n;
     quire_err e = jvalue_write(v, out);
     switch (e) {

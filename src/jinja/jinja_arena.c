@@ -9,6 +9,8 @@
  * the program, are the template's. */
 #include "jinja/jinja_value.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/size.h"
 #include "base/turn.h"
@@ -29,6 +31,7 @@ typedef struct jtext_block {
 } jtext_block;
 
 bool jarena_charge(jarena *a, size_t n) {
+    assert(a != NULL);
     if (n > a->max || a->total > a->max - n) {
         a->refused = JARENA_FULL;
         return false;
@@ -42,6 +45,7 @@ bool jarena_charge(jarena *a, size_t n) {
 }
 
 void jarena_release(jarena *a, size_t n) {
+    assert(a != NULL);
     a->total -= n;
     turn_let_go(n);
 }
@@ -59,6 +63,7 @@ static void *new_block(jarena *a, size_t head, size_t n) {
 }
 
 void *jarena_new(jarena *a, size_t n) {
+    assert(a != NULL);
     jblock *b = a->blocks;
     size_t at = b == NULL ? 0 : size_align(b->used, 8); /* a block's bytes begin at a multiple of 8 */
     if (b == NULL || at > b->cap || n > b->cap - at) {
@@ -238,6 +243,7 @@ bool jarena_repeat(jarena *a, str s, size_t times, str *out) {
 }
 
 void jarena_deinit(jarena *a) {
+    assert(a != NULL);
     while (a->blocks != NULL) {
         jblock *next = a->blocks->next;
         mem_free(a->blocks);

@@ -1,5 +1,6 @@
 #include "jinja/jinja_big.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -66,6 +67,7 @@ static int compare_magnitudes(const jbig *x, const jbig *y) {
 }
 
 int jbig_compare(const jbig *x, const jbig *y) {
+    assert(x != NULL && y != NULL);
     if (x->negative != y->negative) {
         return x->negative ? -1 : 1;
     }
@@ -92,6 +94,7 @@ static void subtract_magnitudes(const jbig *x, const jbig *y, jbig *out) {
 }
 
 jvalue jbig_add(jarena *a, const jbig *x, const jbig *y, bool subtract) {
+    assert(x != NULL && y != NULL);
     jbig *out = new_big(a, (x->n > y->n ? x->n : y->n) + 1);
     if (out == NULL) {
         return missing;
@@ -114,6 +117,7 @@ jvalue jbig_negate(jarena *a, const jbig *x) {
 }
 
 jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y) {
+    assert(x != NULL && y != NULL);
     jbig *out = new_big(a, x->n + y->n);
     if (out == NULL) {
         return missing;
@@ -152,6 +156,7 @@ static void divide_magnitudes(const jbig *x, const jbig *y, jbig *q, jbig *r) {
 }
 
 bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jvalue *remainder) {
+    assert(x != NULL && y != NULL);
     jbig *q = new_big(a, x->n), *r = new_big(a, y->n + 1);
     if (q == NULL || r == NULL) {
         return false;
@@ -187,6 +192,7 @@ static void multiply_small(jbig *b, uint32_t factor, uint32_t more) {
 }
 
 jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative) {
+    assert(base >= 2 && base <= 16);
     jbig *b = digits.n > 40 * JBIG_MAX_LIMBS ? NULL : new_big(a, digits.n / 8 + 2);
     if (b == NULL) {
         return missing;
@@ -241,6 +247,7 @@ static double scaled(const jbig *x, bool sticky, int scale) {
 }
 
 double jbig_to_double(const jbig *x) {
+    assert(x != NULL);
     double f = scaled(x, false, 0);
     return x->negative ? -f : f;
 }
@@ -260,6 +267,7 @@ bool jbig_ratio(jarena *a, const jbig *x, const jbig *y, double *out) {
 }
 
 quire_err jbig_digits(const jbig *x, uint32_t base, strbuf *out) {
+    assert(x != NULL);
     uint32_t *limbs = (uint32_t *)(void *)mem_dup((const char *)x->limbs, x->n * sizeof *limbs);
     TRY(mem_check(limbs));
     size_t n = x->n, start = out->n;

@@ -1,6 +1,8 @@
 /* Evaluates expressions. */
 #include "jinja/jinja_run.h"
 
+#include <assert.h>
+
 static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node,
                             __attribute__((unused)) jscope *scope, jvalue *out) {
     *out = node->value;
@@ -102,6 +104,7 @@ static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs 
 }
 
 quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+    assert(node != NULL);
     jvalue *values;
     if (node->unpacks) {
         return eval_unpacked(r, node, scope, args);

@@ -1,6 +1,8 @@
 /* Executes statements. */
 #include "jinja/jinja_run.h"
 
+#include <assert.h>
+
 /* ---- scopes ---- */
 
 quire_err jscope_new(jrun *r, jscope *parent, jscope **out) {
@@ -11,6 +13,7 @@ quire_err jscope_new(jrun *r, jscope *parent, jscope **out) {
 }
 
 quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value) {
+    assert(s != NULL);
     for (size_t i = 0; i < s->n; i++) {
         if (str_eq(s->bindings[i].name, name)) {
             s->bindings[i].value = value;
@@ -83,6 +86,7 @@ static quire_err jinja_exec_print(jrun *r, const jnode *node, jscope *scope) {
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
+    assert(r != NULL);
     jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec(r, body, scope);

@@ -2,7 +2,9 @@
  * not, comparisons, + -, ~, * / // %, **, unary, then postfixes (members, items, calls)
  * and filters and tests. */
 #include "jinja/jinja_ast.h"
+
 #include "jinja/jinja_run.h"
+#include <assert.h>
 
 static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **out);
 
@@ -156,6 +158,7 @@ static quire_err jinja_expr_parse_group(jparser *p, jnode **out) {
 }
 
 quire_err jparse_primary(jparser *p, jnode **out) {
+    assert(p != NULL);
     switch (p->at->kind) {
     case T_NAME:
         return jinja_expr_parse_name(p, out);
@@ -505,6 +508,7 @@ static quire_err parse_or(jparser *p, jnode **out) {
 }
 
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
+    assert(p != NULL);
     bool soft = p->soft;
     TRY(jparse_enter(p));
     TRY(parse_or(p, out));

@@ -2,6 +2,7 @@
  * have it. */
 #include "jinja/jinja_run.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -176,6 +177,7 @@ static quire_err wrong_type(jrun *r, jvalue v, char type) {
 }
 
 quire_err jformat_ascii(jrun *r, jvalue *text) {
+    assert(text != NULL);
     jout o = jrun_out(r);
     str s = text->u.s;
     quire_err e = QUIRE_OK;

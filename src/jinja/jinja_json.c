@@ -1,4 +1,5 @@
 /* Reads JSON into values and writes values as JSON. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -250,6 +251,7 @@ static quire_err jinja_json_write_key(jrun *r, jvalue key, const jjson_style *st
 /* The order of the entries: unchanged, or by key (an insertion sort of entry numbers;
  * dictionaries are small). */
 quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
+    assert(d != NULL);
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     TRY(jrun_check_memory(r, *order));
     for (size_t i = 0; i < d->n; i++) {

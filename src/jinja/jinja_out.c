@@ -2,6 +2,7 @@
  * counts in the arena's budget. */
 #include "jinja/jinja_value.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -10,12 +11,14 @@
 enum { FIRST_BYTES = 256, FIRST_SPANS = 8 };
 
 void jout_deinit(jout *o) {
+    assert(o != NULL);
     jarena_release(o->arena, o->text.cap + o->input.cap * sizeof *o->input.spans);
     strbuf_deinit(&o->text);
     jinja_spans_deinit(&o->input);
 }
 
 void jout_clear(jout *o) {
+    assert(o != NULL);
     strbuf_clear(&o->text);
     o->input.n = 0;
     o->origin = JINJA_TEMPLATE;
@@ -90,6 +93,7 @@ quire_err jout_add_as(jout *o, str s, uint8_t origin) {
 }
 
 quire_err jout_add(jout *o, str s) {
+    assert(o != NULL);
     jorigins origins = jarena_origins(o->arena, s);
     if (origins.of_bytes == NULL) {
         return jout_add_as(o, s, origins.all);
@@ -110,6 +114,7 @@ quire_err jout_add(jout *o, str s) {
 }
 
 quire_err jout_str(jout *o, const char *s) {
+    assert(o != NULL);
     return jout_add_as(o, str_of(s), o->origin);
 }
 

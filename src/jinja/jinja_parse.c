@@ -1,4 +1,5 @@
 /* Parses statements. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -11,6 +12,7 @@ static quire_err parse_block(jparser *p, const char *end, jnode **out);
 /* ---- steps shared with jinja_expr.c ---- */
 
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
+    assert(p != NULL);
     char message[sizeof p->err->message];
     va_list args;
     va_start(args, format);
@@ -24,12 +26,14 @@ quire_err jparse_check_memory(jparser *parser, const void *p) {
 }
 
 quire_err jparse_enter(jparser *p) {
+    assert(p != NULL);
     return ++p->depth > JINJA_MAX_NESTING
                ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING)
                : QUIRE_OK;
 }
 
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out) {
+    assert(p != NULL);
     jnode *node = jarena_new(p->arena, sizeof *node);
     TRY(jparse_check_memory(p, node));
     node->kind = (uint8_t)kind;
@@ -40,6 +44,7 @@ quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out
 }
 
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node) {
+    assert(p != NULL && list != NULL);
     if (!jarena_grow(p->arena, &list->p, &list->cap, list->n, sizeof(jnode *))) {
         return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
     }
@@ -58,20 +63,24 @@ quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const j
 }
 
 bool jparse_is_op(const jparser *p, const char *op) {
+    assert(p != NULL);
     return p->at->kind == T_OPERATOR && str_is(p->at->text, op);
 }
 
 bool jparse_is_name(const jparser *p, const char *name) {
+    assert(p != NULL);
     return p->at->kind == T_NAME && str_is(p->at->text, name);
 }
 
 bool jparse_skip_op(jparser *p, const char *op) {
+    assert(p != NULL);
     bool is = jparse_is_op(p, op);
     p->at += is;
     return is;
 }
 
 bool jparse_skip_name(jparser *p, const char *name) {
+    assert(p != NULL);
     bool is = jparse_is_name(p, name);
     p->at += is;
     return is;
@@ -117,6 +126,7 @@ static quire_err expect_kind(jparser *p, jtoken_kind kind, const char *what) {
 }
 
 quire_err jparse_expect_name(jparser *p, str *name) {
+    assert(p != NULL);
     *name = p->at->text;
     return expect_kind(p, T_NAME, "name");
 }

@@ -1,4 +1,5 @@
 /* Templates that extend, include and import others by name, and their blocks. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "jinja/jinja_run.h"
@@ -69,6 +70,7 @@ static quire_err add_blocks(jrun *r, jtemplate *t, const jinja_program *p) {
 }
 
 quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
+    assert(r != NULL);
     jtemplate *t = jarena_new(&r->arena, sizeof *t), *before = r->template;
     jout *out = r->out;
     quire_err e = jrun_check_memory(r, t);
@@ -91,6 +93,7 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
 
 /* From here on the template defines blocks and variables, and its output is dropped. */
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
+    assert(r != NULL);
     const jinja_program *parent;
     if (r->template->parent != NULL) {
         TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "extended multiple times"));
@@ -201,6 +204,7 @@ static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, 
 }
 
 quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
+    assert(r != NULL);
     jtemplate *t = r->template;
     if (r->out == NULL) { /* in a template that extends another, the block is rendered there */
         return QUIRE_OK;
@@ -210,6 +214,7 @@ quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
 }
 
 quire_err jblock_self(jrun *r, jvalue *out) {
+    assert(r != NULL);
     return make_ref(r, J_SELF, r->template, 0, out);
 }
 
@@ -224,6 +229,7 @@ quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out) {
 }
 
 quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out) {
+    assert(r != NULL && args != NULL);
     jout text = jrun_out(r), *before = r->out;
     if (args->n > 0) {
         TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "a block takes no arguments"));

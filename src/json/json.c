@@ -1,5 +1,6 @@
 #include "json/json.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -370,6 +371,7 @@ bool json_same(const json_value *a, const json_value *b) {
 }
 
 bool json_next(const json_value *object, json_member *m) {
+    assert(m != NULL);
     json_t *o = mutable(object);
     m->at = m->at == NULL ? json_object_iter(o) : json_object_iter_next(o, m->at);
     if (m->at == NULL) {

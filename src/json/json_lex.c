@@ -1,5 +1,7 @@
 #include "json/json_lex.h"
 
+#include <assert.h>
+
 #include "base/turn.h"
 #include "base/utf8.h"
 
@@ -184,6 +186,7 @@ static bool integer_value(const char *p, size_t n, bool negative, int64_t *out) 
 #define SHORT_NUMBER 16 /* bytes without the sign: 15 digits and a point */
 
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what) {
+    assert(at != NULL);
     bool negative = text.p[*at] == '-';
     *at += negative;
     size_t first = *at;
@@ -238,6 +241,7 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
 }
 
 quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out) {
+    assert(at != NULL);
     const char *what;
     json_letters letters;
     size_t start = *at + 1;

@@ -1,5 +1,6 @@
 #include "json/json_out.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -35,11 +36,13 @@ static void json_out_break_line(json_out *o) {
 }
 
 void json_begin(json_out *o, char bracket) {
+    assert(o != NULL);
     json_out_add(o, &bracket, 1);
     o->depth++;
 }
 
 void json_end(json_out *o, char bracket) {
+    assert(o != NULL);
     bool empty = o->to->n > 0 && strchr("{[", o->to->p[o->to->n - 1]) != NULL;
     o->depth--;
     if (!empty) {
@@ -49,6 +52,7 @@ void json_end(json_out *o, char bracket) {
 }
 
 json_out *json_item(json_out *o) {
+    assert(o != NULL);
     if (o->to->n > 0 && strchr("{[,", o->to->p[o->to->n - 1]) == NULL) {
         json_out_add(o, ", ", o->is_spaced ? 2 : 1);
     }
@@ -57,6 +61,7 @@ json_out *json_item(json_out *o) {
 }
 
 json_out *json_name(json_out *o, const char *name) {
+    assert(o != NULL);
     json_item(o);
     json_cstr(o, name);
     json_out_add(o, ": ", o->indent > 0 || o->is_spaced ? 2 : 1);
@@ -195,6 +200,7 @@ void json_ints(json_out *o, const int32_t *v, size_t n) {
 }
 
 void json_named_ints(json_out *o, const json_named_int *v) {
+    assert(v != NULL);
     json_begin(o, '{');
     for (; v->name != NULL; v++) {
         json_int(json_name(o, v->name), v->value);

@@ -1,9 +1,12 @@
 #include "json/json_scan.h"
 
+#include <assert.h>
+
 #include "json/json_check.h"
 #include "json/json_lex.h"
 
 char json_scan_peek(json_scan *s) {
+    assert(s != NULL);
     s->at = json_lex_space(s->text, s->at);
     return s->at < s->text.n ? s->text.p[s->at] : '\0';
 }
@@ -17,11 +20,13 @@ static quire_err json_scan_take(json_scan *s, char c) {
 }
 
 quire_err json_scan_open(json_scan *s, char bracket) {
+    assert(s != NULL);
     s->begun = true;
     return json_scan_take(s, bracket);
 }
 
 quire_err json_scan_more(json_scan *s, char closing, bool *more) {
+    assert(s != NULL);
     bool begun = s->begun;
     s->begun = false;
     *more = json_scan_peek(s) != closing;

@@ -97,6 +97,7 @@ static kv_audit audit_of(const kv_audit_shape *shape, const sums *s, int64_t n_p
 
 kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables,
                       int32_t n_tables, kv_audit_page *scratch) {
+    assert(shape != NULL);
     sums s = add_up(shape, pool, tables, n_tables, scratch);
     kv_counts c = kv_pool_counts(pool);
     kv_audit a = audit_of(shape, &s, c.n_held, s.n_entries - s.n_pages);

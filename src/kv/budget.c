@@ -112,6 +112,7 @@ static void budget_promise(kv_budget *b, const kv_budget_member *m, int sign) {
 }
 
 void kv_budget_leave(kv_budget *b, int32_t number) {
+    assert(b != NULL);
     member *m = &b->members[number];
     b->used_bytes -= resident_bytes(m);
     budget_promise(b, &m->m, -1);

@@ -1,5 +1,6 @@
 #include "kv/evict_learned.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -23,6 +24,7 @@ quire_err kv_learned_open(kv_learned *l, int32_t n_pages) {
 }
 
 void kv_learned_close(kv_learned *l) {
+    assert(l != NULL);
     mem_free(l->trials);
     mem_free(l->names);
     l->trials = NULL;

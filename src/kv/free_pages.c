@@ -408,6 +408,7 @@ static int32_t unclaimed(const region *r) {
 }
 
 int32_t free_pages_count(const free_pages *f) {
+    assert(f != NULL);
     int32_t n = 0;
     for (int32_t i = 0; i < f->n_regions; i++) {
         n += unclaimed(&f->regions[i]);
@@ -442,6 +443,7 @@ void free_pages_rewind(free_pages *f) {
 }
 
 quire_err free_pages_check(const free_pages *f, quire_error *err) {
+    assert(f != NULL);
     for (int32_t i = 0; i < f->n_regions; i++) {
         const region *r = &f->regions[i];
         int32_t n_free = 0;

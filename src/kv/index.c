@@ -52,6 +52,7 @@ static void index_free_parts(kv_index *ix) {
 }
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
+    assert(o != NULL);
     if (o->page_tokens < 1 || o->n_groups < 0 || o->n_groups + o->n_state_groups < 1 ||
         o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 || o->max_entries < 0 || o->n_state_groups < 0 ||
         o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
@@ -263,6 +264,7 @@ static bool leads_to_state(const kv_index *ix, int32_t e) {
 }
 
 bool kv_index_drop_stateless(kv_index *ix) {
+    assert(ix != NULL);
     const int32_t n_before = ix->tree.n_entries;
     for (int32_t e = 0; e < ix->tree.made_entries; e++) {
         for (int32_t at = e; at != TREE_NONE && kv_tree_entry(&ix->tree, at)->n_tokens > 0 &&
@@ -371,6 +373,7 @@ kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
 }
 
 void kv_index_leave(kv_index *ix, kv_path *path) {
+    assert(path != NULL);
     kv_index_move_pin(ix, path, TREE_NONE);
     path->n_pages = 0;
     index_leave_namespace(ix, path->namespace);

@@ -1,5 +1,6 @@
 #include "kv/kv_cache.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -147,6 +148,7 @@ quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes) {
 }
 
 void kv_cache_close(kv_cache *c) {
+    assert(c != NULL);
     kv_swap_close(&c->swap);
     kv_cache_leave(c);
     if (c->index != NULL) {
@@ -200,6 +202,7 @@ bool kv_cache_drop(kv_cache *c, int32_t *n_dropped) {
 }
 
 void kv_cache_drop_tenant(kv_cache *c, const void *tenant, size_t n, int32_t *n_dropped) {
+    assert(c != NULL);
     *n_dropped = kv_pool_counts(c->pool).n_free;
     if (c->index != NULL) {
         (void)kv_index_clear_tenant(c->index, tenant, n);
@@ -208,6 +211,7 @@ void kv_cache_drop_tenant(kv_cache *c, const void *tenant, size_t n, int32_t *n_
 }
 
 void kv_cache_set_time(kv_cache *c, int64_t now_us) {
+    assert(c != NULL);
     if (c->index != NULL) {
         kv_index_set_time(c->index, now_us);
     }

@@ -24,6 +24,7 @@ quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages) {
 }
 
 void kv_seq_deinit(kv_seq *s) {
+    assert(s != NULL);
     for (int32_t g = 0; g < s->n_tables; g++) {
         assert(s->tables[g].n_pages == 0);
         mem_free(s->tables[g].pages);
@@ -34,6 +35,7 @@ void kv_seq_deinit(kv_seq *s) {
 
 quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name,
                       size_t n_name, const int32_t *tokens, int32_t n_tokens) {
+    assert(c != NULL);
     if (c->index == NULL) {
         return QUIRE_OK;
     }
@@ -47,6 +49,7 @@ quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope,
 }
 
 void kv_seq_close(kv_cache *c, kv_seq *s) {
+    assert(s != NULL);
     kv_seq_swap_drop(c, s);
     if (s->has_path) {
         kv_index_leave(c->index, &s->path);
@@ -128,6 +131,7 @@ quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *co
 }
 
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    assert(s != NULL);
     if (s->has_path) {
         int32_t n = kv_seq_shareable(s, s->n_computed);
         (void)kv_index_publish(c->index, &s->path, tokens, n, s->tables,
@@ -206,6 +210,7 @@ void kv_state_views(const kv_cache *c, page_id *pages, kv_table *views) {
 }
 
 void kv_seq_publish_states(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    assert(c != NULL && s != NULL);
     const kv_table *own = s->tables + c->n_token_groups;
     kv_table views[KV_MAX_GROUPS];
     for (int32_t n = kv_snapshot_next(&s->snapshots); n <= s->n_computed;
@@ -331,6 +336,7 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
 }
 
 quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    assert(s != NULL);
     int32_t n = s->n_computed;
     kv_seq_settle(c, s);
     /* also a tail that others hold: as long as s holds it, they copy it before they
@@ -379,6 +385,7 @@ int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i)
 /* ---- audit ---- */
 
 int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out) {
+    assert(s != NULL);
     for (int32_t g = 0; g < s->n_tables; g++) {
         out[g] = &s->tables[g];
     }
@@ -386,6 +393,7 @@ int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out) {
 }
 
 quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
+    assert(c != NULL);
     for (int32_t g = 0; g < c->n_token_groups && g < s->n_tables; g++) {
         if (s->tables[g].n_tokens < s->n_computed) {
             return err_set(err, QUIRE_INTERNAL, -1, "group %d has pages for %d tokens, %d are computed",
@@ -408,6 +416,7 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
 }
 
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
+    assert(c != NULL);
     TRY(kv_check(c->pool, tables, n, NULL, 0, err));
     TRY(kv_swap_check(&c->swap, err));
     if (c->budget != NULL) {

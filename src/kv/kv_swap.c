@@ -1,9 +1,12 @@
 #include "kv/kv_swap.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 
 quire_err kv_swap_open(int64_t bytes, const kv_mover *mover, kv_swap *w) {
+    assert(mover != NULL);
     int64_t n = bytes / mover->page_bytes;
     n = n < INT32_MAX ? n : INT32_MAX - 1;
     *w = (kv_swap){.mover = mover};
@@ -26,6 +29,7 @@ quire_err kv_swap_open(int64_t bytes, const kv_mover *mover, kv_swap *w) {
 }
 
 void kv_swap_close(kv_swap *w) {
+    assert(w != NULL);
     if (w->n_frames > 0) {
         kv_mover_wait(w->mover, w->last);
     }
@@ -72,6 +76,7 @@ void kv_swap_in(kv_swap *w, int32_t frame, page_id page) {
 }
 
 void kv_swap_drop(kv_swap *w, int32_t *first) {
+    assert(first != NULL);
     while (*first != 0) {
         int32_t f = *first;
         *first = w->next[f];
@@ -82,6 +87,7 @@ void kv_swap_drop(kv_swap *w, int32_t *first) {
 }
 
 quire_err kv_swap_check(const kv_swap *w, quire_error *err) {
+    assert(w != NULL);
     int32_t n = 0;
     for (int32_t f = w->free_frame; f != 0 && n <= w->n_free; f = w->next[f]) {
         n++;

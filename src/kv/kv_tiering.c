@@ -1,5 +1,7 @@
 #include "kv/kv_tiering.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -716,6 +718,7 @@ static quire_err kv_tiering_open_parts(kv_tiering *t, const kv_tiering_options *
 }
 
 quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering **out, quire_error *err) {
+    assert(c != NULL);
     *out = NULL;
     if (c->index == NULL) {
         return err_set(err, QUIRE_INVALID, -1,

@@ -1,5 +1,6 @@
 #include "kv/namespace.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -88,6 +89,7 @@ void kv_namespaces_remove(kv_namespaces *s, int32_t number) {
 }
 
 void kv_publics_close(kv_publics *p) {
+    assert(p != NULL);
     for (int32_t i = 0; i < p->n; i++) {
         mem_free(p->list[i].scope);
         mem_free(p->list[i].tokens);

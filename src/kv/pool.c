@@ -136,6 +136,7 @@ quire_err kv_pool_open_absent(int32_t n_pages, int32_t size, int64_t *clock, kv_
 }
 
 void kv_pool_leave_clock(kv_pool *pool) {
+    assert(pool != NULL);
     granules *a = pool->granules;
     a->own_clock = *a->clock;
     a->clock = &a->own_clock;

@@ -2,6 +2,7 @@
  * snapshots and lists of copies, for users without an engine. */
 #include "quire_kv.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -203,6 +204,7 @@ static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int3
 
 quire_err quire_kv_seq_open(quire_kv *kv, const void *namespace, size_t n_namespace, const int32_t *tokens,
                             int32_t n, quire_kv_seq **out, int32_t *n_cached) {
+    assert(kv != NULL);
     kv_path path;
     TRY(kv_index_enter(kv->c.index, namespace, n_namespace, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
@@ -216,6 +218,7 @@ quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, c
 quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *namespace,
                                    size_t n_namespace, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                                    int32_t *n_cached) {
+    assert(kv != NULL);
     kv_path path;
     TRY(kv_index_enter_public(kv->c.index, scope, n_scope, namespace, n_namespace, tokens, n, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
@@ -352,6 +355,7 @@ int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out) {
 /* ---- the whole cache ---- */
 
 quire_kv_counts quire_kv_count(const quire_kv *kv) {
+    assert(kv != NULL);
     kv_counts c = kv_pool_counts(kv->c.pool);
     return (quire_kv_counts){.n_pages = c.n_pages,
                              .n_free = c.n_free,
@@ -371,6 +375,7 @@ void quire_kv_clear(quire_kv *kv) {
 }
 
 quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
+    assert(kv != NULL);
     int32_t n = 0;
     const kv_table **tables = mem_new((size_t)kv->n_seqs * (size_t)kv->o.n_groups, sizeof *tables);
     TRY(mem_check_for(tables, "the audit", err));

@@ -160,6 +160,7 @@ void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, k
 }
 
 void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
+    assert(s != NULL);
     kv_snapshot *x = &s->list[snapshot];
     int32_t *link = &s->places[x->place];
     if (s->on_drop != NULL) {
@@ -179,6 +180,7 @@ void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot) {
 }
 
 void kv_snapshots_drop_place(kv_snapshots *s, int32_t place) {
+    assert(s != NULL);
     while (s->places[place] != SNAPSHOT_NONE) {
         kv_snapshots_drop(s, s->places[place]);
     }
@@ -246,6 +248,7 @@ static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quir
 }
 
 quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_error *err) {
+    assert(s != NULL);
     int32_t n_placed = 0;
     for (int32_t place = 0; place < s->shape.n_places; place++) {
         for (int32_t i = s->places[place]; i != SNAPSHOT_NONE; i = s->list[i].next, n_placed++) {

@@ -417,6 +417,7 @@ void kv_tiers_release(kv_tiers *t, int32_t f) {
 /* ---- counters and audit ---- */
 
 void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]) {
+    assert(t != NULL);
     memcpy(out, t->stats, sizeof t->stats);
     out[KV_TIER_REDIS].bytes = t->redis != NULL ? kv_redis_bytes(t->redis) : 0;
     out[KV_TIER_FILE].bytes = t->file != NULL ? kv_file_bytes(t->file) : 0;
@@ -424,6 +425,7 @@ void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]) {
 }
 
 quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
+    assert(t != NULL);
     int32_t n_free = 0;
     for (int32_t f = t->free_frame; f != FRAME_NONE && n_free <= t->n_frames; f = t->frames[f].next) {
         if (t->frames[f].n_holders != 0 || t->frames[f].state != FRAME_FREE) {

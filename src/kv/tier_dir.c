@@ -184,6 +184,7 @@ void kv_dir_drop(kv_dir *d, int32_t slot) {
 /* ---- audit ---- */
 
 quire_err kv_dir_check(const kv_dir *d, quire_error *err) {
+    assert(d != NULL);
     int32_t n_filled = 0, n_pinned = 0, n_queued = 0, n_chained = 0;
     for (int32_t i = 0; i < d->made; i++) {
         if (d->slots[i].is_filled) {

@@ -1,5 +1,6 @@
 #include "kv/tier_io.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -156,6 +157,7 @@ void kv_io_close(kv_io *io) {
 }
 
 bool kv_io_submit(kv_io *io, const kv_job *job) {
+    assert(io != NULL);
     if (io->uring != NULL) {
         return kv_uring_submit(io->uring, job);
     }

@@ -33,6 +33,7 @@ quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_
 }
 
 void kv_tree_close(kv_tree *t) {
+    assert(t != NULL);
     mem_free(t->entries);
     mem_free(t->nodes);
     t->entries = NULL;
@@ -429,6 +430,7 @@ static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, 
 }
 
 quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
+    assert(t != NULL);
     int32_t n_entries = 0, n_nodes = 0, n_children = 0, n_roots = 0, n_hanging = 0, n_hung = 0;
     for (int32_t n = 0; n < t->made_nodes; n++) {
         const kv_node *node = &t->nodes[n];

@@ -1,5 +1,6 @@
 #include "model/adapter_change.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +37,7 @@ quire_err adapter_refuse(const adapter_opening *o, quire_err code, const tensor_
 
 quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_change *c,
                              const tensor_view *t) {
+    assert(o != NULL && entry >= 0);
     if (o->taken[entry]) {
         return adapter_refuse(o, QUIRE_BAD_FILE, t,
                               "changes a weight that another tensor changes under another name");
@@ -62,6 +64,7 @@ static const char *const text_roots[] = {"model.",
                                          ""};
 
 int32_t adapter_find_weight(const adapter_opening *o, str name, int32_t *first) {
+    assert(o != NULL);
     const bool of_gguf = o->f->facts.format == ADAPTER_GGUF;
     char text[LOADER_NAME_BYTES + 16];
     int32_t n = weight_table_find(&o->m->weights, of_gguf, name, first);
@@ -574,6 +577,7 @@ static quire_err entry_bind(adapter_opening *o, const adapter_module *module, co
 }
 
 quire_err adapter_module_bind(adapter_opening *o, const adapter_module *given) {
+    assert(o != NULL && given != NULL);
     const weight_table *t = &o->m->weights;
     const bool is_gguf = o->f->facts.format == ADAPTER_GGUF;
     adapter_module module = *given;

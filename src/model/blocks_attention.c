@@ -1,5 +1,6 @@
 /* Attention: queries, keys and values of a layer, its cache, and the product after it.
  * Grouped queries: Ainslie et al. 2023, arXiv:2305.13245. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -296,6 +297,7 @@ static void attention_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err attention_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const layer_desc *layer = &b->d->layers[b->layer];
     const cache_desc *cache = &b->d->caches[layer->caches[0]];
     attention_parts w = {.layer = layer, .cache = cache, .writes_cache = !binding_shares_cache(b)};

@@ -6,6 +6,8 @@
  * b, c, x: [M, D]. */
 #include "model/decoder.h"
 
+#include <assert.h>
+
 typedef struct conv_block {
     linear_use products[3]; /* B, C, x */
     multiply_use in, out;
@@ -39,6 +41,7 @@ static quire_err conv_load_products(binding *b, conv_block *c) {
 }
 
 quire_err conv_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const int32_t width = b->d->d_model;
     conv_block *c;
     conv_taps *taps;

@@ -5,6 +5,7 @@
  *   q, k, v = silu(conv(h W^T));  out = (norm(rule(q, k, v, b, a)) * f(z)) Wo^T
  *
  * q, k: [M, G Dk]; v, z: [M, H Dv]; b: [M, H]; a: [M, H], or [M, H Dk]. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -281,6 +282,7 @@ static quire_err delta_load(binding *b, delta_block *to) {
 }
 
 quire_err delta_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const delta_desc *r = &b->d->delta;
     const backend_ops *ops = b->l->b->ops;
     delta_block *to;

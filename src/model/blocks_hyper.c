@@ -120,6 +120,7 @@ static quire_err gather_to(binding *b, weight_role first, bool writes, buffer ou
 }
 
 quire_err streams_read_bind(binding *b, const layer_step *s) {
+    assert(s != NULL);
     buffer out;
     TRY(binding_row(b, s->to, &out));
     TRY(gather_to(b, s->norm, true, out));
@@ -132,6 +133,7 @@ static void scatter_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err streams_write_bind(binding *b, const layer_step *s) {
+    assert(b != NULL && s != NULL);
     const int32_t n = b->d->streams.n;
     const bool is_mixed = b->d->streams.kind == STREAMS_MIXED;
     streams_write_use *use;
@@ -159,6 +161,7 @@ static void hyper_begin_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err hyper_bind(binding *b) {
+    assert(b != NULL);
     const backend_ops *op = b->l->b->ops;
     buffer streams;
     TRY(binding_need_op(b, op->streams_read != NULL && op->streams_write != NULL && op->place != NULL,
@@ -172,6 +175,7 @@ static void hyper_mean_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err hyper_bind_end(binding *b) {
+    assert(b != NULL);
     streams_read_use *use;
     if (b->d->streams.kind == STREAMS_GATED) {
         return gather_to(b, W_GATED_END_NORM, false, b->w->x);
@@ -286,6 +290,7 @@ static quire_err ngrams_load(binding *b, ngram_block *g) {
 }
 
 quire_err ngrams_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const ngram_desc *d = &b->d->ngrams;
     const int32_t n = b->d->streams.n;
     ngram_block *g;
@@ -323,6 +328,7 @@ static void gate_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err gate_bind(binding *b, const layer_step *s) {
+    assert(b != NULL && s != NULL);
     const int32_t rank = b->d->norm.gate_rank, width = b->d->d_model;
     rank_gate *g;
     linear *down, *up;

@@ -5,6 +5,7 @@
  *   norm of the mean;  q = norm(r Wq^T);  choose(q, k, h Ww^T)
  *
  * h: the row that attention reads; r: that, or what queries are products of. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -187,6 +188,7 @@ static int32_t index_n_best(const binding *b) {
 }
 
 quire_err index_bind(binding *b, index_block **out) {
+    assert(b != NULL);
     const index_desc *x = &b->d->index;
     const int cache = b->d->layers[b->layer].caches[CACHE_SECOND];
     index_block *to;

@@ -2,6 +2,7 @@
  *
  * The weights that would make keys and values of a latent are multiplied with the queries
  * and with attention's result in their place: a row's latent is all that a cache keeps. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -234,6 +235,7 @@ static latent_desc latent_of_layer(const model_desc *d, const layer_desc *layer)
 }
 
 quire_err latent_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const layer_desc *layer = &b->d->layers[b->layer];
     latent_parts w = {.layer = layer,
                       .m = latent_of_layer(b->d, layer),

@@ -4,6 +4,7 @@
  *   x = conv(h Wx^T + bx);  y = f(h Wy^T + by);  out = (lru(x) * y) Wo^T + bo
  *
  * x, y: [M, C]. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ static quire_err lru_load(binding *b, lru_block *to) {
 }
 
 quire_err lru_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const layer_desc *layer = &b->d->layers[b->layer];
     const lru_desc *d = &b->d->lru;
     lru_block *to;

@@ -10,6 +10,7 @@
  *   out = (f(z) y) Wo^T                   out = norm(silu(z) y) Wo^T
  *
  * x, z: [M, I]; B, C: [M, N], or [M, G N]; step: [M, R], or [M, H]; t: [M, I]. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -268,6 +269,7 @@ static quire_err mamba2_bind(binding *b, row_value in, buffer *out) {
 }
 
 quire_err mamba_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const mamba_desc *m = &b->d->mamba;
     linear *out;
     row_value in;

@@ -358,6 +358,7 @@ static quire_err mlp_set_cutoff(binding *b, int32_t f, mlp_block *m) {
 }
 
 quire_err mlp_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     int32_t f = b->d->layers[b->layer].d_ff;
     mlp_block *m;
     linear *gate = NULL, *up, *down;
@@ -417,6 +418,7 @@ static void inputs_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err inputs_bind(binding *b) {
+    assert(b != NULL);
     int32_t p = b->d->embed.d_layer_input, width = b->d->n_layers * p;
     const tensor_view *table = NULL;
     layer_inputs *in;
@@ -444,6 +446,7 @@ static void input_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err input_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     int32_t p = b->d->embed.d_layer_input;
     layer_input *to;
     linear *down;

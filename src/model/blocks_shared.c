@@ -6,7 +6,9 @@
  *
  * A and B, of low rank, and Wl are a layer's own. h: [M, 2 D]; a, n: [M, D]. */
 #include "base/mem.h"
+
 #include "model/decoder.h"
+#include <assert.h>
 
 /* What the layers of a block share. */
 typedef struct shared_block {
@@ -169,6 +171,7 @@ static int32_t shared_number(const binding *b) {
 }
 
 quire_err shared_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const layer_desc *layer = &b->d->layers[b->layer];
     const int32_t number = shared_number(b);
     shared_block *block;

@@ -107,6 +107,7 @@ static void predict_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err predict_bind(binding *b, const layer_step *step) {
+    assert(step != NULL);
     const streams_desc *d = &b->d->streams;
     stream_step *s;
     assert(step->to == X);
@@ -131,6 +132,7 @@ static void correct_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err correct_bind(binding *b, const layer_step *step) {
+    assert(step != NULL);
     const streams_desc *d = &b->d->streams;
     stream_step *s;
     float *scale = NULL;
@@ -183,6 +185,7 @@ static void laurel_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err laurel_bind(binding *b, const layer_step *s) {
+    assert(b != NULL);
     const int32_t rank = b->d->streams.d_laurel, width = b->d->d_model;
     laurel *l;
     row_value in;
@@ -212,6 +215,7 @@ static void blend_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err blend_bind(binding *b, const layer_step *s) {
+    assert(b != NULL && s != NULL);
     const int32_t width = b->d->d_model;
     blend *m;
     float *take, *keep;
@@ -237,6 +241,7 @@ static void join_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err join_bind(binding *b, const layer_step *s) {
+    assert(s != NULL);
     row_value in;
     TRY(binding_settle(b, s->to));
     TRY(binding_read(b, s->from, &in));

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ config config_of(const model_file *f, const char *name, quire_error *err) {
 }
 
 quire_err config_bad(const config *c, const char *key, const char *what) {
+    assert(c != NULL);
     const char *flag = model_file_set_by(c->f, key);
     return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %s %s%s%s%s", model_file_path(c->f), key, what,
                    flag != NULL ? " (" : "", flag != NULL ? flag : "", flag != NULL ? " sets it)" : "");
@@ -336,6 +338,7 @@ static quire_err find_object(const model_file *f, const char *key, void *out) {
 }
 
 quire_err config_object(const config *c, const char *hf) {
+    assert(c != NULL);
     char key[MAX_KEY];
     quire_err e = c->is_gguf ? QUIRE_NOT_FOUND : find_key(c, NULL, hf, find_object, NULL, key);
     return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK

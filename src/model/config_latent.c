@@ -1,4 +1,5 @@
 /* Latent attention: its widths, its rotary table, and what scores are multiplied by. */
+#include <assert.h>
 #include <math.h>
 
 #include "model/config.h"
@@ -45,6 +46,7 @@ quire_err config_latent(const config *c, model_desc *d) {
 }
 
 void config_set_latent(model_desc *d, int32_t layer) {
+    assert(layer >= 0 && layer < d->n_layers);
     layer_desc *l = &d->layers[layer];
     d->caches[l->caches[CACHE_ATTENTION]] =
         (cache_desc){.kind = LAYER_LATENT, .d_latent = d->latent.rank + desc_rotary_part(d, l)};
@@ -63,6 +65,7 @@ static quire_err read_growth(const config *c, const rope_desc *r, float *growth)
 }
 
 quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf) {
+    assert(c != NULL);
     const latent_desc *m = &d->latent;
     rope_desc r = config_plain_rope(c, d);
     float growth, part = 1.0f;
@@ -157,6 +160,7 @@ static quire_err read_pools(const config *c, index_desc *x) {
 }
 
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d) {
+    assert(c != NULL);
     bool chooses[DESC_MAX_LAYERS];
     index_desc *x = &d->index;
     *x = usual;

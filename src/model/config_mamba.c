@@ -1,5 +1,6 @@
 /* The numbers of Mamba's mixers. Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024,
  * arXiv:2405.21060. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,12 +131,14 @@ quire_err config_mamba2(const config *c, float expand, int32_t d_head, model_des
 }
 
 bool config_has_mamba(const config *c, int32_t layer) {
+    assert(c != NULL);
     char name[64];
     (void)snprintf(name, sizeof name, "blk.%d.ssm_a", (int)layer);
     return c->is_gguf && model_file_find(c->f, name) != NULL;
 }
 
 bool config_has_experts(const config *c, int32_t layer) {
+    assert(c != NULL);
     char name[64];
     (void)snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight" PACKED_SUFFIX, (int)layer);
     const bool is_packed = c->is_gguf && model_file_find(c->f, name) != NULL;
@@ -241,6 +244,7 @@ quire_err config_delta(const config *c, model_desc *d) {
 }
 
 void config_delta_caches(const model_desc *d, state_layers *s) {
+    assert(s != NULL);
     const delta_desc *r = &d->delta;
     s->state = linear_attention_cache(r->n_heads, r->d_key, r->d_value);
     if (r->n_taps > 0) {

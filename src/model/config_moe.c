@@ -1,4 +1,5 @@
 /* Experts: how many, how wide, and how rows choose them. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -7,12 +8,14 @@
 #include "model/steps.h"
 
 void config_set_experts(model_desc *d, int32_t layer, int32_t n) {
+    assert(layer >= 0 && layer < d->n_layers);
     d->layers[layer].n_experts = n;
     d->layers[layer].d_ff = 0;
     d->layers[layer].steps = steps_pre_norm_moe;
 }
 
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
+    assert(layer >= 0 && layer < d->n_layers);
     d->layers[layer].n_experts = 0;
     d->layers[layer].d_ff = d_ff;
     d->layers[layer].steps = steps_pre_norm;
@@ -88,6 +91,7 @@ static quire_err read_groups(const config *c, const char *gguf, const char *hf, 
 }
 
 quire_err config_moe(const config *c, model_desc *d) {
+    assert(c != NULL);
     moe_desc *m = &d->moe;
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     int32_t n = usual->n_experts;
@@ -135,6 +139,7 @@ static bool has_router(const config *c, int32_t layer) {
 }
 
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d) {
+    assert(c != NULL);
     bool by_tensors = c->is_gguf && !config_has(c, "leading_dense_block_count", hf);
     bool is_sparse[DESC_MAX_LAYERS];
     TRY(config_i32(c, "leading_dense_block_count", hf, &n_dense));
@@ -171,6 +176,7 @@ quire_err config_sparse_layers(const config *c, int32_t n_usual, int32_t d_ff, m
 /* ---- which layers have windows ---- */
 
 void config_set_window(model_desc *d, int32_t layer, int32_t window) {
+    assert(layer >= 0 && layer < d->n_layers);
     cache_desc *c = &d->caches[d->layers[layer].caches[0]];
     d->layers[layer].window = c->window = window;
     c->kind = window > 0 ? LAYER_WINDOW : LAYER_FULL;
@@ -186,6 +192,7 @@ quire_err config_period(const config *c, const char *gguf, const char *hf, int32
 }
 
 quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d) {
+    assert(c != NULL);
     int32_t window = c->is_gguf ? 0 : usual;
     TRY(config_window(c, &window));
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -215,6 +222,7 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
 }
 
 quire_err config_check_types(const config *c, const model_desc *d, const char *key) {
+    assert(d != NULL);
     str last, behind;
     const size_t n = (size_t)d->n_layers, n_next = (size_t)d->n_next_token_layers;
     TRY(config_str_at(c, key, n - 1, &last));
@@ -256,6 +264,7 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
 }
 
 quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) {
+    assert(d != NULL);
     if (n_shared >= d->n_layers) {
         return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
     }
@@ -276,6 +285,7 @@ quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) 
 }
 
 quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
         str type;
         TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));

@@ -1,4 +1,5 @@
 /* Rotary embedding and its scaling. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "model/published.h"
 
 rope_desc config_plain_rope(const config *c, const model_desc *d) {
+    assert(c != NULL);
     float usual = c->is_gguf ? 0.0f : published_of(d->architecture)->theta;
     return (rope_desc){.kind = ROPE_PLAIN,
                        .pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES,
@@ -22,6 +24,7 @@ rope_desc config_plain_rope(const config *c, const model_desc *d) {
 }
 
 quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r) {
+    assert(d != NULL);
     if (d->n_ropes == DESC_MAX_ROPES) {
         return config_unsupported(c, "too many rotary tables");
     }
@@ -319,6 +322,7 @@ quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dim
 }
 
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction) {
+    assert(c != NULL);
     rope_desc r = config_plain_rope(c, d);
     r.pairs = c->is_gguf ? gguf : hf;
     config_set_rows(c, hf, gguf);

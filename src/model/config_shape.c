@@ -1,4 +1,5 @@
 /* Widths, counts, activation, tying, and the tokens that end a text. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,6 +110,7 @@ int32_t config_table_rows(const config *c, const char *name) {
 }
 
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
         char full[128];
         (void)snprintf(full, sizeof full, "blk.%d.%s.weight" PACKED_SUFFIX, (int)i, name);
@@ -131,6 +133,7 @@ quire_err config_ff_of_tensor(const config *c, model_desc *d) {
 }
 
 void config_kv_heads_of_tensor(const config *c, model_desc *d) {
+    assert(d != NULL);
     int32_t rows = config_tensor_rows(c, d, "attn_k"), width = d->caches[0].d_key, n = rows / width;
     bool tells = n > 0 && rows % width == 0 && d->layers[0].n_heads % n == 0;
     for (int32_t i = 0; tells && i < d->n_caches; i++) {

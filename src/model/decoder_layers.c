@@ -17,6 +17,7 @@ static quire_err binding_no_memory(const binding *b) {
 }
 
 quire_err binding_keep(binding *b, void *block) {
+    assert(b != NULL);
     decoder *w = b->w;
     if (block == NULL ||
         mem_grow(&w->memory, &w->cap_memory, w->n_memory + 1, sizeof *w->memory) != QUIRE_OK) {
@@ -35,6 +36,7 @@ quire_err binding_new(binding *b, size_t n, size_t size, void *out) {
 }
 
 quire_err binding_buffer(binding *b, buffer_role role, int32_t width, buffer *out) {
+    assert(b != NULL);
     decoder *w = b->w;
     for (int32_t i = 0; i < w->n_buffers; i++) {
         if (w->buffers[i].role == role && w->buffers[i].width == width) {
@@ -107,6 +109,7 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 }
 
 quire_err binding_exact(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out) {
+    assert(b != NULL);
     float *rows;
     TRY(loader_matrix(b->l, binding_name(b, role), b->layer, binding_is_gguf(b) ? ".weight" : "", n_out, n_in,
                       &rows));
@@ -124,6 +127,7 @@ quire_err binding_exact(binding *b, weight_role role, int64_t n_out, int64_t n_i
 
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out) {
+    assert(b != NULL);
     TRY(loader_vector(b->l, binding_name(b, role), b->layer, binding_is_gguf(b) ? suffix : "", n, out));
     if (*out == NULL) {
         return err_set(b->l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no %s: the file is incomplete",
@@ -133,6 +137,7 @@ quire_err binding_vector(binding *b, weight_role role, const char *suffix, const
 }
 
 bool binding_shares_cache(const binding *b) {
+    assert(b != NULL);
     for (int32_t i = 0; i < b->layer; i++) {
         if (b->d->layers[i].caches[CACHE_ATTENTION] == b->d->layers[b->layer].caches[CACHE_ATTENTION]) {
             return true;
@@ -170,6 +175,7 @@ static void scale_run(const pass *p, const decoder_op *o) {
 }
 
 quire_err binding_emit(binding *b, decoder_op op) {
+    assert(b != NULL);
     decoder *w = b->w;
     if (mem_grow(&w->ops, &w->cap_ops, w->n_ops + 1, sizeof *w->ops) != QUIRE_OK) {
         return binding_no_memory(b);
@@ -329,6 +335,7 @@ static quire_err bind_named(binding *b, const layer_step *s) {
 }
 
 quire_err decoder_bind_layers(binding *b) {
+    assert(b != NULL);
     b->rows[X] = (row_value){.at = b->w->x};
     if (b->d->embed.d_layer_input > 0) {
         TRY(inputs_bind(b));

@@ -1,5 +1,6 @@
 #include "model/find_weight.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ static void find_weight_spell(const loader *l, const char *pattern, int32_t laye
 
 void loader_full_name(const loader *l, weight_name name, int32_t layer, const char *suffix,
                       char out[LOADER_NAME_BYTES]) {
+    assert(l != NULL);
     const char *first = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
     for (const char *pattern = first; pattern != NULL; pattern = strchr(pattern, '|')) {
         pattern += *pattern == '|';
@@ -67,6 +69,7 @@ void loader_full_name(const loader *l, weight_name name, int32_t layer, const ch
 }
 
 used_tensor *loader_use(loader *l, const tensor_view *t) {
+    assert(l != NULL);
     used_tensor *u = &l->used[t - model_file_tensor(l->file, 0)];
     u->used = true;
     return u;
@@ -85,6 +88,7 @@ static quire_err loader_tell(loader *l, const tensor_view *t) {
 
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
                       const tensor_view **out) {
+    assert(l != NULL);
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, layer, suffix, full);
     const char *why = model_file_why_unread(l->file, full);
@@ -101,6 +105,7 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
 }
 
 const tensor_view *loader_look(const loader *l, weight_name name, int32_t layer, const char *suffix) {
+    assert(l != NULL);
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, layer, suffix, full);
     return model_file_find(l->file, full);

@@ -62,6 +62,7 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
 }
 
 quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix) {
+    assert(l != NULL);
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, layer, suffix, full);
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
@@ -595,6 +596,7 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
 
 quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
                                 int64_t width, const linear *head, embedding **out) {
+    assert(l != NULL);
     const tensor_view *table;
     const dtype type = l->linears[l->n_linears - 1].type;
     quire_err e =
@@ -669,6 +671,7 @@ quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const cha
 /* ---- the whole file ---- */
 
 quire_err loader_image(const loader *l, packed_image *image) {
+    assert(l != NULL);
     for (size_t i = 0; i < l->n_linears; i++) {
         const loaded_linear *made = &l->linears[i];
         tensor_view packed = {.name = made->name,

@@ -1,4 +1,5 @@
 /* Norms: of a row, with their weights scaled, and by head. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -21,6 +22,7 @@ static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind
 
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n,
                       norm **out) {
+    assert(spec != NULL);
     const tensor_view *w;
     norm_spec s = *spec;
     tensor_view flat;
@@ -54,6 +56,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
 
 quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, float scale,
                              norm **out) {
+    assert(spec != NULL);
     float *scaled;
     norm_spec s = *spec;
     TRY(loader_vector(l, name, layer, ".weight", s.width, &scaled));
@@ -91,6 +94,7 @@ static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t 
 
 quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n,
                               norm **out) {
+    assert(spec != NULL);
     size_t count = (size_t)n * (size_t)spec->width;
     float *all = mem_new(count, sizeof *all);
     if (all == NULL) {

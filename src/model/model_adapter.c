@@ -1,5 +1,6 @@
 #include "model/model_adapter.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -403,6 +404,7 @@ static quire_err adapter_pack(adapter_opening *o, model_adapter *made) {
 
 quire_err model_adapter_open(const model *m, backend *b, const char *path, const adapter_limits *limits,
                              model_adapter *out, quire_error *err) {
+    assert(limits != NULL);
     adapter_file *f;
     TRY(adapter_file_open(path, limits->max_bytes, &f, err));
     adapter_opening o = {.m = m, .b = b, .f = f, .max_rank = limits->max_rank, .err = err};
@@ -427,6 +429,7 @@ quire_err model_adapter_open(const model *m, backend *b, const char *path, const
 }
 
 void model_adapter_close(backend *b, model_adapter *a) {
+    assert(a != NULL);
     if (a->weights != NULL) {
         b->ops->adapter_free(b, a->weights);
     }

@@ -1,5 +1,6 @@
 /* Opens a model: chooses the architecture by the file's name for it, reads the
  * description, loads the weights. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -219,6 +220,7 @@ const model_desc *model_description(const model *m) {
 }
 
 void model_set_ends(model *m, const int32_t *ids, int32_t n) {
+    assert(m != NULL);
     m->desc.n_eos = 0;
     for (int32_t i = 0; i < n; i++) {
         desc_add_eos(&m->desc, ids[i]);

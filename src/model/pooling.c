@@ -2,6 +2,7 @@
  * in f32 under every compute mode. */
 #include "model/pooling.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -210,6 +211,7 @@ static quire_err load_all(loader *l, const model_desc *d, pooled_layers *p) {
 }
 
 quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out) {
+    assert(d != NULL);
     *out = NULL;
     if (d->pooling.n_steps == 0) {
         return QUIRE_OK;

@@ -1,4 +1,5 @@
 /* What a model's files say about its pooled rows. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -246,6 +247,7 @@ static quire_err pooling_describe_gguf(const config *c, const score_head *head, 
 }
 
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d) {
+    assert(c != NULL);
     if (c->is_gguf) {
         return pooling_describe_gguf(c, head, d);
     }

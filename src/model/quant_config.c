@@ -2,6 +2,7 @@
  * (open_hf.c): which quantised checkpoints this build reads. What a layer's tensors
  * are, their names, types and shapes say (quant_method.h); here stands what those
  * cannot show. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ static const struct {
               {"mxfp4", no_rules}};
 
 bool quant_rounds_rows(const quant_linear *q, int32_t bits) {
+    assert(q != NULL);
     const model_file *f = q->l->file;
     if (!model_file_is_object(f, QUANT_CONFIG ".config_groups.group_0")) {
         return true;

@@ -2,6 +2,7 @@
  * their shapes, reading scales. */
 #include "model/quant_method.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,7 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
 }
 
 void quant_linear_deinit(quant_linear *q) {
+    assert(q != NULL);
     for (int i = 0; i < q->n_memory; i++) {
         mem_free(q->memory[i]);
     }
@@ -82,6 +84,7 @@ void quant_linear_deinit(quant_linear *q) {
 /* ---- for the methods ---- */
 
 quire_err quant_error(const quant_linear *q, const char *suffix, const char *format, ...) {
+    assert(q != NULL);
     char what[256];
     va_list list;
     va_start(list, format);
@@ -93,6 +96,7 @@ quire_err quant_error(const quant_linear *q, const char *suffix, const char *for
 }
 
 void *quant_memory(quant_linear *q, size_t n, size_t size) {
+    assert(q != NULL);
     void *p = q->n_memory < QUANT_LINEAR_BLOCKS ? mem_new(n, size) : NULL;
     if (p == NULL) {
         (void)err_set(q->l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory",
@@ -261,6 +265,7 @@ quire_err quant_skip(quant_linear *q, const char *suffix) {
 /* ---- counts ---- */
 
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]) {
+    assert(t != NULL);
     int32_t small[2];
     if (t->type == DTYPE_I64 && t->n_bytes == 2 * sizeof *dims) {
         memcpy(dims, t->data, 2 * sizeof *dims);

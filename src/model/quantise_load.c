@@ -1,5 +1,6 @@
 #include "model/quantise_load.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -88,6 +89,7 @@ matrix_use quantise_use_of(const model_file *f, const arch_names *names, const c
 }
 
 int64_t quantise_bytes(const tensor_view *t, dtype type) {
+    assert(t != NULL);
     int64_t n = 1;
     for (int32_t i = 0; i < t->n_dims; i++) {
         n *= t->dims[i];
@@ -327,6 +329,7 @@ static void show_quantised(const quantise_job *job, size_t n_bytes, tensor_view 
 }
 
 quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *out) {
+    assert(l != NULL && w != NULL);
     const dtype type = quantise_type(l->quantise_to, use, w->type, w->dims[1]);
     *out = (quantised){.type = w->type};
     /* int8: the backend rounds, as under --compute int8 */

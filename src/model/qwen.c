@@ -2,6 +2,7 @@
  * arXiv:2505.09388: with norms over the heads of q and k instead. Their mixtures of
  * experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
  * three axes: without an image one number. */
+#include <assert.h>
 #include <string.h>
 
 #include "model/architectures.h"
@@ -67,6 +68,7 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
 }
 
 quire_err qwen_experts(const config *c, model_desc *d) {
+    assert(d != NULL);
     int32_t d_ff = d->layers[0].d_ff;
     TRY(config_moe(c, d));
     return config_sparse_layers(c, 0, d_ff, d);
@@ -176,6 +178,7 @@ static quire_err qwen_next_layers(const config *c, const model_desc *d, state_la
 }
 
 quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
+    assert(d != NULL);
     d->delta = (delta_desc){.kind = DELTA_GATED,
                             .n_heads = 32,
                             .n_key_heads = 16,

@@ -1,6 +1,7 @@
 /* Lists of steps that several families share, and queries on lists. */
 #include "model/steps.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,12 +67,14 @@ const layer_step steps_mamba_moe[] = {
 /* clang-format on */
 
 void steps_set(model_desc *d, const layer_step *steps) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
         d->layers[i].steps = steps;
     }
 }
 
 void steps_set_mixed(model_desc *d, const layer_step *dense, const layer_step *moe) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
         d->layers[i].steps = d->layers[i].n_experts > 0 ? moe : dense;
     }

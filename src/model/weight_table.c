@@ -1,11 +1,13 @@
 #include "model/weight_table.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 
 void weight_table_deinit(weight_table *t) {
+    assert(t != NULL);
     for (size_t i = 0; i < t->n; i++) {
         mem_free(t->entries[i].weight);
     }
@@ -41,6 +43,7 @@ static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t
 
 quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
                            bool from_gguf) {
+    assert(entry != NULL);
     const bool is_slab = entry->part.n_slabs > 0, is_list = weight_name_is_list(name);
     /* a stack of one format is a list of tensors in the other, or cut otherwise; a list's
      * own name in a stack does not say which it is */
@@ -61,6 +64,7 @@ quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_na
 
 quire_err loader_note(loader *l, weight_entry entry, const weight_part *part, weight_name name,
                       int32_t layer) {
+    assert(l != NULL);
     if (l->weights == NULL) {
         return QUIRE_OK;
     }
@@ -95,6 +99,7 @@ static int weight_table_order(str a, str b) {
 }
 
 int32_t weight_table_find(const weight_table *t, bool of_gguf, str name, int32_t *first) {
+    assert(t != NULL);
     const name_ref *refs = t->by_name[of_gguf];
     int32_t low = 0, high = t->n_names[of_gguf], n = 0;
     while (low < high) {

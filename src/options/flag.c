@@ -1,5 +1,6 @@
 #include "options/flag.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ str flag_next_name(const char **names) {
 }
 
 bool flag_is(const flag *f, str name) {
+    assert(f != NULL);
     bool is = false;
     for (const char *names = f->names; *names;) {
         is = str_eq(flag_next_name(&names), name) || is;
@@ -46,6 +48,7 @@ static bool same_value(const flag_choice *a, const flag_choice *b) {
 }
 
 bool flag_choice_is_shown(const flag *f, const flag_choice *c) {
+    assert(f != NULL);
     if (f->type != FLAG_CHOICE && f->type != FLAG_NAME) {
         return f->type == FLAG_FIELD_CHOICE;
     }
@@ -60,6 +63,7 @@ bool flag_choice_is_shown(const flag *f, const flag_choice *c) {
 }
 
 const flag_choice *flag_choice_find(const flag_choice *choices, const char *spelling) {
+    assert(choices != NULL);
     for (; choices->spelling != NULL; choices++) {
         if (strcmp(choices->spelling, spelling) == 0) {
             return choices;
@@ -69,6 +73,7 @@ const flag_choice *flag_choice_find(const flag_choice *choices, const char *spel
 }
 
 const char *flag_choice_name(const flag_choice *choices, int value) {
+    assert(choices != NULL);
     for (; choices->spelling != NULL; choices++) {
         if (choices->value == value) {
             return choices->spelling;
@@ -78,6 +83,7 @@ const char *flag_choice_name(const flag_choice *choices, int value) {
 }
 
 void flag_list_choices(const flag *f, bool shown, char *out, size_t n) {
+    assert(f != NULL);
     size_t used = 0;
     out[0] = 0;
     for (const flag_choice *c = f->choices; c->spelling != NULL && used < n; c++) {
@@ -237,6 +243,7 @@ quire_err flag_set_option(const flag *f, const char *name, const char *text, voi
 /* ---- defaults and checks ---- */
 
 void flag_set_default(const flag *f, void *options) {
+    assert(f != NULL);
     void *at = (char *)options + f->offset;
     switch (f->type) {
     case FLAG_SWITCH:
@@ -276,6 +283,7 @@ static void flag_show_bytes(const flag *f, int64_t v, char *out, size_t n) {
 }
 
 bool flag_show_option(const flag *f, const void *options, char *out, size_t n) {
+    assert(f != NULL);
     const void *at = (const char *)options + f->offset;
     const char *text = NULL;
     switch (f->type) {

@@ -1,4 +1,5 @@
 /* Runs the steps of states. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -469,6 +470,7 @@ static const step *shadow_run(quire_state *s, const char *gen) {
 }
 
 program_call *program_call_foresee(const program_call *c, size_t *n_before) {
+    assert(c != NULL);
     program_root *r = c->state->root;
     const int64_t n_steps = r->n_steps, n_bytes = r->n_bytes, n_work = r->n_work;
     program_call *next = mem_new(1, sizeof *next);
@@ -528,6 +530,7 @@ static void programs_check_time(quire_programs *ps) {
 }
 
 int64_t programs_time_left(const quire_programs *ps) {
+    assert(ps != NULL);
     int64_t now_us = ps->roots != NULL ? clock_us() : 0, least = -1;
     for (const program_root *r = ps->roots; r != NULL; r = r->next) {
         int64_t left = r->limits.max_us - (now_us - r->began_us);
@@ -539,6 +542,7 @@ int64_t programs_time_left(const quire_programs *ps) {
 }
 
 bool programs_run(quire_programs *ps) {
+    assert(ps != NULL);
     bool has_run = false;
     programs_check_time(ps);
     while (ps->ready != NULL && !programs_turn_is_over(ps)) {
@@ -558,6 +562,7 @@ void programs_begin_turn(quire_programs *ps, int64_t us) {
 }
 
 bool programs_next_event(quire_programs *ps, quire_program_event *out) {
+    assert(ps != NULL);
     program_event_free(ps->delivered);
     ps->delivered = NULL;
     for (bool has_run = true; has_run && !ps->is_cut;) {

@@ -1,8 +1,10 @@
 /* The life of states (open, fork, fail, close), and the queue of events. */
 #include "base/clock.h"
+
 #include "base/mem.h"
 #include "base/rng.h"
 #include "program/program_state.h"
+#include <assert.h>
 
 /* ---- events ---- */
 
@@ -72,6 +74,7 @@ static bool status_is_busy(program_status status) {
 }
 
 void program_state_set(quire_state *s, program_status status) {
+    assert(s != NULL);
     program_root *r = s->root;
     r->n_busy += (status_is_busy(status) ? 1 : 0) - (status_is_busy(s->status) ? 1 : 0);
     s->status = status;
@@ -108,6 +111,7 @@ void program_state_ready(quire_state *s) {
 }
 
 bool program_state_is_over(const quire_state *s) {
+    assert(s != NULL);
     bool is_over = !status_is_busy(s->status);
     for (const quire_state *f = s->first; is_over && f != NULL; f = f->next) {
         is_over = program_state_is_over(f);
@@ -116,6 +120,7 @@ bool program_state_is_over(const quire_state *s) {
 }
 
 bool program_forks_are_over(const quire_state *s) {
+    assert(s != NULL);
     bool are = true;
     for (const quire_state *f = s->first; are && f != NULL; f = f->next) {
         are = f->is_joined || program_state_is_over(f);
@@ -124,6 +129,7 @@ bool program_forks_are_over(const quire_state *s) {
 }
 
 void program_state_wake_parents(quire_state *s) {
+    assert(s != NULL);
     for (quire_state *p = s->parent; p != NULL; p = p->parent) {
         if (p->status == STATE_JOINING && program_forks_are_over(p)) {
             program_state_ready(p);
@@ -137,6 +143,7 @@ void program_state_wake_parents(quire_state *s) {
 /* ---- failing ---- */
 
 void program_call_free(program_call *c) {
+    assert(c != NULL);
     for (size_t i = 0; i < c->n_choices; i++) {
         program_text_drop(c->choices[i]);
     }
@@ -164,6 +171,7 @@ static void call_cancel(quire_state *s) {
 }
 
 void program_state_fail(quire_state *s, const quire_error *why) {
+    assert(s != NULL);
     if (s->status == STATE_FAILED) {
         return;
     }
@@ -183,6 +191,7 @@ void program_state_fail(quire_state *s, const quire_error *why) {
 }
 
 void program_root_fail(program_root *r, const quire_error *why) {
+    assert(r != NULL);
     for (quire_state *s = r->states; s != NULL; s = s->next_of_all) {
         if (status_is_busy(s->status)) {
             program_state_fail(s, why);
@@ -207,6 +216,7 @@ void program_state_mute(quire_state *s) {
 /* ---- bounds ---- */
 
 quire_err program_count_steps(program_root *r, size_t n, quire_error *err) {
+    assert(r != NULL);
     r->n_steps += (int64_t)n;
     if (r->n_steps > r->limits.max_steps) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program runs more than %lld steps",
@@ -216,6 +226,7 @@ quire_err program_count_steps(program_root *r, size_t n, quire_error *err) {
 }
 
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err) {
+    assert(c != NULL);
     program_root *r = c->state->root;
     if (n > r->limits.max_tokens - r->n_tokens) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %lld tokens",
@@ -237,6 +248,7 @@ bool program_call_count(program_call *c, int64_t n) {
 /* ---- parts and frames ---- */
 
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err) {
+    assert(s != NULL);
     quire_err e = mem_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts);
     TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
     s->parts[s->n_parts++] = part;
@@ -268,6 +280,7 @@ quire_err program_state_want_turn(quire_state *s, quire_error *err) {
 }
 
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err) {
+    assert(s != NULL);
     if ((int64_t)(s->n_frames + s->n_branch) > s->root->limits.max_depth) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program's steps and forks are nested more than %d deep",
                        (int)s->root->limits.max_depth);
@@ -368,6 +381,7 @@ static quire_state *state_new(program_root *r, quire_state *parent, int32_t inde
 }
 
 quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_error *err) {
+    assert(s != NULL);
     program_root *r = s->root;
     if (n > r->limits.max_states - r->n_states) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program has more than %d states",
@@ -419,6 +433,7 @@ quire_err program_state_begin(quire_state *s, const step_list *list, quire_error
 }
 
 void program_state_continue(quire_state *s) {
+    assert(s != NULL);
     if (s->status == STATE_REST) {
         program_state_ready(s);
     }
@@ -453,6 +468,7 @@ void programs_close(quire_programs *ps) {
 }
 
 void program_close(program_root *r) {
+    assert(r != NULL);
     quire_programs *ps = r->all;
     if (r->top != NULL) {
         events_drop(ps, r->top, true);

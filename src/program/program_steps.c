@@ -6,6 +6,8 @@
  * change once it is in a list, and its address stays the same. */
 #include "program/program_state.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 /* ---- lists ---- */
@@ -29,6 +31,7 @@ static void step_free(step *s) {
 }
 
 step *step_list_add(step_list *l, step_kind kind) {
+    assert(l != NULL);
     step *s =
         mem_grow(&l->items, &l->cap, l->n + 1, sizeof(step *)) == QUIRE_OK ? mem_new(1, sizeof *s) : NULL;
     if (s != NULL) {
@@ -43,6 +46,7 @@ void step_list_drop_last(step_list *l) {
 }
 
 void step_list_deinit(step_list *l) {
+    assert(l != NULL);
     for (size_t i = 0; i < l->n; i++) {
         step_free(l->items[i]);
     }
@@ -51,6 +55,7 @@ void step_list_deinit(step_list *l) {
 }
 
 quire_err step_list_move(step_list *from, step_list *to) {
+    assert(from != NULL && to != NULL);
     TRY(mem_grow(&to->items, &to->cap, to->n + from->n, sizeof(step *)));
     mem_copy(to->items + to->n, from->items, from->n * sizeof(step *));
     to->n += from->n;
@@ -102,6 +107,7 @@ quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err)
 /* ---- texts with variables ---- */
 
 void step_text_deinit(step_text *t) {
+    assert(t != NULL);
     for (size_t i = 0; i < t->n; i++) {
         mem_free(t->pieces[i].text);
     }

@@ -3,6 +3,8 @@
 /* Texts and values of programs: shared, counted, and made of steps' texts. */
 #include "program/program_state.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 #define WORK_PER_BYTE 4    /* work allowed for each byte of text allowed */
@@ -12,6 +14,7 @@
 /* ---- texts ---- */
 
 quire_err program_count_bytes(program_root *r, size_t n, quire_error *err) {
+    assert(r != NULL);
     r->n_bytes += (int64_t)n;
     return r->n_bytes <= r->limits.max_bytes
                ? QUIRE_OK
@@ -30,6 +33,7 @@ int64_t program_work_left(const program_root *r) {
 }
 
 quire_err program_count_work(program_root *r, size_t n, quire_error *err) {
+    assert(r != NULL);
     r->n_work += (int64_t)n;
     return program_work_left(r) >= 0
                ? QUIRE_OK
@@ -213,6 +217,7 @@ quire_err program_variable_give(quire_state *s, const char *name, program_value 
 }
 
 quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err) {
+    assert(v != NULL);
     if (v->error != NULL) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "variable %s has no value: %s", name, v->error->message);
     }
@@ -268,6 +273,7 @@ static quire_err text_add_piece(const quire_state *s, const step_piece *p, progr
 }
 
 bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n) {
+    assert(t != NULL);
     for (size_t i = 0; i < t->n; i++) {
         const step_piece *piece = &t->pieces[i];
         if (piece->text == NULL && program_state_find(s, piece->name) == NULL) {

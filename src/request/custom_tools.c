@@ -1,5 +1,6 @@
 /* Custom tools, which are called with a text: their fields, the grammar of that text, and
  * the function that stands for them; and the namespaces of tools (request_tools.h). */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,6 +124,7 @@ quire_err request_write_custom(const json_value *custom, json_out *o) {
 /* ---- namespaces ---- */
 
 quire_err tool_spaces_add(tool_spaces *t, str space, str name) {
+    assert(t != NULL);
     size_t at = t->names.n, n_space = space.n > 0 ? space.n + 1 : 0;
     TRY(mem_grow(&t->all, &t->cap, t->n + 1, sizeof *t->all));
     TRY(strbuf_add(&t->names, space.p, space.n));
@@ -136,6 +138,7 @@ quire_err tool_spaces_add(tool_spaces *t, str space, str name) {
 }
 
 size_t tool_spaces_find(const tool_spaces *t, str called) {
+    assert(t != NULL);
     size_t n_space = 0;
     for (size_t i = 0; t->n_spaces > 0 && i < t->n; i++) {
         const tool_space *tool = &t->all[i];

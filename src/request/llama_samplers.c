@@ -1,4 +1,5 @@
 /* llama.cpp's samplers: which of them a request uses, and in what order. */
+#include <assert.h>
 #include <string.h>
 
 #include "request/request_read.h"
@@ -229,6 +230,7 @@ static void samplers_set_order(sampling_params *p, const sampler_list *l) {
 }
 
 quire_err request_settle_samplers(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     sampling_params *p = &r->g.sampling;
     sampler_list l;
     TRY(samplers_read(request_field("samplers", FIELD_LLAMA), r->samplers, &l, err));
@@ -247,6 +249,7 @@ quire_err request_settle_samplers(quire_request *r, quire_error *err) {
 }
 
 void request_write_samplers(const quire_request *r, json_out *o) {
+    assert(r != NULL);
     sampler_list l;
     quire_error err;
     json_begin(json_name(o, "samplers"), '[');

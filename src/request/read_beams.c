@@ -2,7 +2,10 @@
  * transformers', and what it excludes. */
 #include "request/request_read.h"
 
+#include <assert.h>
+
 int32_t request_beam_width(const quire_request *r) {
+    assert(r != NULL);
     if (r->beam_width > 1 || (r->beam_width == 1 && r->use_beam_search)) {
         return r->beam_width;
     }
@@ -14,6 +17,7 @@ int32_t request_beam_width(const quire_request *r) {
 
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.beams.stopping = json_is(v, JSON_KIND_TEXT) ? BEAM_STOPPING_NEVER
                           : json_truth(v)            ? BEAM_STOPPING_EARLY
@@ -65,6 +69,7 @@ void request_settle_drawing(quire_request *r) {
 }
 
 quire_err request_check_beams(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     int32_t width = r->g.info.beam_width;
     if (width == 0) {
         return QUIRE_OK;

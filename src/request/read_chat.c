@@ -1,5 +1,6 @@
 /* The dialect of chats: the conversation, the variables of its template, and what ends an
  * answer beside the fields. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -94,6 +95,7 @@ quire_err request_read_template(quire_request *r, const field_desc *f, const jso
 }
 
 quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.reasoning_effort = v == NULL ? (str){0} : json_str(v);
     return QUIRE_OK;
@@ -101,6 +103,7 @@ quire_err request_read_effort(quire_request *r, const field_desc *f, const json_
 
 quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.verbosity = v == NULL ? (str){0} : json_str(v);
     return QUIRE_OK;
@@ -208,6 +211,7 @@ static quire_err render_given(const quire_request *r, int32_t prompt, strbuf *ou
 
 quire_err request_render(const quire_request *r, int32_t prompt, strbuf *out, text_marks *marks,
                          quire_error *err) {
+    assert(err != NULL);
     if (is_template_text(r->template_given)) {
         return render_given(r, prompt, out, marks, err);
     }
@@ -230,6 +234,7 @@ quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, co
 }
 
 void request_settle_echo(quire_request *r) {
+    assert(r != NULL);
     bool has_messages = json_is(r->given_messages, JSON_KIND_ARRAY) && !dialect_of(&r->g)->is_batch;
     size_t n = has_messages ? json_length(r->given_messages) : 0;
     const json_value *last = r->echoes_message && n > 0 ? json_at(r->given_messages, n - 1) : NULL,
@@ -274,6 +279,7 @@ static bool has_stop_token(const sampling_params *s, int32_t id) {
 }
 
 void request_end_turns(quire_request *r) {
+    assert(r != NULL);
     const chat_form *form = r->context.form;
     sampling_params *s = &r->g.sampling;
     r->g.n_stops = r->n_given_stops;

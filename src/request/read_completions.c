@@ -1,8 +1,10 @@
 /* The dialect of completions: the prompt in four forms, which the inputs of embeddings
  * have too (a text, several, ids, several lists of ids). */
 #include "base/mem.h"
+
 #include "request/request_read.h"
 #include "json/json_scan.h"
+#include <assert.h>
 
 void request_prompts_free(request_prompt *prompts, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -13,6 +15,7 @@ void request_prompts_free(request_prompt *prompts, int32_t n) {
 }
 
 void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n) {
+    assert(n == 0 || prompts != NULL);
     request_prompts_free(r->g.prompts, r->g.n_prompts);
     r->g.prompts = prompts;
     r->g.n_prompts = (int32_t)n;
@@ -159,6 +162,7 @@ quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_
 }
 
 quire_err request_check_fill(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     return r->fill.field == NULL || !r->g.info.echo
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "echo",
@@ -168,6 +172,7 @@ quire_err request_check_fill(const quire_request *r, quire_error *err) {
 }
 
 size_t request_text_bytes(const quire_request *r) {
+    assert(r != NULL);
     size_t n = r->g.messages.json.n + r->fill.before.n + r->fill.after.n + r->g.prediction.n;
     for (size_t i = 0; i < r->fill.n_files; i++) {
         n += r->fill.files[i].text.n;
@@ -179,12 +184,14 @@ size_t request_text_bytes(const quire_request *r) {
 }
 
 quire_err request_require_prompt(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     return r->g.n_prompts > 0 ? QUIRE_OK
                               : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
                                               "prompt is missing; give a text or token ids");
 }
 
 quire_err generation_too_long(const generation *g, int32_t limit, size_t n, bool is_least, quire_error *err) {
+    assert(limit >= 0);
     return dialect_of(g)->too_long(limit, n, is_least ? "at least " : "", err);
 }
 

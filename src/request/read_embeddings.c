@@ -1,5 +1,6 @@
 /* The dialect of embeddings: its fields, how they agree with the model's rows, and
  * requests made without JSON. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ quire_err request_read_pooling(quire_request *r, const field_desc *f, const json
 
 quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->normalize = v == NULL ? -1 : json_truth(v);
     return QUIRE_OK;
@@ -52,6 +54,7 @@ quire_err request_read_encoding(quire_request *r, const field_desc *f, const jso
 }
 
 quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->token_types = v;
     return QUIRE_OK;
@@ -150,6 +153,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_embedding(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     if (r->g.n_prompts == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "input", "input is missing; give a text or token ids");
     }
@@ -210,6 +214,7 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
 }
 
 quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err) {
+    assert(r != NULL);
     char name[40];
     if (r->g.n_prompts == 1 && r->g.first_input == 0) {
         return e;

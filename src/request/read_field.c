@@ -1,5 +1,6 @@
 /* Checks a field's value by its row and stores it; readers of fields that need one of
  * their own. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -22,6 +23,7 @@ quire_err request_type_error(const field_desc *f, int64_t index, const json_valu
 }
 
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) {
+    assert(f != NULL);
     char message[sizeof err->message];
     va_list args;
     va_start(args, format);
@@ -160,6 +162,7 @@ const double *request_defaults_find(const request_defaults *d, const char *field
 }
 
 quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     const double *own = request_defaults_find(r->context.defaults, "seed");
     int64_t value = v == NULL && own != NULL ? (int64_t)*own : -1;
@@ -170,6 +173,7 @@ quire_err request_read_seed(quire_request *r, const field_desc *f, const json_va
 
 quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
                                    quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.add_special = v != NULL ? json_truth(v) : dialect_of(&r->g)->adds_special;
     r->g.add_bos = v == NULL && dialect_of(&r->g)->adds_bos;
@@ -177,6 +181,7 @@ quire_err request_read_add_special(quire_request *r, const field_desc *f, const 
 }
 
 quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
     return QUIRE_OK;
@@ -214,6 +219,7 @@ quire_err request_read_named_only(quire_request *r, const field_desc *f, const j
 }
 
 quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     int64_t n = 1;
     json_whole(v, &n);
@@ -225,6 +231,7 @@ quire_err request_read_n(quire_request *r, const field_desc *f, const json_value
  * number. */
 quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v,
                                 quire_error *err) {
+    assert(f != NULL);
     (void)err;
     int64_t n = -1;
     if (f->type == FIELD_BOOL) {
@@ -266,6 +273,7 @@ static quire_err add_ignored(quire_request *r, const char *before, str name) {
 }
 
 quire_err request_ignore(quire_request *r, const char *before, str name) {
+    assert(r != NULL);
     quire_err e = add_ignored(r, before, name);
     r->g.info.ignored = r->ignored.p;
     return e;
@@ -300,6 +308,7 @@ static void forget_ignored(quire_request *r, size_t n) {
 /* Takes all of them, or none. */
 quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
+    assert(r != NULL);
     bool had = r->has_stream_options, usage = r->g.info.include_usage,
          continuous = r->g.info.continuous_usage;
     size_t n_ignored = r->ignored.n;
@@ -316,6 +325,7 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
 /* By its type: a float over 0 stays over 0, and one beyond its range becomes the
  * largest. */
 void request_store_number(quire_request *r, const field_desc *f, double value) {
+    assert(f != NULL);
     void *at = (char *)r + f->place;
     value = (f->flags & FIELD_CUT) != 0 && value > f->maximum ? f->maximum : value;
     if (f->type == FIELD_BOOL) {
@@ -353,6 +363,7 @@ static void store_numbers(quire_request *r, uint32_t flags) {
 /* A field with a reader needs nothing here: its default is zero, or request_new sets it.
  * A default seed goes through its reader. */
 void request_store_defaults(quire_request *r) {
+    assert(r != NULL);
     const request_defaults *own = r->context.defaults;
     const dialect *d = dialect_of(&r->g);
     store_numbers(r, d->base);
@@ -384,6 +395,7 @@ static quire_err check_later(const field_desc *f, const json_value *v, quire_err
 }
 
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL && f != NULL);
     r->is_checked = false;
     if (f->flags & FIELD_LATER) {
         return check_later(f, v, err);

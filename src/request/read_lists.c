@@ -1,5 +1,6 @@
 /* The fields that list tokens, texts or adapters: stop, stop_token_ids, logit_bias,
  * allowed_token_ids, bad_words, dry_sequence_breakers, lora. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,6 +404,7 @@ static quire_err add_breakers(const quire_request *r, const tokenizer *t, const 
 
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop,
                                  quire_error *err) {
+    assert(r != NULL);
     bool repeats = r->g.sampling.dry_multiplier != 0.0f;
     if (t == NULL || (r->bad_words == NULL && !repeats)) {
         return r->bad_words == NULL ? QUIRE_OK

@@ -1,5 +1,6 @@
 /* The dialects of llama.cpp's own completions: /completion, whose prompts may have texts
  * beside ids, and /infill, which fills a gap between two texts. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -153,6 +154,7 @@ quire_err request_read_infill_prompt(quire_request *r, const field_desc *f, cons
 
 quire_err request_read_input_prefix(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->fill.before = v != NULL ? json_str(v) : (str){NULL, 0};
     r->has_input_prefix = v != NULL;
@@ -161,6 +163,7 @@ quire_err request_read_input_prefix(quire_request *r, const field_desc *f, const
 
 quire_err request_read_input_suffix(quire_request *r, const field_desc *f, const json_value *v,
                                     quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->fill.after = v != NULL ? json_str(v) : (str){NULL, 0};
     r->has_input_suffix = v != NULL;
@@ -194,6 +197,7 @@ quire_err request_read_input_extra(quire_request *r, const field_desc *f, const 
 }
 
 quire_err request_check_infill(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     if (r->fork_from == NULL && (!r->has_input_prefix || !r->has_input_suffix)) {
         const char *name = r->has_input_prefix ? "input_suffix" : "input_prefix";
         return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give a text, which may be empty",
@@ -211,6 +215,7 @@ quire_err request_check_infill(quire_request *r, quire_error *err) {
 /* ---- fields of another form than elsewhere ---- */
 
 quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     int64_t n = 0;
     (void)f, (void)err;
     json_whole(v, &n);
@@ -399,6 +404,7 @@ static quire_err read_llama_check_listed(const quire_request *r, quire_error *er
 }
 
 quire_err request_check_llama(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
     read_llama_settle_values(&r->g.sampling);
     TRY(read_llama_settle_salt(r, err));
@@ -476,6 +482,7 @@ static void settings_write_biases(const sampling_lists *lists, json_out *o) {
 }
 
 void request_write_settings(const quire_request *r, json_out *o) {
+    assert(r != NULL);
     json_begin(o, '{');
     settings_write_counts(r, o);
     settings_write_numbers(&r->g.sampling, o);

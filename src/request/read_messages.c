@@ -1,4 +1,5 @@
 /* The dialect of Anthropic's Messages API: turns its fields into those of a chat. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "request/read_turns.h"
@@ -290,6 +291,7 @@ quire_err request_assemble_messages(quire_request *r, quire_error *err) {
 }
 
 quire_err request_require_messages(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     if (r->g.messages.json.n == 0) {
         return messages_refuse("messages", "is missing; give an array of messages", err);
     }

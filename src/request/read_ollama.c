@@ -1,5 +1,6 @@
 /* The dialects of Ollama: /api/chat and /api/generate, whose fields become a chat's, or,
  * for raw prompts, a completion's. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,6 +389,7 @@ quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_ollama_rows(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     bool is_divided = r->g.info.endpoint == QUIRE_OLLAMA_EMBED && r->context.pooling.n_scores == 0;
     r->normalize = is_divided;
     r->g.truncate_prompt_tokens = r->truncates ? -1 : GENERATION_UNCUT;

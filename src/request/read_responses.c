@@ -1,5 +1,6 @@
 /* The dialect of OpenAI's Responses API: its fields become those of a chat, and what its
  * response repeats of them. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -449,6 +450,7 @@ const quire_responses_info *quire_request_responses(const quire_request *r) {
 }
 
 quire_err request_require_responses(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     return r->responses != NULL
                ? request_require_chat(r, err)
                : responses_refuse("input", err, "is missing; give a string or an array of items");

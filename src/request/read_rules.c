@@ -1,5 +1,6 @@
 /* Fields that name a rule for the response (request_rule.h): response_format,
  * structured_outputs, and the names of other servers. */
+#include <assert.h>
 #include <string.h>
 
 #include "request/request_read.h"
@@ -218,18 +219,21 @@ static grammar_space space_of(str word) {
 }
 
 quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.json_space = v != NULL ? space_of(json_str(v)) : r->context.json_space;
     return QUIRE_OK;
 }
 
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.json_order = read_rules_is_any(v) ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA;
     return QUIRE_OK;
 }
 
 quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.json_numbers = read_rules_is_any(v) ? GRAMMAR_NUMBERS_ANY : GRAMMAR_NUMBERS_SHORT;
     return QUIRE_OK;

@@ -1,5 +1,6 @@
 /* The dialects of SGLang's own API: /generate, whose sampling parameters are an object
  * beside the prompts, and /encode. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ quire_err request_read_sglang_ids(quire_request *r, const field_desc *f, const j
 }
 
 quire_err request_require_sglang(const quire_request *r, quire_error *err) {
+    assert(r != NULL);
     return r->g.n_prompts > 0 ? QUIRE_OK
                               : err_set_param(err, QUIRE_BAD_REQUEST, "text",
                                               "text is missing; give a text, or token ids as input_ids");
@@ -56,6 +58,7 @@ quire_err request_long_sglang(int32_t limit, size_t n, const char *least, quire_
 
 quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, const json_value *v,
                                        quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     int64_t n = 0;
     json_whole(v, &n);
@@ -338,6 +341,7 @@ static quire_err read_sglang_check_params(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_sglang(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     quire_err e = QUIRE_OK;
     if (r->n_each > 0 && r->n_each != r->g.n_prompts) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "sampling_params",

@@ -1,5 +1,6 @@
 /* The dialects of requests that end with their prompts: a text or a conversation whose
  * ids are wanted, a conversation whose text is, and ids whose text is. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -59,6 +60,7 @@ quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_
 
 quire_err request_read_parse_special(quire_request *r, const field_desc *f, const json_value *v,
                                      quire_error *err) {
+    assert(r != NULL);
     (void)f, (void)err;
     r->g.special_is_text = v != NULL && !json_truth(v);
     return QUIRE_OK;
@@ -90,6 +92,7 @@ quire_err request_check_conversation(quire_request *r, quire_error *err) {
 }
 
 void request_end_with_prompts(quire_request *r, bool gives_ids) {
+    assert(r != NULL);
     quire_request_info *i = &r->g.info;
     i->stream = i->has_parts = i->echo = r->g.more.return_prompt_text = false;
     i->logprobs = i->prompt_logprobs = -1;

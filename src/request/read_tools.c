@@ -1,4 +1,5 @@
 /* A chat's tools: the fields, the functions that it offers, and the choice among them. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "json/json_out.h"
 
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    assert(f != NULL);
     TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         TRY(request_check_tool(f, i, json_at(v, i), err));
@@ -96,6 +98,7 @@ static quire_err read_tools_check_choice(const quire_request *r, quire_error *er
 }
 
 quire_err request_check_tools(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     r->formats = (output_formats){0};
     r->g.info.has_parts = false;
     if (dialect_of(&r->g)->is_chat) {
@@ -153,6 +156,7 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
 
 quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err) {
+    assert(f != NULL);
     TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         char where[40];
@@ -267,6 +271,7 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 }
 
 bool request_is_custom(const quire_request *r, str name) {
+    assert(r != NULL);
     /* the first of several tools of one name counts */
     for (size_t i = 0; i < json_length(r->tools_field); i++) {
         const json_value *tool = json_at(r->tools_field, i);
@@ -278,6 +283,7 @@ bool request_is_custom(const quire_request *r, str name) {
 }
 
 void request_list_allowed(const quire_request *r, tool_names *out) {
+    assert(r != NULL);
     for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
         (void)tool_names_add(out, tool_name(json_at(r->allowed_tools, i)));
     }

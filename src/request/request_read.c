@@ -277,6 +277,7 @@ void request_continuation_deinit(request_continuation *c) {
 }
 
 void request_drop_each(quire_request *r) {
+    assert(r != NULL);
     for (int32_t i = 0; i < r->n_each; i++) {
         sampling_lists_drop(r->g.each[i].lists);
     }
@@ -322,6 +323,7 @@ void request_free(quire_request *r) {
 }
 
 void request_drop_texts(quire_request *r) {
+    assert(r != NULL);
     bool is_shown = r->g.info.echo;
     for (size_t i = 0; i < r->n_values; i++) {
         field_type type = r->values[i].field->type;
@@ -339,6 +341,7 @@ void request_drop_texts(quire_request *r) {
 }
 
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
+    assert(r != NULL && f != NULL);
     bool copied = (f->flags & FIELD_IGNORED) != 0;
     if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -355,6 +358,7 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 /* ---- dialects whose conversation has other fields ---- */
 
 const json_value *request_part(const quire_request *r, const char *field) {
+    assert(r != NULL);
     const json_value *found = NULL; /* the last one counts */
     for (size_t i = 0; i < r->n_values; i++) {
         bool is = (r->values[i].field->flags & FIELD_PART) && strcmp(r->values[i].field->name, field) == 0;
@@ -633,6 +637,7 @@ static const char *request_name_at(const quire_request *r, size_t place, const c
 }
 
 quire_err request_check_lengths(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     sampling_params *s = &r->g.sampling;
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
@@ -682,6 +687,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check_batch(quire_request *r, quire_error *err) {
+    assert(r != NULL);
     if (r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream",
                              "several conversations are not streamed; leave stream out");
@@ -715,6 +721,7 @@ quire_err request_parse_for(const request_context *ctx, const char *tenant, quir
 }
 
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err) {
+    assert(r != NULL);
     r->g.prompts = ids != NULL ? mem_new(1, sizeof *r->g.prompts) : NULL;
     if (r->g.prompts == NULL) {
         mem_free(ids);

@@ -5,6 +5,7 @@
  * text and calls of an assistant that follow each other are one message. The output of a
  * call must come after that call. One thread. */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -402,6 +403,7 @@ void items_add_instructions(item_reader *t, const json_value *text) {
 }
 
 quire_err items_read_list(item_reader *t, const char *list, const json_value *items, bool is_kept) {
+    assert(t != NULL);
     strbuf *kept = t->kept;
     quire_err e = QUIRE_OK;
     t->list = list;

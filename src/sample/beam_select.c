@@ -1,5 +1,6 @@
 #include "sample/beam_select.h"
 
+#include <assert.h>
 #include <math.h>
 
 static bool beam_select_is_before(const beam_choice *a, const beam_choice *b) {
@@ -33,6 +34,7 @@ static bool ends(const beam_rules *r, int32_t length, const beam_choice *choice)
 }
 
 void beam_choose(const beam_rules *r, int32_t length, beam_choice *choices, int32_t n, beam_outcome *out) {
+    assert(n >= 0 && length >= 0);
     out->n_next = out->n_ended = 0;
     for (int32_t i = n / 2 - 1; i >= 0; i--) {
         beam_select_sift(choices, n, i);
@@ -56,6 +58,7 @@ double beam_score(const beam_rules *r, double sum, int32_t length) {
 }
 
 beam_result *beam_keep(const beam_rules *r, beam_finished *f, double score) {
+    assert(f->n_kept >= 0 && f->n_kept <= r->n);
     int32_t at = f->n_kept;
     while (at > 0 && f->list[at - 1]->score < score) {
         at--;
@@ -74,10 +77,12 @@ beam_result *beam_keep(const beam_rules *r, beam_finished *f, double score) {
 }
 
 bool beam_is_full(const beam_rules *r, const beam_finished *f) {
+    assert(f->n_kept <= r->n);
     return r->stopping == BEAM_STOPPING_EARLY && f->n_kept == r->n;
 }
 
 bool beam_is_over(const beam_rules *r, const beam_finished *f, int32_t length, const beam_outcome *step) {
+    assert(length >= 0);
     if (step->n_next == 0 || beam_is_full(r, f)) {
         return true;
     }

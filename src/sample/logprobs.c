@@ -1,9 +1,11 @@
 #include "sample/logprobs.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 
 double logprobs_normalizer(const float *logits, int32_t n_vocab) {
+    assert(n_vocab > 0);
     float max = -INFINITY;
     double sum = 0.0;
     for (int32_t i = 0; i < n_vocab; i++) {
@@ -19,6 +21,7 @@ double logprobs_normalizer(const float *logits, int32_t n_vocab) {
 }
 
 token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalizer, int32_t id) {
+    assert(id >= 0 && id < n_vocab);
     int32_t rank = 0;
     for (int32_t i = 0; i < n_vocab; i++) {
         rank += logits[i] >= logits[id];
@@ -73,6 +76,7 @@ static void rank_all(const float *logits, int32_t n_vocab, int32_t n, token_logp
 }
 
 void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32_t n, token_logprob *out) {
+    assert(n >= 0 && n <= n_vocab);
     if (n < 1) {
         return;
     }
@@ -103,6 +107,7 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
 
 void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, const sampling_params *p,
                      int32_t width, token_logprob *out) {
+    assert(token >= 0 && token < n_vocab && width >= 1 + sampling_n_scored(p));
     double normalizer = logprobs_normalizer(logits, n_vocab);
     int32_t n_scored = sampling_n_scored(p);
     out[0] = logprobs_of(logits, n_vocab, normalizer, token);

@@ -1,11 +1,14 @@
 #include "sample/sample_batch.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster than workers wake up */
 
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
                            void *threads, sample_pool *out) {
+    assert(n_vocab >= 0 && max_tokens >= 0 && (n_workers <= 1 || run != NULL));
     *out = (sample_pool){.n_vocab = n_vocab, .n_workers = n_workers, .run = run, .threads = threads};
     out->samplers = mem_new((size_t)n_workers, sizeof(sampler *));
     TRY(mem_check(out->samplers));
@@ -16,6 +19,7 @@ quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_worker
 }
 
 void sample_pool_close(sample_pool *p) {
+    assert(p != NULL);
     for (int32_t i = 0; p->samplers && i < p->n_workers; i++) {
         sampler_close(p->samplers[i]);
     }
@@ -29,6 +33,7 @@ typedef struct sample_job {
 } sample_job;
 
 void sample_on(const sample_pool *p, int32_t worker, sample_row *r) {
+    assert(worker >= 0 && worker < p->n_workers);
     sampler *s = p->samplers[worker];
     sample_context *c = &r->context;
     /* greedy: nothing is drawn */
@@ -56,6 +61,7 @@ static void sample_one(void *context, int32_t task, int32_t worker) {
 }
 
 void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n) {
+    assert(n >= 0);
     if (p->n_workers > 1 && n > 1 && (int64_t)n * p->n_vocab >= WORTH_IT) {
         p->run(p->threads, fn, context, n);
         return;
@@ -66,5 +72,6 @@ void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_
 }
 
 void sample_batch(const sample_pool *p, sample_row *rows, int32_t n) {
+    assert(n >= 0);
     sample_tasks(p, sample_one, &(sample_job){p, rows}, n);
 }

@@ -1,5 +1,6 @@
 #include "sample/sampler.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdalign.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #define GREEDY_BELOW 1e-5f
 
 quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
+    assert(n_vocab >= 0 && max_tokens >= 0);
     sampler *s = mem_new(1, sizeof *s);
     TRY(mem_check(s));
     size_t n = (size_t)n_vocab;

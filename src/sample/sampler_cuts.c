@@ -4,6 +4,7 @@
  * Few tokens are kept of a large vocabulary. So the cuts begin with the tokens whose
  * logits reach a bound below which none can be kept. The bound is known for top-k and
  * min-p; for top-p alone sampler_cuts.c guesses it. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
@@ -432,6 +433,7 @@ static bool cut_inside(sampler *s, const float *logits, weight_range guessed, do
 }
 
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p) {
+    assert(top_p >= 0.0f);
     static const double n_errors[] = {2.0, 8.0};
     double limit = (double)top_p * s->total;
     candidate last;

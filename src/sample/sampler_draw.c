@@ -1,5 +1,6 @@
 /* Draws a token from the kept weights, and selects the row passes that this processor
  * supports. */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
@@ -70,6 +71,7 @@ static int32_t find_in_groups(const float *w, int32_t n, const double *sums, dou
 }
 
 int32_t sampler_draw(sampler *s, const float *logits, float uniform) {
+    assert(s->n_kept >= 0 && s->n_kept <= s->n_vocab);
     if (!s->is_whole) {
         double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
         return s->ids[find_in_groups(s->weights, s->n_kept, s->sums, (double)uniform * total)];
@@ -256,6 +258,7 @@ static void sort_few(candidate *c, int32_t n) {
 }
 
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last) {
+    assert(n >= 0 && n <= s->n_vocab);
     uint32_t least, most;
     bool reached = false;
     s->n_equal = 0;
@@ -317,6 +320,7 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
 }
 
 void sampler_cut_after(sampler *s, candidate last) {
+    assert(s->n_kept <= s->n_vocab);
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
         uint32_t key = float_bits(s->weights[i]);

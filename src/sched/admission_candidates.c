@@ -1,5 +1,6 @@
 #include "sched/admission_candidates.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
@@ -88,6 +89,7 @@ static void candidates_put_deepest(scheduler *s, int32_t n, int32_t i) {
 }
 
 int32_t candidates_order_next(scheduler *s, int32_t n) {
+    assert(n >= 0);
     int32_t i = least_of(s->keys, n, s->last_key);
     if (i < n) {
         candidates_put_deepest(s, n, i);
@@ -103,6 +105,7 @@ static double admission_candidates_service(const sched_task *t) {
 }
 
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
+    assert(n >= 0);
     for (int32_t i = 0; i < n && s->options.policy == ADMISSION_FAIR; i++) {
         bool same = s->ordered[i]->tenant_slot == t->tenant_slot;
         s->keys[i] += same ? admission_candidates_service(t) : 0.0;

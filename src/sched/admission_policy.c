@@ -1,9 +1,12 @@
 #include "sched/admission_policy.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/str.h"
 
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda) {
+    assert(n_matched >= 0);
     return (double)n_matched + lambda * (double)waited_us * 1e-6;
 }
 
@@ -12,6 +15,7 @@ bool admission_goes_deeper(int32_t depth, uint64_t arrival, int32_t other_depth,
 }
 
 quire_err service_counters_open(service_counters *s, int32_t n) {
+    assert(n >= 0);
     *s = (service_counters){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
     return s->slots ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -62,6 +66,7 @@ int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n
 }
 
 void service_counters_leave(service_counters *s, int32_t slot) {
+    assert(slot == TENANT_NONE || (slot >= 0 && slot <= s->n && s->slots[slot].n_active > 0));
     if (slot != TENANT_NONE) {
         s->slots[slot].n_active--;
     }
@@ -74,5 +79,6 @@ void service_counters_add(service_counters *s, int32_t slot, double weighted_tok
 }
 
 double service_counters_of(const service_counters *s, int32_t slot) {
+    assert(slot >= 0 && slot <= s->n);
     return s->slots[slot].served;
 }

@@ -1,5 +1,6 @@
 #include "sched/deadline.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "sched/admission_candidates.h"
@@ -72,6 +73,7 @@ static bool deadline_pass(scheduler *s, const sched_limits *l, deadline_load *lo
 }
 
 int32_t deadline_check(scheduler *s, int64_t now_us) {
+    assert(s != NULL);
     int32_t n_refused = 0;
     if (s->step_cost.n_steps < MEASURED || !any_deadline(s)) {
         return 0;

@@ -43,6 +43,7 @@ int32_t turn_choose(const turn_claim *claims, int32_t n, int64_t now_us) {
 }
 
 double turn_resume(double served_us, const turn_claim *others, int32_t n, double most_us) {
+    assert(n >= 0);
     const double least = n > 0 ? others[turn_least_served(others, n)].served_us : most_us;
     return served_us > least ? served_us : least;
 }

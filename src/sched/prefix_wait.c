@@ -1,5 +1,6 @@
 #include "sched/prefix_wait.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The running task that t is blocked on, or NULL. */
@@ -77,6 +78,7 @@ static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_ta
 }
 
 void prefix_wait_find(scheduler *s, int32_t i) {
+    assert(i >= 0);
     sched_task *t = s->candidates[i];
     sched_seq *planned = s->waiting_seqs;
     waiter w = {.t = t, .n_cached = planned[i].n_computed, .n_wanted = task_reusable(t)};

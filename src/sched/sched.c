@@ -1,5 +1,6 @@
 #include "sched/sched.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "sched/adapter_slots.h"
@@ -75,6 +76,7 @@ static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n
 }
 
 int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
+    assert(n_tokens >= 0);
     int32_t wanted = pages_wanted(l, s, n_tokens);
     if (l->most.n_caps == 0) {
         return wanted;
@@ -403,6 +405,7 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
 
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running,
                      const sched_seq *waiting, int32_t n_waiting, int32_t n_free, sched_plan *plan) {
+    assert(n_running >= 0 && n_waiting >= 0);
     *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
     planner p = {l,
                  running,

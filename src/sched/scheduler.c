@@ -1,8 +1,11 @@
 #include "sched/scheduler.h"
 
+#include <assert.h>
+
 /* ---- open and close ---- */
 
 quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
+    assert(o != NULL);
     size_t n_tasks = (size_t)o->max_tasks, n_seqs = (size_t)o->limits.max_seqs;
     int32_t n_states = o->kv != NULL ? o->kv->n_state_pages : 0;
     size_t n_copies = n_seqs * (size_t)(o->n_groups + n_states);
@@ -82,6 +85,7 @@ void scheduler_stop(scheduler *s, const sched_task *t) {
 /* ---- one task ---- */
 
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n) {
+    assert(n >= 0);
     int64_t *total = t->n_admitted == 1 ? &s->counts.prompt_tokens_reused : &s->counts.known_tokens_reused;
     *total += n - t->n_reused;
     t->n_reused = n;
@@ -104,6 +108,7 @@ void scheduler_admit(scheduler *s, sched_task *t) {
 }
 
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t) {
+    assert(s->limits.page_tokens > 0);
     int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
     if (keep < t->kv.n_computed) {
         kv_seq_truncate(s->kv, &t->kv, keep);

@@ -1,5 +1,6 @@
 #include "sched/step_cost.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -35,6 +36,7 @@ static void step_cost_solve(step_cost *p) {
 }
 
 void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us) {
+    assert(n_rows >= 0 && n_pairs >= 0);
     double terms[STEP_COST_TERMS] = {1.0, n_rows / ROW_SCALE, n_pairs / PAIR_SCALE};
     us = p->n_steps >= TRUSTED ? fmin(us, SURPRISE * foretold(p, terms)) : us;
     for (int i = 0; i < STEP_COST_TERMS; i++) {
@@ -87,6 +89,7 @@ double program_most_pairs(const program_costs *c, uint64_t program) {
 }
 
 void program_costs_note(program_costs *c, const program_work *work, int32_t n, double us) {
+    assert(n >= 0);
     double foretold = 0.0, pairs = 0.0;
     for (int32_t i = 0; i < n; i++) {
         foretold += work[i].pairs * program_pair_us(c, work[i].program);
@@ -114,6 +117,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
 #define FADE 0.9 /* weight of a copy of many pages against the one after it */
 
 void copy_cost_note(copy_cost *p, int64_t n_pages, double us) {
+    assert(n_pages >= 1);
     p->pages = FADE * p->pages + (double)n_pages;
     p->us = FADE * p->us + us;
 }

@@ -1,5 +1,6 @@
 #include "server/adapter_list.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ bool adapter_list_knows(const server *s, str name) {
 
 void adapter_list_each(const server *s, void (*write)(const server *s, const quire_adapter *a, json_out *o),
                        json_out *o) {
+    assert(s != NULL && o != NULL);
     quire_adapter **list;
     size_t n;
     quire_err e = quire_adapters(s->engine, &list, &n);
@@ -34,6 +36,7 @@ void adapter_list_each(const server *s, void (*write)(const server *s, const qui
 
 bool adapter_list_one(const server *s, str name,
                       void (*write)(const server *s, const quire_adapter *a, json_out *o), json_out *o) {
+    assert(s != NULL && o != NULL);
     quire_adapter **list;
     size_t n;
     bool is_found = false;

@@ -9,6 +9,7 @@
  * The last delta of a thinking block is its signature. */
 #include "server/anthropic.h"
 
+#include <assert.h>
 #include <time.h>
 
 #include "base/sha256.h"
@@ -348,6 +349,7 @@ static const char *messages_error_type(int status) {
 }
 
 void messages_error_body(json_out *o, const api_error *e) {
+    assert(e != NULL);
     json_begin(o, '{');
     json_cstr(json_name(o, "type"), "error");
     json_begin(json_name(o, "error"), '{');
@@ -368,6 +370,7 @@ static void messages_error(const response *a, const api_error *e, json_out *o) {
 /* ---- models ---- */
 
 void messages_write_model(const server *s, str name, int32_t n_tokens, json_out *o) {
+    assert(s != NULL);
     char created[32];
     struct tm tm;
     time_t at = (time_t)s->started_s;
@@ -392,6 +395,7 @@ void messages_write_model(const server *s, str name, int32_t n_tokens, json_out 
 }
 
 void messages_write_models(const server *s, json_out *o) {
+    assert(s != NULL);
     int32_t n = s->options.n_served_model_names;
     const char *last = n > 1 ? s->options.served_model_names[n - 1] : s->model_name;
     const int32_t n_tokens = quire_engine_info(s->engine)->max_model_len;

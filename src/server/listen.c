@@ -1,6 +1,7 @@
 /* Where a server listens: a port of an address, or a socket file. And how many
  * connections may be open there. */
 
+#include <assert.h>
 #include <errno.h>
 #include <event2/util.h>
 #include <netdb.h>
@@ -156,12 +157,14 @@ static quire_err listen_on_file(server *s, const char *path, quire_error *err) {
 /* ---- both ---- */
 
 quire_err listen_open(server *s, quire_error *err) {
+    assert(s != NULL);
     return str_begins(str_of(s->options.host), LISTEN_UNIX)
                ? listen_on_file(s, s->options.host + sizeof LISTEN_UNIX - 1, err)
                : listen_on_port(s, err);
 }
 
 void listen_close(server *s) {
+    assert(s != NULL);
     struct stat file;
     if (s->listen_fd >= 0) {
         close(s->listen_fd);
@@ -175,6 +178,7 @@ void listen_close(server *s) {
 }
 
 void listen_raise_files(const server_options *o) {
+    assert(o != NULL);
     struct rlimit limit;
     rlim_t wanted = (rlim_t)o->max_connections + SERVER_MAX_SURPLUS + OWN_FILES;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||

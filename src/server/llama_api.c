@@ -1,5 +1,6 @@
 /* llama.cpp's API beside its completions (llama_writer, response.h): what its clients ask
  * about the server. The loop's thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,6 +26,7 @@ static const char *llama_error_type(const api_error *e) {
 }
 
 void llama_error(json_out *o, const api_error *e) {
+    assert(e != NULL);
     json_begin(o, '{');
     json_begin(json_name(o, "error"), '{');
     json_int(json_name(o, "code"), e->status);
@@ -343,6 +345,7 @@ static void llama_write_defaults(const server *s, json_out *o) {
 }
 
 void llama_props(conn *c) {
+    assert(c != NULL);
     const server *s = c->loop->server;
     const quire_info *i = quire_engine_info(s->engine);
     size_t n_template;

@@ -1,5 +1,6 @@
 /* The metrics of the engine, under vLLM's names if it has them, so that its dashboards
  * work, then those of the server. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -464,6 +465,7 @@ static quire_err metrics_write_memory(const quire_engine *e, strbuf *out) {
 }
 
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
+    assert(s != NULL);
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(metrics_write_models(s, &st, out));

@@ -1,6 +1,8 @@
 /* Lists of the models that a server has, and commands to load and unload them. */
 #include "server/routes.h"
 
+#include <assert.h>
+
 #include "server/adapter_list.h"
 #include "server/anthropic.h"
 #include "server/conn_model.h"
@@ -55,6 +57,7 @@ static void models_write_anthropic_adapter(const server *s, const quire_adapter 
 }
 
 void models_list(conn *c) {
+    assert(c != NULL);
     json_out o = conn_begin_json(c);
     const server *s = c->loop->server;
     if (c->request.is_anthropic) {
@@ -89,6 +92,7 @@ static void models_refuse_name(conn *c, str name) {
 }
 
 void models_one(conn *c) {
+    assert(c != NULL);
     const server *s = c->loop->server;
     const str name = c->parameter;
     const served_model *other = models_find(s->models, name);
@@ -210,6 +214,7 @@ static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *
 }
 
 void models_post_sleep(conn *c) {
+    assert(c != NULL);
     server *s = c->loop->server;
     sleep_wish wish;
     quire_error err = {0};

@@ -1,6 +1,7 @@
 /* Ollama's API beside its responses (ollama_writer, response.h): what its clients ask
  * about the one model, and requests that only load it. Handlers of routes; the loop's
  * thread. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +22,7 @@
 #define OLLAMA_FOR_EVER INT64_C(32503680000) /* the year 3000, in unix seconds */
 
 void ollama_error(json_out *o, const api_error *e) {
+    assert(e != NULL);
     json_begin(o, '{');
     json_cstr(json_name(o, "error"), e->message);
     json_end(o, '}');
@@ -349,6 +351,7 @@ static bool ollama_unloads_nothing(conn *c) {
 }
 
 void ollama_post(conn *c) {
+    assert(c != NULL);
     if ((c->model == NULL && ollama_unloads_nothing(c)) || !conn_take_model(c, ollama_post)) {
         return;
     }
@@ -580,6 +583,7 @@ static void ollama_show_model(conn *c, served_model *m) {
 }
 
 void ollama_show(conn *c) {
+    assert(c != NULL);
     const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
     json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});

@@ -2,6 +2,7 @@
  * ask about the server, and ask it to do. The loop's thread. */
 #include "server/routes.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -265,6 +266,7 @@ static bool sglang_generates(const quire_info *i) {
 }
 
 void sglang_model_info(conn *c) {
+    assert(c != NULL);
     const server *s = c->loop->server;
     json_out o = conn_begin_json(c);
     json_begin(&o, '{');
@@ -278,6 +280,7 @@ void sglang_model_info(conn *c) {
 }
 
 void sglang_server_info(conn *c) {
+    assert(c != NULL);
     const server *s = c->loop->server;
     const quire_info *i = quire_engine_info(s->engine);
     json_out o = conn_begin_json(c);

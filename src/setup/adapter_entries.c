@@ -40,6 +40,7 @@ adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char
 }
 
 adapter_entry *adapters_find(const adapter_store *s, const char *name) {
+    assert(s != NULL);
     adapter_entry *found = NULL;
     for (size_t i = 0; i < s->n_entries && found == NULL; i++) {
         adapter_entry *e = s->entries[i];
@@ -50,6 +51,7 @@ adapter_entry *adapters_find(const adapter_store *s, const char *name) {
 }
 
 bool adapters_is_loading(const adapter_store *s, const char *name) {
+    assert(s != NULL);
     bool is = false;
     for (size_t i = 0; i < s->n_entries && !is; i++) {
         const adapter_entry *e = s->entries[i];
@@ -106,6 +108,7 @@ void adapters_sweep(adapter_store *s) {
 /* ---- wants ---- */
 
 void adapters_release_want(adapter_want *w) {
+    assert(w != NULL);
     for (int32_t i = 0; i < w->n_entries; i++) {
         adapter_entry *e = w->entries[i];
         e->n_wants--;
@@ -115,6 +118,7 @@ void adapters_release_want(adapter_want *w) {
 }
 
 bool adapters_queue(adapter_store *s, adapter_want *w) {
+    assert(w != NULL);
     w->wanted_us = clock_us();
     w->next = NULL;
     bool is_off = atomic_load(&s->stop) || (w->is_off != NULL && atomic_load(w->is_off));
@@ -220,6 +224,7 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
 }
 
 bool adapters_answer(adapter_store *s, adapter_want *w) {
+    assert(w != NULL);
     for (int32_t i = 0; i < w->n_entries; i++) {
         if (!w->entries[i]->is_resident || w->entries[i]->is_draining) {
             return false;

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include "setup/adapter_names.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <limits.h>
 #include <math.h>
@@ -139,6 +140,7 @@ bool adapter_paths_next(const char **lines, adapter_listed *out) {
 /* ---- adapters among options ---- */
 
 int32_t options_numbered_adapters(const quire_options *o) {
+    assert(o != NULL);
     const char *lines = o->loras;
     adapter_listed one;
     int32_t n = 0;
@@ -205,6 +207,7 @@ static int64_t path_bytes(str path, strbuf *own) {
 }
 
 int64_t options_adapter_bytes(const quire_options *o) {
+    assert(o != NULL);
     const char *named = o->lora_modules, *numbered = o->loras;
     int64_t most = o->lora_dir != NULL ? largest_in(o->lora_dir) : 0;
     strbuf own = {0}, path = {0};

@@ -123,6 +123,7 @@ static adapter_entry *adapters_at(adapter_store *s, int32_t number, int32_t *n) 
 }
 
 quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err) {
+    assert(s != NULL);
     int32_t n = 0, n_used = 0;
     pthread_mutex_lock(&s->lock);
     adapter_entry *e = adapters_at(s, number, &n);
@@ -157,6 +158,7 @@ quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *
 
 bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place,
                         adapter_want *w) {
+    assert(w != NULL);
     w->ref = NULL;
     w->n_entries = 0;
     w->error = (quire_error){0};
@@ -193,6 +195,7 @@ bool adapter_store_load(adapter_store *s, const char *name, const char *path, bo
 
 void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const adapter_about *a),
                          void *context) {
+    assert(s != NULL);
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->n_entries; i++) {
         const adapter_entry *e = s->entries[i];

@@ -1,5 +1,6 @@
 #include "setup/answer_ends.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -56,6 +57,7 @@ answer_ends answer_ends_find(const vocab *v, const tokenizer *t, const model_des
 }
 
 void answer_ends_apply(const answer_ends *ends, model_desc *d) {
+    assert(ends != NULL && d != NULL);
     d->n_eos = ends->n;
     for (int32_t i = 0; i < ends->n; i++) {
         d->eos[i] = ends->list[i].id;
@@ -63,6 +65,7 @@ void answer_ends_apply(const answer_ends *ends, model_desc *d) {
 }
 
 quire_err answer_ends_print(const answer_ends *ends, strbuf *out) {
+    assert(ends != NULL);
     for (int32_t i = 0; i < ends->n; i++) {
         const answer_end *e = &ends->list[i];
         TRY(strbuf_addf(out, "%s%s%s(%d, %s)", i > 0 ? ", " : "", e->text, e->text[0] != '\0' ? " " : "",
@@ -72,6 +75,7 @@ quire_err answer_ends_print(const answer_ends *ends, strbuf *out) {
 }
 
 void answer_ends_json(const answer_ends *ends, json_out *o) {
+    assert(ends != NULL);
     json_begin(o, '[');
     for (int32_t i = 0; i < ends->n; i++) {
         const answer_end *e = &ends->list[i];

@@ -1,5 +1,6 @@
 #include "setup/engine_config.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer/answer_format.h"
@@ -48,6 +49,7 @@ quire_err quire_options_set(quire_options *o, const char *name, const char *valu
 }
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
+    assert(o != NULL);
     size_t n = 0;
     const void *bytes = options_builtin_model(o->model, &n);
     const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv, .quantise = o->quantization};
@@ -58,6 +60,7 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {
+    assert(o != NULL && d != NULL);
     bool is_auto = o->compute == QUIRE_COMPUTE_AUTO;
     const char *given = flag_choice_name(choices_compute, (int)o->compute);
     if (d->is_packed && (is_auto || strcmp(given, compute_name(d->packed_compute)) == 0)) {
@@ -97,6 +100,7 @@ kv_types options_kv_types(const quire_options *o, const model_desc *d, compute_m
 }
 
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {
+    assert(o != NULL);
     if (o->max_model_len == 0) {
         *out = d->max_positions;
         return QUIRE_OK;
@@ -119,6 +123,7 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
 }
 
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
+    assert(o != NULL);
     int64_t rows = o->no_chunked_prefill ? (int64_t)max_model_len + o->max_seqs : 0;
     return rows <= o->max_batched_tokens ? o->max_batched_tokens
            : rows < INT32_MAX            ? (int32_t)rows
@@ -171,6 +176,7 @@ quire_err options_formats(const quire_options *o, output_formats *out, quire_err
 }
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
+    assert(o != NULL);
     if (o->preemption_mode == QUIRE_PREEMPTION_SWAP && o->swap_bytes == 0) {
         return err_set(err, QUIRE_INVALID, -1,
                        "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
@@ -235,6 +241,7 @@ static quire_err engine_config_check(const quire_options *o, quire_error *err) {
 }
 
 quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
+    assert(given != NULL);
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
         return err_set(err, QUIRE_INVALID, -1,

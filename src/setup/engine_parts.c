@@ -1,6 +1,7 @@
 /* Opens the parts of an engine in the order in which they need each other. */
 #include "setup/engine_parts.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -594,6 +595,7 @@ static quire_err load_beside(engine_parts *p, const quire_options *o, const engi
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,
                             const engine_parts_check *check, const engine_parts *beside, engine_parts *p,
                             quire_error *err) {
+    assert(options != NULL);
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;

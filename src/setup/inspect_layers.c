@@ -1,5 +1,6 @@
 #include "setup/inspect_layers.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -317,6 +318,7 @@ static void add_cache(json_out *o, const model_desc *d, const kv_layout *l, int3
 }
 
 void inspect_layers_json(json_out *o, const model_desc *d, const kv_layout *l) {
+    assert(d != NULL);
     json_begin(json_name(o, "layers"), '[');
     for (int32_t i = 0; i < d->n_layers; i++) {
         add_layer(o, d, &d->layers[i]);

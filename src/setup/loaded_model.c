@@ -1,5 +1,7 @@
 #include "setup/loaded_model.h"
 
+#include <assert.h>
+
 #include "file/packed_image.h"
 #include "model/model.h"
 #include "setup/engine_config.h"
@@ -18,6 +20,7 @@ quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded
 
 quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image,
                             int32_t max_len, quire_error *err) {
+    assert(max_len >= 0);
     TRY(image != NULL ? model_open_image(f, l->b, max_len, image, &l->m, err)
                       : model_open(f, l->b, max_len, &l->m, err));
     const kv_types kv = options_kv_types(o, model_description(l->m), l->b->compute);
@@ -31,6 +34,7 @@ quire_err loaded_model_open(const quire_options *o, model_file *f, const model_d
 }
 
 void loaded_model_close(loaded_model *l) {
+    assert(l != NULL);
     model_close(l->m);
     if (l->b != NULL) {
         l->b->ops->close(l->b);

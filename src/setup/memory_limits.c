@@ -3,6 +3,7 @@
 
 #include "setup/memory_limits.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -85,6 +86,7 @@ void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out)
 }
 
 quire_err memory_room_explain(const memory_room *room, strbuf *out) {
+    assert(room != NULL);
     if (room->bytes < 0) {
         return strbuf_add_str(out, "an unknown amount of memory");
     }

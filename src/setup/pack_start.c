@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "setup/engine_parts.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -262,6 +263,7 @@ void pack_start_find(const quire_options *o, model_file *source, const model_des
 }
 
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us) {
+    assert(s != NULL);
     s->is_quick = load_us < least_us;
     if (s->is_quick && s->image != NULL) {
         log_line(LOG_INFO, "%s: loads in %.0f ms, so no packed form of it is kept (--pack-cache-least-ms)",
@@ -272,6 +274,7 @@ void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us) {
 }
 
 void pack_start_keep(pack_start *s, const tokenizer *t) {
+    assert(s != NULL);
     const char *path = model_file_path(s->source);
     if (s->image != NULL) {
         log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)",

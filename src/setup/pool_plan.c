@@ -1,5 +1,7 @@
 #include "setup/pool_plan.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "options/engine_flags.h"
 #include "setup/adapter_names.h"
@@ -7,6 +9,7 @@
 #define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
 
 pool_plan pool_plan_of(const quire_options *o) {
+    assert(o != NULL);
     int64_t both =
         o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
     return (pool_plan){.aside_bytes = both,
@@ -18,12 +21,14 @@ pool_plan pool_plan_of(const quire_options *o) {
 }
 
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
+    assert(room != NULL);
     bool is_outside = room->bound == MEMORY_OF_MACHINE || room->bound == MEMORY_OF_CGROUP;
     int64_t most = is_outside ? room->bytes - room->bytes / 8 : INT64_MAX;
     return weight_bytes < most ? weight_bytes : most;
 }
 
 int64_t pool_plan_rules(const pool_plan *p) {
+    assert(p != NULL);
     if (p->step_rows > 0) {
         return 0; /* an encoder obeys none */
     }
@@ -53,6 +58,7 @@ static int64_t cap_leaves(const pool_plan *p) {
 }
 
 int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes) {
+    assert(p != NULL);
     int64_t most = cap_leaves(p);
     if (p->given_pages > 0) {
         return p->given_pages < most / page_bytes ? p->given_pages * page_bytes : most;
@@ -76,6 +82,7 @@ static int64_t pages_of_bytes(const pool_plan *p, const kv_layout *l, int64_t by
 }
 
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
+    assert(l != NULL);
     int64_t bytes = pool_plan_bytes(p, l->page_bytes), most = step_pages(p, l);
     if (bytes < 0) {
         return most < INT64_MAX ? most : -1;
@@ -84,6 +91,7 @@ int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
 }
 
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
+    assert(p != NULL);
     if (p->given_pages == 0 && p->step_rows > 0) {
         return strbuf_addf(out, "room for one step of %d rows: an encoder keeps no keys and values",
                            (int)p->step_rows);
@@ -168,6 +176,7 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_mos
 /* ---- memory that models share ---- */
 
 quire_err model_memory_open(const pool_plan *p, int64_t bytes, int32_t n_models, model_memory **out) {
+    assert(n_models >= 1);
     model_memory *m = mem_new(1, sizeof *m);
     TRY(mem_check(m));
     quire_err e = kv_budget_open(bytes, &m->budget);
@@ -201,6 +210,7 @@ int64_t model_memory_fixed(const model_memory *m, int64_t bytes) {
 quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv_layout *l,
                              const kv_most *most, int32_t least_tokens, int32_t *n_pages, int32_t *sure_pages,
                              quire_error *err) {
+    assert(m != NULL && p != NULL && l != NULL);
     int64_t bytes = kv_budget_count(m->budget).bytes, all = pages_of_bytes(p, l, bytes),
             least = kv_most_pages(most, least_tokens),
             share = kv_budget_pages(m->budget, l->page_bytes, bytes / 2 / m->n_models);

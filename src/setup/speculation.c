@@ -2,6 +2,7 @@
  * the draft model. */
 #include "setup/engine_parts.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -185,6 +186,7 @@ static quire_err speculation_load_model(speculation *s, const quire_options *o, 
 
 quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_len, const backend *target,
                            quire_error *err) {
+    assert(s != NULL);
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return QUIRE_OK;
     }
@@ -227,6 +229,7 @@ static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, int32_t
 
 quire_err speculation_open_pages(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
                                  kv_budget *budget, quire_error *err) {
+    assert(n_tokens >= 0 && max_len >= 0);
     const loaded_model *l = &s->model;
     const int32_t own_len = model_description(l->m)->max_positions;
     max_len = own_len < max_len ? own_len : max_len;

@@ -2,6 +2,7 @@
  * page depend. */
 #include "setup/engine_parts.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,6 +161,7 @@ static uint64_t hash_description(const model_desc *d) {
 
 void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, const backend *b,
                   const kv_layout *kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
+    assert(b != NULL);
     char isa[64] = "any";
     locale_t before = c_locale_enter(); /* hashed texts have numbers with a point */
     uint64_t description = hash_description(d);

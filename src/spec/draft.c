@@ -1,5 +1,6 @@
 #include "spec/draft.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,6 +12,7 @@ static int32_t draft_min_i32(int32_t a, int32_t b) {
 }
 
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
+    assert(max_seqs >= 0 && max_rows >= 0);
     int64_t n = (int64_t)max_seqs * (1 + o->n_tokens) + (o->n_tokens > 0 ? 0 : DRAFT_PREDICTED);
     return n <= max_rows ? (int32_t)n : max_rows > max_seqs ? max_rows : max_seqs;
 }
@@ -20,6 +22,7 @@ bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
 }
 
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
+    assert(o != NULL);
     *out = NULL;
     if (o->method == DRAFT_METHOD_NONE) {
         return QUIRE_OK;
@@ -181,6 +184,7 @@ static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best
 
 void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max,
                  const draft_bounds *wanted, draft_tree *out) {
+    assert(n >= 0 && lookup_min >= 1 && lookup_min <= lookup_max);
     place best[DRAFT_MAX_WIDTH];
     int32_t n_best = 0;
     for (int32_t end = n - 1;

@@ -86,6 +86,7 @@ void prediction_drop(prediction *p) {
 }
 
 quire_err prediction_walk_open(prediction *p, int32_t n_prompt, prediction_walk **out) {
+    assert(p != NULL);
     prediction_walk *w = *out = mem_new(1, sizeof *w + (size_t)p->n);
     TRY(mem_check(w));
     w->text = prediction_hold(p);
@@ -165,7 +166,7 @@ int32_t prediction_expects(prediction_walk *w, const int32_t *tokens, int32_t n_
 }
 
 void prediction_draft(prediction_walk *w, int32_t n, draft_tree *out) {
-    assert(n <= DRAFT_MAX && n <= w->text->n - w->at);
+    assert(n >= 0 && n <= DRAFT_MAX && n <= w->text->n - w->at);
     w->drafted = w->at;
     for (int32_t i = 0; i < n; i++) {
         draft_tree_add(out, i - 1, w->text->ids[w->at + i]);
@@ -194,6 +195,7 @@ void prediction_count(prediction_walk *w, int32_t n_drafted, int32_t n_accepted,
 
 void prediction_take_over(prediction_walk *w, const prediction_walk *from, const prediction_token *kept,
                           int32_t n_kept) {
+    assert(n_kept >= 0);
     assert(w->text == from->text);
     for (int32_t i = 0; i < w->text->n; i++) {
         w->marks[i] = from->marks[i] == MARK_NONE ? MARK_NONE : MARK_DRAFTED;

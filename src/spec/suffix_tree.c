@@ -8,6 +8,8 @@
  * none is 0. */
 #include "spec/draft.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/size.h"
 
@@ -162,6 +164,7 @@ int32_t suffix_tree_root(suffix_tree *t) {
 }
 
 void suffix_tree_drop(suffix_tree *t, int32_t root) {
+    assert(root >= 0);
     t->nodes[root].bucket = t->dropped;
     t->dropped = root;
 }
@@ -244,6 +247,7 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n,
                           int32_t *length) {
+    assert(n >= 0);
     /* a suffix of `low` tokens is found; none of more than `high` is */
     int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
     while (low < high) {

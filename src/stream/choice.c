@@ -1,5 +1,6 @@
 #include "stream/choice.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer/answer_bind.h"
@@ -12,6 +13,7 @@
 #include "text/detok.h"
 
 void event_memory_deinit(event_memory *m) {
+    assert(m != NULL);
     strbuf_deinit(&m->text);
     strbuf_deinit(&m->echo);
     output_events_deinit(&m->found);
@@ -37,6 +39,7 @@ void choice_init(choice *c, stream_engine *e, quire_stream *s, const quire_reque
 }
 
 void choice_deinit(choice *c) {
+    assert(c != NULL);
     token_list_deinit(&c->prompt);
     token_list_deinit(&c->types);
     strbuf_deinit(&c->shown);
@@ -104,6 +107,7 @@ static void count_decoded(choice_text *t, size_t n) {
 
 quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end,
                       strbuf *out, output_events *found, int32_t *match) {
+    assert(c != NULL && t != NULL);
     *match = -1;
     t->n_last = 0;
     end_kind end = end_token_kind(p, c->e->model, token);
@@ -140,6 +144,7 @@ int32_t choice_first_prompt(const choice *c) {
 }
 
 quire_err choice_open_text(const choice *c, choice_text *out) {
+    assert(c != NULL);
     const quire_request *r = c->request;
     size_t n_prompt = (size_t)choice_first_prompt(c);
     strbuf shown = {0};
@@ -188,6 +193,7 @@ static void end_here(choice *c) {
 }
 
 quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
+    assert(c != NULL);
     int64_t began_us = c->request->g.info.explain ? clock_us() : 0;
     strbuf_clear(&m->text);
     output_events_clear(&m->found);
@@ -266,6 +272,7 @@ bool choice_end_waits(const choice *c) {
 }
 
 void choice_truncate(choice *c, size_t n_kept, choice_text text) {
+    assert(c != NULL);
     choice_text_close(&c->text);
     c->text = text;
     c->history.n = n_kept;
@@ -391,6 +398,7 @@ static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
 }
 
 quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
+    assert(c != NULL && out != NULL);
     const quire_request *r = c->request;
     choice_event(c, QUIRE_EVENT_START, out);
     out->tokens = c->prompt.ids;
@@ -491,6 +499,7 @@ static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
 }
 
 quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event *out) {
+    assert(out != NULL);
     choice_event(c, QUIRE_EVENT_DELTA, out);
     set_text(&m->text, out);
     out->tokens = &c->last_token;
@@ -504,6 +513,7 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
 }
 
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
+    assert(c != NULL && out != NULL);
     choice_event(c, QUIRE_EVENT_ROLLBACK, out);
     set_text(&m->text, out);
     out->n_decoded = c->text.n_decoded;
@@ -512,6 +522,7 @@ void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
 }
 
 quire_err choice_flush(choice *c, event_memory *m) {
+    assert(c != NULL);
     strbuf_clear(&m->text);
     output_events_clear(&m->found);
     if (c->text.stops != NULL && c->stop_string < 0) {
@@ -531,12 +542,14 @@ quire_err choice_flush(choice *c, event_memory *m) {
 }
 
 void choice_row(const choice *c, quire_event *out) {
+    assert(c != NULL && out != NULL);
     choice_event(c, QUIRE_EVENT_EMBEDDING, out);
     out->row = c->row;
     out->n_row = c->n_row;
 }
 
 void choice_end(const choice *c, quire_event *out) {
+    assert(c != NULL);
     choice_event(c, QUIRE_EVENT_END, out);
     if (c->explain) {
         c->explain->report.tokenise_us = c->tokenise_us;

@@ -1,5 +1,6 @@
 /* Prepares a parsed request on a text thread: makes its prompts and its constraint, and
  * submits the sequences to the engine. */
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -241,6 +242,7 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
 
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt, const int32_t *ids, int32_t n,
                                      uint8_t namespace[ENGINE_NAMESPACE_BYTES]) {
+    assert(prompt >= 0 && n >= 0);
     const quire_request *r = s->request;
     int32_t from = s->want.ref != NULL ? adapter_start(s->want.ref, ids, n) : -1;
     adapter_ref *ref = from >= 0 ? s->want.ref : NULL;
@@ -532,6 +534,7 @@ quire_err stream_submit_held(quire_stream *s, quire_error *err) {
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
+    assert(s != NULL);
     if (s->request->g.more.prompt_only) {
         return prepare_prompts(s, err);
     }

@@ -1,5 +1,6 @@
 #include "stream/prompt_cache.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -360,6 +361,7 @@ void prompt_cache_keep(prompt_cache *c, uint64_t tenant, str text, const text_ma
 }
 
 size_t prompt_cache_bytes(prompt_cache *c) {
+    assert(c != NULL);
     pthread_mutex_lock(&c->lock);
     size_t n = c->n_bytes;
     pthread_mutex_unlock(&c->lock);

@@ -8,6 +8,7 @@
 #include "stream/stream.h"
 
 quire_err prompt_need_vocabulary(const stream_engine *e, const generation *g, quire_error *err) {
+    assert(e != NULL);
     if (e->tokenizer) {
         return QUIRE_OK;
     }
@@ -306,6 +307,7 @@ static quire_err prompt_cut_remove(token_list *l, size_t from, size_t n, quire_e
 
 quire_err prompt_cut(const generation *g, int32_t max_model_len, const tokenizer *t, bool is_text,
                      token_list *ids, token_list *types, bool *is_cut, quire_error *err) {
+    assert(g != NULL);
     size_t head = 0, tail = 0;
     *is_cut = false;
     if (g->truncate_prompt_tokens == GENERATION_UNCUT || ids->n <= prompt_cut_limit(g, max_model_len)) {
@@ -348,6 +350,7 @@ static quire_err prompt_make_first(const stream_engine *e, const quire_request *
 }
 
 quire_err prompt_take(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    assert(r != NULL && c != NULL);
     int32_t k = c->index % r->g.info.n_samples;
     if (k == 0) {
         return prompt_make_first(e, r, c, err);
@@ -366,6 +369,7 @@ quire_err prompt_take(const stream_engine *e, const quire_request *r, choice *c,
 #define MARK_SPAN 24 /* and between its first and its last one */
 
 int32_t prompt_marks(const tokenizer *t, const int32_t *ids, int32_t n, int32_t most, int32_t *marks) {
+    assert(n >= 0 && most >= 0);
     int32_t n_marks = 0, last = 0;
     for (int32_t p = t != NULL ? n - 1 : 0; p > 0; p--) {
         if (!tokenizer_is_special(t, ids[p])) {

@@ -1,5 +1,6 @@
 #include "stream/stream.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static void free_stream(quire_stream *s) {
 }
 
 void stream_deliver(quire_queue *q, text_job *job) {
+    assert(q != NULL && job != NULL);
     job->next = NULL;
     pthread_mutex_lock(&q->lock);
     *q->ran_last = job;
@@ -206,6 +208,7 @@ static void stream_find_turn(const quire_queue *q, quire_stream **first, quire_s
 }
 
 void stream_take_places(quire_queue *q) {
+    assert(q != NULL);
     quire_stream *first, *deepest;
     while (q->n_wanting > 0) {
         stream_find_turn(q, &first, &deepest);
@@ -257,6 +260,7 @@ quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quir
 }
 
 void stream_cancel_choices(quire_stream *s) {
+    assert(s != NULL);
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice *c = &s->choices[i];
         if (c->submitted && !c->gone) {
@@ -296,6 +300,7 @@ static int32_t stream_most_tokens(const choice *c) {
 }
 
 void stream_count(choice *c) {
+    assert(c != NULL);
     quire_stream *s = c->stream;
     bool is_known = c->gone || (s->prepared && !c->submitted);
     if (!c->ended || c->counted || !is_known || s->request->g.more.prompt_only) {
@@ -336,6 +341,7 @@ void stream_free_if_over(quire_stream *s) {
 }
 
 void quire_stream_cancel(quire_stream *s) {
+    assert(s != NULL);
     s->cancelled = true;
     stream_stop_wanting(s);
     if (s->prepared) {
@@ -346,6 +352,7 @@ void quire_stream_cancel(quire_stream *s) {
 }
 
 void quire_stream_release(quire_stream *s) {
+    assert(s != NULL);
     s->released = true;
     if (s->q->current && s->q->current->stream == s) {
         s->q->current = NULL;
@@ -405,6 +412,7 @@ const quire_explain_more *quire_stream_explain(const quire_stream *s, int32_t i)
 }
 
 void quire_stream_prediction(const quire_stream *s, int32_t index, int32_t *n_accepted, int32_t *n_rejected) {
+    assert(s != NULL);
     *n_accepted = *n_rejected = 0;
     for (int32_t i = 0; i < s->n_choices; i++) {
         if (index < 0 || index == i) {

@@ -1,5 +1,6 @@
 /* Forks, rollbacks and steers of running streams (quire.h): the checks and changes on the
  * queue's thread, and the preparation on a text thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -294,6 +295,7 @@ quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t p
 
 quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail,
                              const char *fields, size_t n_fields, quire_error *err) {
+    assert(s != NULL && tail != NULL);
     int32_t n_vocab = s->q->e->context.n_vocab;
     for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
         if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
@@ -341,6 +343,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
 }
 
 quire_err stream_command_do(stream_command *m, quire_error *err) {
+    assert(m != NULL);
     choice *c = m->c;
     quire_stream *s = c->stream;
     if (m->verdict.code != QUIRE_OK) {

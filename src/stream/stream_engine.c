@@ -1,5 +1,6 @@
 #include "stream/stream_engine.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer/grammar_constraint.h"
@@ -32,6 +33,7 @@ void stream_engine_stop(stream_engine *e) {
 }
 
 void stream_engine_close(stream_engine *e) {
+    assert(e != NULL);
     prompt_cache_close(e->prompts);
     turn_store_close(e->turns);
     grammar_cache_close(e->grammars);
@@ -182,6 +184,7 @@ static void request_stats_add_times(request_stats *s, const request_times *t, in
 
 void request_stats_over(request_stats *s, quire_finish finish, const request_times *t,
                         const request_numbers *n, int32_t n_samples, int32_t longest) {
+    assert(s != NULL && n != NULL);
     pthread_mutex_lock(&s->lock);
     s->finished[finish - 1]++;
     request_stats_add_times(s, t, n->n_completion);
@@ -198,12 +201,14 @@ void request_stats_over(request_stats *s, quire_finish finish, const request_tim
 }
 
 void request_stats_refused(request_stats *s) {
+    assert(s != NULL);
     pthread_mutex_lock(&s->lock);
     s->refused++;
     pthread_mutex_unlock(&s->lock);
 }
 
 void request_stats_read(request_stats *s, quire_stats *out) {
+    assert(s != NULL && out != NULL);
     pthread_mutex_lock(&s->lock);
     memcpy(out->requests_finished, s->finished, sizeof s->finished);
     memcpy(out->histograms, s->histograms, sizeof s->histograms);

@@ -1,5 +1,6 @@
 #include "stream/text_pool.h"
 
+#include <assert.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
@@ -102,6 +103,7 @@ static void text_pool_lower(worker *w) {
 }
 
 void text_begin(worker *w, const candidate *c) {
+    assert(w != NULL && c != NULL);
     text_pool *p = w->pool;
     text_job *job = *c->job;
     p->last = p->last == &job->next ? c->job : p->last;
@@ -136,6 +138,7 @@ static bool take_job(worker *w) {
 }
 
 void text_charge(worker *w, int64_t us) {
+    assert(w != NULL);
     text_pool *p = w->pool;
     w->turn.used_us += us;
     p->worked_us += us;
@@ -311,6 +314,7 @@ static void *text_main(void *arg) {
 /* ---- the pool ---- */
 
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) {
+    assert(n_running >= 1 && n_running <= TEXT_POOL_THREADS && n_threads >= n_running);
     *out = NULL;
     text_pool *p = mem_new(1, sizeof *p);
     TRY(mem_check(p));
@@ -387,6 +391,7 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 }
 
 void text_enter(text_pool *p, text_job *job) {
+    assert(job != NULL);
     int64_t used;
     /* a tenant that returns has no credit */
     if (!has_jobs(p, job->tenant, &used)) {
@@ -402,6 +407,7 @@ void text_enter(text_pool *p, text_job *job) {
 }
 
 void text_leave(worker *w) {
+    assert(w != NULL);
     int64_t used;
     w->job = NULL;
     w->pool->n_tenants -= !has_jobs(w->pool, w->tenant, &used);

@@ -1,4 +1,5 @@
 /* Chooses which job of the text pool runs next. */
+#include <assert.h>
 #include <string.h>
 
 #include "kv/namespace.h"
@@ -21,6 +22,7 @@ bool text_is_slow(const text_job *job) {
 /* What is left of a job. One that takes longer than expected is expected to take as long
  * again. */
 candidate text_of_worker(worker *w) {
+    assert(w != NULL);
     int64_t left = w->expected_us - w->turn.used_us;
     return (candidate){.worker = w,
                        .tenant_used_us = w->tenant_used_us,
@@ -35,6 +37,7 @@ static candidate of_job(text_job **at) {
 
 /* The bytes of a job that are counted. */
 size_t text_counted_bytes(const text_job *job) {
+    assert(job != NULL);
     size_t n =
         job->n_bytes > TEXT_LONG_BYTES / TEXT_HELD_A_BYTE ? TEXT_LONG_BYTES : job->n_bytes * TEXT_HELD_A_BYTE;
     return n > TEXT_SMALL_BYTES ? n : 0;
@@ -104,6 +107,7 @@ static bool may_go_on(const text_pool *p, const worker *w) {
 }
 
 candidate text_first_waiting(text_pool *p, bool slow) {
+    assert(p != NULL);
     candidate best = nobody;
     for (int32_t i = 0; i < p->n_places; i++) {
         if (p->workers[i].is_slow == slow && may_go_on(p, &p->workers[i])) {
@@ -114,6 +118,7 @@ candidate text_first_waiting(text_pool *p, bool slow) {
 }
 
 candidate text_next(text_pool *p, bool slow) {
+    assert(p != NULL);
     candidate best = text_first_waiting(p, slow);
     if (p->n_jobs[slow] > p->n_looking[slow] && has_thread(p)) {
         candidate job = text_first_job(p, slow);

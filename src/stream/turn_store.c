@@ -203,6 +203,7 @@ bool turn_store_find(turn_store *s, uint64_t tenant, const char *id, str text, s
 }
 
 turn_counts turn_store_count(turn_store *s) {
+    assert(s != NULL);
     pthread_mutex_lock(&s->lock);
     turn_counts n = s->counts;
     pthread_mutex_unlock(&s->lock);

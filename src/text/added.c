@@ -1,5 +1,6 @@
 #include "text/added.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -14,6 +15,7 @@ static bool looks_like_control(str content) {
 }
 
 quire_err added_set_add(added_set *a, const added_token *t) {
+    assert(a != NULL);
     TRY(mem_grow(&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens));
     char *content = mem_dup(t->content.p, t->content.n), *pattern = mem_dup(t->pattern.p, t->pattern.n);
     if (content == NULL || pattern == NULL) {
@@ -31,6 +33,7 @@ quire_err added_set_add(added_set *a, const added_token *t) {
 }
 
 void added_set_deinit(added_set *a) {
+    assert(a != NULL);
     for (size_t i = 0; i < a->n; i++) {
         mem_free((char *)a->tokens[i].content.p);
         mem_free((char *)a->tokens[i].pattern.p);
@@ -145,6 +148,7 @@ static quire_err find_hidden(added_set *a) {
 }
 
 quire_err added_set_finish(added_set *a, int32_t n_ids) {
+    assert(n_ids >= 0);
     a->by_id = mem_new((size_t)n_ids, sizeof *a->by_id);
     TRY(mem_check(a->by_id));
     a->n_ids = n_ids;
@@ -162,6 +166,7 @@ const added_token *added_set_get(const added_set *a, int32_t id) {
 }
 
 int32_t added_set_find(const added_set *a, str content) {
+    assert(a != NULL);
     for (size_t i = 0; i < a->n; i++) {
         if (str_eq(a->tokens[i].content, content)) {
             return a->tokens[i].id;
@@ -171,6 +176,7 @@ int32_t added_set_find(const added_set *a, str content) {
 }
 
 const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte) {
+    assert(node != NULL);
     size_t low = (size_t)node->first_child, high = low + node->n_children;
     while (low < high) {
         size_t mid = (low + high) / 2;
@@ -259,6 +265,7 @@ void added_walk_begin(added_walk *w, const added_set *set, const added_trie *tri
 }
 
 quire_err added_walk_next(added_walk *w, bool *more) {
+    assert(w != NULL);
     w->id = -1;
     *more = true;
     while (w->trie->n > 1 && w->from < w->text.n) {
@@ -316,6 +323,7 @@ quire_err text_marks_add(text_marks *m, size_t start, size_t end) {
 }
 
 void text_marks_cut(text_marks *m, size_t n) {
+    assert(m != NULL);
     while (m->n > 0 && m->runs[m->n - 1].start >= n) {
         m->n--;
     }
@@ -325,6 +333,7 @@ void text_marks_cut(text_marks *m, size_t n) {
 }
 
 size_t text_marks_find(const text_marks *m, size_t at) {
+    assert(m != NULL);
     size_t low = 0, high = m->n;
     while (low < high) {
         size_t mid = (low + high) / 2;

@@ -1,5 +1,7 @@
 #include "text/bpe.h"
 
+#include <assert.h>
+
 #include "base/float_bits.h"
 #include "base/mem.h"
 #include "base/turn.h"
@@ -19,6 +21,7 @@ void bpe_scratch_deinit(bpe_scratch *s) {
 /* ---- symbols ---- */
 
 int32_t bpe_find_symbol(const bpe *b, str character) {
+    assert(b != NULL);
     int32_t id = piece_table_find(b->vocab, character);
     if (id >= 0 || b->inner.slots == NULL) {
         return id;
@@ -212,6 +215,7 @@ static void fill_direct(bpe *b) {
 }
 
 quire_err bpe_begin(bpe *b, size_t n_merges) {
+    assert(b != NULL);
     size_t n = (size_t)b->vocab->n;
     b->whole = mem_new(n, sizeof *b->whole);
     TRY(mem_check(b->whole));
@@ -222,6 +226,7 @@ quire_err bpe_begin(bpe *b, size_t n_merges) {
 }
 
 quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch) {
+    assert(b != NULL);
     str rest = right;
     if (b->prefix != NULL && rest.n >= b->n_prefix && memcmp(rest.p, b->prefix, b->n_prefix) == 0) {
         rest = (str){rest.p + b->n_prefix, rest.n - b->n_prefix};
@@ -316,6 +321,7 @@ static quire_err find_neighbours(bpe *b) {
 }
 
 quire_err bpe_finish(bpe *b, bool long_words) {
+    assert(b != NULL);
     fill_direct(b);
     long_words &= b->neighbours.slots == NULL;
     return long_words && b->prefix == NULL && b->suffix == NULL ? find_neighbours(b) : QUIRE_OK;

@@ -1,5 +1,6 @@
 #include "text/chars.h"
 
+#include <assert.h>
 #include <utf8proc.h>
 
 #include "base/turn.h"
@@ -120,6 +121,7 @@ int32_t byte_level_byte(int32_t c) {
 }
 
 quire_err byte_level_add(strbuf *b, str text) {
+    assert(b != NULL);
     size_t before = b->n;
     char block[512];
     for (size_t i = 0; i < text.n;) {
@@ -151,6 +153,7 @@ static int32_t byte_level_first_byte(str text, size_t *len) {
 }
 
 quire_err byte_level_add_bytes(strbuf *b, str piece) {
+    assert(b != NULL);
     size_t before = b->n, len;
     TRY(strbuf_reserve(b, piece.n)); /* a character spells one byte */
     for (size_t i = 0; i < piece.n; i += len) {

@@ -1,9 +1,12 @@
 #include "text/decode.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "text/chars.h"
 
 void decoder_deinit(decoder *d) {
+    assert(d != NULL);
     for (int32_t i = 0; i < d->n; i++) {
         mem_free(d->steps[i].content);
         mem_free(d->steps[i].unknown);
@@ -14,6 +17,7 @@ void decoder_deinit(decoder *d) {
 }
 
 void decoder_link(decoder *d) {
+    assert(d != NULL);
     bool late = false;
     for (int32_t i = 0; i < d->n; i++) {
         d->steps[i].late = late;
@@ -459,6 +463,7 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
 }
 
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out) {
+    assert(s != NULL);
     s->out = out;
     if (s->decoder->n > 0 && s->decoder->steps[0].kind == DECODE_SENTENCEPIECE) {
         return add_sentencepiece(s, token, class);
@@ -491,6 +496,7 @@ static quire_err finish_step(decode_state *s, int32_t i) {
 }
 
 quire_err decode_finish(decode_state *s, strbuf *out) {
+    assert(s != NULL);
     s->out = out;
     for (int32_t i = 0; i < s->decoder->n; i++) {
         TRY(finish_step(s, i));
@@ -538,6 +544,7 @@ static const char *step_obstacle(const decode_step *s, bool is_bytes) {
 }
 
 const char *decoder_sum_obstacle(const decoder *d) {
+    assert(d != NULL);
     bool is_bytes = false;
     for (int32_t i = 0; i < d->n; i++) {
         const char *obstacle = step_obstacle(&d->steps[i], is_bytes);

@@ -1,5 +1,6 @@
 #include "text/detok.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -73,6 +74,7 @@ quire_err detok_prime(detok *d, const int32_t *ids, size_t n) {
 }
 
 quire_err detok_add(detok *d, int32_t id, strbuf *out) {
+    assert(d != NULL);
     str text;
     piece_class class;
     if (!tokenizer_decodes(d->t, id, d->skip_special, &text, &class)) {

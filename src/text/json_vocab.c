@@ -1,5 +1,7 @@
 #include "text/json_vocab.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "json/json_scan.h"
@@ -7,6 +9,7 @@
 #define MAX_SCORE 1e30 /* of a piece; sums of them stay finite */
 
 void json_vocab_deinit(json_vocab *r) {
+    assert(r != NULL);
     mem_free(r->entries);
     strbuf_deinit(&r->own);
     strbuf_deinit(&r->scratch);

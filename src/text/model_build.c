@@ -1,8 +1,11 @@
 #include "text/model_build.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 
 quire_err model_build_trie(const tokenizer *t, piece_trie *out) {
+    assert(t != NULL);
     trie_piece *pieces = mem_new((size_t)t->vocab.n, sizeof *pieces);
     size_t n = 0;
     TRY(mem_check(pieces));
@@ -18,6 +21,7 @@ quire_err model_build_trie(const tokenizer *t, piece_trie *out) {
 }
 
 quire_err model_note_controls(const tokenizer *t, unigram *u) {
+    assert(t != NULL && u != NULL);
     u->controls = mem_new((size_t)t->vocab.n, 1);
     TRY(mem_check(u->controls));
     for (int32_t i = 0; i < t->vocab.n; i++) {
@@ -55,6 +59,7 @@ void model_find_word_starts(wordpiece *w, str begins, str continues) {
 }
 
 quire_err model_check_tables(const tokenizer *t, int64_t n_tokens, quire_error *err) {
+    assert(t != NULL);
     return t->vocab.n == n_tokens
                ? QUIRE_OK
                : err_set(err, QUIRE_BAD_FILE, -1,
@@ -85,6 +90,7 @@ int32_t config_says_bos(json_value *config) {
 
 quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos,
                           bool add_eos) {
+    assert(t != NULL);
     t->bos = bos;
     t->eos = eos;
     str bos_text = piece_table_get(&t->vocab, bos), eos_text = piece_table_get(&t->vocab, eos);

@@ -1,5 +1,6 @@
 #include "text/normalize.h"
 
+#include <assert.h>
 #include <utf8proc.h>
 
 #include "base/mem.h"
@@ -49,6 +50,7 @@ static str rest_of(str text, size_t n) {
 }
 
 quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
+    assert(r != NULL && out != NULL);
     size_t n, before = out->n;
     while (r->remove_extra && text.n > 0 && str_is(sp_rules_next_part(r, text, &n), " ")) {
         TRY(turn_poll(1));
@@ -79,6 +81,7 @@ quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
 }
 
 void normalizer_deinit(normalizer *n) {
+    assert(n != NULL);
     for (int32_t i = 0; i < n->n; i++) {
         mem_free(n->steps[i].content);
         matcher_deinit(&n->steps[i].match);
@@ -449,6 +452,7 @@ static quire_err move_front(const norm_step *step, str text, str made, norm_scra
 }
 
 str normalizer_lead(const normalizer *n) {
+    assert(n != NULL);
     for (int32_t i = 0; i < n->n; i++) {
         if (n->steps[i].kind == NORM_PREPEND) {
             return (str){n->steps[i].content, n->steps[i].n_content};
@@ -481,6 +485,7 @@ static size_t step_shrinks(const norm_step *step) {
 }
 
 size_t normalizer_shrinks(const normalizer *n) {
+    assert(n != NULL);
     size_t all = 1;
     for (int32_t i = 0; i < n->n && all > 0; i++) {
         all = all > 4096 ? 0 : all * step_shrinks(&n->steps[i]);
@@ -489,6 +494,7 @@ size_t normalizer_shrinks(const normalizer *n) {
 }
 
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out) {
+    assert(n != NULL);
     const strbuf *in = NULL; /* where text lies */
     for (int32_t i = 0; i < n->n && text.n > 0; i++) {
         const norm_step *step = &n->steps[i];
@@ -560,6 +566,7 @@ void charsmap_deinit(charsmap *m) {
 }
 
 bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, str *to) {
+    assert(m != NULL);
     bool found = false;
     size_t at = m->n_units > 0 ? offset_of(m->units[0]) : 0, i = 0;
     for (; i < text.n; i++) {

@@ -1,5 +1,7 @@
 #include "text/piece_model.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/turn.h"
 #include "base/utf8.h"
@@ -17,6 +19,7 @@ static bool wordpiece_is_too_long(const wordpiece *w, str word) {
 }
 
 quire_err wordpiece_encode(const wordpiece *w, str word, token_list *out) {
+    assert(w != NULL && out != NULL);
     size_t before = out->n, n = 0;
     int32_t node = w->begins;
     bool good = !wordpiece_is_too_long(w, word);
@@ -55,6 +58,7 @@ void piece_model_init(piece_model *m, const piece_model_ops *ops, const piece_ta
 }
 
 void piece_model_deinit(piece_model *m) {
+    assert(m != NULL);
     if (m->ops != NULL && m->ops->deinit != NULL) {
         m->ops->deinit(m);
     }

@@ -1,5 +1,7 @@
 #include "text/piece_table.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/size.h"
@@ -38,6 +40,7 @@ static bool piece_table_slots_for(size_t n, size_t *out) {
 }
 
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes) {
+    assert(n_ids >= 0);
     size_t n_slots;
     if (!piece_table_slots_for(n_pieces, &n_slots) || n_slots > UINT32_MAX) {
         return QUIRE_TOO_LARGE;
@@ -75,6 +78,7 @@ static piece_slot *piece_table_slot_of(const piece_table *t, str piece, uint32_t
 }
 
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece) {
+    assert(t != NULL);
     size_t at = t->bytes.n;
     if (t->borrowed) {
         return QUIRE_BAD_FILE;
@@ -150,6 +154,7 @@ static quire_err pair_table_double(pair_table *t) {
 }
 
 quire_err pair_table_put(pair_table *t, int32_t left, int32_t right, uint32_t rank, int32_t id) {
+    assert(t != NULL);
     if (t->n >= (t->mask + 1) / 4 * 3) {
         TRY(pair_table_double(t));
     }

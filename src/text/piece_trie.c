@@ -1,5 +1,6 @@
 #include "text/piece_trie.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -145,6 +146,7 @@ void piece_trie_deinit(piece_trie *t) {
 }
 
 bool piece_trie_check(const piece_trie *t) {
+    assert(t != NULL);
     bool good = t->n >= WIDTH && t->n <= INT32_MAX;
     for (size_t i = 0; i < t->n && good; i++) {
         good = t->units[i].base >= 0 && (size_t)t->units[i].base <= t->n - WIDTH;

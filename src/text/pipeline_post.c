@@ -1,8 +1,10 @@
 /* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel,
  * which only concerns offsets. */
 #include "base/mem.h"
+
 #include "text/pipeline.h"
 #include "json/json.h"
+#include <assert.h>
 
 enum { MAX_TEXTS = 256, MAX_PARTS = 1024, MAX_NAMED = 64 };
 
@@ -35,6 +37,7 @@ void postprocessor_deinit(postprocessor *p) {
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids,
                             size_t n_ids) {
+    assert(t != NULL);
     TRY(mem_grow(&t->parts, &t->cap, t->n + 1, sizeof *t->parts));
     void *copy = mem_dup(ids, n_ids * sizeof *ids);
     TRY(mem_check(copy));
@@ -229,6 +232,7 @@ static quire_err load_post(json_value *o, void *reader, quire_error *err) {
 }
 
 quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *out, quire_error *err) {
+    assert(n_ids >= 0);
     post_reader r = {.n_ids = n_ids};
     quire_err e = pipeline_load_document(json, "post-processor", &r, load_post, err);
     *out = (postprocessor){.single = r.single.made, .pair = r.pair.made};

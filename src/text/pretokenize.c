@@ -1,10 +1,13 @@
 #include "text/pretokenize.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/turn.h"
 #include "text/chars.h"
 
 void pretokenizer_deinit(pretokenizer *p) {
+    assert(p != NULL);
     for (int32_t i = 0; i < p->n; i++) {
         matcher_deinit(&p->steps[i].match);
     }
@@ -12,6 +15,7 @@ void pretokenizer_deinit(pretokenizer *p) {
 }
 
 bool pretokenizer_deletes(const pretokenizer *p) {
+    assert(p != NULL);
     for (int32_t i = 0; i < p->n; i++) {
         bool splits = p->steps[i].kind == PRE_SPLIT || p->steps[i].kind == PRE_CHARS;
         if (p->steps[i].kind == PRE_SCRIPTS || (splits && p->steps[i].behavior == SPLIT_REMOVED)) {
@@ -22,6 +26,7 @@ bool pretokenizer_deletes(const pretokenizer *p) {
 }
 
 bool pretokenizer_asks_front(const pretokenizer *p) {
+    assert(p != NULL);
     for (int32_t i = 0; i < p->n; i++) {
         if (p->steps[i].kind == PRE_METASPACE && p->steps[i].prepend == PREPEND_FIRST) {
             return true;

@@ -1,6 +1,7 @@
 #include "text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <assert.h>
 #include <pcre2.h>
 #include <stdio.h>
 
@@ -272,6 +273,7 @@ static void skip_char(match_iter *it) {
 }
 
 quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool *found) {
+    assert(it != NULL);
     *found = false;
     while (it->from <= it->subject.n) {
         TRY(m->re != NULL ? search_regex(m->re, s, it, found) : search_literal(m, it, found));

@@ -1,5 +1,6 @@
 #include "text/sp_model.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
@@ -400,6 +401,7 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
 }
 
 quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
+    assert(m != NULL);
     const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
                                  : m->kind == SP_WORD  ? &piece_model_words
                                                        : &piece_model_bpe;
@@ -481,6 +483,7 @@ static quire_err load_model_load(tokenizer *t, const vocab *v, json_value *confi
 }
 
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
+    assert(v != NULL);
     sp_model m;
     json_value *config = json_model_document(v->tokenizer_config_json);
     sp_model_init(&m, "tokenizer.model");

@@ -2,6 +2,8 @@
  * withhold. */
 #include "text/stop_matcher.h"
 
+#include <assert.h>
+
 #include "base/text_pattern.h"
 
 typedef struct automaton {
@@ -92,6 +94,7 @@ static size_t longest_begun(const stop_matcher *s) {
 }
 
 quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *out, int32_t *match) {
+    assert(s != NULL);
     *match = -1;
     if (s->matched || piece.n == 0) {
         return QUIRE_OK;
@@ -114,6 +117,7 @@ quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *ou
 }
 
 quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out) {
+    assert(s != NULL);
     if (s->matched || piece.n == 0) {
         return QUIRE_OK;
     }

@@ -1,5 +1,6 @@
 #include "text/token_list.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -10,6 +11,7 @@ void token_list_deinit(token_list *l) {
 }
 
 quire_err token_list_add(token_list *l, int32_t id) {
+    assert(l != NULL);
     TRY(mem_grow(&l->ids, &l->cap, l->n + 1, sizeof *l->ids));
     l->ids[l->n++] = id;
     return QUIRE_OK;
@@ -31,6 +33,7 @@ void encode_seams_deinit(encode_seams *s) {
 }
 
 quire_err encode_seams_add(encode_seams *s, encode_seam seam) {
+    assert(s != NULL);
     TRY(mem_grow(&s->at, &s->cap, s->n + 1, sizeof *s->at));
     s->at[s->n++] = seam;
     return QUIRE_OK;

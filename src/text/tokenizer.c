@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/turn.h"
 #include "text/chars.h"
@@ -33,6 +35,7 @@ static quire_err find_start(tokenizer *t) {
 }
 
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
+    assert(v != NULL);
     if (v->source == VOCAB_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
                        "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
@@ -459,6 +462,7 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
 }
 
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out) {
+    assert(out != NULL);
     decode_state s;
     size_t before = out->n;
     decode_begin(&s, &t->decoder, DECODE_WHOLE);

@@ -128,6 +128,7 @@ static quire_err choice_open(cpu_backend *b, int32_t n_workers, attn_choice *c) 
 }
 
 quire_err cpu_attention_step_open(cpu_backend *b) {
+    assert(b != NULL);
     int32_t narrowest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
         const kv_planes *p = &b->layout.caches[i];

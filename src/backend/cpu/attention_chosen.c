@@ -1,5 +1,6 @@
 #include "backend/cpu/attention_chosen.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The sequence of a row of the batch. */
@@ -12,6 +13,7 @@ static const batch_seq *seq_of(const batch *step, int32_t row) {
 }
 
 bool attn_choice_counts(const attn_job *job) {
+    assert(job != NULL);
     const attn_choice *c = &job->state->choice;
     assert(c->step == job->b->step);
     for (int32_t row = 0; row < job->b->batch->n_rows; row++) {

@@ -1,5 +1,6 @@
 #include "backend/cpu/attention_pages.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "backend/cpu/pages.h"
@@ -47,6 +48,7 @@ size_t attn_copies_bytes(const kv_layout *l) {
 }
 
 void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
+    assert(c != NULL);
     c->k_scales = (float *)(void *)memory;
     c->v_scales = c->k_scales + ATTN_CHUNK;
     c->keys = (uint8_t *)(c->v_scales + ATTN_CHUNK);

@@ -1,5 +1,6 @@
 #include "backend/cpu/attention_tile.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "backend/cpu/pages.h"
@@ -69,6 +70,7 @@ void attn_tile_begin(const attn_job *job, attn_tile *tile) {
 }
 
 void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, attn_scratch *s) {
+    assert(job != NULL && s != NULL);
     s->row_head[t] = (int64_t)row * job->max_heads + head;
     s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_value;
     s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
@@ -81,6 +83,7 @@ void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, a
 
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s) {
+    assert(job != NULL && item != NULL && s != NULL);
     const batch *step = job->b->batch;
     const attn_spec *spec = job->spec;
     const batch_seq *seq = &step->seqs[item->seq];

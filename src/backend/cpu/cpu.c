@@ -386,6 +386,7 @@ static int64_t near_bytes(void) {
 }
 
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {
+    assert(options != NULL);
     cpu_isa isa = ISA_PLAIN;
     TRY(cpu_isa_choose(options->isa, &isa, err));
     cpu_backend *b = mem_new(1, sizeof *b);

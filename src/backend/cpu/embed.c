@@ -39,6 +39,7 @@ static void copy_rows_of_task(void *context, int32_t task, int32_t worker) {
 }
 
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err) {
+    assert(weight != NULL);
     cpu_backend *c = (cpu_backend *)b;
     int32_t block = dtype_block_elements(weight->type);
     bool floats = weight->type == DTYPE_F32 || weight->type == DTYPE_F16 || weight->type == DTYPE_BF16;

@@ -1,8 +1,10 @@
 /* Loads mixtures of experts: checks the routing and the shapes of weights that are loaded
  * already, and sizes the scratch of their ops. */
 #include "backend/cpu/experts.h"
+
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
+#include <assert.h>
 
 #define LINE_FLOATS 16 /* bytes of a cache line: workers do not share one */
 /* bytes of a worker's sums, which fit its L2 cache, unless LINEAR_TILE_COLUMNS of all
@@ -117,6 +119,7 @@ static void note_sizes(const experts *w, cpu_experts_state *s) {
 }
 
 quire_err cpu_experts_load(backend *base, const experts_weights *from, experts **out, quire_error *err) {
+    assert(from != NULL);
     cpu_backend *b = (cpu_backend *)base;
     const routing *r = from->routing;
     TRY(check_routing(r, err));
@@ -161,6 +164,7 @@ static void *scratch(cpu_backend *b, size_t n, size_t size) {
 }
 
 quire_err cpu_experts_step_open(cpu_backend *b) {
+    assert(b != NULL);
     cpu_experts_state *s = b->experts_state;
     if (s == NULL) {
         return QUIRE_OK;

@@ -5,6 +5,7 @@
  * so that far positions agree with it. Cosines and sines are computed in double and
  * rounded once. A row's angles depend on its position alone. Su et al. 2021,
  * arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
+#include <assert.h>
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -143,6 +144,7 @@ static float amplitude_of(const rope_desc *d) {
 }
 
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err) {
+    assert(d != NULL);
     cpu_backend *c = (cpu_backend *)b;
     if (d->kind == ROPE_NONE) {
         *out = NULL;
@@ -167,6 +169,7 @@ quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, r
 }
 
 quire_err cpu_rope_step_open(cpu_backend *b) {
+    assert(b != NULL);
     size_t rows = (size_t)b->limits.max_rows;
     for (rope *r = b->ropes; r != NULL; r = r->next) {
         size_t row_bytes = (size_t)r->n_pairs * sizeof *r->cosines;
