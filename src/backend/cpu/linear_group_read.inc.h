@@ -12,6 +12,8 @@ typedef struct group_format {
     quant_scale coding;
     int run;
     bool unpacked;       /* numbers and scales lie in records in scratch */
+    bool unpacks;        /* the numbers are unpacked into records while they are multiplied */
+    int lower;           /* what numbers lose as they are unpacked */
     const int8_t *table; /* what each code is multiplied as: its number plus zero */
     const n_grid *grid;
     float unit;
@@ -38,6 +40,12 @@ INLINE bool is_plain(group_format f) {
  * (linear_grid_read.inc.h). */
 INLINE bool has_grid(group_format f) {
     return f.run > 1;
+}
+
+/* Whether the first pass of rows over a chunk unpacks its groups while it multiplies. With
+ * a table or bytes that would take too many registers. */
+INLINE bool unpacks_in_pass(group_format f) {
+    return N_WORDS && !LINEAR_BY_TILES && f.bits < 8 && !f.has_table && !has_grid(f);
 }
 
 INLINE size_t group_bytes(group_format f) {

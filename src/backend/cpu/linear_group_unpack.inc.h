@@ -47,34 +47,58 @@ INLINE int unpacked_zero(group_format f) {
     return LINEAR_BY_TILES ? 0 : N_WORDS && f.zero > 0 && f.zero < least ? least : f.zero;
 }
 
+/* Unpacks a quad, and returns it as it is multiplied. */
+INLINE ni unpack_quad(group_format f, int n_regs, ni quad, uint8_t *record, int t, int c) {
+    const ni lower = f.lower != 0 ? n_sub_bytes(quad, n_set1_bytes(f.lower)) : quad;
+    n_store((uint8_t *)record_quad(f, n_regs, record, t, c), lower);
+    return lower;
+}
+
 /* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. Returns
  * which halves (1 and 2) are large. */
 INLINE int32_t unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
                             uint8_t *record, int c) {
-    const int lower = f.zero - unpacked_zero(f);
     ni lack = n_set1(0), of_grid[QUADS], magnitudes[2] = {n_set1(0), n_set1(0)};
     if (has_grid(f)) {
         grid_quads(f, nibbles, of_grid);
     }
     UNROLL
     for (int t = 0; t < QUADS; t++) {
-        uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
-        ni quad = has_grid(f) ? of_grid[t] : group_quad(f, planes, t);
+        const ni quad = has_grid(f) ? of_grid[t] : group_quad(f, planes, t);
         if (has_quads(f)) {
-            n_quad_keep(to, quad);
+            n_quad_keep((uint8_t *)record_quad(f, n_regs, record, t, c), quad);
             lack = n_quad_lack(lack, quad);
         } else {
-            n_store(to, lower != 0 ? n_sub_bytes(quad, n_set1_bytes(lower)) : quad);
+            unpack_quad(f, n_regs, quad, record, t, c);
         }
         if (can_be_large(f)) {
-            magnitudes[2 * t / QUADS] =
-                n_add_magnitudes(magnitudes[2 * t / QUADS], n_sub_bytes(quad, n_set1_bytes(f.zero)));
+            magnitudes[2 * t / QUADS] = n_add_magnitudes(magnitudes[2 * t / QUADS],
+                                                         n_sub_bytes(quad, n_set1_bytes(f.zero + f.lower)));
         }
     }
     if (has_lacks(f)) {
         n_store((uint8_t *)record_end(f, n_regs, record, c), lack);
     }
     return can_be_large(f) ? n_large_numbers(magnitudes) : 0;
+}
+
+/* Unpacks the scales of a group. */
+INLINE void unpack_scales(group_format f, int n_regs, const group_columns *columns, int32_t g,
+                          uint8_t *record) {
+    UNROLL
+    for (int c = 0; c < n_regs; c++) {
+        group_scales s;
+        group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
+        load_group_scales(f, columns[c].planes + (size_t)g * group_bytes(f), columns[c].scales,
+                          columns[c].supers, &d, g, g % sharing_groups(f), columns[c].lane, &s);
+        UNROLL
+        for (int i = 0; i < PACK_GROUP / f.group; i++) {
+            nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
+            if (n_factors(f) > 1) {
+                nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
+            }
+        }
+    }
 }
 
 INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1,
@@ -97,19 +121,9 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
         }
         UNROLL
         for (int c = 0; c < n_regs; c++) {
-            group_scales s;
             large |= unpack_quads(f, n_regs, planes[c], nibbles[c], record, c);
-            group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
-            load_group_scales(f, planes[c], columns[c].scales, columns[c].supers, &d, g,
-                              g % sharing_groups(f), columns[c].lane, &s);
-            UNROLL
-            for (int i = 0; i < PACK_GROUP / f.group; i++) {
-                nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
-                if (n_factors(f) > 1) {
-                    nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
-                }
-            }
         }
+        unpack_scales(f, n_regs, columns, g, record);
         if (can_be_large(f)) {
             *(int32_t *)(void *)record_end(f, n_regs, record, 0) = large;
         }

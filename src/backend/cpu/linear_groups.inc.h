@@ -13,14 +13,18 @@
  * Few rows unpack the numbers from their planes while they multiply: they are bound by
  * memory, so one row reads several blocks side by side. For more rows (chunked_from),
  * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their
- * scales as floats. All rows are then multiplied with them while they are in cache and
- * the next planes are fetched. Between chunks the sums are stored in y.
+ * scales as floats; with AVX2 by the first pass of rows. All rows are then multiplied
+ * with them while they are in cache and the next planes are fetched. Between chunks the
+ * sums are stored in y.
  *
  * Products a cycle, AVX-512: of 128 at best 102, as each 8 dpbusd of a row need a
  * multiplication and an fma on the same two pipes, 93 with mins; 93 and 85 where these
  * pipes convert too, as Intel's do. Half of all that with AVX-VNNI, and where each
- * multiplication takes two cycles, as on Zen 4. AVX2: of 64 at best 51 for numbers of up
- * to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
+ * multiplication takes two cycles, as on Zen 4. AVX2: of 64 at best 46 for numbers of up
+ * to 4 bits, whose 8 maddubs need a maddwd, a multiplication and an fma on the same two
+ * pipes, 42 with mins, 36 with a scale for each 16 of k; 28 for bytes, of 32. Where
+ * integers and floats are multiplied on different pipes, as on Zen 3, 51, 48 and 42, by
+ * operations on four pipes. */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
@@ -51,6 +55,7 @@ _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * size
                    LINEAR_SCRATCH_BYTES,
                "they fit scratch, and rows copied for a grid");
 
+#define N_SHARES         4 /* of planes: as many passes prefetch them, where the first one unpacks */
 #define FEW_ROWS_CHUNKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
 #ifdef N_DPBUSD
@@ -64,7 +69,8 @@ _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * size
  * to store and load. */
 INLINE bool is_cheap(group_format f) {
     return N_LANES == 16 ? !has_grid(f)
-                         : is_plain(f) || (HAS_DPBUSD && f.has_table && f.bits == 4 && f.group == PACK_GROUP);
+                         : (is_plain(f) && !unpacks_in_pass(f)) ||
+                               (HAS_DPBUSD && f.has_table && f.bits == 4 && f.group == PACK_GROUP);
 }
 /* Bytes, which cost one operation a quad: they go by chunks from few rows on, for their
  * columns then stay near, and are unpacked for many. */
@@ -75,6 +81,7 @@ INLINE bool has_near_bytes(group_format f) {
 INLINE int chunked_from(group_format f) {
     return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
            : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED
+           : N_WORDS                         ? 16
                                              : 32;
 }
 
@@ -108,223 +115,18 @@ typedef struct group_columns {
 
 #include "backend/cpu/linear_group_unpack.inc.h"
 
+#include "backend/cpu/linear_group_sums.inc.h"
+
 /* ---- tiles ---- */
 
-/* The start value of the sums of a part (16 or 32 of k) of a group: the zero, a power of
- * two, times the sum of x, negative. */
-#if N_WORDS
-INLINE ni start_of(group_format f, const row_group *x, int part) {
-    return f.zero == 0             ? n_set1(0)
-           : f.group == PACK_GROUP ? n_word_sum(x->pairs_8, 8, f.zero)
-                                   : n_word_sum(x->pairs_32[part], 32, f.zero);
-}
-#else
-INLINE ni start_of(group_format f, const row_group *x, int part) {
-    const bool is_whole = f.group == PACK_GROUP;
-    const int has = is_whole ? 8 : 4, times = is_whole ? x->times_8 : x->times_4[part];
-    if (f.zero == 0 || f.zero == 128) {
-        return n_set1(f.zero == 0 ? 0 : x->times_128);
-    }
-    if (f.zero <= has) {
-        return n_set1(times / (has / f.zero));
-    }
-    return n_shl(n_set1(times), __builtin_ctz((unsigned)(f.zero / has)));
-}
-#endif
-
-/* The start value of the run of quads that begins with `first` of a group. */
-INLINE ni group_run_start(group_format f, const row_group *x, int first, int run, bool large) {
-#if N_WORDS
-    if (has_words(f, large)) {
-        return run == QUADS ? n_word_start(x->pairs_8, 8, f.zero)
-                            : n_word_start(x->pairs_32[2 * first / QUADS], 32, f.zero);
-    }
-#endif
-    (void)run, (void)large;
-    return n_dot_open(start_of(f, x, first / part_quads(f)));
-}
-
-/* -8 times the sum of x. */
-INLINE float times_minus_8(const row_group *x) {
-#if N_WORDS
-    return (float)(x->pairs_8[0] + x->pairs_8[1]);
-#else
-    return (float)x->times_8;
-#endif
-}
-
-/* The numbers and scales of one group: packed, or in a record (f.unpacked). */
-typedef struct group_view {
-    const uint8_t *planes[TILE_REGISTERS], *record;
-    group_scales scales[TILE_REGISTERS]; /* of packed ones */
-    ni nibbles[TILE_REGISTERS][4];       /* of a grid's packed ones */
-} group_view;
-
-INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {
-    if (has_grid(f) && !f.unpacked) {
-        return nibbles_quad(f, v->nibbles[c], t);
-    }
-    return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, c)) : group_quad(f, v->planes[c], t);
-}
-
-/* sums[r][c] = the products of a group of signed bytes, in int32. */
-INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
-                       ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
-    n_sum dots[N_GROUP_ROWS][TILE_REGISTERS];
+INLINE void prefetch_bytes(const uint8_t *p, size_t n) {
     UNROLL
-    for (int i = 0; i < n_rows * n_regs; i++) {
-        int r = i / n_regs, c = i % n_regs;
-        dots[r][c] = n_quad_start(x[r]->times_128);
-        if (f.unpacked && has_lacks(f)) {
-            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_end(f, n_regs, v->record, c)));
-        }
-    }
-    UNROLL
-    for (int t = 0; t < QUADS; t++) {
-        n_quad w[TILE_REGISTERS];
-        UNROLL
-        for (int c = 0; c < n_regs; c++) {
-            w[c] = f.unpacked    ? n_quad_kept(record_quad(f, n_regs, v->record, t, c))
-                   : f.has_table ? n_quad_lookup(packed_quad(f.bits, v->planes[c], t), f.table)
-                                 : n_quad_of(group_quad(f, v->planes[c], t));
-        }
-        UNROLL
-        for (int i = 0; i < n_rows * n_regs; i++) {
-            int r = i / n_regs, c = i % n_regs;
-            ni quad = n_set1(quad_of(x[r]->q + 4 * t));
-            dots[r][c] =
-                f.unpacked ? n_quad_add_kept(dots[r][c], w[c], quad) : n_quad_add(dots[r][c], w[c], quad);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < n_rows * n_regs; i++) {
-        sums[i / n_regs][i % n_regs] = (ni)dots[i / n_regs][i % n_regs];
+    for (size_t i = 0; i < n; i += 64) {
+        __builtin_prefetch(p + i);
     }
 }
-
-/* sums[r][c] = the products of `part` of a group, in int32. large: of some, sums in int16
- * could overflow. */
-INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
-                      int part, bool large, ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
-    if (f.dot_bits == 8) {
-        tile_bytes(f, n_rows, n_regs, v, x, sums);
-        return;
-    }
-    const int n_quads = part_quads(f), run = dot_run(f, large);
-    UNROLL
-    for (int first = part * n_quads; first < (part + 1) * n_quads; first += run) {
-        ni starts[N_GROUP_ROWS], dots[N_GROUP_ROWS][TILE_REGISTERS];
-        UNROLL
-        for (int r = 0; r < n_rows; r++) {
-            starts[r] = group_run_start(f, x[r], first, run, large);
-        }
-        UNROLL
-        for (int t = first; t < first + run; t++) {
-            ni w[TILE_REGISTERS];
-            UNROLL
-            for (int c = 0; c < n_regs; c++) {
-                w[c] = view_quad(f, n_regs, v, t, c);
-            }
-            UNROLL
-            for (int j = 0; j < n_rows * n_regs; j++) {
-                int r = j / n_regs, c = j % n_regs;
-                const ni quad = n_set1(quad_of(x[r]->q + 4 * t));
-                dots[r][c] = t == first ? n_dot_first(has_words(f, large), starts[r], w[c], quad)
-                                        : n_dot_add(dots[r][c], w[c], quad);
-            }
-        }
-        UNROLL
-        for (int i = 0; i < n_rows * n_regs; i++) {
-            int r = i / n_regs, c = i % n_regs;
-            const ni start = has_words(f, large) ? n_set1(0) : start_of(f, x[r], part);
-            sums[r][c] = n_dot_close(dots[r][c], first == part * n_quads ? start : sums[r][c]);
-        }
-    }
-}
-
-/* In which halves of a group (1 and 2) rows of the tile are large, and numbers too. */
-INLINE int32_t large_halves(group_format f, int n_rows, int n_regs, const group_view *v,
-                            const row_group *const *x) {
-    int32_t rows = 0, numbers = can_be_large(f) ? 3 : 0;
-    if (can_be_large(f) && f.unpacked) {
-        numbers = *(const int32_t *)(const void *)record_end(f, n_regs, v->record, 0);
-    }
-    UNROLL
-    for (int r = 0; r < n_rows && numbers != 0; r++) {
-        rows |= x[r]->large;
-    }
-    return rows & numbers;
-}
-
-/* tile_dots, by long runs where no sum can overflow. large: large_halves. */
-INLINE void tile_group_sums(group_format f, int n_rows, int n_regs, const group_view *v,
-                            const row_group *const *x, int part, int32_t large,
-                            ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
-    if (__builtin_expect((large & (f.group == PACK_GROUP ? 3 : 1 << part)) != 0, false)) {
-        /* else gcc computes what both ways have in common before it knows which it is */
-        group_view other = *v;
-        const row_group *others[N_GROUP_ROWS];
-        UNROLL
-        for (int r = 0; r < n_rows; r++) {
-            others[r] = x[r];
-            __asm__("" : "+r"(others[r]));
-        }
-        UNROLL
-        for (int c = 0; c < n_regs; c++) {
-            __asm__("" : "+r"(other.planes[c]));
-        }
-        __asm__("" : "+r"(other.record));
-        tile_dots(f, n_rows, n_regs, &other, others, part, true, sums);
-    } else {
-        tile_dots(f, n_rows, n_regs, v, x, part, false, sums);
-    }
-}
-
-/* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is
- * exact in floats too. */
-INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
-    return has_zeros(f) ? nf_fma(zero, nf_set1(times_minus_8(x)), nf_of(sum)) : nf_of(sum);
-}
-
-/* acc plus a part's sum, scaled, and its min. second: as in records. */
-INLINE nf part_add(group_format f, nf acc, nf sum, nf scale, nf second, const row_group *x, int part) {
-    acc = nf_fma(sum, nf_mul(scale, nf_set1(x->scale)), acc);
-    return has_mins(f) ? nf_fma(second, nf_set1(f.group == PACK_GROUP ? x->sum : x->sums[part]), acc) : acc;
-}
-
-/* acc[r][c] += the sums of a part, scaled, and its min. */
-INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
-                     int part, ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
-    const bool floats_first = N_FLOATS_FIRST && n_factors(f) == 1;
-    nf floats[N_GROUP_ROWS][TILE_REGISTERS];
-    UNROLL
-    for (int i = 0; i < n_rows * n_regs; i++) {
-        int r = i / n_regs, c = i % n_regs;
-        if (floats_first) {
-            floats[r][c] = nf_of(sums[r][c]);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < n_rows * n_regs; i++) {
-        int r = i / n_regs, c = i % n_regs;
-        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c))
-                              : v->scales[c].scale[part],
-           second = scale;
-        if (n_factors(f) > 1) {
-            second =
-                f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
-        }
-        acc[r][c] =
-            part_add(f, acc[r][c], floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]),
-                     scale, second, x[r], part);
-    }
-}
-
 INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
-    UNROLL
-    for (size_t i = 0; i < group_bytes(f); i += 64) {
-        __builtin_prefetch(planes + i);
-    }
+    prefetch_bytes(planes, group_bytes(f));
 }
 
 /* Unpacked groups of a tile's columns. */
@@ -332,8 +134,9 @@ typedef struct group_range {
     /* next: of the block whose packed groups to prefetch meanwhile, from next_g on, or
      * NULL */
     const group_columns *columns, *next;
-    const uint8_t *records;
+    uint8_t *records;
     int32_t g0, g1, next_g;
+    int32_t share; /* of N_SHARES, which of these; -1: all */
 } group_range;
 
 /* A group as it is packed, of a form without supers. */
@@ -346,6 +149,22 @@ INLINE group_view packed_view(group_format f, int n_regs, const group_columns *c
         load_scales(f, columns[c].scales, columns[c].supers, &none, g, 0, columns[c].lane, &v.scales[c]);
     }
     return v;
+}
+
+/* Prefetches what a tile's group g has to. A first pass that unpacks too would wait for
+ * memory if it prefetched all. */
+INLINE void prefetch_next(group_format f, const group_range *range, int32_t g) {
+    const size_t step = group_bytes(f) / N_SHARES, at = (size_t)(g - range->g0),
+                 n = (size_t)(range->g1 - range->g0), next = (size_t)range->next_g;
+    if (unpacks_in_pass(f) && range->share >= 0) {
+        prefetch_bytes(range->next->planes + next * group_bytes(f) + ((size_t)range->share * n + at) * step,
+                       step);
+    } else {
+        prefetch_planes(f, range->next->planes + (next + at) * group_bytes(f));
+    }
+    if (!unpacks_in_pass(f) || range->share <= 0) {
+        __builtin_prefetch(range->next->scales + group_scales_at(f, next + at));
+    }
 }
 
 /* n_rows rows, which begin with the range's groups, over them. Sums start from 0 when the
@@ -362,15 +181,20 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         acc[r][c] = range.g0 == 0 ? nf_set1(0.0f) : nf_load(range.columns[c].y + (row0 + r) * y_stride);
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
-        const group_view v =
+        group_view v =
             f.unpacked
                 ? (group_view){.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)}
                 : packed_view(f, n_regs, range.columns, g);
         ni sums[N_GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
-            const size_t next = (size_t)(range.next_g + g - range.g0);
-            prefetch_planes(f, range.next->planes + next * group_bytes(f));
-            __builtin_prefetch(range.next->scales + group_scales_at(f, next));
+            prefetch_next(f, &range, g);
+        }
+        if (f.unpacks) {
+            UNROLL
+            for (int c = 0; c < n_regs; c++) {
+                v.planes[c] = range.columns[c].planes + (size_t)g * group_bytes(f);
+            }
+            unpack_scales(f, n_regs, range.columns, g, v.record);
         }
         const int32_t large = large_halves(f, n_rows, n_regs, &v, x);
         UNROLL
@@ -598,20 +422,33 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
 #else
 /* All rows, FEW_ROWS_CHUNKED at least, over a chunk's groups, in passes of nearly
  * equal numbers of rows. Each of the first passes prefetches a block of those that
- * come next. */
+ * come next, or a share of it. */
 INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
                        int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
+    range.share = unpacks_in_pass(f) && n_passes >= N_SHARES ? 0 : -1;
     for (int32_t row = 0; n_passes > 0; n_passes--) {
         int32_t n = divide_up(n_rows - row, n_passes);
-        if (n == N_GROUP_ROWS) {
+        if (row == 0 && unpacks_in_pass(f)) {
+            group_format first = f;
+            first.unpacks = true;
+            if (n == N_GROUP_ROWS) {
+                group_tile(first, N_GROUP_ROWS, n_regs, range, x, row, y_stride);
+            } else {
+                group_tile(first, N_GROUP_ROWS - 1, n_regs, range, x, row, y_stride);
+            }
+        } else if (n == N_GROUP_ROWS) {
             group_tile(f, N_GROUP_ROWS, n_regs, range, x, row, y_stride);
         } else if (n == N_GROUP_ROWS - 1) {
             group_tile(f, N_GROUP_ROWS - 1, n_regs, range, x, row, y_stride);
         } else {
             group_tile(f, N_GROUP_ROWS - 2, n_regs, range, x, row, y_stride);
         }
-        range.next = --n_next > 0 ? range.next + N_HALVES : NULL;
+        if (unpacks_in_pass(f) && range.share >= 0 && range.share < N_SHARES - 1) {
+            range.share++;
+        } else {
+            range.next = --n_next > 0 ? range.next + N_HALVES : NULL;
+        }
         row += n;
     }
 }
@@ -643,11 +480,12 @@ INLINE void chunked_part(group_format f, const linear_part *part, row_view x, in
     const int n_regs = TILE_REGISTERS;
     const int32_t n_blocks = part->n_blocks;
     const int32_t n_groups = w->layout.n_in / PACK_GROUP,
-                  most = N_WORDS && has_grid(f) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
+                  most = N_WORDS && (has_grid(f) || has_quads(f)) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
                   chunk = divide_up(n_groups, divide_up(n_groups, most));
     group_format unpacked = f;
     unpacked.unpacked = true;
     unpacked.zero = LINEAR_BY_TILES ? f.zero : unpacked_zero(f);
+    unpacked.lower = f.zero - unpacked_zero(f);
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
     find_columns(w, blocks, n_blocks, n_regs, 0, y, next);
     for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
@@ -668,10 +506,12 @@ INLINE void chunked_part(group_format f, const linear_part *part, row_view x, in
                          last ? 0 : first + n_regs, y, next);
             if (has_near_bytes(f) && n_rows < MANY_ROWS_UNPACKED) {
                 chunk_rows(f, n_regs, range, rows, n_rows, y_stride);
-            } else {
-                unpack_groups(f, n_regs, columns, g0, g1, scratch);
-                chunk_rows(unpacked, n_regs, range, rows, n_rows, y_stride);
+                continue;
             }
+            if (!unpacks_in_pass(f)) {
+                unpack_groups(unpacked, n_regs, columns, g0, g1, scratch);
+            }
+            chunk_rows(unpacked, n_regs, range, rows, n_rows, y_stride);
         }
     }
 }
