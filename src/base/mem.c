@@ -107,7 +107,6 @@ quire_err mem_check_for(const void *p, const char *what, quire_error *err) {
 }
 
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
-    assert(size > 0);
     if (n <= *cap) {
         return QUIRE_OK;
     }
