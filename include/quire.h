@@ -359,7 +359,7 @@ quire_err quire_options_set(quire_options *o, const char *name, const char *valu
 /* Loads the model and starts the engine's threads. On failure *out is NULL and err says
  * what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
-/* The same of a further model beside a running engine, the host. Both compute on the
+/* As above, for a further model beside a running engine, the host. Both compute on the
  * host's threads, in turn: a step is of one model, and each gets an equal share of the
  * time as long as it has requests. Loading goes on in the background of the host's steps.
  * Where the host has n_beside, o's own n_beside, memory_utilization and
@@ -437,7 +437,7 @@ const quire_row_info *quire_engine_rows(const quire_engine *e);
  * change. With tiers the pages go there, as all that leave the pool do. Returns at once;
  * the engine does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
-/* The same of one tenant's prefixes, with every salt and adapter. The memory of their
+/* As above, for one tenant's prefixes, with every salt and adapter. The memory of their
  * pages stays for others. NO_MEMORY: nothing is dropped. Any thread. */
 quire_err quire_engine_drop_tenant(quire_engine *e, const char *tenant);
 

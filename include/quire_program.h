@@ -228,8 +228,8 @@ typedef struct quire_program_info {
     const char *model;
 } quire_program_info;
 const quire_program_info *quire_program_describe(const quire_state *s);
-/* Says that the "model" of s's program is the engine's own, whatever adapters have that name:
- * its calls use none. Call before it runs. */
+/* Makes the "model" of s's program mean the engine's own model, even if an adapter has that
+ * name: its calls use no adapter. Call before it runs. */
 void quire_program_without_adapter(quire_state *s);
 
 #ifdef __GNUC__

@@ -1,4 +1,4 @@
-/* From a trace of ops to where the time of a step goes: pure arithmetic over op_times
+/* From a trace of ops to where the time of a step goes: pure arithmetic over op_time
  * (backend/backend.h). */
 #ifndef LAB_BENCH_OP_PROFILE_H
 #define LAB_BENCH_OP_PROFILE_H
@@ -66,7 +66,7 @@ void op_profile_add(const op_time *ops, int32_t n, step_costs *out);
  * means over all steps. Between steps of the faster half that followed each other there
  * is a gap, which was measured: where the engine's stages take more than it, what is over
  * belongs to the slower half, and they share the gap in proportion; what they leave of it
- * is STAGE_BETWEEN. Once, after the last stages_add. */
+ * is STAGE_BETWEEN. Once, after the last op_profile_add. */
 void op_profile_finish(step_costs *c, double plan_us, double sample_us, double commit_us);
 /* The part (0..1) of a step that is of this kind. */
 double op_profile_share(const step_costs *c, stage_kind kind);

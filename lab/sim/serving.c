@@ -662,7 +662,7 @@ static quire_err sim_serving_run(serving *s, quire_error *err) {
             s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next) + delay);
         }
         while (s->next < n && serving_arrival(s->t, s->o, s->next) + delay <= s->now) {
-            quire_err e = arrive(s, s->next++); /* counted first: close_all frees what it holds */
+            quire_err e = arrive(s, s->next++); /* counted first: serving_close_all frees what it holds */
             TRY(e);
         }
         bool did = true;

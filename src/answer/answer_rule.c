@@ -143,8 +143,8 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
     e = e == QUIRE_OK && is_tag ? write_tag(&a, rule->value, &parsed, &answer, &why) : e;
     e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
     if (e == QUIRE_OK &&
-        /* checks the request's end tokens also for a cached tag; a rule that compiles is
-         * small enough to examine */
+        /* also for a cached tag: the end tokens differ by request. A rule that compiled is
+         * small enough to search */
         is_tag) {
         e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
                                       &why);

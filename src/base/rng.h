@@ -12,7 +12,7 @@
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* A uniform number in (0, 1): the middle of one of 2^23 equal intervals, so exact, and
- * never 0 or 1 (with 24 bits the last middle would round up to 1). */
+ * never 0 or 1 (with 24 bits the middle of the last one would round up to 1). */
 static inline float rng_uniform(uint32_t word) {
     return ((float)(word >> 9) + 0.5f) * 0x1p-23f;
 }

@@ -14,7 +14,7 @@ int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_
             return -1;
         }
         int32_t n_rows = s->n_rows - row < tile_rows ? s->n_rows - row : tile_rows;
-        /* the first position that any of them attends to */
+        /* the last position that any of them attends to */
         int32_t last = s->two_sided ? s->n_tokens - 1 : position0 + row + n_rows - 1;
         items[n++] = (attn_item){.seq = from->seq,
                                  .row0 = from->row0 + row,

@@ -67,9 +67,7 @@ typedef enum compute_mode {
 
 /* The name in files: "Q4_0", "BF16", "I8". */
 const char *dtype_name(dtype t);
-/* The name in flags and messages: "q4_0", "bf16", "int8". => True for the types of
- * blocks: all but floats and plain integers. => True for block types: all but floats and
- * plain integers. */
+/* The name in flags and messages: "q4_0", "bf16", "int8". */
 const char *dtype_flag_name(dtype t);
 int32_t dtype_block_elements(dtype t);
 int32_t dtype_block_bytes(dtype t);
@@ -77,7 +75,7 @@ int32_t dtype_block_bytes(dtype t);
 bool dtype_from_ggml(uint32_t ggml_type, dtype *out);
 /* Name as in safetensors ("BF16", "F32", "I64"...); false when unknown. */
 bool dtype_from_name(const char *name, size_t n, dtype *out);
-/* True for the types of blocks: all but floats and plain integers. */
+/* True for block types: all but floats and plain integers. */
 bool dtype_is_quantised(dtype t);
 const char *compute_name(compute_mode m);
 

@@ -381,8 +381,9 @@ typedef struct moe_desc {
     activation activation;
     bool interleaved; /* gate and up rows alternate in a checkpoint */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
-    /* the experts for images that a checkpoint has after those for text; its routers are
-     * [n_in, n_out], and its correction biases have a second row (ERNIE 4.5 VL) */
+    /* the number of experts for images that a checkpoint has after those for text; if any,
+     * its routers are [n_in, n_out] and its correction biases have a second row (ERNIE 4.5
+     * VL) */
     int32_t n_image_experts;
     int32_t n_identity; /* the last so many experts of a layer: they return their input */
 } moe_desc;

@@ -27,7 +27,7 @@ typedef struct sampling_lists {
     float *bias;
     bool has_allowed; /* allowed_token_ids: only these may be chosen */
     int32_t n_allowed, *allowed;
-    int32_t n_scored, *scored; /* ids whose log-probabilities are always reported */
+    int32_t n_scored, *scored; /* ids whose log-probabilities are reported wherever any are */
     token_seqs bad_words;
     token_seqs dry_breakers;
 } sampling_lists;

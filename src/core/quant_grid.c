@@ -5,7 +5,7 @@
 
 #include "core/quant_parts.h"
 
-#define N_EIGHTS 32 /* elements of a block */
+#define N_EIGHTS 32 /* runs of 8 elements in a block */
 
 /* The seven signs of `index`, and an eighth that makes the number of minus signs even. */
 static uint8_t even_signs(unsigned index) {

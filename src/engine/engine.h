@@ -294,7 +294,7 @@ typedef struct engine_request {
      * (admission_policy.h) */
     uint64_t tree;
     int32_t depth;
-    bool has_waited; /* it takes the places for which engine_out_await_places let it wait */
+    bool has_waited; /* it may use places saved by engine_out_await_places */
     engine_out *out;
     void *user;
 } engine_request;
@@ -332,11 +332,12 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
 /* Closes an output table. Every request that names it must have ended, and its end been
  * popped. */
 void engine_out_close(engine_out *o);
-/* Whether n more sequences (0 to max_requests) have places in the engine now. If not, every
- * other place that becomes free is saved for the reader that waits first, and it is woken once
- * it has so many; others may take the rest. What it has is kept for requests with has_waited
- * and this table, until they have taken n or another number is awaited; 0: none. The reader's
- * thread. */
+/* Has the reader of o wait until n more sequences (1 to max_requests) have places; 0: ends
+ * the wait. True: n places are free now. Otherwise the reader is woken once they are. While
+ * it is first among the waiting readers, every other place that becomes free is saved for
+ * it, and others may take the rest. Only requests of o with has_waited may use saved places.
+ * The wait lasts until such requests have taken n places, or this is called again. The
+ * reader's thread. */
 bool engine_out_await_places(engine_out *o, int32_t n);
 /* Pops the next event. False: there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);

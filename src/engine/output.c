@@ -74,7 +74,8 @@ static void output_wake_awaiting(const engine *e) {
     }
 }
 
-/* Lets the reader of o wait for n places; 0: for none. Under the engine's lock. */
+/* Sets the number of places for which the reader of o waits; 0: none. Under the engine's
+ * lock. */
 static void output_await(engine_out *o, int32_t n) {
     engine *e = o->e;
     engine_out **at = &e->awaiting;

@@ -43,9 +43,9 @@ struct engine_out {
     token_logprob *ended_logprobs;
 };
 
-/* Whether n sequences may take entries of the engine for the table now, the saved ones too if
- * it is the first that waits and they have waited. If so they must be taken. Under the
- * engine's lock. */
+/* Whether n sequences may take entries for table o now. Saved entries count only with
+ * has_waited, and only if o is first among the waiting tables. If true, the caller must take
+ * them. Under the engine's lock. */
 bool out_take_places(engine_out *o, int32_t n, bool has_waited);
 
 /* Enters s, which has its id, into the table of its reader, s->out. Any thread, before

@@ -10,7 +10,7 @@ typedef struct row_pooling {
     pooling_params params;
     int32_t n_gathered; /* rows 0..n_gathered were taken */
     int32_t width;      /* elements of the result */
-    /* [model_pooled_width] mem_new'd; the engine thread's until the end is published,
+    /* [desc_pooled_width] mem_new'd; the engine thread's until the end is published,
      * then the reader's */
     float *result;
     float *row;     /* [d_model] the pooled row; it points into this block, as sum does */

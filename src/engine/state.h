@@ -31,13 +31,13 @@ typedef enum row_use {
     ROW_NONE,   /* nothing: known tokens follow in later steps, or no token is wanted */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from its logits */
-    ROW_LINE,   /* sampling on any thread: nothing else uses its logits (collect.h) */
+    ROW_LINE,   /* sampling on any thread: nothing else uses its logits (collect.c) */
     /* sampling on the engine's thread: its logits are kept, shared with forks, or used
      * for rejection sampling */
     ROW_ALONE
 } row_use;
 
-/* What is sampled for an item (collect.h). */
+/* What is sampled for an item (collect.c). */
 typedef struct draft_line {
     sequence *s;
     int32_t row0, n_rows; /* its rows of the batch, drafts included */

@@ -15,7 +15,7 @@ quire_err step_sample_open(engine *e);
 void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
-/* Takes the next result of s's line (collect.h), and its token's kind; false: there is
+/* Takes the next result of s's line (collect.c), and its token's kind; false: there is
  * none. */
 bool step_take_sampled(sequence *s, sample_result *result, end_kind *end);
 /* Commits s's next token, of its line or else sampled from a row of logits, which it

@@ -39,7 +39,7 @@ typedef struct engine_state {
     shared_ids *ids;
     size_t n_taken;    /* parts whose tokens are in ids */
     size_t n_computed; /* computed ids */
-    size_t n_answered; /* the value of n_taken when the beginning of an answer after it was computed */
+    size_t n_answered; /* n_taken when the beginning of an answer was last computed */
     size_t n_turn;     /* ids before the turn that began last */
     quire_park *park;  /* holds the ids' pages between calls; NULL: none does */
     strbuf rest;       /* text after ids, where a stop string cut a gen within a token */
@@ -81,7 +81,7 @@ typedef struct engine_call {
     /* if is_waiting: in the executor's list; among those of its program; the sequences
      * that it waits to begin; since when */
     struct engine_call *next_waiting, *last_waiting;
-    struct engine_call *below, *beside, *above; /* above: what points to it, from above or beside */
+    struct engine_call *below, *beside, *above; /* above: the call whose below or beside is this */
     size_t n_wanted;
     uint64_t arrival;
     bool is_waiting;

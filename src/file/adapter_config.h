@@ -76,7 +76,7 @@ typedef struct adapter_file {
 /* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
  * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
 quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err);
-/* The same of f->keys, with the ranks of f->tensors. */
+/* As above, of f->keys, with the ranks of f->tensors. */
 quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err);
 
 #endif

@@ -21,7 +21,7 @@ quire_err adapter_facts_read(const char *path, int64_t max_bytes, adapter_facts 
  * QUIRE_TOO_LARGE: over max_bytes; QUIRE_BAD_FILE. Reads the files and computes their
  * digest. */
 quire_err adapter_file_open(const char *path, int64_t max_bytes, adapter_file **out, quire_error *err);
-/* The same of bytes in memory, which are copied; config.p NULL: content is a GGUF file.
+/* As above, of bytes in memory, which are copied; config.p NULL: content is a GGUF file.
  * name: for messages. */
 quire_err adapter_file_open_memory(str config, str content, const char *name, adapter_file **out,
                                    quire_error *err);

@@ -32,7 +32,7 @@ foreign foreign_of_gguf(str type, str architecture);
  * its own, by its config.json and by the names of its tensors; either may be NULL. where:
  * its path or name, for the message. base: the model that it was made from, as ORG/NAME;
  * empty: unknown. What compressed-tensors has quantised is left to
- * src/model/quantisation.c. */
+ * src/model/quant_config.c. */
 quire_err foreign_weights_check(const json_value *config, const tensor_dir *tensors, const char *where,
                                 const char *base, quire_error *err);
 /* "base_model" in the head of a model card (README.md), or empty. */

@@ -24,7 +24,7 @@ typedef struct npz {
  * with too long a name, or with an integer beyond 32 bits. QUIRE_NOT_FOUND,
  * QUIRE_TOO_LARGE, QUIRE_IO, QUIRE_NO_MEMORY. On an error *out is empty. */
 quire_err npz_open(const char *path, npz *out, quire_error *err);
-/* The same of bytes in memory, which `name` names in messages. */
+/* As npz_open, of bytes in memory, which `name` names in messages. */
 quire_err npz_parse(const char *name, const void *bytes, size_t n, npz *out, quire_error *err);
 void npz_close(npz *z);
 /* The array of that name, or NULL. */

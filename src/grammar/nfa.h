@@ -2,7 +2,7 @@
  * strings, and call each other (a recursive transition network: Woods 1970). Private to
  * this room.
  *
- * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node
+ * Compilers append to it; build_finish checks and prunes it; then it is immutable. A node
  * is a number; nodes NFA_FAIL_NODE and NFA_RETURN_NODE are in every nfa. Characters are
  * code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of
  * JSON strings. */

@@ -65,7 +65,7 @@ typedef struct hub_choice {
  * in hub_name. Call hub_choice_deinit in any case. */
 quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                      quire_error *err);
-/* The same of a LoRA adapter: adapter_config.json with adapter_model.safetensors, which
+/* As above, for a LoRA adapter: adapter_config.json with adapter_model.safetensors, which
  * the directory opens, else a GGUF file. */
 quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                              quire_error *err);

@@ -274,7 +274,7 @@ static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     return jrun_step(r, s.n / 16);
 }
 
-/* The texts of v's pairs, copied into the arena because to_text uses the scratch
+/* The texts of v's pairs, copied into the arena because jrun_to_text uses the scratch
  * buffer. */
 static quire_err pair_texts(jrun *r, const jvalue *items, size_t n, jvalue **out) {
     TRY(jrun_values(r, 2 * n, out));

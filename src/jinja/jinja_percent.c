@@ -3,7 +3,7 @@
 
 typedef struct percent {
     jrun *r;
-    str rest;      /* bytes of the format */
+    str rest;      /* the unread part of the format */
     jvalue args;   /* as given */
     size_t n_used; /* items of a tuple, or 1 for a single value */
     bool named;    /* a name was looked up */

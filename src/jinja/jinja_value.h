@@ -70,11 +70,6 @@ bool jarena_append(jarena *a, str left, str right, str *out);
 bool jarena_repeat(jarena *a, str s, size_t times, str *out);
 void jarena_deinit(jarena *a);
 
-/* ---- values of a render.
-
-Values are small and copied freely; what they point at is in the render's arena, is
-never changed (except namespaces and iterators) and is freed with it. ---- */
-
 /* ---- jinja_out.c: output ---- */
 
 typedef struct jout {
@@ -230,7 +225,7 @@ static inline bool jis_number(jvalue v) {
 static inline double jas_double(jvalue v) {
     return v.kind == J_FLOAT ? v.u.f : (double)jas_integer(v);
 }
-/* Whether jvalue_items returns the elements of this kind. */
+/* Whether jrun_items returns the elements of this kind. */
 static inline bool jis_listlike(jvalue v) {
     return v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_VIEW || v.kind == J_ITERATOR;
 }

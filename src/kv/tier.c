@@ -273,7 +273,7 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
     kv_record r;
     assert(t->frames[f].state == FRAME_FILLING);
     kv_record_seal(&t->shape, kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes), head_of(t, f));
-    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* put_begin has written it */
+    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* kv_tiers_put_begin has written it */
     t->frames[f].state = FRAME_READY;
     if (t->frames[f].to_host) {
         keep_in_host(t, &r, f);

@@ -59,10 +59,10 @@ typedef enum kv_put {
  * kv_tiers_put_end; key is copied. Other pages may be put meanwhile, not the same one.
  * NULL: these tiers have the page, or there is no free frame (counted as dropped). */
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out);
-/* Stores the page that frame was filled with after put_begin. Before that it cannot be
+/* Stores the page that frame was filled with after kv_tiers_put_begin. Before that it cannot be
  * found. */
 void kv_tiers_put_end(kv_tiers *t, int32_t frame);
-/* Whether put_begin would find a free frame. */
+/* Whether kv_tiers_put_begin would find a free frame. */
 bool kv_tiers_has_room(const kv_tiers *t);
 
 /* ---- promotion ---- */

@@ -32,7 +32,7 @@ static quire_err apertus_read_number(const config *c, int32_t layer, const char 
     return QUIRE_OK;
 }
 
-/* The same of a GGUF file: one number for all layers, or a list. */
+/* As above, in a GGUF file: one number for all layers, or a list. */
 static quire_err apertus_read_list(const config *c, const char *key, bool needed, int32_t n_layers,
                                    float *out) {
     size_t n = 0;

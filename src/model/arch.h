@@ -46,8 +46,8 @@ const arch *arch_find(model_format format, str name, nearest *similar);
 const arch *arch_at(size_t i);
 
 /* ---- open_model.c ---- */
-/* Refuses a checkpoint whose config.json says about its biases what is not so. Keys that
- * it leaves out say nothing. */
+/* Refuses a checkpoint whose config.json contradicts its biases. Keys that it leaves out
+ * are not checked. */
 quire_err biases_check(const config *c, const arch_names *names);
 
 #endif

@@ -161,7 +161,7 @@ quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t
 /* Reads the numbers of Mamba-1's mixers into d->mamba, and what a layer with one keeps
  * into *s. */
 quire_err config_mamba1(const config *c, model_desc *d, state_layers *s);
-/* The same of Mamba-2's. d->mamba holds the published heads, groups and states, and the
+/* As above, for Mamba-2. d->mamba holds the published heads, groups and states, and the
  * mixer's width where the file says it by itself. expand: where it does not, the
  * published width over the model's; 0: it is that of all heads. d_head:
  * the published width of a head; 0: the mixer's / heads. */
@@ -280,7 +280,7 @@ void config_usual_shared(const config *c, int32_t n, model_desc *d);
  * config.json's key hf or GGUF's leading_dense_block_count; in a GGUF file without it
  * those that have no router. */
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d);
-/* The same of Qwen's keys: layers that mlp_only_layers names (usually the first n_usual),
+/* As above, by Qwen's keys: layers that mlp_only_layers names (usually the first n_usual),
  * and all but each decoder_sparse_step-th. */
 quire_err config_sparse_layers(const config *c, int32_t n_usual, int32_t d_ff, model_desc *d);
 /* Gives a layer n experts in place of its dense feed-forward part, and that part back. */

@@ -66,7 +66,7 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
  * tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
                            int64_t width, embedding **out);
-/* The same of a tied model, whose head was the last to be loaded: head's own weights,
+/* As above, for a tied model, whose head was the last to be loaded: head's own weights,
  * where they have the rows exactly. */
 quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
                                 int64_t width, const linear *head, embedding **out);
@@ -88,7 +88,7 @@ quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, in
  * must be there. */
 quire_err loader_matrix(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_out,
                         int64_t n_in, float **out);
-/* The same of several matrices [n, n_out, n_in] in one tensor. */
+/* As loader_matrix, for several matrices [n, n_out, n_in] in one tensor. */
 quire_err loader_matrices(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
                           int64_t n_out, int64_t n_in, float **out);
 

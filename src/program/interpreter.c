@@ -142,7 +142,8 @@ static program_value *join_own(quire_state *f, const char *name) {
     return v != NULL && v->is_own ? v->value : NULL;
 }
 
-/* The value of all variables that fork f has not set: why not. NULL: out of memory. */
+/* The value that a join takes for each variable that fork f has not set: the reason, as an
+ * error. NULL: out of memory. */
 static program_value *join_absent(quire_state *f) {
     quire_error none = {0};
     err_set(&none, QUIRE_NOT_FOUND, -1, "the branch did not set it");

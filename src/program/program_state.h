@@ -303,14 +303,14 @@ struct quire_state {
     program_variable *variables;
     size_t n_variables, cap_variables;
     hash_index names; /* of the variables, by program_variable.hash */
-    program_value
-        *absent;        /* what a join takes for each variable that the state has not set; NULL: made later */
-    program_call *call; /* under way, or NULL */
-    int32_t n_calls;    /* so far */
-    int32_t n_joins;    /* so far */
-    int32_t depth;      /* calls and forks from the program's start to here */
-    int32_t record;     /* of the last call that its present step waited for; -1: none */
-    quire_error error;  /* of FAILED */
+    /* what a join takes for each variable that the state has not set; NULL: not made yet */
+    program_value *absent;
+    program_call *call;   /* under way, or NULL */
+    int32_t n_calls;      /* so far */
+    int32_t n_joins;      /* so far */
+    int32_t depth;        /* calls and forks from the program's start to here */
+    int32_t record;       /* of the last call that its present step waited for; -1: none */
+    quire_error error;    /* of FAILED */
     program_event failed; /* the FAILED event */
     void *of_executor;
 };

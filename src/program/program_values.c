@@ -158,7 +158,7 @@ quire_err program_value_split(program_root *r, str text, const char *separator, 
 
 /* ---- variables ---- */
 
-/* Nobody can choose names whose hashes are equal: the program's number is random. */
+/* Clients cannot choose names with equal hashes, because the program's number is random. */
 static uint32_t variable_hash(const quire_state *s, const char *name) {
     const uint64_t h = str_hash(s->root->number, str_of(name));
     return (uint32_t)(h ^ h >> 32);

@@ -135,16 +135,16 @@ struct quire_request {
     bool truncates;                              /* Ollama's: long texts are cut */
     int32_t n_given_stops;                       /* the request's own stops are the first */
     bool has_stream_options;
-    bool echoes_message;           /* of a chat */
-    const json_value *token_types; /* in values, or NULL */
+    bool echoes_message;                    /* of a chat */
+    const json_value *token_types;          /* in values, or NULL */
     const json_value *queries, *candidates; /* for scores; in values, or NULL */
     request_fill fill;
     request_continuation continuation;
 
     /* The template's variables. */
     str template_given; /* in values; empty: not given */
-    const json_value
-        *given_messages; /* the array in values that messages, or all conversations, were read from */
+    /* the array in values from which messages, or all conversations, were read */
+    const json_value *given_messages;
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
 
@@ -212,7 +212,7 @@ typedef struct dialect {
     bool takes_no_tokens;        /* a request may ask for none: its prompt is computed */
     bool may_be_prepared;        /* before the tokens that it continues are known (quire_prepare) */
     bool streams_prompt;         /* a stream may have log-probabilities of its prompt */
-    /* the endpoint of which a body, a checked object, is by its members; NULL: the path's */
+    /* the endpoint that the members of a checked body indicate; NULL: the path's */
     quire_endpoint (*form_of)(str body);
     const char *prompt;   /* name of the prompt's field in errors */
     int32_t listed_bytes; /* bytes in a response of a token and its log-probability */

@@ -339,8 +339,8 @@ static str route_parameter(const route *r, str path) {
     return (str){path.p + n, path.n - n};
 }
 
-/* The methods of a path of the route; what is not a path has all of them, to be told
- * so. */
+/* The methods of a path of the route. An invalid path has all of them, so that the handler
+ * can refuse it. */
 static const char *route_methods(const route *r, str path) {
     const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
     return own != NULL ? own : r->allow;

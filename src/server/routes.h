@@ -1,5 +1,5 @@
 /* Routes: the handler and the access check of each path, and the handlers by their
- * files. */
+ * files. Handlers run on the loop's thread; openapi_write on any. */
 #ifndef SERVER_ROUTES_H
 #define SERVER_ROUTES_H
 

@@ -103,8 +103,6 @@ void adapters_sweep(adapter_store *s) {
     }
 }
 
-/* ---- answers to wants ---- */
-
 /* ---- wants ---- */
 
 void adapters_release_want(adapter_want *w) {

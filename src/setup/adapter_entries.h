@@ -72,8 +72,8 @@ void adapters_unload(adapter_store *s, adapter_entry *e);
 /* Answers w, whose entries are set, if all of them are resident and take holders. Under
  * the lock. */
 bool adapters_answer(adapter_store *s, adapter_want *w);
-/* Appends w to the waiting, or answers it at once if nothing has to be loaded. Under
- * the lock. */
+/* Appends w to the waiting wants. True: w was cancelled, or the store is closing, and w is
+ * answered with QUIRE_CANCELLED. Under the lock. */
 bool adapters_queue(adapter_store *s, adapter_want *w);
 /* Releases w's entries. Under the lock. */
 void adapters_release_want(adapter_want *w);

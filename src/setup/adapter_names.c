@@ -200,7 +200,7 @@ static int64_t largest_in(const char *dir) {
     return most;
 }
 
-/* The same of a path that is not 0-terminated. */
+/* As file_bytes, for a path that is not 0-terminated. */
 static int64_t path_bytes(str path, strbuf *own) {
     strbuf_clear(own);
     return strbuf_add(own, path.p, path.n) == QUIRE_OK ? file_bytes(own->p) : 0;

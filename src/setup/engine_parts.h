@@ -43,7 +43,7 @@ pack_keeper *pack_keeper_open(const pack_keep *what);
 #define PACK_LEFT_BYTES ((uint64_t)2 << 30)
 void pack_keeper_close(pack_keeper *k);
 
-/* ---- what a start loads from ---- */
+/* ---- the files that a start loads ---- */
 
 /* All zero: closed. */
 typedef struct pack_start {
@@ -83,9 +83,8 @@ typedef struct engine_adapters {
 
 /* Opens the store of o's adapters for model m in b, whose texts t has (or NULL);
  * out->store NULL: o has none. Files are read when they are wanted first. INVALID names
- * the flag: a list that is not
- * understood, a name given twice, a file that is not there. Close *out also after a
- * failure. */
+ * the flag: a list that is not understood, a name given twice, a file that is not there.
+ * Close *out also after a failure. */
 quire_err engine_adapters_open(const model *m, backend *b, const tokenizer *t, const quire_options *o,
                                engine_adapters *out, quire_error *err);
 /* Frees all; the engine that used them is closed. */

@@ -273,8 +273,8 @@ typedef struct guess_worth {
     float least, row;
 } guess_worth;
 
-/* Fills an empty tree with the tokens that s's constraint makes likely, at most `most` of
- * at least that worth: a draft without a drafter. It depends on how often the likeliest
+/* Fills an empty tree with up to `most` tokens that s's constraint makes likely and that
+ * are worth their rows: a draft without a drafter. It depends on how often the likeliest
  * token was right: a model that spells texts as its tokenizer does gets lines, another
  * one branches. */
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);

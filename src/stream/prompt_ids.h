@@ -38,9 +38,9 @@ int32_t prompt_marks(const tokenizer *t, const int32_t *ids, int32_t n, int32_t 
 
 /* ---- fill.c: prompts of fill-in-the-middle ---- */
 /* Appends the ids of p as the text before the gap of r, which has a fill and no fork, and
- * of the text after it, between the model's marks (text/added.h). Control tokens in a
- * client's text are ordinary text. UNSUPPORTED, naming the field, for a model without
- * marks; errors of tokenizer_encode. */
+ * of the text after it and the repository's other files, between the model's marks
+ * (text/added.h). Control tokens in a client's text are ordinary text. UNSUPPORTED, naming
+ * the field, for a model without marks; errors of tokenizer_encode. */
 quire_err fill_prompt(const stream_engine *e, const quire_request *r, const request_prompt *p,
                       token_list *out, quire_error *err);
 

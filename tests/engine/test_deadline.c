@@ -60,7 +60,7 @@ TEST(what_cannot_make_it_is_refused_at_once) {
         harness_submit(&h, &runs[i]);
     }
     runs[20] = request(&h, prompts[20], 100, 1);
-    runs[20].deadline_us = 2000; /* after thousands of tokens */
+    runs[20].deadline_us = 2000; /* queued behind thousands of tokens */
     harness_submit(&h, &runs[20]);
     harness_wait(&h, 20);
     assert_int_equal(runs[20].finish, FINISH_ERROR);

@@ -83,7 +83,7 @@ static json_t *read_seed(const char *name) {
     return seed;
 }
 
-/* Whether no number of a model is after that key. */
+/* Whether the value of that key is no number that a model reads. */
 static bool is_not_read(const char *key) {
     static const char *const keys[] = {"dtype",         "torch_dtype",          "initializer_range",
                                        "model_type",    "transformers_version", "use_cache",

@@ -435,7 +435,7 @@ TEST(a_step_that_waits_for_many_places_gets_every_other_one) {
     give_places(rows, 2);
     assert_true(take_place(takers[0]));
     assert_false(take_place(plain));
-    quire_state_close(p); /* what was saved for it is anybody's */
+    quire_state_close(p); /* the places saved for it are free for all */
     while (!quire_programs_idle(ps)) {
         quire_program_event ev;
         assert_false(quire_programs_next(ps, &ev));

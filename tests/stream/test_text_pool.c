@@ -151,8 +151,8 @@ TEST(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way) {
     end(&s);
 }
 
-/* Of long texts, and of jobs that have turned out to take long; the quick one that comes
- * after them has a thread of the usual priority. */
+/* Long texts, and jobs that have turned out to take long. A quick job queued behind them
+ * gets a thread of the usual priority. */
 TEST(slow_jobs_have_threads_of_low_priority) {
     int usual = getpriority(PRIO_PROCESS, 0), low = usual + TEXT_SLOW_NICE > 19 ? 19 : usual + TEXT_SLOW_NICE;
     scene s;

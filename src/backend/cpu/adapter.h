@@ -9,7 +9,7 @@
  * adapters.
  *
  * Owner: an adapter is immutable and belongs to the caller of adapter_load. The state is
- * the backend's; what adapter_begin writes is read only until the next step. */
+ * the backend's; what cpu_adapter_begin writes is read only until the next step. */
 #ifndef CPU_ADAPTER_H
 #define CPU_ADAPTER_H
 
@@ -79,7 +79,7 @@ typedef struct shrink_entry {
     int32_t n_rows, n_row_parts, end_task;
 } shrink_entry;
 
-/* Sized by adapter_step_open; NULL in a backend without adapters. */
+/* Sized by cpu_adapter_step_open; NULL in a backend without adapters. */
 typedef struct cpu_adapter_state {
     int32_t t_stride;         /* max_rank rounded up to 16 */
     int32_t kept_stride;      /* floats of a row that a product reads, rounded up to 16 */

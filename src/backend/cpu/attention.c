@@ -23,7 +23,7 @@
 #define NEAR_BYTES       (256 * 1024)
 #define MANY_CHUNKS      16   /* enough chunks that it matters little how the first is read */
 #define SMALL_PIECE      4096 /* bytes of a head's keys in a page */
-#define SMALL_INT8_PIECE 1024 /* queries whose computation takes longer than reading */
+#define SMALL_INT8_PIECE 1024 /* likewise in int8, with which computing takes longer than reading */
 #define ENOUGH_TASKS     8    /* tasks per worker: enough that it matters little who runs the last */
 #define LEAST_QUERIES    4    /* queries of a task: their products take longer than reading the latents */
 

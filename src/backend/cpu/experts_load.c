@@ -6,8 +6,8 @@
 #include "base/size.h"
 #include <assert.h>
 
-#define LINE_FLOATS 16 /* bytes of a cache line: workers do not share one */
-/* bytes of a worker's sums, which fit its L2 cache, unless LINEAR_TILE_COLUMNS of all
+#define LINE_FLOATS 16 /* floats of a cache line: workers do not share one */
+/* floats of a worker's sums, which fit its L2 cache, unless LINEAR_TILE_COLUMNS of all
  * rows need more */
 #define SUMS_FLOATS 65536
 

@@ -63,7 +63,7 @@ _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * size
 #else
 #define HAS_DPBUSD 0
 #endif
-#define MANY_ROWS_UNPACKED 64 /* a prompt's */
+#define MANY_ROWS_UNPACKED 64 /* rows of a prompt */
 
 /* Forms that cost less to unpack in every pass, on units that products leave idle, than
  * to store and load. */
@@ -72,12 +72,12 @@ INLINE bool is_cheap(group_format f) {
                          : (is_plain(f) && !unpacks_in_pass(f)) ||
                                (HAS_DPBUSD && f.has_table && f.bits == 4 && f.group == PACK_GROUP);
 }
-/* Bytes, which cost one operation a quad: they go by chunks from few rows on, for their
- * columns then stay near, and are unpacked for many. */
+/* Forms of bytes take one operation a quad to convert. From few rows on they go by chunks,
+ * so that their columns stay in a near cache; they are unpacked only for many rows. */
 INLINE bool has_near_bytes(group_format f) {
     return HAS_DPBUSD && !LINEAR_BY_TILES && f.bits == 8 && is_plain(f) && !has_zeros(f);
 }
-/* From how many rows on groups go by chunks. */
+/* The number of rows from which groups go by chunks. */
 INLINE int chunked_from(group_format f) {
     return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
            : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED

@@ -60,7 +60,7 @@ typedef struct linear_tile_use {
     int32_t y_stride, worker;
 } linear_tile_use;
 
-/* The same of rows row0 .. row0 + n_rows - 1 of use->rows, with what their adapters change. */
+/* As above, for rows row0 .. row0 + n_rows - 1 of use->rows, with what their adapters change. */
 void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, int32_t n_rows, float *y);
 
 static inline void *linear_scratch(const cpu_backend *b, int32_t worker) {

@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "core/quant.h"
 
-#define POPULATED_BYTES MEM_HUGE_BYTES /* of packed weights, at once */
+#define POPULATED_BYTES MEM_HUGE_BYTES /* bytes of packed weights mapped at a time */
 
 size_t linear_row_bytes(row_format format, int32_t k) {
     size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
@@ -104,7 +104,7 @@ typedef struct pack_job {
     uint8_t *codes;          /* of a plan with an order: [workers][PACK_LANES][n_in] */
 } pack_job;
 
-/* Has the system pages of n blocks from `block` on there, and those of their rows in the
+/* Maps the system pages of n blocks from `block` on, and those of their rows in the
  * file. */
 static void populate_blocks(const pack_job *job, int32_t block, int32_t n) {
     const pack_layout *p = &job->l->layout;
@@ -118,10 +118,10 @@ static void populate_blocks(const pack_job *job, int32_t block, int32_t n) {
     }
 }
 
-/* The block of a task. Each worker's tasks (thread_pool_run) are blocks that follow one
- * another, whose system pages it maps some megabytes at a time. Workers that take blocks in
- * turn would both find a page missing, and both clear it; and one that is still clearing a
- * page when the rest is done keeps the others waiting. */
+/* The block of a task. A worker's tasks (thread_pool_run) are consecutive blocks, whose
+ * system pages it maps some megabytes at a time. If workers took blocks in turn, two could
+ * fault on one page and both clear it, and a worker still clearing a page at the end would
+ * delay the others. */
 static int32_t begin_task(const pack_job *job, int32_t task) {
     const int32_t n = job->n_workers, share = task % n, at = task / n;
     const int32_t n_blocks = job->l->layout.n_blocks, more = n_blocks % n;

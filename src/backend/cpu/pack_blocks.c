@@ -1,27 +1,26 @@
-/* Packs the blocks of files: words of 16 columns' blocks are put side by side and moved to
- * their planes and scales all columns at once, without a look at a single number. A packer
- * a type, but for types that are rare or whose codes must be computed: those go through
- * pack_codes.c. */
+/* Packs the blocks of files: moves words of 16 columns to their planes and scales, all
+ * columns at once, without decoding numbers. One packer per type; rare types, and those
+ * whose codes must be computed, use pack_codes.c. */
 #include "backend/cpu/pack_blocks.h"
 
 #include "backend/cpu/pack_lanes.h"
 
-/* The blocks of 16 columns from one k on, and where what is packed goes on. */
+/* The blocks of 16 columns from one k on, and where to write next. */
 typedef struct block_run {
     const uint8_t *columns[PACK_LANES];
     uint8_t *quants, *scales, *supers;
-    const uint8_t *ahead, *ahead_out; /* what is fetched next: of the next 16 columns, and their memory */
+    const uint8_t *ahead, *ahead_out; /* what to prefetch: the next 16 columns, and their target */
     const quant_format *format;
 } block_run;
 
 /* Packs one block of each column and moves the run's areas on. */
 typedef void block_packer(block_run *r);
 
-/* ---- what packers are made of ---- */
+/* ---- parts of packers ---- */
 
-/* Fetches the next 16 columns up to `end`, their blocks and what becomes of them: a few cache
- * lines at a time, as not many can be on their way at once. The processor foresees little of
- * so many short rows, and would wait for memory most of the time. */
+/* Prefetches the next 16 columns up to `end`, source and target, a few cache lines at a
+ * time because few fetches can be in flight. The hardware prefetcher does not follow so many
+ * short rows. */
 static void fetch_ahead(block_run *r, const uint8_t *end) {
     for (; r->ahead < end; r->ahead += PACK_PLANE_BYTES, r->ahead_out += PACK_PLANE_BYTES) {
         __builtin_prefetch(r->ahead);

@@ -4,8 +4,8 @@
 
 #include "backend/cpu/pack_weights.h"
 
-/* As pack_block, for grouped kinds. false: nothing was done, since w's type goes into the
- * plan's kind through its codes only (pack_block_of). */
+/* As pack_block, for grouped kinds. False: nothing was done; w's type can only be
+ * packed by its codes (pack_block_of). */
 bool pack_file_blocks(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out);
 
 #endif

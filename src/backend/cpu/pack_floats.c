@@ -61,7 +61,7 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
     }
 }
 
-/* Chunks of 16 columns, zeros behind what there is. */
+/* Chunks of 16 columns, padded with zeros. */
 typedef float float_chunk[PACK_LANES][QUANT_SUPER];
 typedef uint16_t half_chunk[PACK_LANES][QUANT_SUPER];
 
@@ -115,7 +115,7 @@ static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t b
     }
 }
 
-/* f32_to_bf16(f16_to_f32(h)), without a branch: the compiler makes vectors of it. */
+/* f32_to_bf16(f16_to_f32(h)), without a branch, so that the compiler vectorises it. */
 static uint16_t bf16_of_f16(uint16_t h) {
     const uint32_t magnitude = h & 0x7fffu, moved = magnitude << 13;
     const uint32_t finite = float_bits(float_of_bits(moved) * 0x1p112f); /* exact */
@@ -130,7 +130,7 @@ static uint16_t bf16_of_f16(uint16_t h) {
  * rounded off, which needs 16 bits only. */
 static void round_f16(uint16_t x[QUANT_SUPER]) {
     for (int k = 0; k < QUANT_SUPER; k += FEW) {
-        uint16_t moved[FEW], lacking = 0; /* its top bit: one of them is no normal number */
+        uint16_t moved[FEW], lacking = 0; /* the top bit: one of them is not a normal number */
         for (int i = 0; i < FEW; i++) {
             const uint16_t h = x[k + i], m = h & 0x7fff;
             const uint16_t kept = (uint16_t)((m + 3 + (m >> 3 & 1)) >> 3);
@@ -166,7 +166,7 @@ static void read_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
-/* NaN become quiet ones, which those of a file may not be: two in each word. */
+/* Makes NaNs quiet, since a file's may not be: two numbers in each word. */
 static void pack_bf16(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     half_chunk halves;
     const uint8_t *columns[PACK_LANES];

@@ -1,6 +1,5 @@
-/* What packing is made of: rows of one word of each of a block's 16 columns. Words that
- * were loaded so are moved, masked and shifted all columns at once, in loops of which the
- * compiler makes vectors. */
+/* Building blocks of packing: rows that hold one word of each of a block's 16 columns.
+ * Loops move, mask and shift all columns at once, and the compiler vectorises them. */
 #ifndef CPU_PACK_LANES_H
 #define CPU_PACK_LANES_H
 
@@ -62,7 +61,7 @@ static inline void pack_load(const uint8_t *const columns[PACK_LANES], size_t at
     }
 }
 
-/* The same of n words, a multiple of 4. */
+/* As pack_load, for n words, a multiple of 4. */
 static inline void pack_load_rows(const uint8_t *const columns[PACK_LANES], size_t at, size_t n,
                                   pack_row *out) {
     for (size_t i = 0; i < n; i += 4) {
@@ -70,7 +69,7 @@ static inline void pack_load_rows(const uint8_t *const columns[PACK_LANES], size
     }
 }
 
-/* ---- rows to bytes: what stands at bit `at_bit` of each word ---- */
+/* ---- rows to bytes: the bits of each word from at_bit on ---- */
 
 static inline void pack_put_halves(const pack_row x, int at_bit, uint8_t *out) {
     uint16_t halves[PACK_LANES];
@@ -157,7 +156,7 @@ static inline void pack_put_threes(pack_row q[PACK_QUADS], uint8_t *out) {
     }
 }
 
-/* Swaps bits a < b of the place of every bit of a word. */
+/* Permutes the bits of x: exchanges bits a < b of each bit's index. */
 static inline uint32_t pack_swap_places(uint32_t x, int a, int b) {
     static const uint32_t with_bit[5] = {0xaaaaaaaau, 0xccccccccu, 0xf0f0f0f0u, 0xff00ff00u, 0xffff0000u};
     const int by = (1 << b) - (1 << a);

@@ -72,7 +72,7 @@ static void read_sixes(const quant_format *f, const uint8_t *scales, int c, size
     }
 }
 
-/* E4M3 of the code with 3 more in the exponent (e5m3_of). */
+/* E4M3 of the code with 3 more in the exponent (pack_e5m3_of). */
 static uint8_t e4m3_of(uint8_t e5m3) {
     static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* of the numbers with the exponent 0 */
     uint8_t code = 0;

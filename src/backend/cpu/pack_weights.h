@@ -232,13 +232,13 @@ quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32
  * which have scales (w->scale), stay unchanged in INT8. */
 void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales);
 
-/* The same of codes that a source reads, for grouped kinds. */
+/* As above, of codes that a source reads, for grouped kinds. */
 void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out);
 
 /* The numbers after the blocks of T4_FLOAT and T4_NESTED: out[pack_n_numbers]. */
 void pack_numbers(pack_kind kind, const scaled_source *from, float *out);
 
-/* The same of scaled kinds. */
+/* As above, for scaled kinds. */
 void pack_block_scaled(const pack_layout *plan, const scaled_source *from, int32_t block, uint8_t *out);
 
 #endif

@@ -287,7 +287,7 @@ INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {
     }
 }
 
-/* The same of any number of taps. */
+/* As above, for any number of taps. */
 static void conv_lanes_any(const conv_rows *s, int32_t c) {
     for (int64_t row = 0; row < s->n_rows; row++) {
         const float *window = s->window + row * CONV_UNIT + c;
