@@ -102,13 +102,22 @@ struct linear {
     row_rounding rounding; /* of the rows before they are multiplied: of ROWS_F32 only */
 };
 
+/* Bytes in memory. */
+typedef struct linear_run {
+    const uint8_t *at;
+    size_t n_bytes;
+} linear_run;
+
 /* A part of a product: some column blocks of w. next: where the thread will probably read
  * on, in blocks of the same layout, or NULL. A kernel may prefetch it, but never reads
- * it: it can be the wrong place. */
+ * it: it can be the wrong place. soon: what the thread reads after the product besides
+ * weights; a kernel may prefetch it while it computes more than it reads. */
 typedef struct linear_part {
     const linear *w;
     int32_t block0, n_blocks;
     const uint8_t *next;
+    int32_t n_soon;
+    const linear_run *soon; /* [n_soon] */
 } linear_part;
 
 /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, at most

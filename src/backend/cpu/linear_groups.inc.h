@@ -252,15 +252,49 @@ INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS && N_LANES < 16 ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
+/* Prefetches what is read soon after a part into the L2: some lines with each group. */
+typedef struct soon_lines {
+    const linear_run *run, *end; /* runs that come next */
+    const uint8_t *at;
+    size_t left, step; /* bytes of the run; with each group */
+} soon_lines;
+
+/* For a product that takes n_groups groups. */
+INLINE soon_lines soon_of(const linear_part *part, size_t n_groups) {
+    size_t all = 0;
+    for (int32_t i = 0; i < part->n_soon; i++) {
+        all += part->soon[i].n_bytes;
+    }
+    const size_t n_lines = (all + n_groups * 64 - 1) / (n_groups * 64);
+    return (soon_lines){.run = part->soon, .end = part->soon + part->n_soon, .step = n_lines * 64};
+}
+
+INLINE void prefetch_soon(soon_lines *s) {
+    if (s->left == 0) {
+        if (s->run == s->end) {
+            return;
+        }
+        s->at = s->run->at;
+        s->left = (s->run++)->n_bytes;
+    }
+    const size_t n = s->left < s->step ? s->left : s->step;
+    for (size_t i = 0; i < n; i += 64) {
+        __builtin_prefetch(s->at + i, 0, 2);
+    }
+    s->at += n;
+    s->left -= n;
+}
+
 /* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, the
  * others from the caches. These prefetch the blocks that come after into the L2, a share
- * each, so that memory works in every pass. */
+ * each, so that memory works in every pass; the first prefetches what is read soon. */
 typedef struct direct_pass {
     int32_t row0, index, n; /* its first row; which of n passes it is */
     /* bytes from a block to the one that is read in its place after the last pass; 0: it
      * is not known */
     ptrdiff_t after;
-    bool fetches; /* the blocks there are prefetched */
+    bool fetches;     /* the blocks there are prefetched */
+    soon_lines *soon; /* or NULL */
 } direct_pass;
 
 /* Which of a tile's n_side blocks a pass prefetches for later: `from` up to the next
@@ -318,6 +352,9 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
             const size_t far = ahead_bytes(f, n_side) < end ? ahead_bytes(f, n_side) : end;
             const ptrdiff_t ahead =
                 at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
+            if (pass->soon != NULL) {
+                prefetch_soon(pass->soon);
+            }
             row_group reordered[N_GROUP_ROWS];
             const row_group *rows_here[N_GROUP_ROWS];
             UNROLL
@@ -559,12 +596,15 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
         const direct_pass only = {.n = 1, .after = bytes_to(part, 0, b)};
         direct_blocks(f, 1, WIDE_BLOCKS, w, x, &only, part->block0, b, y, y_stride);
     }
+    soon_lines soon =
+        soon_of(part, (size_t)(divide_up(part->n_blocks, GROUP_BLOCKS) * (w->layout.n_in / PACK_GROUP)));
     for (; b < part->n_blocks; b += SIDE_BLOCKS) {
         const int32_t n = part->n_blocks - b < SIDE_BLOCKS ? part->n_blocks - b : SIDE_BLOCKS;
         direct_pass pass = {.n = divide_up(n_rows, N_DIRECT_ROWS), .after = bytes_to(part, b, b + n)};
         pass.fetches = pass.n > 1 && pass.after != 0 && SIDE_BLOCKS * w->layout.block_bytes <= LATER_BYTES;
         for (; pass.index < pass.n; pass.index++) {
             const int32_t rows = divide_up(n_rows - pass.row0, pass.n - pass.index);
+            pass.soon = part->n_soon > 0 && pass.n > 1 && pass.index == 0 ? &soon : NULL;
             direct_rows(f, w, x, &pass, rows, part->block0 + b, n, y + b * LANES, y_stride);
             pass.row0 += rows;
         }

@@ -58,6 +58,9 @@ static void instead_sums(const linear_tile_use *use, const linear *w, int32_t ro
 
 /* ---- what adapters change ---- */
 
+#define SOON_RUNS  16
+#define SOON_BYTES 262144 /* they are to be in the L2 still when they are read */
+
 /* Where B of a segment begins for the columns from a block on. */
 static const uint8_t *segment_b(const adapter_segment *s, int32_t block0) {
     return s->b + (size_t)block0 * (size_t)s->rank * PACK_LANES * adapter_number_bytes(s->b_type);
@@ -109,19 +112,42 @@ static int32_t rows_alike(const linear_tile_use *use, const adapter_part *part, 
     return i - row;
 }
 
+/* The B that rows row0 .. row0 + n_rows - 1 read of the tile, as far as they are few. */
+static int32_t soon_runs(const linear_tile_use *use, int32_t row0, int32_t n_rows, linear_run *runs) {
+    int32_t n_runs = 0;
+    size_t left = SOON_BYTES;
+    for (int32_t i = 0, n; i < n_rows && n_runs < SOON_RUNS; i += n) {
+        const adapter_part *part = tile_part(use, &use->part, row0 + i);
+        n = rows_alike(use, part, row0 + i, row0 + n_rows);
+        const adapter_segment *s = part != NULL && part->n_segments > 0 ? part->segments : NULL;
+        const uint8_t *b = s != NULL ? segment_b(s, use->part.block0) : NULL;
+        const size_t n_bytes =
+            s != NULL ? (size_t)(segment_b(s, use->part.block0 + use->part.n_blocks) - b) : 0;
+        if (n_bytes > 0 && n_bytes <= left) {
+            runs[n_runs++] = (linear_run){b, n_bytes};
+            left -= n_bytes;
+        }
+    }
+    return n_runs;
+}
+
 void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, int32_t n_rows, float *y) {
     const cpu_backend *b = use->b;
     const linear_part *columns = &use->part;
-    tile_sums(b, columns, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
+    linear_run runs[SOON_RUNS];
+    linear_part part = *columns;
+    part.soon = runs;
+    part.n_soon = soon_runs(use, row0, n_rows, runs);
+    tile_sums(b, &part, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
     for (int32_t i = 0, n; i < n_rows; i += n) {
-        const adapter_part *part = tile_part(use, columns, row0 + i);
+        const adapter_part *c = tile_part(use, columns, row0 + i);
         float *to = y + (int64_t)i * use->y_stride;
-        n = rows_alike(use, part, row0 + i, row0 + n_rows);
-        if (part != NULL) {
+        n = rows_alike(use, c, row0 + i, row0 + n_rows);
+        if (c != NULL) {
             const uint8_t *next = i + n < n_rows
                                       ? part_b(tile_part(use, columns, row0 + i + n), columns->block0)
                                       : part_b(tile_part(use, &use->after, row0), use->after.block0);
-            change_rows(use, part, next, row0 + i, n, to);
+            change_rows(use, c, next, row0 + i, n, to);
         } else {
             tile_add_bias(b, columns, columns->w->bias, n, to, use->y_stride);
         }
