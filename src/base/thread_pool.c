@@ -299,16 +299,17 @@ void thread_pool_leave(thread_pool *t) {
     }
 }
 
-/* Waits until all tasks are done. The worker with the last task may have been
- * descheduled, so the caller yields its processor. */
+void thread_pool_pause(int32_t turn) {
+    if (turn < 10000) {
+        pause_cpu();
+    } else {
+        sched_yield();
+    }
+}
+
 static void wait_until_done(const thread_pool *t) {
-    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected;
-         spins++) {
-        if (spins < 10000) {
-            pause_cpu();
-        } else {
-            sched_yield();
-        }
+    for (int32_t i = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected; i++) {
+        thread_pool_pause(i);
     }
 }
 

@@ -28,6 +28,9 @@ int32_t thread_pool_size(const thread_pool *t);
  * workers; returns when all are done. Worker w takes the tasks w, w + n_workers, w + 2
  * n_workers .., and then any that other workers have not started. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
+/* One turn of a loop that waits for what another worker does: pauses, or after many turns
+ * yields the processor, which that worker may have lost. turn: how many there were. */
+void thread_pool_pause(int32_t turn);
 /* The number of cores that this process may use, by affinity and cgroup quota; at least
  * 1. Hyperthreads of a core count once: one thread saturates the units that kernels
  * use. */

@@ -3,15 +3,16 @@
  *
  * Every linear, norm and embedding has an `id` in its backend, and an adapter lists what it
  * changes by these ids; so a step needs no installation. In an op with a product the
- * float rows h of adapted rows are kept, t = A h is computed for all of them between the
- * rows' conversion and the products (adapter_shrink), and the tile of a product adds
- * scale * B t after W h (linear_tile_changed). Rows of the base take the same path as without
- * adapters.
+ * float rows h of adapted rows are kept, the tasks of the products first compute t = A h for
+ * all of them (adapter_shrink_some), and the tile of a product adds scale * B t after W h
+ * (linear_tile_changed). Rows of the base take the same path as without adapters.
  *
  * Owner: an adapter is immutable and belongs to the caller of adapter_load. The state is
  * the backend's; what cpu_adapter_begin writes is read only until the next step. */
 #ifndef CPU_ADAPTER_H
 #define CPU_ADAPTER_H
+
+#include <stdatomic.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
@@ -62,7 +63,7 @@ typedef struct adapter_rows {
     const linear *w;
     const int32_t *rows;
     int32_t row0;
-    const adapter_groups *groups; /* of these rows; read by adapter_shrink */
+    const adapter_groups *groups; /* of these rows; read by adapter_shrink_open */
     /* row i in f32 begins at h + (h_rows[i] or i) * h_stride; those of unchanged rows are not
      * read */
     const float *h;
@@ -71,13 +72,22 @@ typedef struct adapter_rows {
     float *t; /* t of row i begins at t + i * t_stride */
 } adapter_rows;
 
-/* The rows of one adapter in one product, and where adapter_shrink's tasks for them end. */
+/* The rows of one adapter in one product, and where the shrink_job's tasks for them end. */
 typedef struct shrink_entry {
     const adapter_rows *rows;
     const adapter_part *part;
     const int32_t *order;
     int32_t n_rows, n_row_parts, end_task;
 } shrink_entry;
+
+/* t of all adapted rows of an op's products, in tasks that the workers take between those of
+ * the products: so none waits for the others before it has multiplied its first tile. */
+typedef struct shrink_job {
+    const cpu_backend *b;
+    const shrink_entry *entries;
+    int32_t n_tasks;
+    _Atomic int32_t n_taken, n_done;
+} shrink_job;
 
 /* Sized by cpu_adapter_step_open; NULL in a backend without adapters. */
 typedef struct cpu_adapter_state {
@@ -143,8 +153,12 @@ static inline float *adapter_worker_row(const cpu_backend *b, int32_t worker) {
 }
 
 /* ---- implemented in adapter_rows.c ---- */
-/* t of all adapted rows of n products, by the thread pool. */
-void adapter_shrink(const cpu_backend *b, const adapter_rows *rows, int32_t n);
+/* Opens the job for t of all adapted rows of n products. */
+void adapter_shrink_open(shrink_job *job, const cpu_backend *b, const adapter_rows *rows, int32_t n);
+/* Runs tasks of the job, until none is left to take. */
+void adapter_shrink_some(shrink_job *job);
+/* Waits for those that others have taken. The caller has called adapter_shrink_some. */
+void adapter_shrink_wait(const shrink_job *job);
 /* t of rows from .. end - 1 of one product, on the calling thread. */
 void adapter_shrink_rows(const cpu_backend *b, const adapter_rows *rows, int32_t from, int32_t end);
 /* Where t of row 0 of the n-th product of an op lies, each with n_rows rows. */

@@ -156,12 +156,6 @@ static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const ra
     b->math->shrink(s->segment->a_type, stretch_a(r, s), next, r->w->layout.n_in, s->n_ranks, h, n, t);
 }
 
-typedef struct shrink_job {
-    const cpu_backend *b;
-    const shrink_entry *entries;
-    int32_t n_tasks;
-} shrink_job;
-
 /* The entry and stretch of a task; *row0: its first row in the entry's. */
 static const shrink_entry *entry_of_task(const shrink_job *job, int32_t task, int32_t *row0,
                                          rank_stretch *s) {
@@ -175,13 +169,11 @@ static const shrink_entry *entry_of_task(const shrink_job *job, int32_t task, in
     return e;
 }
 
-static void shrink_task(void *context, int32_t task, int32_t worker) {
-    const shrink_job *job = context;
-    const int32_t after = task + thread_pool_size(job->b->thread_pool); /* the worker's next one */
+static void shrink_task(const shrink_job *job, int32_t task) {
+    const int32_t after = task + thread_pool_size(job->b->thread_pool); /* about the worker's next one */
     int32_t row0, next_row0;
     rank_stretch s, then;
     const uint8_t *next = NULL;
-    (void)worker;
     const shrink_entry *e = entry_of_task(job, task, &row0, &s);
     if (after < job->n_tasks) {
         const shrink_entry *of_next = entry_of_task(job, after, &next_row0, &then);
@@ -207,13 +199,32 @@ static int32_t add_shrink_entries(const cpu_backend *b, const adapter_rows *r, s
     return n;
 }
 
-void adapter_shrink(const cpu_backend *b, const adapter_rows *rows, int32_t n) {
-    shrink_job job = {b, b->adapter_state->entries, 0};
+void adapter_shrink_open(shrink_job *job, const cpu_backend *b, const adapter_rows *rows, int32_t n) {
     int32_t n_entries = 0;
+    *job = (shrink_job){.b = b, .entries = b->adapter_state->entries};
     for (int32_t i = 0; i < n; i++) {
-        n_entries = add_shrink_entries(b, &rows[i], b->adapter_state->entries, n_entries, &job.n_tasks);
+        n_entries = add_shrink_entries(b, &rows[i], b->adapter_state->entries, n_entries, &job->n_tasks);
     }
-    thread_pool_run(b->thread_pool, shrink_task, &job, job.n_tasks);
+}
+
+void adapter_shrink_some(shrink_job *job) {
+    int32_t n = 0;
+    while (atomic_load_explicit(&job->n_taken, memory_order_relaxed) < job->n_tasks) {
+        const int32_t task = atomic_fetch_add_explicit(&job->n_taken, 1, memory_order_relaxed);
+        if (task < job->n_tasks) {
+            shrink_task(job, task);
+            n++;
+        }
+    }
+    if (n > 0) {
+        atomic_fetch_add_explicit(&job->n_done, n, memory_order_release);
+    }
+}
+
+void adapter_shrink_wait(const shrink_job *job) {
+    for (int32_t i = 0; atomic_load_explicit(&job->n_done, memory_order_acquire) < job->n_tasks; i++) {
+        thread_pool_pause(i);
+    }
 }
 
 void adapter_shrink_rows(const cpu_backend *b, const adapter_rows *r, int32_t from, int32_t end) {

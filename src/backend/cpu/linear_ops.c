@@ -133,6 +133,7 @@ typedef struct product_job {
     row_view views[LINEAR_MAX_USES]; /* the rows of each of weights */
     /* the same where adapters of the batch change the weights; w NULL: none does */
     adapter_rows changed[LINEAR_MAX_USES];
+    shrink_job shrink; /* t of these */
     int32_t n_rows, n;
     int32_t task_blocks;            /* column blocks of a task */
     int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
@@ -244,7 +245,13 @@ static void tile_product(const product_job *job, int32_t use, linear_part part, 
     x.data += (size_t)row0 * x.stride;
     part.next = start_after(part.w, after);
     if (job->changed[use].w != NULL) {
-        const linear_tile_use changed = {job->b, part, *after, &job->changed[use], y_stride, worker};
+        const linear_tile_use changed = {.b = job->b,
+                                         .part = part,
+                                         .after = *after,
+                                         .rows = &job->changed[use],
+                                         .shrink = &job->shrink,
+                                         .y_stride = y_stride,
+                                         .worker = worker};
         linear_tile_changed(&changed, x, row0, n_rows, y);
     } else {
         linear_tile(job->b, &part, x, n_rows, y, y_stride, linear_scratch(job->b, worker));
@@ -355,7 +362,8 @@ static void linear_ops_prefetch(const float *out, int32_t n_rows, int32_t n_colu
 }
 
 static void product_task(void *context, int32_t task, int32_t worker) {
-    const product_job *job = context;
+    product_job *job = context;
+    adapter_shrink_some(&job->shrink);
     const int32_t first = task % job->n_parts * TASK_ROWS,
                   end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
     int32_t use;
@@ -427,7 +435,7 @@ static void run_products(product_job *job, rows_job *rows) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
     if (some) {
-        adapter_shrink(job->b, job->changed, job->n);
+        adapter_shrink_open(&job->shrink, job->b, job->changed, job->n);
     }
     set_tasks(job);
     job->n_parts = linear_ops_divide_up(job->n_rows, TASK_ROWS);

@@ -57,6 +57,7 @@ typedef struct linear_tile_use {
     const cpu_backend *b;
     linear_part part, after;
     const adapter_rows *rows;
+    const shrink_job *shrink; /* which gives t of the rows; NULL: it is there */
     int32_t y_stride, worker;
 } linear_tile_use;
 

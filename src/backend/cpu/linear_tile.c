@@ -139,6 +139,9 @@ void linear_tile_changed(const linear_tile_use *use, row_view x, int32_t row0, i
     part.soon = runs;
     part.n_soon = soon_runs(use, row0, n_rows, runs);
     tile_sums(b, &part, x, n_rows, y, use->y_stride, linear_scratch(b, use->worker));
+    if (use->shrink != NULL) {
+        adapter_shrink_wait(use->shrink);
+    }
     for (int32_t i = 0, n; i < n_rows; i += n) {
         const adapter_part *c = tile_part(use, columns, row0 + i);
         float *to = y + (int64_t)i * use->y_stride;
