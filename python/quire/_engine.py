@@ -77,9 +77,10 @@ class Engine:
         try:
             yield self.handle
         finally:
-            with self._lock:
-                self._n_users -= 1
-                self._no_users.notify_all()
+            if os.getpid() == self._pid:
+                with self._lock:
+                    self._n_users -= 1
+                    self._no_users.notify_all()
 
     def _command(self, command: Callable[[], None]) -> None:
         self.check()

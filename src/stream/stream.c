@@ -255,6 +255,7 @@ quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quir
     s->submitted_us = clock_us();
     if (s->is_ready) {
         stream_end_wait(s);
+        stream_take_places(s->q);
     }
     return QUIRE_OK;
 }

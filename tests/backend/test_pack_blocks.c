@@ -20,6 +20,13 @@ typedef struct pack_case {
     size_t n_out;
 } pack_case;
 
+static void pack_all(pack_case *x) {
+    for (int32_t b = 0; b < x->plan.n_blocks; b++) {
+        pack_block(&x->plan, &x->view, b, x->out + x->plan.block_bytes * (size_t)b,
+                   x->out_scales + b * PACK_LANES);
+    }
+}
+
 /* false: the type or kind has no such shape. */
 static bool open_case(pack_case *x, dtype t, pack_kind kind, const quant_rule *rule, const int32_t shape[2]) {
     const quant_rule none = {.unit = 1.0f};
@@ -38,10 +45,7 @@ static bool open_case(pack_case *x, dtype t, pack_kind kind, const quant_rule *r
     x->n_out = x->plan.block_bytes * (size_t)x->plan.n_blocks;
     x->out = calloc(1, x->n_out);
     memset(x->out_scales, 0, sizeof x->out_scales);
-    for (int32_t b = 0; b < x->plan.n_blocks; b++) {
-        pack_block(&x->plan, &x->view, b, x->out + x->plan.block_bytes * (size_t)b,
-                   x->out_scales + b * PACK_LANES);
-    }
+    pack_all(x);
     return true;
 }
 
@@ -58,7 +62,21 @@ static void read_codes(const void *context, int32_t row, int32_t k, int32_t n, q
     quant_split(x->view.type, x->bytes + at * (size_t)dtype_block_bytes(x->view.type), (size_t)n, out);
 }
 
+static void expect_codes(const pack_case *x, const char *what) {
+    uint8_t *want = calloc(1, x->n_out);
+    for (int32_t b = 0; b < x->plan.n_blocks; b++) {
+        pack_block_of(&x->plan, &(pack_source){read_codes, x}, b, want + x->plan.block_bytes * (size_t)b);
+    }
+    if (memcmp(x->out, want, x->n_out) != 0) {
+        fail_msg("%s of %s, %lld x %lld: other bytes", what, dtype_name(x->view.type),
+                 (long long)x->view.dims[0], (long long)x->view.dims[1]);
+    }
+    free(want);
+}
+
+/* Numbers as files have them, and bytes of any value, as damaged files have. */
 TEST(whole_blocks_have_the_bytes_of_their_codes) {
+    uint64_t seed = 44;
     for (int i = 0; i < N_WEIGHT_TYPES; i++) {
         const quant_rule *published = quant_rule_of(weight_types[i]);
         for (size_t s = 0; s < N_SHAPES && published != NULL; s++) {
@@ -68,15 +86,12 @@ TEST(whole_blocks_have_the_bytes_of_their_codes) {
             if (!open_case(&x, weight_types[i], pack_kind_of(rule.form), &rule, shapes[s])) {
                 continue;
             }
-            uint8_t *want = calloc(1, x.n_out);
-            for (int32_t b = 0; b < x.plan.n_blocks; b++) {
-                pack_block_of(&x.plan, &(pack_source){read_codes, &x}, b,
-                              want + x.plan.block_bytes * (size_t)b);
+            expect_codes(&x, "numbers");
+            for (size_t k = 0; k < x.view.n_bytes; k++) {
+                x.bytes[k] = (uint8_t)rng_next(&seed);
             }
-            if (memcmp(x.out, want, x.n_out) != 0) {
-                fail_msg("%s, %d x %d: other bytes", dtype_name(weight_types[i]), shapes[s][0], shapes[s][1]);
-            }
-            free(want);
+            pack_all(&x);
+            expect_codes(&x, "any bytes");
             close_case(&x);
         }
     }

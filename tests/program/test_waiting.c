@@ -532,6 +532,34 @@ TEST(steps_wait_for_places_depth_first) {
     quire_queue_close(q);
 }
 
+/* A gen that was prepared while another ran, and that finds too few places when it starts. */
+TEST(a_prepared_gen_waits_for_places_too) {
+    quire_queue *rows = queue_new(e);
+    quire_stream *all = take_all_places(rows);
+    quire_program_event ev = {0};
+    seen got;
+    give_places(rows, 1);
+    quire_state *p = program_of(
+        ps,
+        "{\"steps\": [{\"tokens\": [300, 301]}, {\"gen\": \"a\", \"max_tokens\": 100, \"ignore_eos\": true}, "
+        "{\"tokens\": [302]}, {\"gen\": \"b\", \"n\": 2, \"max_tokens\": 1}]}");
+    while (ev.kind != QUIRE_PROGRAM_VALUE) { /* of a */
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, 1000000);
+        }
+    }
+    for (int i = 0; i < 5; i++) { /* b starts */
+        while (quire_programs_next(ps, &ev)) {
+        }
+        quire_programs_wait(ps, 20000);
+    }
+    give_all_places(rows, all);
+    run_to_idle(ps, &got);
+    assert_int_equal(got.failure.code, QUIRE_OK);
+    quire_state_close(p);
+    quire_queue_close(rows);
+}
+
 /* Who waits for a place learns of it where it waits: the ring is taken there. */
 TEST(a_place_that_another_gives_back_ends_a_wait) {
     quire_queue *rows = queue_new(e), *plain = queue_new(e), *q = queue_new(e);
@@ -568,6 +596,7 @@ int main(void) {
         cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
         cmocka_unit_test(steps_wait_for_places_depth_first),
         cmocka_unit_test(a_place_that_another_gives_back_ends_a_wait),
+        cmocka_unit_test(a_prepared_gen_waits_for_places_too),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -116,8 +116,8 @@ static void pack_nvfp4(block_run *r) {
     for (int g = 0; g < 4; g++) {
         uint8_t *scales = next_scales(r, 1);
         PACK_EACH(c) {
-            const uint8_t code = r->columns[c][g] & 0x7f;
-            scales[c] = pack_e5m3_of(code == 0x7f ? 0 : code);
+            const uint8_t code = r->columns[c][g]; /* as quant_split reads it: 0x7f is NaN */
+            scales[c] = pack_e5m3_of(code == 0x7f ? 0 : code & 0x7f);
         }
     }
     pack_load_rows(r->columns, 4, 8, quants);
