@@ -150,9 +150,12 @@ static void share_wait(backend *b) {
 
 static const backend_ops *share_wrap(const backend_ops *ops, const model_desc *d) {
     (void)d;
-    shares.own = ops;
-    shares.ops = *ops;
-    shares.ops.step_wait = share_wait;
+    if (shares.own == NULL) { /* for the first engine: the team's thread reads it afterwards */
+        shares.own = ops;
+        shares.ops = *ops;
+        shares.ops.step_wait = share_wait;
+    }
+    assert_ptr_equal(shares.own, ops);
     return &shares.ops;
 }
 
