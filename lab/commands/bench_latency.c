@@ -126,8 +126,8 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
           FIGURE("contiguous", "contiguous", 10, 4, "ms"), FIGURE("contiguous_spread", "+-", 7, 4, "ms"),
           FIGURE("ratio", "ratio", 6, 3, "x"), FIGURE("recomputed", "all again ms", 12, 2, "ms"),
           FIGURE("recomputed_spread", "+-", 6, 2, "ms"), FIGURE("recomputed_ratio", "to paged", 8, 1, "x"));
-    table_begin(&s, "Tokens one by one after so many: keys and values in pages that lie in no order, in one "
-                    "piece with room from the start, and one token with all before it computed again");
+    table_begin(&s, "Decoding after a context of each length: keys and values in pages in random order, "
+                    "in one contiguous buffer, and with the whole context computed again");
     for (int32_t i = 0; i < n; i++) {
         length_times t;
         quire_err e = bench_latency_measure(l, contexts[i], &t);

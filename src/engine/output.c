@@ -105,8 +105,9 @@ bool out_take_places(engine_out *o, int32_t n, bool has_waited) {
         return false;
     }
     if (has_waited && o->n_awaited > 0) {
-        if (o == e->awaiting) { /* the saved ones are taken first */
-            e->n_saved -= n < e->n_saved ? n : e->n_saved;
+        const int32_t n_left = e->n_free_entries - n;
+        if (o == e->awaiting && e->n_saved > n_left) { /* the saved ones are taken last */
+            e->n_saved = n_left;
         }
         output_await(o, o->n_awaited > n ? o->n_awaited - n : 0);
     }

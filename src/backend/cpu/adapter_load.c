@@ -321,7 +321,7 @@ static bool count_arrays(const cpu_backend *b, size_t n_parts, size_t n_segments
            count(sum, n_parts, sizeof(adapter_part)) && count(sum, n_segments, sizeof(adapter_segment));
 }
 
-/* An adapter of n_bytes, of which *m is left after its arrays. */
+/* Allocates an adapter of n_bytes; *m: the memory that its arrays leave. */
 static quire_err adapter_new(const cpu_backend *b, size_t n_bytes, size_t n_parts, size_t n_segments,
                              adapter_memory *m, adapter_part **parts, adapter_segment **segments,
                              adapter **out, quire_error *err) {
