@@ -13,7 +13,9 @@
 /* ---- opening ---- */
 
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err) {
+    quire_error unread;
     *out = NULL;
+    err = err != NULL ? err : &unread;
     if (source.n > JINJA_MAX_SOURCE) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n,
                        JINJA_MAX_SOURCE);

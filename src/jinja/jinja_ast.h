@@ -12,6 +12,7 @@
 
 typedef enum jtoken_kind {
     T_END,
+    T_FAULT, /* here is no token: why is in the error that jinja_lex filled */
     T_DATA,
     T_PRINT_BEGIN,
     T_PRINT_END,
@@ -31,8 +32,8 @@ typedef struct jtoken {
     jvalue value; /* numbers */
 } jtoken;
 
-/* Cuts source into tokens, the last of which is T_END; *tokens is mem_free'd by the
- * caller. */
+/* Cuts source into tokens, the last of which is T_END, or T_FAULT where the source cannot
+ * be cut further; *tokens is mem_free'd by the caller. QUIRE_NO_MEMORY. */
 quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err);
 
 typedef enum jnode_kind {
@@ -132,7 +133,10 @@ typedef struct jnodes {
 typedef struct jparser {
     const jtoken *at; /* the token to read next */
     jarena *arena;
-    quire_error *err;
+    quire_error *err; /* at T_FAULT: its error */
+    /* Errors that Jinja finds after all syntax errors; code QUIRE_OK: there is none. The
+     * first unknown filter or test, and the first break or continue outside loops. */
+    quire_error unknown, stray;
     int depth;
     /* inside a branch: an unknown filter or test is an error only when it is evaluated,
      * as in Jinja */

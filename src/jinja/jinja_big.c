@@ -192,8 +192,9 @@ static void multiply_small(jbig *b, uint32_t factor, uint32_t more) {
 }
 
 jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative) {
-    assert(base >= 2 && base <= 16);
-    jbig *b = digits.n > 40 * JBIG_MAX_LIMBS ? NULL : new_big(a, digits.n / 8 + 2);
+    assert(base >= 2 && base <= 36);
+    /* six digits of base 36 take less than a limb */
+    jbig *b = digits.n > 40 * JBIG_MAX_LIMBS ? NULL : new_big(a, digits.n / 6 + 2);
     if (b == NULL) {
         return missing;
     }

@@ -22,7 +22,7 @@ jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y);
 /* The quotient rounded down, and the remainder, which has y's sign; y is not 0. False: as
  * J_MISSING above. */
 bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jvalue *remainder);
-/* Parses digits in a base up to 16, all valid; underscores are skipped. */
+/* Parses digits in a base from 2 to 36, all valid; underscores are skipped. */
 jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative);
 /* f, which is finite, truncated. */
 jvalue jbig_from_double(jarena *a, double f);

@@ -229,12 +229,20 @@ static quire_err parse_subscript(jparser *p, jnode **out) {
 
 static quire_err parse_item(jparser *p, jnode *object, jnode **out) {
     jnode *index;
-    p->at++;
-    TRY(parse_subscript(p, &index));
-    if (jparse_is_op(p, ",")) {
-        return jparse_fail(p, QUIRE_UNSUPPORTED, "several subscripts at once are not supported");
+    jnodes items = {0};
+    const jtoken *start = p->at++;
+    while (!jparse_is_op(p, "]")) {
+        if (items.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+        }
+        TRY(parse_subscript(p, &index));
+        if (index->kind == N_SLICE && (items.n > 0 || jparse_is_op(p, ","))) {
+            return jparse_fail(p, QUIRE_UNSUPPORTED, "slices among several subscripts are not supported");
+        }
+        TRY(jparse_add(p, &items, index));
     }
-    TRY(jparse_expect_op(p, "]"));
+    p->at++;
+    TRY(jparse_make_tuple(p, start, items.n != 1, &items, &index));
     return jinja_expr_binary(p, N_ITEM, object, index, out);
 }
 
@@ -261,25 +269,36 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* Resolves a filter or test. A name that Jinja lacks is an error at the time when Jinja
  * reports it. */
-static quire_err jinja_expr_resolve(jparser *p, jnode *node, bool test) {
+static void jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name);
     if (node->function != NULL) {
-        return QUIRE_OK;
+        return;
     }
-    const char *kind = test ? "test" : "filter";
-    return p->soft
-               ? QUIRE_OK
-               : jparse_fail(p, QUIRE_INVALID, "No %s named '%.*s'", kind, (int)node->name.n, node->name.p);
+    if (!p->soft && p->unknown.code == QUIRE_OK) {
+        jinja_error(&p->unknown, QUIRE_INVALID, node->line, node->column, "No %s named '%.*s'",
+                    test ? "test" : "filter", (int)node->name.n, node->name.p);
+    }
+}
+
+/* A filter's or test's name, which may have dots. */
+static quire_err parse_dotted_name(jparser *p, str *name) {
+    TRY(jparse_expect_name(p, name));
+    while (jparse_skip_op(p, ".")) {
+        str part;
+        TRY(jparse_expect_name(p, &part));
+        if (!jarena_append(p->arena, *name, str_of("."), name) ||
+            !jarena_append(p->arena, *name, part, name)) {
+            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+        }
+    }
+    return QUIRE_OK;
 }
 
 static quire_err parse_filter(jparser *p, jnode *input, jnode **out) {
     TRY(jparse_node(p, N_FILTER, p->at, out));
     TRY(put_left(p, *out, input));
-    TRY(jparse_expect_name(p, &(*out)->name));
-    if (jparse_is_op(p, ".")) {
-        return jparse_fail(p, QUIRE_INVALID, "No filter of that name");
-    }
-    TRY(jinja_expr_resolve(p, *out, false));
+    TRY(parse_dotted_name(p, &(*out)->name));
+    jinja_expr_resolve(p, *out, false);
     return jparse_is_op(p, "(") ? call_arguments(p, *out) : QUIRE_OK;
 }
 
@@ -304,8 +323,8 @@ static quire_err parse_test(jparser *p, jnode *input, jnode **out) {
     jnode *test;
     TRY(jparse_node(p, N_TEST, p->at, &test));
     TRY(put_left(p, test, input));
-    TRY(jparse_expect_name(p, &test->name));
-    TRY(jinja_expr_resolve(p, test, true));
+    TRY(parse_dotted_name(p, &test->name));
+    jinja_expr_resolve(p, test, true);
     if (jparse_is_op(p, "(")) {
         TRY(call_arguments(p, test));
     } else if (starts_test_argument(p)) {
@@ -509,12 +528,13 @@ static quire_err parse_or(jparser *p, jnode **out) {
 
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
     assert(p != NULL);
-    bool soft = p->soft;
+    bool soft = p->soft, is_known = p->unknown.code == QUIRE_OK;
     TRY(jparse_enter(p));
     TRY(parse_or(p, out));
     while (with_cond && jparse_skip_name(p, "if")) {
         jnode *test, *otherwise = NULL, *value = *out;
         p->soft = true;
+        p->unknown.code = is_known ? QUIRE_OK : p->unknown.code; /* the value is a branch too */
         TRY(parse_or(p, &test));
         if (jparse_skip_name(p, "else")) {
             TRY(jparse_expression(p, true, &otherwise));

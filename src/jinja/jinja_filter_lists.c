@@ -216,8 +216,10 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
 JFUNCTION(filter_sort) {
     const jvalue *items;
     size_t n;
+    bool reverse;
     TRY(jrun_items(r, args[0], &items, &n));
-    return sort_by(r, items, n, args[3], jflag(args[2]), jflag(args[1]), out);
+    TRY(jarg_flag(r, args[1], "reverse", &reverse));
+    return sort_by(r, items, n, args[3], jflag(args[2]), reverse, out);
 }
 
 /* A pair (grouper, list), whose members have these names. */

@@ -416,7 +416,8 @@ JFUNCTION(filter_xmlattr) {
         if (jis(d->entries[i].value, J_NONE) || jis(d->entries[i].value, J_UNDEFINED)) {
             continue;
         }
-        str name = jis(d->entries[i].key, J_STRING) ? d->entries[i].key.u.s : (str){0};
+        str name = {0};
+        e = jrun_want_text(r, d->entries[i].key, "an attribute's name", &name);
         for (size_t k = 0; k < name.n && e == QUIRE_OK; k++) {
             e = jinja_filter_texts_is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL
                     ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid character in attribute name")

@@ -166,7 +166,7 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
             return QUIRE_OK;
         }
     }
-    if (!digit || base > 36) {
+    if (!digit || base < 2 || base > 36) {
         return QUIRE_OK;
     }
     *out = jbig_parse(&r->arena, (str){s.p + i, s.n - i}, (uint32_t)base, negative);
@@ -347,7 +347,10 @@ static JFUNCTION(filter_round) {
                          (long long)precision);
     } else {
         double scale = pow(10, (double)precision);
-        *out = jfloat((ceiling ? ceil(f * scale) : floor(f * scale)) / scale);
+        if (isinf(f * scale)) {
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "cannot convert float infinity to integer");
+        }
+        *out = jfloat(((ceiling ? ceil(f * scale) : floor(f * scale)) + 0.0) / scale); /* never -0.0 */
     }
     return QUIRE_OK;
 }

@@ -149,7 +149,7 @@ static void passed(lexer *l, size_t end) {
 }
 
 /* Reads from after {% raw %} to after {% endraw %}: literal text. */
-static quire_err lex_raw(lexer *l, size_t tag) {
+static quire_err lex_raw(lexer *l) {
     size_t from = l->at;
     for (size_t i = from; i + 1 < l->source.n; i++) {
         size_t end = jinja_lex_starts(l, i, "{%") ? jinja_lex_block_of(l, i, "endraw", true, true) : 0;
@@ -159,11 +159,13 @@ static quire_err lex_raw(lexer *l, size_t tag) {
             return QUIRE_OK;
         }
     }
-    return from == l->source.n ? QUIRE_OK : jinja_lex_fail(l, tag, "Missing end of raw directive", (str){0});
+    l->at = l->source.n;
+    return from == l->source.n ? QUIRE_OK : jinja_lex_fail(l, from, "Missing end of raw directive", (str){0});
 }
 
 static quire_err lex_comment(lexer *l, size_t tag) {
-    for (size_t i = tag + 2; i + 1 < l->source.n; i++) {
+    size_t from = tag + 2 + (sign_at(l, tag + 2) != 0);
+    for (size_t i = from; i + 1 < l->source.n; i++) {
         char c = l->source.p[i];
         size_t end = c == '-' || c == '+' || c == '#' ? tag_end(l, i, "#}", true, true) : 0;
         if (end > 0) {
@@ -171,7 +173,8 @@ static quire_err lex_comment(lexer *l, size_t tag) {
             return QUIRE_OK;
         }
     }
-    return jinja_lex_fail(l, tag, "Missing end of comment tag", (str){0});
+    l->at = l->source.n;
+    return from == l->source.n ? QUIRE_OK : jinja_lex_fail(l, tag, "Missing end of comment tag", (str){0});
 }
 
 /* ---- inside tags ---- */
@@ -389,9 +392,7 @@ static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     for (;;) {
         l->at = jinja_lex_skip_space(l, l->at);
         if (l->at >= l->source.n) {
-            return jinja_lex_fail(
-                l, tag, block ? "the block's end %} is missing" : "the expression's end }} is missing",
-                (str){0});
+            return QUIRE_OK; /* the parser misses the tag's end */
         }
         size_t end = l->n_brackets > 0 ? 0 : tag_end(l, l->at, block ? "%}" : "}}", block, block);
         if (end > 0) {
@@ -435,12 +436,21 @@ static quire_err lex_all(lexer *l) {
         size_t raw = kind == '%' ? jinja_lex_block_of(l, tag, "raw", false, false) : 0;
         if (raw > 0) {
             passed(l, raw);
-            TRY(lex_raw(l, tag));
+            TRY(lex_raw(l));
         } else {
             TRY(kind == '#' ? lex_comment(l, tag) : lex_tag(l, tag, kind == '%'));
         }
     }
-    return jinja_lex_add(l, T_END, l->source.n, (str){0}, jnone());
+    return QUIRE_OK;
+}
+
+/* Ends the tokens. The end's place is that of the last token. */
+static quire_err lex_end(lexer *l, jtoken_kind kind) {
+    jtoken last = l->n > 0 ? l->tokens[l->n - 1] : (jtoken){.line = 1, .column = 1};
+    TRY(jinja_lex_add(l, kind, 0, (str){0}, jnone()));
+    l->tokens[l->n - 1].line = last.line;
+    l->tokens[l->n - 1].column = last.column;
+    return QUIRE_OK;
 }
 
 /* Copies the source with \n as the only line end, and without the last line's end. */
@@ -465,6 +475,9 @@ quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **t
     lexer l = {.options = options, .arena = arena, .err = err, .line = 1, .line_starting = true};
     quire_err e = jinja_lex_normalise(source, arena, &l.source);
     e = e != QUIRE_OK ? jinja_lex_no_memory(&l) : lex_all(&l);
+    if (e != QUIRE_NO_MEMORY) {
+        e = lex_end(&l, e == QUIRE_OK ? T_END : T_FAULT);
+    }
     if (e != QUIRE_OK) {
         mem_free(l.tokens);
         l.tokens = NULL;

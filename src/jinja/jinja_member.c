@@ -1,6 +1,7 @@
 /* Gets members, items and slices. */
 #include <stdlib.h>
 
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 /* The object's type as Jinja's messages write it: "dict object", "None". */
@@ -10,11 +11,13 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                        : jis(object, J_LOOP) || jis(object, J_MACRO)    ? "jinja2.runtime."
                        : jis(object, J_STRING) && object.safe           ? "markupsafe."
                                                                         : "";
-    return jrun_make_undefined(r, out, "'%s%s%s' has no attribute '%.*s'", room,
+    jout_clear(&r->scratch);
+    TRY(jvalue_write_repr(jstring(name), &r->scratch) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+    return jrun_make_undefined(r, out, "'%s%s%s' has no attribute %.*s", room,
                                none    ? "None"
                                : joins ? "Joiner"
                                        : jvalue_type(object),
-                               none ? "" : " object", (int)name.n, name.p);
+                               none ? "" : " object", (int)r->scratch.text.n, r->scratch.text.p);
 }
 
 /* True for a method that would change a list or dictionary: refused, as in the
@@ -191,7 +194,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         *out = (jvalue){.kind = J_METHOD, .u.method = m};
         return QUIRE_OK;
     }
-    if (jis_number(object) && is_number_method(name)) {
+    if ((jis_number(object) || jis(object, J_HUGE)) && is_number_method(name)) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
     }
     if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
@@ -281,9 +284,6 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
             return QUIRE_OK;
         }
     }
-    if (jis(key, J_HUGE)) {
-        return jrun_too_big(r);
-    }
     return jis(key, J_STRING) ? jget_member(r, object, key.u.s, out) : no_element(r, object, key, out);
 }
 
@@ -292,7 +292,9 @@ static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_
                               int64_t *step) {
     int64_t given[3] = {0, 0, 1};
     for (int i = 0; i < 3; i++) {
-        if (!jis(bounds[i], J_NONE)) {
+        if (jis(bounds[i], J_HUGE)) {
+            given[i] = bounds[i].u.big->negative ? -INT64_MAX : INT64_MAX;
+        } else if (!jis(bounds[i], J_NONE)) {
             TRY(jrun_want_integer(r, bounds[i], "a slice index", &given[i]));
         }
     }

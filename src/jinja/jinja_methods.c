@@ -24,6 +24,13 @@ quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
     return QUIRE_OK;
 }
 
+quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out) {
+    int64_t value = 0;
+    TRY(jis(v, J_MISSING) ? QUIRE_OK : jrun_want_integer(r, v, what, &value));
+    *out = value != 0;
+    return QUIRE_OK;
+}
+
 /* ---- case and kinds ---- */
 
 /* how: a jcase. */
@@ -293,12 +300,16 @@ static JFUNCTION(str_count) {
 
 /* ---- lists ---- */
 
+/* Of a list, tuple or range. */
 static JFUNCTION(list_count) {
+    const jvalue *items;
     int64_t count = 0;
-    TRY(jrun_step(r, args[0].u.list->n));
-    for (size_t i = 0; i < args[0].u.list->n; i++) {
+    size_t n;
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_step(r, n));
+    for (size_t i = 0; i < n; i++) {
         bool matches;
-        TRY(jrun_matches(r, args[0].u.list->items[i], args[1], &matches));
+        TRY(jrun_matches(r, items[i], args[1], &matches));
         count += matches;
     }
     *out = jint(count);
@@ -306,10 +317,13 @@ static JFUNCTION(list_count) {
 }
 
 static JFUNCTION(list_index) {
-    TRY(jrun_step(r, args[0].u.list->n));
-    for (size_t i = 0; i < args[0].u.list->n; i++) {
+    const jvalue *items;
+    size_t n;
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_step(r, n));
+    for (size_t i = 0; i < n; i++) {
         bool matches;
-        TRY(jrun_matches(r, args[0].u.list->items[i], args[1], &matches));
+        TRY(jrun_matches(r, items[i], args[1], &matches));
         if (matches) {
             *out = jint((int64_t)i);
             return QUIRE_OK;
@@ -446,9 +460,9 @@ static const jfunction of_string[] = {
     {"zfill", "self width", str_zfill, 0},
     {"expandtabs", "self ?tabsize", str_expandtabs, 0},
 };
-static const jfunction of_list[] = {{"count", "self value", list_count, 0},
-                                    {"index", "self value", list_index, 0},
-                                    {"copy", "self", any_copy, 0}};
+static const jfunction of_list[] = {{"copy", "self", any_copy, 0},
+                                    {"count", "self value", list_count, 0},
+                                    {"index", "self value", list_index, 0}};
 static const jfunction of_dict[] = {{"items", "self", dict_view, VIEW_ITEMS},
                                     {"keys", "self", dict_view, VIEW_KEYS},
                                     {"values", "self", dict_view, VIEW_VALUES},
@@ -466,8 +480,10 @@ const jfunction *jinja_find_method(jvalue object, str name) {
     case J_STRING:
         return jfunction_find(of_string, COUNT(of_string), name);
     case J_LIST:
-    case J_TUPLE:
         return jfunction_find(of_list, COUNT(of_list), name);
+    case J_TUPLE: /* has no copy */
+    case J_RANGE:
+        return jfunction_find(of_list + 1, COUNT(of_list) - 1, name);
     case J_DICT:
         return jfunction_find(of_dict, COUNT(of_dict), name);
     case J_LOOP:

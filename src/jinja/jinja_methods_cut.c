@@ -102,8 +102,10 @@ JFUNCTION(str_splitlines) {
     str s;
     jvalue *lines;
     size_t n;
+    bool keeps;
     TRY(jarg_self(r, args, &s));
-    TRY(jstr_split_lines(r, s, jflag(args[1]), &lines, &n));
+    TRY(jarg_flag(r, args[1], "keepends", &keeps));
+    TRY(jstr_split_lines(r, s, keeps, &lines, &n));
     return jrun_list(r, J_LIST, lines, n, out);
 }
 

@@ -13,6 +13,9 @@ static quire_err parse_block(jparser *p, const char *end, jnode **out);
 
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
     assert(p != NULL);
+    if (p->at->kind == T_FAULT) {
+        return p->err->code;
+    }
     char message[sizeof p->err->message];
     va_list args;
     va_start(args, format);
@@ -225,8 +228,8 @@ static quire_err parse_for(jparser *p, jnode **out) {
     if (!jparse_skip_name(p, "in")) {
         return jinja_parse_expected(p, "in");
     }
-    p->soft = false;
     TRY(jparse_tuple(p, false, "recursive", &(*out)->b));
+    p->soft = false;
     if (jparse_skip_name(p, "if")) {
         TRY(jparse_expression(p, true, &(*out)->c));
     }
@@ -238,6 +241,15 @@ static quire_err parse_for(jparser *p, jnode **out) {
         TRY(parse_body(p, ends, 1, "for", &(*out)->otherwise));
     }
     p->at++;
+    p->soft = soft;
+    return QUIRE_OK;
+}
+
+/* The filters of a block, which are no branch of what is around it. */
+static quire_err parse_block_filters(jparser *p, jnode **out) {
+    bool soft = p->soft;
+    p->soft = false;
+    TRY(jparse_filter_chain(p, out));
     p->soft = soft;
     return QUIRE_OK;
 }
@@ -254,7 +266,7 @@ static quire_err parse_set(jparser *p, jnode **out) {
         return jparse_tuple(p, true, NULL, &(*out)->b);
     }
     if (jparse_skip_op(p, "|")) {
-        TRY(jparse_filter_chain(p, &(*out)->b));
+        TRY(parse_block_filters(p, &(*out)->b));
     }
     return parse_block(p, "endset", &(*out)->body);
 }
@@ -301,6 +313,7 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, 
     if (parameters) {
         TRY(parse_parameters(p, macro));
     }
+    p->soft = soft;
     if (call != NULL) { /* {% call(parameters) callee(arguments) %} */
         TRY(jparse_expression(p, true, &call->a));
         if (call->a->kind != N_CALL) {
@@ -310,7 +323,6 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, 
     p->macros = &used;
     TRY(parse_block(p, end, &macro->body));
     p->macros = used.outer;
-    p->soft = soft;
     p->loops = loops;
     macro->uses_varargs = used.varargs;
     macro->uses_kwargs = used.kwargs;
@@ -339,7 +351,7 @@ static quire_err parse_call_block(jparser *p, jnode **out) {
 static quire_err parse_filter_block(jparser *p, jnode **out) {
     TRY(jparse_node(p, N_FILTER_BLOCK, p->at, out));
     p->at++;
-    TRY(jparse_filter_chain(p, &(*out)->a));
+    TRY(parse_block_filters(p, &(*out)->a));
     return parse_block(p, "endfilter", &(*out)->body);
 }
 
@@ -364,11 +376,15 @@ static quire_err parse_with(jparser *p, jnode **out) {
     return parse_block(p, "endwith", &(*out)->body);
 }
 
-/* {% generation %} marks a model's output; it renders its body. */
+/* {% generation %} marks a model's output; it renders its body. To Jinja it is a macro. */
 static quire_err parse_generation(jparser *p, jnode **out) {
+    int loops = p->loops;
     TRY(jparse_node(p, N_SCOPE, p->at, out));
     p->at++;
-    return parse_block(p, "endgeneration", &(*out)->body);
+    p->loops = 0;
+    TRY(parse_block(p, "endgeneration", &(*out)->body));
+    p->loops = loops;
+    return QUIRE_OK;
 }
 
 /* {% block name %} [scoped] [required]. */
@@ -401,9 +417,12 @@ static quire_err parse_block_tag(jparser *p, jnode **out) {
 }
 
 static quire_err parse_autoescape(jparser *p, jnode **out) {
+    bool soft = p->soft;
     TRY(jparse_node(p, N_AUTOESCAPE, p->at, out));
     p->at++;
+    p->soft = false;
     TRY(jparse_expression(p, true, &(*out)->a));
+    p->soft = soft;
     return parse_block(p, "endautoescape", &(*out)->body);
 }
 
@@ -513,8 +532,9 @@ static quire_err parse_print_tag(jparser *p, jnode **out) {
 }
 
 static quire_err parse_jump(jparser *p, jnode **out) {
-    if (p->loops == 0) {
-        return jparse_fail(p, QUIRE_INVALID, "'%.*s' outside loop", (int)p->at->text.n, p->at->text.p);
+    if (p->loops == 0 && p->stray.code == QUIRE_OK) {
+        jinja_error(&p->stray, QUIRE_INVALID, p->at->line, p->at->column, "'%.*s' outside loop",
+                    (int)p->at->text.n, p->at->text.p);
     }
     TRY(jparse_node(p, jparse_is_name(p, "break") ? N_BREAK : N_CONTINUE, p->at, out));
     p->at++;
@@ -570,6 +590,8 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
                        : jparse_fail(p, QUIRE_INVALID,
                                      "Unexpected end of template: '%s' is not closed, '%s' is missing",
                                      opened, ends[n_ends - 1]);
+        case T_FAULT:
+            return p->err->code;
         case T_DATA:
             TRY(jparse_node(p, N_DATA, start, &node));
             node->name = p->at->text;
@@ -606,9 +628,13 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     return QUIRE_OK;
 }
 
-/* A body that ends with one tag, whose name is "end" and the name of the opening tag. */
+/* A body that ends with one tag, whose name is "end" and the name of the opening tag. It
+ * is no branch of what is around it. */
 static quire_err parse_block(jparser *p, const char *end, jnode **out) {
+    bool soft = p->soft;
+    p->soft = false;
     TRY(parse_body(p, &end, 1, end + strlen("end"), out));
+    p->soft = soft;
     p->at++;
     return QUIRE_OK;
 }
@@ -618,6 +644,10 @@ quire_err jinja_parse(const jtoken *tokens, jinja_program *program, quire_error 
     jparser p = {.at = tokens, .arena = &program->arena, .err = err, .blocks = &blocks};
     TRY(jparse_node(&p, N_BODY, p.at, &program->root));
     TRY(parse_items(&p, NULL, 0, NULL, &items));
+    if (p.unknown.code != QUIRE_OK || p.stray.code != QUIRE_OK) {
+        *err = p.unknown.code != QUIRE_OK ? p.unknown : p.stray;
+        return err->code;
+    }
     jnode_set_items(program->root, &items);
     program->blocks = blocks.p;
     program->n_blocks = blocks.n;

@@ -93,6 +93,11 @@ static quire_err flags(percent *p, jformat_spec *s) {
 static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
     bool number = jis_whole(v) || jis(v, J_FLOAT);
+    if (text || s->type == 'c') { /* the flag 0 is for numbers */
+        s->align = s->align == '=' ? '>' : s->align;
+        s->fill = str_of(" ");
+        s->precision = text ? s->precision : -1;
+    }
     if (text) {
         jout o = jrun_out(p->r);
         quire_err e = s->type == 's' ? jvalue_write(v, &o) : jvalue_write_repr(v, &o);
@@ -101,8 +106,6 @@ static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout
             TRY(jformat_ascii(p->r, &v));
         }
         s->type = 0;
-        s->align = s->align == '=' ? '>' : s->align;
-        s->fill = str_of(" ");
     } else if (s->type == 'c' && jis(v, J_STRING) && jstr_length(v.u.s) == 1) {
         s->type = 0;
     } else if (jis(v, J_UNDEFINED) && strchr("diueEfFgG", s->type) != NULL) {
@@ -182,11 +185,15 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
 
 /* str.format: fields in braces, {name.member[key]!conversion:specification}. */
 
+/* Fields are numbered by their places or by names that are numbers, never by both. */
+typedef enum numbering { NUMBERS_NONE, NUMBERS_COUNT, NUMBERS_NAMED } numbering;
+
 typedef struct braces {
     jrun *r;
     const jargs *args;
     int64_t next; /* the number of the next unnamed field */
     int depth;
+    numbering numbering;
 } braces;
 
 static quire_err jinja_braces_expand(braces *b, str format, jout *out);
@@ -223,6 +230,14 @@ static str jinja_braces_without(str s, size_t n) {
 static quire_err argument(braces *b, str name, jvalue *out) {
     size_t n_positional = b->args->n - b->args->n_named;
     if (name.n == 0 || is_number(name)) {
+        numbering used = name.n == 0 ? NUMBERS_COUNT : NUMBERS_NAMED;
+        if (b->numbering != NUMBERS_NONE && b->numbering != used) {
+            return jrun_fail(
+                b->r, QUIRE_BAD_REQUEST, "cannot switch from %s to %s",
+                used == NUMBERS_COUNT ? "manual field specification" : "automatic field numbering",
+                used == NUMBERS_COUNT ? "automatic field numbering" : "manual field specification");
+        }
+        b->numbering = used;
         int64_t i = name.n == 0 ? b->next++ : jinja_braces_number_of(name);
         if ((size_t)i >= n_positional) {
             return jrun_fail(b->r, QUIRE_BAD_REQUEST,

@@ -301,6 +301,8 @@ quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s);
 quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out);
 /* A maximum count; -1: no limit. */
 quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out);
+/* A flag, false where it is missing. Python takes integers and booleans for one. */
+quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out);
 /* The first or last offset of needle in s, or SIZE_MAX. */
 quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at);
 

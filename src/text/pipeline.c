@@ -349,8 +349,9 @@ static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
 
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
     TRY(pipeline_load_document(json, "decoder", out, load_decoder, err));
-    if (out->n == 0) {
-        out->steps[out->n++] = (decode_step){.kind = DECODE_SPACED};
+    if (out->n == 0) { /* a sequence without steps joins the tokens without spaces */
+        bool is_absent = json.n == 0 || str_is(json, "null");
+        out->steps[out->n++] = (decode_step){.kind = is_absent ? DECODE_SPACED : DECODE_FUSE};
     }
     decoder_link(out);
     return QUIRE_OK;

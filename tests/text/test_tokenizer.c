@@ -132,6 +132,23 @@ TEST(decoder_steps_see_whole_tokens) {
     tokenizer_close(t);
 }
 
+/* Only where a file has no decoder are there spaces between the tokens. */
+TEST(a_sequence_of_no_decoders_joins_tokens) {
+    static const char *const decoders[] = {
+        "{\"type\":\"Sequence\",\"decoders\":[]}",
+        "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Sequence\",\"decoders\":[]}]}", "null"};
+    for (size_t i = 0; i < 3; i++) {
+        strbuf text = {0}, json = {0};
+        assert_int_equal(strbuf_addf(&json, "{%s,\"decoder\":%s}", MODEL, decoders[i]), QUIRE_OK);
+        tokenizer *t = open_json(json.p, "{}");
+        assert_int_equal(tokenizer_decode(t, (const int32_t[]){0, 1, 2}, 3, false, &text), QUIRE_OK);
+        assert_string_equal(text.p, i < 2 ? "abc" : "a b c");
+        strbuf_deinit(&json);
+        strbuf_deinit(&text);
+        tokenizer_close(t);
+    }
+}
+
 #define POST                                                                                                 \
     "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","     \
     "\"type_id\":0}},"                                                                                       \
@@ -477,6 +494,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same),
         cmocka_unit_test(added_tokens_take_space_and_want_word_ends_as_flagged),
         cmocka_unit_test(decoder_steps_see_whole_tokens),
+        cmocka_unit_test(a_sequence_of_no_decoders_joins_tokens),
         cmocka_unit_test(bos_comes_from_the_post_processor_else_from_the_config_else_not),
         cmocka_unit_test(a_template_that_wrote_bos_gets_no_second_one),
         cmocka_unit_test(a_chat_gets_one_bos_where_the_template_writes_none),
