@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import weakref
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_float, c_int32, c_size_t, c_void_p
@@ -199,7 +200,11 @@ class LLM:
 
     def detokenize(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of token ids."""
-        ids, text, n, err = (c_int32 * len(token_ids))(*token_ids), c_void_p(), c_size_t(), Error()
+        try:
+            ids = (c_int32 * len(token_ids)).from_buffer(array("i", token_ids))
+        except OverflowError as e:
+            raise RequestError("BAD_REQUEST", f"token_ids: {e}: no token of the vocabulary", "token_ids") from None
+        text, n, err = c_void_p(), c_size_t(), Error()
         with self._engine.use() as engine:
             if lib.quire_detokenize(engine, ids, len(token_ids), skip_special_tokens, byref(text), byref(n),
                                     byref(err)) != 0:

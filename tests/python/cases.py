@@ -131,6 +131,9 @@ def case_chat_with_tools():
         assert len(b.prompt_token_ids) > len(a.prompt_token_ids) and a.prompt is None
         plain = llm.chat(USER, GREEDY, chat_template="{{ messages[0].content }}")[0]
         assert llm.detokenize(plain.prompt_token_ids) == USER[0]["content"]
+        assert llm.detokenize([]) == ""
+        for wrong in (-1, 2**31, 2**32 + 5, -(2**40)):
+            fails(RequestError, "BAD_REQUEST", lambda: llm.detokenize([1, wrong]))
 
 
 def case_embed():
