@@ -54,6 +54,7 @@ typedef struct element_calls {
     struct {
         uint8_t kind;
         bool has_items;
+        bool is_homonym; /* its name is that of an element of the notation */
         const json_value *schema;
     } open[ELEMENT_DEPTH];
 } element_calls;

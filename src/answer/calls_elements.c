@@ -65,6 +65,21 @@ static quire_err begin_container(call_reader *r, str child) {
     return strbuf_add_char(&r->arguments, is_list ? '[' : '{');
 }
 
+/* Whether a call or a section is an element of this name: the tags of their ends have
+ * the mark before them. */
+static bool element_is_call(const call_reader *r, str name) {
+    call_writing w;
+    bool is_call = false;
+    (void)call_writing_at(r->format, 0, &w);
+    const str ends[] = {writing_first(w.end), writing_first(w.close)};
+    for (size_t i = 0; i < 2; i++) { /* </NAME> */
+        str end = ends[i];
+        size_t n = end.n > name.n + 3 ? end.n - name.n - 1 : 0;
+        is_call = is_call || (n > 0 && end.p[n - 1] == '/' && memcmp(end.p + n, name.p, name.n) == 0);
+    }
+    return is_call;
+}
+
 static quire_err open_element(call_reader *r, str name) {
     element_calls *e = &r->u.e;
     if (e->open[e->depth - 1].kind == UNKNOWN) {
@@ -83,25 +98,12 @@ static quire_err open_element(call_reader *r, str name) {
     }
     e->open[e->depth].kind = UNKNOWN;
     e->open[e->depth].has_items = false;
+    e->open[e->depth].is_homonym = element_is_call(r, name);
     e->open[e->depth].schema =
         is_object ? schema_member(schema, r->schema, name) : schema_items(schema, r->schema);
     e->depth++;
     strbuf_clear(&r->text);
     return schema_types(e->open[e->depth - 1].schema, r->schema) == TYPE_STRING ? begin_leaf(r) : QUIRE_OK;
-}
-
-/* Whether a closing tag is the call's or the section's: theirs have the mark before
- * it. */
-static bool element_ends_call(const call_reader *r, str tag) {
-    call_writing w;
-    bool ends = false;
-    (void)call_writing_at(r->format, 0, &w);
-    const str texts[] = {writing_first(w.end), writing_first(w.close)};
-    for (size_t i = 0; i < 2; i++) {
-        size_t n = texts[i].n > tag.n ? texts[i].n - tag.n : 0;
-        ends = ends || (n > 0 && memcmp(texts[i].p + n, tag.p, tag.n) == 0);
-    }
-    return ends;
 }
 
 /* Handles a whole tag after its mark, "<NAME>" or "</NAME>", which is in r->name. */
@@ -111,7 +113,7 @@ static quire_err end_tag(call_reader *r) {
     bool closes = tag.n > 2 && tag.p[1] == '/';
     str name = closes ? (str){tag.p + 2, tag.n - 3} : (str){tag.p + 1, tag.n - 2};
     e->state = BODY;
-    if (closes && element_ends_call(r, tag)) {
+    if (closes && element_is_call(r, name) && !(e->depth > 1 && e->open[e->depth - 1].is_homonym)) {
         TRY(calls_elements_finish_call(r));
         call_leave(r);
         return QUIRE_OK;

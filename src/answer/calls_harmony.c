@@ -104,8 +104,14 @@ static quire_err plain_text(call_reader *r) {
     return QUIRE_OK;
 }
 
+/* Completes a call's arguments: an object, also where none has begun. */
+static quire_err close_arguments(call_reader *r) {
+    bool has_begun = !json_stream_wants_value(&r->json) || r->json.depth > 0;
+    return has_begun ? json_stream_close(&r->json, &r->arguments) : strbuf_add_str(&r->arguments, "{}");
+}
+
 static quire_err break_call(call_reader *r, char c) {
-    TRY(json_stream_close(&r->json, &r->arguments));
+    TRY(close_arguments(r));
     TRY(call_end(r));
     TRY(begin_text(r, CONTENT));
     return text_bytes(r, &c, 1);
@@ -132,14 +138,8 @@ static quire_err call_byte(call_reader *r, char c) {
 static quire_err end_message(call_reader *r, bool cut_off) {
     harmony_messages *h = &r->u.h;
     if (h->state == CALL) {
-        if (json_stream_wants_value(&r->json) && r->json.depth == 0) {
-            if (!cut_off) {
-                TRY(strbuf_add_str(&r->arguments, "{}"));
-            }
-        } else {
-            if (!cut_off) {
-                TRY(json_stream_close(&r->json, &r->arguments));
-            }
+        if (!cut_off) {
+            TRY(close_arguments(r));
         }
         TRY(call_end(r));
     }

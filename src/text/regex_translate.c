@@ -11,8 +11,8 @@
 #include "text/chars.h"
 #include "text/regex.h"
 
-/* Names of sets of characters in regular expressions: those of POSIX, as items of a class
- * of PCRE2. */
+/* Names of sets of characters in regular expressions, as items of a class of PCRE2: those
+ * of POSIX, and the long names of Unicode's categories. */
 
 #define SPACE_ITEMS                                                                                          \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{"     \
@@ -42,7 +42,46 @@ static const struct {
              {"posixpunct", NULL, "\\p{P}\\p{S}"},
              {"graph", GRAPH_ITEMS, GRAPH_ITEMS},
              {"print", GRAPH_ITEMS "\\p{Zs}", GRAPH_ITEMS "\\p{Zs}"},
-             {"blank", "\\p{Zs}\\x09", "\\p{Zs}\\x09"}};
+             {"blank", "\\p{Zs}\\x09", "\\p{Zs}\\x09"},
+             {"letter", NULL, "\\p{L}"},
+             {"casedletter", NULL, "\\p{L&}"},
+             {"uppercaseletter", NULL, "\\p{Lu}"},
+             {"lowercaseletter", NULL, "\\p{Ll}"},
+             {"titlecaseletter", NULL, "\\p{Lt}"},
+             {"modifierletter", NULL, "\\p{Lm}"},
+             {"otherletter", NULL, "\\p{Lo}"},
+             {"mark", NULL, "\\p{M}"},
+             {"combiningmark", NULL, "\\p{M}"},
+             {"nonspacingmark", NULL, "\\p{Mn}"},
+             {"spacingmark", NULL, "\\p{Mc}"},
+             {"enclosingmark", NULL, "\\p{Me}"},
+             {"number", NULL, "\\p{N}"},
+             {"decimalnumber", NULL, "\\p{Nd}"},
+             {"letternumber", NULL, "\\p{Nl}"},
+             {"othernumber", NULL, "\\p{No}"},
+             {"punctuation", NULL, "\\p{P}"},
+             {"connectorpunctuation", NULL, "\\p{Pc}"},
+             {"dashpunctuation", NULL, "\\p{Pd}"},
+             {"openpunctuation", NULL, "\\p{Ps}"},
+             {"closepunctuation", NULL, "\\p{Pe}"},
+             {"initialpunctuation", NULL, "\\p{Pi}"},
+             {"finalpunctuation", NULL, "\\p{Pf}"},
+             {"otherpunctuation", NULL, "\\p{Po}"},
+             {"symbol", NULL, "\\p{S}"},
+             {"mathsymbol", NULL, "\\p{Sm}"},
+             {"currencysymbol", NULL, "\\p{Sc}"},
+             {"modifiersymbol", NULL, "\\p{Sk}"},
+             {"othersymbol", NULL, "\\p{So}"},
+             {"separator", NULL, "\\p{Z}"},
+             {"spaceseparator", NULL, "\\p{Zs}"},
+             {"lineseparator", NULL, "\\p{Zl}"},
+             {"paragraphseparator", NULL, "\\p{Zp}"},
+             {"other", NULL, "\\p{C}"},
+             {"control", NULL, "\\p{Cc}"},
+             {"format", NULL, "\\p{Cf}"},
+             {"privateuse", NULL, "\\p{Co}"},
+             {"unassigned", NULL, "\\p{Cn}"},
+             {"assigned", NULL, "\\P{Cn}"}};
 
 /* The items of [:name:], or NULL. */
 static const char *regex_bracket_items(str name) {
@@ -54,10 +93,10 @@ static const char *regex_bracket_items(str name) {
     return NULL;
 }
 
-/* The items of \p{name}, where it is one of POSIX's names, or NULL. As everywhere in such
- * names, case, spaces, '-' and '_' do not count. */
+/* The items of \p{name}, where it is in the table, or NULL. As everywhere in such names,
+ * case, spaces, '-' and '_' do not count. */
 static const char *regex_property_items(str name, bool in_class) {
-    char plain[16];
+    char plain[24];
     size_t n = 0;
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];

@@ -284,6 +284,19 @@ TEST(harmonys_channels_are_reasoning_content_and_calls) {
         "R:aC:b\nc");
     expect(c, "Hello", "C:Hello");
     expect(c, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>fi", "R:a");
+    /* arguments are an object, whatever stands in their place */
+    expect(c, "<|channel|>commentary to=functions.f<|message|>null<|call|>", "F:f{};C:null");
+}
+
+/* A parameter may have the name of an element of the notation. */
+TEST(elements_named_like_calls_are_parameters) {
+#define M3 "]<]minimax[>["
+    expect(TOOLS("minimax_m3"),
+           M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<invoke>a" M3 "</invoke>" M3 "<tool_call>" M3
+              "<invoke>b" M3 "</invoke>" M3 "</tool_call>" M3 "<x>c" M3 "</x>" M3 "</invoke>" M3
+              "</tool_call>",
+           "F:f{\"invoke\": \"a\", \"tool_call\": {\"invoke\": \"b\"}, \"x\": \"c\"};");
+#undef M3
 }
 
 TEST(reasoning_ends_at_its_mark) {
@@ -507,6 +520,7 @@ int main(void) {
         cmocka_unit_test(gemmas_notation_becomes_json),
         cmocka_unit_test(python_calls_become_json),
         cmocka_unit_test(harmonys_channels_are_reasoning_content_and_calls),
+        cmocka_unit_test(elements_named_like_calls_are_parameters),
         cmocka_unit_test(reasoning_ends_at_its_mark),
         cmocka_unit_test(a_mark_that_is_a_special_token_counts_only_as_that),
         cmocka_unit_test(a_choice_decides_what_is_a_call),

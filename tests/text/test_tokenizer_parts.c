@@ -73,6 +73,9 @@ TEST(expressions_mean_what_oniguruma_takes_them_for) {
     expect_match("[\\p{Word}]+", "a\xC2\xBD.", "a");
     expect_match("\\p{ Posix_Punct}+", "a$\xE2\x82\xAC.b", "$\xE2\x82\xAC.");
     expect_match("\\p{Punct}+", "a$.b", ".");
+    expect_match("[\\p{Decimal Number}\\p{titlecase_letter}]+", "a1\xC2\xBD.\xC7\x85", "1");
+    expect_match("\\P{Cased_Letter}\\p{^Connector-Punctuation}\\p{Assigned}+", "a_\xC2\xAAz\xCD\xB8",
+                 "_\xC2\xAAz");
     expect_match("[[:punct:]]+", "a\xE2\x82\xAC.b", "\xE2\x82\xAC.");
     expect_match("[\\P{Print}]+", "a \n\tb", "\n\t");
     expect_match("\\w+", "a\xE2\x80\x8D", "a");
