@@ -55,34 +55,17 @@ def all_of(title, rows, nth=1):
     return lambda out: ", ".join(f"{out.value(row, title, nth):g}" for row in rows)
 
 
-# The prompts of B4 in tokens with their chat frame, and the whole sequences.
-FRAMED, WHOLE, STEPS = "19,25,23,24,20,23,16,25", "29,1295,48,468,44,1616,19,939", "9,1269,24,443,23,1592,2,913"
 SHAREGPT, ALPACA = (f"quire bench serving --described opt-13b,a100-40gb --lengths {kind} --rate {rate} --requests 2000 --slo token=0.2 --cost-per-hour 2"
                     for kind, rate in (("sharegpt", 2), ("alpaca", 30)))
 SMALL_MODEL = "2.8M parameters of random or trained weights on one core in place of billions on a card"
 
 BATCHING = [
-    Experiment("demo-waste", "quire demo waste", [
-        Held("B25", "pads of 28 slots", 10, number(r"^(\d+) pads of 28"), "a count"),
-        Held("B3", "% of the steps wasted", "95.0, 0, 87.4, 0", all_of("wasted %", ["1 10", "2 199", "3 25", "4 199"]), "a count, from the published lengths"),
-        Held("B11", "% of the row-steps useful", 54.4, lambda o: 100 - float(o.found(r"([\d.]+)% wasted; continuous")), "a count: 433 of 796"),
-    ]),
-    Experiment("demo-latency", "quire demo latency -t 1", [
-        Held("B4", "continuous: steps at which the first four end", "9, 1269, 24, 443", lambda o: ", ".join(f"{o.value(r, 'continuous end'):g}" for r in ("1 19", "2 25", "3 23", "4 24")), "a count, from the published steps"),
-        Held("B4 B15", "all done against static, time", 1.11, lambda o: 1 / float(o.found(r"ms, continuous [0-9.]+, ratio ([0-9.]+)")),
-             "there the continuous engine runs a pass for each sequence and ends 11% later (B13); here rows of all run in one pass, and no dead row is computed"),
-        Held("B13", "mean latency, static / continuous", 1.56, lambda o: float(o.found(r"; mean .*ratio ([0-9.]+); \d+ slots")), "the same"),
-        Held("B4 B13", "all done, static, ms", 115074, number(r"all done: static ([0-9.]+) ms"), SMALL_MODEL),
-        Held("B4 B13", "all done, continuous, ms", 128150, number(r"ms, continuous ([0-9.]+), ratio"), "the same"),
-        Held("B4", "request 1, static and continuous, ms", "45288, 1261", lambda o: f"{o.value('1 19', 'static ms')}, {o.value('1 19', 'continuous ms')}", "the same"),
-        Held("B12 B14", "static ms a step", (35.7, 43.8), lambda o: float(o.found(r"all done: static ([0-9.]+) ms")) / float(o.found(r"all done: static (\d+) steps")), "a model of 2.8M parameters against some 4 billion"),
-        Held("B4", "request 1, static ms / continuous ms", 35.9, cell("1 19", "ms ratio"), "queueing of a short prompt behind long ones: the more, the longer a static step is beside one with fewer rows"),
-    ]),
     Experiment("demo-schedule", "quire demo schedule"),
     Experiment("ablation-batching", "quire bench ablation batching -t 1 --runs 3", [
         Held("R21", "continuous batching against static, tokens/s", (1.3, 1.5), quotient(("continuous, paged", "tokens/s"), ("static, padded", "tokens/s")),
              "there a card that a batch of any size costs the same; here every padded and dead row costs, and there are 1.2 of them for each useful one"),
         Held("R6", "% of reserved memory used, maximum reserved", 20.4, cell("iteration, max", "used %"), "lengths decide"),
+        Held("W1 F26 R3", "% of memory wasted, maximum reserved", (60, 80), lambda o: 100 - o.value("iteration, max", "used %"), "lengths decide"),
         Held("R6", "% used, a known length reserved", 38.2, cell("iteration, oracle", "used %"),
              "lengths here are nearer each other, and what lies between pieces is not counted as reserved"),
     ]),
@@ -93,51 +76,14 @@ def fits(n):
     return lambda out: "fit" if n <= float(out.found(r"hold (\d+) tokens")) else "do not fit"
 
 
-TRACE_ROWS = ("prompt", "token 1", "token 2", "page full", "page taken")
-WALL_ROWS = ("1", "2", "4", "8", "16", "32")
 
 MEMORY = [
-    Experiment("demo-wall", "quire demo wall", [
-        Held("W1 F26 R3", "% of memory wasted, whole reserved, all rows", (60, 80), range_of("static wasted %", WALL_ROWS), "ShareGPT's mean lengths in room for 2048: 76 by the means, from which a few drawn lengths stray"),
-        Held("W1 R3 R6", "% wasted, paged, all rows", (0, 4), range_of("paged wasted %", WALL_ROWS), "last pages only"),
-    ]),
-    Experiment("demo-wall-blog", f"quire demo wall --lengths {WHOLE} --shape 36,8,128", [
-        Held("B5 B16", "% wasted at 8, static", 73.9, cell("8", "static wasted %"), "there without the prompts' tokens; here with them"),
-        Held("B5", "static, MiB at 8 (1.41 G)", 1.41 * 1024, cell("8", "static MiB"), "published with a head of 80 in place of 128 (B17)"),
-        Held("B17", "static at its true shape, MiB at 32", 9.0 * 1024, cell("32", "static MiB"), "the same, recomputed"),
-        Held("B5 B17", "dynamic, MiB at 8 (1.24 G)", 1.24 * 1024, cell("8", "growing MiB"), "published sums twice as many sequences (B17)"),
-        Held("B8 B20", "paged over dynamic, memory at 32", 1.20 / 1.38, quotient(("32", "paged MiB"), ("32", "growing MiB")), "for equal tokens pages cannot take less: its columns do not count the same (B20)"),
-    ]),
-    Experiment("demo-wall-96", "quire demo wall --lengths 80 --batch 1", [
-        Held("L1", "% of 2048 reserved slots that 80 tokens leave dead", 96, cell("1", "static wasted %"), "a count"),
-        Held("W6", "slots that a static cache takes at once", 2048, lambda o: o.value("1", "static MiB") * 2**20 / 524288, "a count"),
-    ]),
-    Experiment("demo-wall-prefix", "quire demo wall --lengths 4096 --max-len 4096 --batch 1,4", [
-        Held("L2", "MiB of a 4096-token prefix, once", 2048, cell("1", "paged MiB"), "a count; this once is what sharing holds"),
-        Held("L2", "MiB, four copies", 8192, cell("4", "paged MiB"), "a count"),
-    ]),
-    Experiment("demo-alloc", f"quire demo alloc --lengths {WHOLE} --kv-pages 1024", [
-        Held("B6 B18", "pages of 29 and 1295 tokens", "2, 81", all_of("pages", ["1 29", "2 1295"]), "a count"),
-        Held("B6", "pages each as buffers of 2048", 128, cell("1 29", "static pages"), "a count"),
-        Held("B6", "pages of all eight, against 1024", 281, number(r"^(\d+) of"), "our sum of the published lengths"),
-        Held("L6 B32", "table of 2048 tokens, entries", 128, cell("1 29", "static pages"), "512 bytes at 32 bits"),
-    ]),
-    Experiment("demo-table", "quire demo table", [
-        Held("B7", "pages, last page's tokens after the prompt of 24", "2, 8", lambda o: f"{o.value('prompt', 'pages'):g}, {o.value('prompt', 'offset') + 1:g}", "a count"),
-        Held("B7", "tokens in the end", 85, cell("last", "tokens"), "a count"),
-        Held("F9 L7", "slot of a position", "table[t // P] x P + t mod P", lambda o: f"{o.value('page full 31', 'slot'):g} of position 31, in page 1", "the same rule, with P = 16"),
-        Held("L5", "slots unused when a page was just taken: the largest tail", 15, lambda o: 15 - o.value("page taken 32", "offset"), "B - 1"),
-        Held("B30", "position 47: logical page 2, offset 15", 15, cell("page full 47", "offset"), "a count"),
-    ]),
-    Experiment("demo-table-4", "quire demo table --page-size 4 --prompt-lengths 1 -n 4", [
-        Held("R31", "steps at which a page is taken", "1, 5", lambda o: f"{o.value('prompt', 'position') + 1:g}, {o.value('page taken', 'position') + 1:g}", "positions 0 and 4"),
-        Held("R31", "offsets; pages free in the end", "0, 1, 2, 3, 0; both back", lambda o: f"{all_of('offset', TRACE_ROWS)(o)}; {o.value('freed', 'free'):g} of 8", "a count; the ids are lost there"),
-    ]),
     Experiment("bench-pages", "quire bench pages -t 1 --runs 3", [
         Held("R18 L4", "best page", 16, number(r"^best: (\d+)"), "16 to 64 are alike within some percent here: the fastest of those under 4% waste changes from run to run"),
         Held("W7", "pages recommended", "16 to 32", lambda o: f"16: {o.value('16', 'of best'):.2f}, 32: {o.value('32', 'of best'):.2f} of the best", "shorter pages are slow since their keys are gathered for the vector units"),
         Held("F7", "page recommended for its gather", "64 to 128", lambda o: f"64: {o.value('64', 'of best'):.2f}, 128: {o.value('128', 'of best'):.2f} of the best",
              "as fast, but 64 waste more than 4% of such lengths"),
+        Held("W1 R3 R6", "% wasted, pages of 16", (0, 4), cell("16", "wasted %"), "last pages only"),
         Held("L5", "mean tail at page 16, slots", 7.5, cell("16", "tail slots"), "(B - 1) / 2; these 16 lengths leave a little less"),
     ]),
     Experiment("bench-memory", "quire bench memory"),
@@ -239,9 +185,6 @@ MODEL = [
     Experiment("perplexity-wikitext", "quire perplexity builtin wiki.txt --kv paged,contiguous --context 512 -t 1", [
         Held("F20", "perplexity on WikiText", "7.32, 7.31 (LLaMA-7B, WikiText-103)", lambda o: f"{o.value('contiguous', 'perplexity'):.2f}, {o.value('paged', 'perplexity'):.2f}", "a model of 2.8M trained on other texts, on WikiText-2"),
     ], before=["head -c 100000 ../shared/data/text/wiki.test.raw > wiki.txt"]),
-    Experiment("demo-cache", "quire demo cache -t 1 --runs 5", [
-        Held("F19", "a doubling of the length, without a cache, 256 to 512", 10, quotient(("512", "without ms"), ("256", "without ms")), "10 a doubling is no figure of recomputing: twice for what grows with the length, four times for attention"),
-    ]),
     Experiment("sweep-answers", "quire demo sweep --context 12 --batch 1 --lengths 32,128,512,1024 -t 1 --runs 3", [
         Held("B1 B9", "ms a token at 1024 against 128 new tokens", 33.11 / 32.57, quotient(("1 12 1024", "ms/token"), ("1 12 128", "ms/token")), "there 8 GB of weights hide the cache; here 3 MB do not: attention over 1,000 tokens is most of a step"),
         Held("B1", "ms a token, 128 new tokens", 32.57, cell("1 12 128", "ms/token"), SMALL_MODEL),
@@ -262,28 +205,6 @@ MODEL = [
     Experiment("bench-latency-long", "quire bench latency -t 1 --runs 3 --context 8192,16384 --decode 64", [
         Held("F24", "paged against contiguous at 8192", "lower throughout; a slight increase", cell("8192", "ratio"), "longer than anything published there"),
     ]),
-    Experiment("bench-resident", "quire bench resident -t 1", [
-        Held("F16 F21 F22", "peak with pages over contiguous, one sequence at 2049, %", 1.4, lambda o: 100 * (o.value("paged 1 2049", "counted") / o.value("growing 1 2049", "counted") - 1),
-             "there a cache rounded up to a power of two; here the last page's empty slots, and block table and pool"),
-        Held("F16", "the same as the system counts it, %", 1.4, lambda o: 100 * (o.value("paged 1 2049", "resident MiB") / o.value("growing 1 2049", "resident MiB") - 1), "a growing piece stands twice while it is copied"),
-        Held("F17", "extra beyond 2048 tokens, % over the KV, at 2049 to 8192", "visible", range_of("of live %", ["paged 1 2049", "paged 1 4096", "paged 1 8192"]), "pages do not round up to a power of two"),
-        Held("F30", "room of the longest for each, % unused at 1000 of 8192", (20, 30), lambda o: 100 - 100 * o.value("reserved 4 1000", "live") / o.value("reserved 4 1000", "KV MiB"), "DeepSpeed's share under load, its lengths not given; here each holds 1000 of 8192"),
-        Held("F14", "activations, MiB", (200, 1000), cell("paged 1 2049", "buffers"), "buffers of a step of 512 rows of a model 192 wide; there 4096 wide"),
-    ]),
-    Experiment("demo-tput", "quire demo tput -t 1 --runs 2", [
-        Held("B8 B21", "paged against dynamic, time of a pass of one sequence", 1.03, lambda o: o.value("1", "growing") / o.value("1", "pass a seq"), "there pages are gathered in Python; here attention reads pages, and growing really copies (`MB copied`)"),
-        Held("B8 B21", "the same at 8: there passes in turn, here one for all", 1.15, lambda o: o.value("8", "growing") / o.value("8", "fused"), "the same"),
-        Held("B8", "paged, ms a token at 32, passes in turn", 31.0, lambda o: 1000 / o.value("32", "pass a seq"), SMALL_MODEL),
-        Held("B21", "one pass for 16 against 16 in turn, tokens/s (37.4 and 411.4 at 16)", 11, lambda o: o.value("16", "fused") / o.value("16", "pass a seq"), "a card reads the same weights for one row and for 16; here a row is most of its cost"),
-        Held("B28", "growing by copies, MB a step at 8", "not measured", cell("8", "MB copied"), "counted"),
-        Held("B22", "pad and stack against passes in turn, at 16", "said to be slower", lambda o: f"{o.value('16', 'padded') / o.value('16', 'pass a seq'):.2f} of their speed", "padding and copies against passes of one row"),
-    ]),
-    Experiment("bench-scenario", "quire bench scenario -t 1 --runs 1", [
-        Held("F3", "100,000 tokens alone", "scenario, no figure", lambda o: f"{o.value('long', 'KV MiB'):.0f} MiB of KV, first token {o.value('long', 'first ms') / 1000:.0f} s, {o.value('long', 'ms/token'):.1f} ms a token", SMALL_MODEL),
-        Held("F4 F12", "16 prompts of 500 to 8000, overhead %", (0, 5), cell("mixed", "over KV %"), "F12's goal; page 16, over the KV alone"),
-        Held("F5 F12", "16 of 256 to 4096, drawn, overhead %", (0, 5), cell("mixed-random", "over KV %"), "the same"),
-        Held("F6 F12", "a chat from 1k to 32k, overhead %", (0, 5), cell("chat", "over KV %"), "the same"),
-    ], quick="quire bench scenario --small -t 1 --runs 1"),
 ]
 
 GUESSES = "quire bench serving --described llama-3-70b,4xh100-80gb --rate 0.5 --requests 500 --kv-tokens 16384 --acceptance 0.8,0.8,0.8,0.8 --swap-space 64 --slo token=0.03"
@@ -316,9 +237,6 @@ SERVING = [
     larger_opt("opt-175b", "8xa100-80gb", 2),
     Experiment("serving-guesses", GUESSES, [
     ], quick=GUESSES.replace("--requests 500", "--requests 100")),
-    Experiment("bench-preempt", "quire bench preempt builtin -t 1 --pages 1,16,256 --lengths 128,1024 --runs 3", [
-        Held("R16", "recomputing against swapping, time, page 16, 1024 tokens", (0.2, 1.2), cell("16 1024", "ratio"), "there pages cross PCIe; here swapping is a copy within the memory, so it wins at every size"),
-    ]),
 ]
 
 
@@ -335,7 +253,6 @@ KERNELS = [
         Held("W8", "popleft, append and remove in O(1)", "no measurement", lambda o: f"{o.value('reserve 4096 1', 'ns'):.0f} and {o.value('reserve 65536 1', 'ns'):.0f} ns with 4,096 and 65,536 pages", "a bitmap in place of a doubly linked list"),
         Held("F8", "lock-free free list, two threads on two cores: CPU time a page against one", "no measurement", lambda o: f"{o.word('reserve 4096 2', 'to one')}, {o.word('reserve 65536 2', 'to one')}", "with 4,096 and 65,536 pages; at most 1.3 is the goal"),
         Held("F8", "the same against two threads with a pool each", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'ns/apart'):.2f}, with 4,096 pages {o.value('reserve 4096 2', 'ns/apart'):.2f}", "what sharing one pool costs: threads keep to regions of their own"),
-        Held("F8", "the same behind a mutex", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'mutex ns') / o.value('reserve 65536 1', 'mutex ns'):.1f} of one thread's time a page", "every page is a line that two cores write"),
     ], each_processor=True),
     Experiment("bench-attention", "quire bench attention -t 1 --context 1024,8192 --prompt 2048 --runs 5", [
         Held("L8", "time of a decoded token over pages of 16, BF16, 32/4 heads, 8192 tokens", (1.0, 1.03), lambda o: o.value("decode BF16 32/4 x 64 1 8192", "paged/contiguous"),
@@ -439,9 +356,6 @@ SPEED = [
     Experiment("bench-grammar", "quire bench grammar --tokenizer ../shared/data/tokenizers/llama3/tokenizer.model --every 4 --schemas "
                + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
                quick="quire bench grammar"),
-    Experiment("bench-grammar-keep", "quire bench grammar --vocabulary 1000 --every 100 --keep 10000 --schemas "
-               + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
-               quick="quire bench grammar --keep 100"),
 ]
 
 EXPERIMENTS = BATCHING + MEMORY + REUSE + MODEL + SERVING + KERNELS + SIMULATED + HEADLINE + SPECULATION + SPEED
@@ -451,13 +365,18 @@ NOT_REPRODUCED = [
     ("F2", "a set-up; its perplexity is F20. LongBench is named there, and no result of it"),
     ("F28", "vAttention over CUDA's virtual memory: quoted without a workload. What keys and values in one mapped piece gain over pages here is in `bench-latency` and `bench-attention`"),
     ("F29", "FlashAttention against attention that writes all scores: quoted without a workload, and Quire has no attention that writes all scores"),
-    ("F32 F33", "claims without a figure (a cache is linear in its tokens: `bench-resident` shows it)"),
-    ("L3", "a formula; its terms are L1 and L2"),
+    ("F32 F33 R24", "claims without a figure"),
+    ("F14 F16 F17 F21 F22", "peaks of a card whose figures contradict each other: F17 finds no extra where F16 has 0.2 GB. `bench-memory` counts what pages take over their tokens"),
+    ("F30", "a share under a load without lengths"),
+    ("L1 L2 L3 L6 L7 W6 B32 F9", "counts and formulas: worked examples 7 to 9 and 11, which tests hold"),
     ("W4", "an example without a result: 32 requests a read of the weights"),
     ("R14 R15", "TensorRT-LLM on NVIDIA's devices: single sources without lengths, and a program that does not run here"),
-    ("R24", "a claim without a figure"),
     ("R28", "the toy's numbers are lost; five tokens in pages of 2 are worked example 19, which a test counts"),
+    ("R16", "recomputing against swapping over PCIe; in one memory swapping is a copy, and always the faster"),
     ("R29 R30", "worked examples 20, 21 and 22: tests of the index and of admission count them; no command prints them"),
+    ("R31 B6 B7 B18 B30", "pages that sequences take as they grow: worked examples 11 and 28 to 30, which tests count"),
+    ("B3 B4 B11 B12 B13 B14 B15 B25", "static and continuous batches of one list of prompts: worked examples 25 to 27, which tests count. `ablation-batching` runs both servers"),
+    ("B5 B8 B16 B17 B20 B21 B22 B28", "memory and speed of an engine that runs a pass for each sequence, or gathers pages in Python; its columns count different things (B17, B20)"),
     ("B19", "the pool of a card whose memory is not named; `quire inspect` prints this machine's"),
     ("B26", "slot reuse counted by hand after ten steps; `demo-schedule` shows such states of the real planner"),
     ("B29", "addresses of an operating system's pages"),
@@ -466,9 +385,9 @@ NOT_REPRODUCED = [
 # The published figures that a page of docs/lab shows: experiment, ids, and which of its rows with these ids.
 ON_PAGES = {
     "experiments": [
-        ("ablation-batching", "R21", 0), ("ablation-batching", "R6", 0), ("demo-wall", "W1 F26 R3", 0), ("demo-wall", "W1 R3 R6", 0),
+        ("ablation-batching", "R21", 0), ("ablation-batching", "R6", 0), ("ablation-batching", "W1 F26 R3", 0), ("bench-pages", "W1 R3 R6", 0),
         ("bench-pages", "R18 L4", 0), ("bench-latency", "F24", 0), ("demo-snapshot", "B23", 0), ("bench-sharing", "R17", 0),
-        ("bench-workload", "R12", 0), ("bench-ablation", "R19", 1), ("speculation-greedy", "R13", 0), ("bench-preempt", "R16", 0),
+        ("bench-workload", "R12", 0), ("bench-ablation", "R19", 1), ("speculation-greedy", "R13", 0),
     ],
     "programs": [("bench-programs", "R7", 0), ("bench-programs", "R8", 0), ("bench-programs", "R9", 0)],
     "headline": [

@@ -17,12 +17,10 @@
  * The blocks are the CPU's (backend/cpu/pages.h), so that the engine's own kernels read
  * them. Elements are f32, f16 or bf16. */
 
-/* k: [kv heads][blocks of 16][d_head][16], v: [kv heads][cap][d_head]. All zero: empty,
- * with room for nothing. */
+/* k: [kv heads][blocks of 16][d_head][16], v: [kv heads][cap][d_head], in the arena. */
 typedef struct kv_piece {
     uint8_t *k, *v;
     int32_t n, cap; /* tokens it holds, tokens it has room for */
-    bool borrowed;  /* k and v lie in memory of somebody else's */
 } kv_piece;
 
 static inline int32_t kv_piece_blocks(int32_t n) {
@@ -43,16 +41,6 @@ static size_t v_bytes(const kv_planes *l, int32_t cap) {
     return row_bytes(l) * (size_t)l->n_heads * (size_t)cap;
 }
 
-/* Makes an empty piece with room for cap tokens. false without memory: free it all the
- * same. */
-static bool kv_piece_new(const kv_planes *l, int32_t cap, kv_piece *out) {
-    out->k = mem_new(k_bytes(l, cap) + READ_AHEAD, 1);
-    out->v = mem_new(v_bytes(l, cap) + READ_AHEAD, 1);
-    out->cap = cap;
-    out->n = 0;
-    return out->k != NULL && out->v != NULL;
-}
-
 /* Bytes of memory for a piece that kv_piece_in makes there, a multiple of 64. */
 static size_t kv_piece_room(const kv_planes *l, int32_t cap) {
     return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) +
@@ -61,42 +49,8 @@ static size_t kv_piece_room(const kv_planes *l, int32_t cap) {
 
 /* An empty piece in memory[0..kv_piece_room), which outlives it. */
 static kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
-    return (kv_piece){.k = memory,
-                      .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD),
-                      .cap = cap,
-                      .borrowed = true};
-}
-
-static void kv_piece_free(kv_piece *p) {
-    if (!p->borrowed) {
-        mem_free(p->k);
-        mem_free(p->v);
-    }
-    *p = (kv_piece){0};
-}
-
-/* Bytes of keys and values of a piece with room for cap tokens. */
-static int64_t kv_piece_bytes(const kv_planes *l, int32_t cap) {
-    return (int64_t)(k_bytes(l, cap) + v_bytes(l, cap));
-}
-
-/* The same for n tokens only. */
-static int64_t kv_piece_token_bytes(const kv_planes *l, int32_t n) {
-    return (int64_t)(2 * v_bytes(l, n));
-}
-
-/* Copies all that p holds into one with more room, head by head. */
-static void kv_piece_copy(const kv_planes *l, const kv_piece *from, kv_piece *to) {
-    size_t row = row_bytes(l);
-    for (size_t head = 0; head < (size_t)l->n_heads; head++) {
-        size_t from_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->cap),
-               to_head = row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(to->cap);
-        memcpy(to->k + head * to_head, from->k + head * from_head,
-               row * CPU_KV_BLOCK * (size_t)kv_piece_blocks(from->n));
-        memcpy(to->v + head * row * (size_t)to->cap, from->v + head * row * (size_t)from->cap,
-               row * (size_t)from->n);
-    }
-    to->n = from->n;
+    return (kv_piece){
+        .k = memory, .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD), .cap = cap};
 }
 
 /* x[0..n) to elements index, index + stride, ..., rounded to the cache's type. */
@@ -148,14 +102,12 @@ struct baseline_kv {
     backend_ops ops; /* first: the attached backend's ops point here */
     const backend_ops *own;
     backend *b;
-    baseline_kv_way way;
     int32_t max_seqs, max_len;
     int32_t acc_stride;    /* of the widest cache */
-    kv_piece *pieces;      /* [caches][max_seqs] growing, reserved; [max_seqs] padded; [1] gathered */
+    kv_piece *pieces;      /* [caches][max_seqs] */
     attn_scratch *workers; /* [thread pool] */
     float *scratch;
-    uint8_t *arena; /* reserved: what the pieces lie in */
-    int64_t copied_bytes, bytes;
+    uint8_t *arena; /* what the pieces lie in */
     quire_err error;
 };
 
@@ -164,36 +116,11 @@ typedef struct job {
     attn_job op; /* of the engine's own attention, without a work list */
     baseline_kv *k;
     cpu_backend *c;
-    int32_t seq;     /* the only one, or -1: all */
-    int32_t longest; /* padded: positions computed for each */
+    int32_t seq;
 } job;
 
-/* Sequences have their own piece in every cache, to which rows are added as they are
- * computed; else pages are brought together. */
-static bool keeps_pieces(baseline_kv_way way) {
-    return way == BASELINE_GROWING || way == BASELINE_RESERVED;
-}
-
 static kv_piece *piece_of(const baseline_kv *k, int32_t cache, int32_t seq) {
-    return &k->pieces[keeps_pieces(k->way) ? cache * k->max_seqs + seq : k->way == BASELINE_PADDED ? seq : 0];
-}
-
-/* ---- growing, reserved ---- */
-
-static quire_err baseline_kv_grow(baseline_kv *k, const kv_planes *l, kv_piece *p, int32_t n_more) {
-    kv_piece larger = {0};
-    if (!kv_piece_new(l, p->n + n_more, &larger)) {
-        kv_piece_free(&larger);
-        return QUIRE_NO_MEMORY;
-    }
-    if (p->n > 0) {
-        kv_piece_copy(l, p, &larger);
-        k->copied_bytes += kv_piece_token_bytes(l, p->n);
-    }
-    k->bytes += kv_piece_bytes(l, larger.cap) - (p->cap > 0 ? kv_piece_bytes(l, p->cap) : 0);
-    kv_piece_free(p);
-    *p = larger;
-    return QUIRE_OK;
+    return &k->pieces[cache * k->max_seqs + seq];
 }
 
 /* Norms and rotates as always, with nothing stored in pages (the rows have no slots).
@@ -206,11 +133,8 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
     for (int32_t s = 0; use->k.id >= 0 && s < c->batch->n_seqs; s++) {
         const batch_seq *seq = &c->batch->seqs[s];
         kv_piece *p = piece_of(k, use->cache, s);
-        quire_err e = p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len ? QUIRE_INVALID
-                      : k->way == BASELINE_GROWING ? baseline_kv_grow(k, l, p, seq->n_rows)
-                                                   : QUIRE_OK;
-        if (e != QUIRE_OK) {
-            k->error = e;
+        if (p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len) {
+            k->error = QUIRE_INVALID;
             return;
         }
         for (int32_t i = 0; i < seq->n_rows; i++) {
@@ -220,49 +144,19 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
     }
 }
 
-/* ---- gathering ---- */
-
-/* One kv head of one sequence: its pages into its piece. */
-static void gather_head(const job *j, int32_t s, int32_t head) {
-    const cpu_backend *c = j->c;
-    const kv_planes *l = j->op.planes;
-    const batch_seq *seq = &c->batch->seqs[s];
-    kv_piece *p = piece_of(j->k, j->op.cache, s);
-    size_t row = (size_t)l->key.row_bytes;
-    for (int32_t at = 0; at < seq->n_tokens; at += l->page_tokens) {
-        int32_t page = seq->pages[0][at / l->page_tokens],
-                n = seq->n_tokens - at < l->page_tokens ? seq->n_tokens - at : l->page_tokens;
-        const uint8_t *keys = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_K),
-                      *values = cpu_kv_plane(c, page, j->op.cache, KV_PLANE_V);
-        size_t to = row * (size_t)((head * kv_piece_blocks(p->cap) + at / CPU_KV_BLOCK) * CPU_KV_BLOCK);
-        memcpy(p->k + to, keys + cpu_kv_head(l, KV_PLANE_K, head),
-               row * (size_t)(kv_piece_blocks(n) * CPU_KV_BLOCK));
-        memcpy(p->v + row * ((size_t)head * (size_t)p->cap + (size_t)at),
-               values + cpu_kv_head(l, KV_PLANE_V, head), row * (size_t)n);
-    }
-}
-
-static void gather_task(void *context, int32_t task, int32_t thread) {
-    (void)thread;
-    const job *j = context;
-    int32_t heads = j->op.planes->n_heads;
-    gather_head(j, j->seq >= 0 ? j->seq : task / heads, task % heads);
-}
-
 /* ---- attention over a piece ---- */
 
 static int32_t baseline_kv_clamp(int32_t v, int32_t high) {
     return v < 0 ? 0 : v > high ? high : v;
 }
 
-/* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries, of which
- * query t sees first[t] to end[t]. false: none sees any of them. */
-static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, const int32_t *first,
-                          const int32_t *end, attn_scratch *w) {
+/* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries. false:
+ * none sees any of them. */
+static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, attn_scratch *w) {
     bool any = false;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
-        w->tile.first[t] = baseline_kv_clamp(first[t] - base, ATTN_CHUNK);
-        w->tile.end[t] = baseline_kv_clamp(end[t] - base, ATTN_CHUNK);
+        w->tile.first[t] = baseline_kv_clamp(w->first[t] - base, ATTN_CHUNK);
+        w->tile.end[t] = baseline_kv_clamp(w->end[t] - base, ATTN_CHUNK);
         any = any || w->tile.first[t] < w->tile.end[t];
     }
     if (!any) {
@@ -288,70 +182,28 @@ static void finish_queries(const job *j, attn_scratch *w) {
     }
 }
 
-/* What padding costs: the positions after the sequence's own, up to the batch's longest,
- * computed and dropped. */
-static void compute_padding(const job *j, const kv_piece *p, int32_t head, int32_t from, attn_scratch *w) {
-    int32_t firsts[ATTN_TILE], ends[ATTN_TILE];
-    for (int32_t t = 0; t < w->tile.n_queries; t++) {
-        firsts[t] = from;
-        ends[t] = j->longest;
-    }
-    for (int32_t base = from / ATTN_CHUNK * ATTN_CHUNK; base < j->longest; base += ATTN_CHUNK) {
-        compute_chunk(j, p, head, base, firsts, ends, w);
-    }
-}
-
-static void attend(const job *j, int32_t s, int32_t head, attn_scratch *w) {
-    const batch_seq *seq = &j->c->batch->seqs[s];
-    const kv_piece *p = piece_of(j->k, j->op.cache, s);
-    attn_item item = {.seq = s, .row0 = seq->row0, .n_rows = seq->n_rows};
+/* One KV head of the job's sequence. */
+static void attend_task(void *context, int32_t head, int32_t thread) {
+    const job *j = context;
+    attn_scratch *w = &j->k->workers[thread];
+    const batch_seq *seq = &j->c->batch->seqs[j->seq];
+    const kv_piece *p = piece_of(j->k, j->op.cache, j->seq);
+    attn_item item = {.seq = j->seq, .row0 = seq->row0, .n_rows = seq->n_rows};
     int32_t n_queries = seq->n_rows * j->op.group_size;
     attn_tile_begin(&j->op, &w->tile);
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
         attn_set_queries(&j->op, &item, head, from,
                          n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, w);
         for (int32_t base = 0; base < seq->n_tokens; base += ATTN_CHUNK) {
-            bool any = compute_chunk(j, p, head, base, w->first, w->end, w);
+            bool any = compute_chunk(j, p, head, base, w);
             for (int32_t t = 0; any && t < w->tile.n_queries; t++) {
                 attn_state now = {w->tile.max[t], w->tile.sum[t],
                                   w->tile.acc + (size_t)t * (size_t)w->tile.acc_stride};
                 j->c->math->attention_merge(&w->states[t], &now, 1, w->tile.acc_stride);
             }
         }
-        if (j->longest > seq->n_tokens) {
-            compute_padding(j, p, head, seq->n_tokens, w);
-        }
         finish_queries(j, w);
     }
-}
-
-static void attend_task(void *context, int32_t task, int32_t thread) {
-    const job *j = context;
-    int32_t heads = j->op.planes->n_heads;
-    attend(j, j->seq >= 0 ? j->seq : task / heads, task % heads, &j->k->workers[thread]);
-}
-
-static void attention_one_by_one(job *j) {
-    int32_t heads = j->op.planes->n_heads;
-    for (j->seq = 0; j->seq < j->c->batch->n_seqs; j->seq++) {
-        if (j->k->way == BASELINE_GATHERED) {
-            j->k->copied_bytes += kv_piece_token_bytes(j->op.planes, j->c->batch->seqs[j->seq].n_tokens);
-            thread_pool_run(j->c->thread_pool, gather_task, j, heads);
-        }
-        thread_pool_run(j->c->thread_pool, attend_task, j, heads);
-    }
-}
-
-static void attention_padded(job *j) {
-    int32_t parts = j->c->batch->n_seqs * j->op.planes->n_heads;
-    j->seq = -1;
-    for (int32_t s = 0; s < j->c->batch->n_seqs; s++) {
-        int32_t n = j->c->batch->seqs[s].n_tokens;
-        j->longest = n > j->longest ? n : j->longest;
-        j->k->copied_bytes += kv_piece_token_bytes(j->op.planes, n);
-    }
-    thread_pool_run(j->c->thread_pool, gather_task, j, parts);
-    thread_pool_run(j->c->thread_pool, attend_task, j, parts);
 }
 
 static void baseline_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out) {
@@ -373,10 +225,8 @@ static void baseline_attention(backend *b, int32_t cache, buffer q, const attn_s
     if (k->error != QUIRE_OK) {
         return;
     }
-    if (k->way == BASELINE_PADDED) {
-        attention_padded(&j);
-    } else {
-        attention_one_by_one(&j);
+    for (; j.seq < c->batch->n_seqs; j.seq++) {
+        thread_pool_run(c->thread_pool, attend_task, &j, l->n_heads);
     }
 }
 
@@ -405,58 +255,35 @@ static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
 }
 
 static size_t n_pieces(const baseline_kv *k) {
-    return keeps_pieces(k->way) ? (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs
-           : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
-                                       : 1;
+    return (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs;
 }
 
-/* Reserved pieces lie one after the other in memory like the pool's, in large pages of
- * the system. */
-static quire_err open_reserved(baseline_kv *k, const cpu_backend *c) {
+/* The pieces lie one after the other in memory like the pool's, in large pages of the
+ * system. */
+static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
     size_t room = 0, at = 0;
+    k->pieces = mem_new(n_pieces(k), sizeof *k->pieces);
     for (size_t i = 0; i < n_pieces(k); i++) {
         room += kv_piece_room(&c->layout.caches[i / (size_t)k->max_seqs], k->max_len);
     }
     k->arena = mem_new_huge(room, 1);
-    if (k->arena == NULL) {
+    if (k->pieces == NULL || k->arena == NULL) {
         return QUIRE_NO_MEMORY;
     }
     for (size_t i = 0; i < n_pieces(k); i++) {
         const kv_planes *l = &c->layout.caches[i / (size_t)k->max_seqs];
         k->pieces[i] = kv_piece_in(l, k->max_len, k->arena + at);
-        k->bytes += kv_piece_bytes(l, k->max_len);
         at += kv_piece_room(l, k->max_len);
     }
     return QUIRE_OK;
 }
 
-/* All but growing pieces have room for the longest from the start. */
-static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
-    k->pieces = mem_new(n_pieces(k), sizeof *k->pieces);
-    if (k->pieces == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    if (k->way == BASELINE_RESERVED) {
-        return open_reserved(k, c);
-    }
-    for (size_t i = 0; k->way != BASELINE_GROWING && i < n_pieces(k); i++) {
-        const kv_planes *l = &c->layout.caches[keeps_pieces(k->way) ? i / (size_t)k->max_seqs : 0];
-        if (!kv_piece_new(l, k->max_len, &k->pieces[i])) {
-            return QUIRE_NO_MEMORY;
-        }
-        k->bytes += kv_piece_bytes(l, k->max_len);
-    }
-    return QUIRE_OK;
-}
-
-/* Pages are gathered where all caches are alike; pieces may differ. */
-static bool can_attach(const kv_layout *l, baseline_kv_way way) {
-    bool can = l->n_caches > 0 && (keeps_pieces(way) || (l->n_groups == 1 && l->page_tokens >= CPU_KV_BLOCK));
+static bool can_attach(const kv_layout *l) {
+    bool can = l->n_caches > 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
         const kv_planes *p = &l->caches[i];
-        bool pages_windows = p->kind == LAYER_WINDOW && !keeps_pieces(way);
-        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && !pages_windows &&
-              p->key.scale_bytes == 0 && p->key.type == p->value.type && p->key.width == p->value.width;
+        can = can && (p->kind == LAYER_FULL || p->kind == LAYER_WINDOW) && p->key.scale_bytes == 0 &&
+              p->key.type == p->value.type && p->key.width == p->value.width;
     }
     return can;
 }
@@ -469,10 +296,9 @@ static int32_t widest_head(const kv_layout *l) {
     return widest;
 }
 
-quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, int32_t max_len,
-                             baseline_kv **out) {
+quire_err baseline_kv_attach(backend *b, int32_t max_seqs, int32_t max_len, baseline_kv **out) {
     const cpu_backend *c = (const cpu_backend *)b;
-    if (!can_attach(&c->layout, way)) {
+    if (!can_attach(&c->layout)) {
         return QUIRE_UNSUPPORTED;
     }
     baseline_kv *k = mem_new(1, sizeof *k);
@@ -482,7 +308,6 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
     k->ops = *b->ops;
     k->own = b->ops;
     k->b = b;
-    k->way = way;
     k->max_seqs = max_seqs;
     k->max_len = (int32_t)size_align((size_t)max_len, (size_t)c->layout.page_tokens);
     k->acc_stride = (int32_t)size_align((size_t)widest_head(&c->layout), 16);
@@ -494,19 +319,15 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
         return e;
     }
     k->ops.attention = baseline_attention;
-    k->ops.kv_store = keeps_pieces(way) ? store_in_pieces : k->own->kv_store;
+    k->ops.kv_store = store_in_pieces;
     *out = k;
     return QUIRE_OK;
 }
 
 void baseline_kv_clear(baseline_kv *k) {
-    for (size_t i = 0; k->way == BASELINE_GROWING && i < n_pieces(k); i++) {
-        kv_piece_free(&k->pieces[i]);
-    }
-    for (size_t i = 0; k->way == BASELINE_RESERVED && i < n_pieces(k); i++) {
+    for (size_t i = 0; i < n_pieces(k); i++) {
         k->pieces[i].n = 0;
     }
-    k->bytes = k->way == BASELINE_GROWING ? 0 : k->bytes;
 }
 
 void baseline_kv_detach(baseline_kv *k) {
@@ -514,22 +335,11 @@ void baseline_kv_detach(baseline_kv *k) {
         return;
     }
     k->b->ops = k->own;
-    for (size_t i = 0; k->pieces != NULL && i < n_pieces(k); i++) {
-        kv_piece_free(&k->pieces[i]);
-    }
     mem_free(k->pieces);
     mem_free(k->arena);
     mem_free(k->workers);
     mem_free(k->scratch);
     mem_free(k);
-}
-
-int64_t baseline_kv_copied_bytes(const baseline_kv *k) {
-    return k->copied_bytes;
-}
-
-int64_t baseline_kv_bytes(const baseline_kv *k) {
-    return k->bytes;
 }
 
 quire_err baseline_kv_error(const baseline_kv *k) {

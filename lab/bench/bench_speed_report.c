@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "lab/bench/result_table.h"
+#include "lab/bench/figures.h"
 
 typedef struct speed_target {
     const char *name, *type;

@@ -1,12 +1,41 @@
-/* What the benchmarks share: the mean and spread of runs, and lists of numbers on the
- * command line. */
+/* What the benchmarks share: lists of numbers on the command line, clocks, the mean and
+ * spread of runs, and how they are printed: a table for people, or JSON lines for
+ * programs. */
 #ifndef LAB_BENCH_FIGURES_H
 #define LAB_BENCH_FIGURES_H
 
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "base/str.h"
+#include "json/json_out.h"
+
+/* A JSON object as a line of stdout: what measurements print with --json. */
+
+typedef struct json_line {
+    strbuf text;
+    json_out out;
+} json_line;
+
+/* Begins an object and returns the writer for its members. */
+static inline json_out *json_line_begin(json_line *l) {
+    *l = (json_line){0};
+    l->out.to = &l->text;
+    json_begin(&l->out, '{');
+    return &l->out;
+}
+
+/* Ends the object, prints it with a newline, flushes stdout and frees it. */
+static inline void json_line_print(json_line *l) {
+    json_end(&l->out, '}');
+    printf("%s\n", l->out.err == QUIRE_OK ? l->text.p : "{\"error\":\"out of memory\"}");
+    fflush(stdout);
+    strbuf_deinit(&l->text);
+}
 
 enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64, FIGURES_MOST = 1 << 24 };
 
@@ -43,5 +72,110 @@ const char *figures_times_name(const int32_t *n_threads, int32_t n);
 /* The value that part (0..1) of values[0..n) are at or under: 0.5 is the median. Sorts
  * values. */
 double figures_percentile(double *values, int32_t n, double part);
+
+/* How experiments print: a table with a title for people, or JSON lines for programs.
+ *
+ * Columns with a unit are figures: JSON has a line for each of a row's (below),
+ * whose params are the columns without. A bench_table that has no unit, as a
+ * demonstration's, has a JSON object for each row. */
+
+enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
+
+typedef struct table_column {
+    const char *name;  /* in JSON */
+    const char *title; /* in the table; NULL: JSON alone has it, unless it is absent */
+    int32_t width, decimals;
+    /* of a figure; NULL: what tells the rows apart. "": the table alone has it */
+    const char *unit;
+} table_column;
+
+typedef struct bench_table {
+    const char *what; /* the experiment's name: "bench" in a line, "experiment" in a row's object */
+    const table_column *columns;
+    int32_t n_columns;
+    bool json;
+} bench_table;
+
+#define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
+
+/* Columns: words and numbers that tell rows apart, figures, and words that only the table
+ * for people has; a FIGURE of unit "" is a number that only that table has. */
+#define WORD(name, title, width)                                                                             \
+    { name, title, width, TABLE_TEXT, NULL }
+#define KEY(name, title, width, decimals)                                                                    \
+    { name, title, width, decimals, NULL }
+#define FIGURE(name, title, width, decimals, unit)                                                           \
+    { name, title, width, decimals, unit }
+#define REMARK(name, title, width)                                                                           \
+    { name, title, width, TABLE_TEXT, "" }
+#define TABLE_OF(...)                                                                                        \
+    { __VA_ARGS__ }
+
+/* Declares the bench_table `t` of these columns. */
+#define TABLE(t, what, json, ...)                                                                            \
+    static const table_column t##_columns[] = TABLE_OF(__VA_ARGS__);                                         \
+    const bench_table t = {what, TABLE_COLUMNS(t##_columns), json}
+
+/* One value: text in a column of words, else a number. A number that is not finite is
+ * absent: "-", or its text, or null. */
+typedef struct table_cell {
+    const char *text;
+    double number;
+    double limit, fraction; /* of a figure: for bench_figure; limit 0: none */
+} table_cell;
+
+#define TABLE_ABSENT ((double)NAN)
+#define NUM(x)       ((table_cell){.number = (double)(x)})
+#define TXT(x)       ((table_cell){.text = (x)})
+#define LIMITED(x, most, part)                                                                               \
+    ((table_cell){.number = (double)(x), .limit = (double)(most), .fraction = (double)(part)})
+
+/* Prints the column titles, under a heading where there is one (NULL: none). JSON has
+ * neither. */
+void table_begin(const bench_table *s, const char *heading);
+/* Prints a row: a cell for each column; cells after the last column are left out.
+ * TABLE_ROW takes them one by one, as NUM(..) and TXT(..). */
+void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
+#define TABLE_ROW(s, ...)                                                                                    \
+    table_row((s), (const table_cell[]){__VA_ARGS__},                                                        \
+              sizeof((const table_cell[]){__VA_ARGS__}) / sizeof(table_cell))
+/* Says, in one line, what the table shows and on what it was found. Beside figures in
+ * JSON it goes to stderr; beside rows it is {"experiment": .., "note": ..}. */
+void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A figure of a benchmark as a line of JSON on stdout, the one form of `quire bench ...
+ * --json`:
+ *
+ *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
+ *    "unit":"ns/page","limit":null,"fraction":null}
+ *
+ * bench is the command's name without "bench", params tells figures of one name apart,
+ * limit is in the value's unit, and fraction is how much of the limit was reached. A
+ * figure that was not measured has no line. */
+
+/* Begins a line and returns the writer for the members of params. */
+json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
+/* Ends params and prints the line with a value, and its limit in the value's unit; limit
+ * and fraction are null where they are not finite. A value that is not finite: nothing is
+ * printed. */
+void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction);
+
+/* A whole line. Params end with a name of NULL; one without text is a whole number. */
+typedef struct bench_param {
+    const char *name, *text;
+    int64_t number;
+} bench_param;
+
+typedef struct bench_figure {
+    const char *bench, *name, *suffix, *unit; /* suffix: after the name; NULL: none */
+    double value, limit, fraction;            /* limit 0: none */
+    bench_param params[9];
+} bench_figure;
+
+void bench_figure_print(const bench_figure *f);
+
+/* Prints one without a limit; params are in braces, as in bench_figure. */
+#define FIGURE_LINE(bench, name, suffix, value, unit, ...)                                                   \
+    bench_figure_print(&(bench_figure){bench, name, suffix, unit, value, 0, 0, {__VA_ARGS__}})
 
 #endif

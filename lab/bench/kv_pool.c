@@ -11,159 +11,30 @@
 
 enum { PAGE_TOKENS = 16 };
 
-struct page_store {
-    page_store_kind kind;
-    int32_t n_pages; /* free at first; as many are held */
-    kv_pool *pool;   /* ours */
-    pthread_mutex_t lock;
-    int32_t top, n_free;   /* mutex */
-    int32_t *next, *count; /* [2 * n_pages] */
-};
-
-/* ---- the plain stack ---- */
-
-static quire_err locked_reserve(page_store *s, int32_t n, page_id *ids) {
-    pthread_mutex_lock(&s->lock);
-    quire_err e = s->n_free < n ? QUIRE_NO_ROOM : QUIRE_OK;
-    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
-        ids[i].v = s->top;
-        s->top = s->next[ids[i].v];
-        s->count[ids[i].v] = 1;
-    }
-    s->n_free -= e == QUIRE_OK ? n : 0;
-    pthread_mutex_unlock(&s->lock);
-    return e;
-}
-
-static void locked_release(page_store *s, const page_id *ids, int32_t n) {
-    pthread_mutex_lock(&s->lock);
-    for (int32_t i = n - 1; i >= 0; i--) {
-        if (--s->count[ids[i].v] == 0) {
-            s->next[ids[i].v] = s->top;
-            s->top = ids[i].v;
-            s->n_free++;
-        }
-    }
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void locked_share(page_store *s, const page_id *ids, int32_t n) {
-    pthread_mutex_lock(&s->lock);
-    for (int32_t i = 0; i < n; i++) {
-        s->count[ids[i].v]++;
-    }
-    pthread_mutex_unlock(&s->lock);
-}
-
-static quire_err open_locked(page_store *s) {
-    s->next = mem_new_huge((size_t)s->n_pages * 2, sizeof *s->next);
-    s->count = mem_new_huge((size_t)s->n_pages * 2, sizeof *s->count);
-    if (s->next == NULL || s->count == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    for (int32_t i = 0; i < s->n_pages * 2; i++) {
-        s->next[i] = i + 1;
-    }
-    s->n_free = s->n_pages * 2;
-    return QUIRE_OK;
-}
-
-/* ---- both ---- */
-
-/* Takes all pages and gives half of them, drawn at random, back one by one. */
-static quire_err age(page_store *s, uint64_t seed) {
-    int32_t n = s->n_pages * 2;
-    page_id *ids = mem_new((size_t)n, sizeof *ids);
-    if (ids == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    quire_err e = page_store_reserve(s, n, ids);
-    for (int32_t i = n - 1; e == QUIRE_OK && i >= s->n_pages; i--) {
-        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
-        page_id id = ids[other];
-        ids[other] = ids[i];
-        page_store_release(s, &id, 1);
-    }
-    mem_free(ids);
-    return e;
-}
-
-quire_err page_store_open(page_store_kind kind, int32_t n_pages, uint64_t seed, page_store **out) {
+quire_err kv_bench_pool_open(int32_t n_pages, uint64_t seed, kv_pool **out) {
     if (n_pages < 1 || n_pages > INT32_MAX / 4) {
         return QUIRE_INVALID;
     }
-    page_store *s = mem_new(1, sizeof *s);
-    if (s == NULL) {
-        return QUIRE_NO_MEMORY;
+    int32_t n = n_pages * 2;
+    TRY(kv_pool_open(n, out));
+    page_id *ids = mem_new((size_t)n, sizeof *ids);
+    quire_err e = ids != NULL ? kv_pool_reserve(*out, n, ids) : QUIRE_NO_MEMORY;
+    for (int32_t i = n - 1; e == QUIRE_OK && i >= n_pages; i--) {
+        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
+        page_id id = ids[other];
+        ids[other] = ids[i];
+        kv_pool_release_all(*out, &id, 1);
     }
-    *s = (page_store){.kind = kind, .n_pages = n_pages};
-    pthread_mutex_init(&s->lock, NULL);
-    quire_err e = kind == PAGE_STORE_POOL ? kv_pool_open(n_pages * 2, &s->pool) : open_locked(s);
-    e = e == QUIRE_OK ? age(s, seed) : e;
+    mem_free(ids);
     if (e != QUIRE_OK) {
-        page_store_close(s);
-        return e;
+        kv_pool_close(*out);
     }
-    *out = s;
-    return QUIRE_OK;
+    return e;
 }
 
-void page_store_close(page_store *s) {
-    if (s != NULL) {
-        kv_pool_close(s->pool);
-        mem_free(s->next);
-        mem_free(s->count);
-        pthread_mutex_destroy(&s->lock);
-        mem_free(s);
-    }
-}
-
-quire_err page_store_reserve(page_store *s, int32_t n, page_id *ids) {
-    return s->kind == PAGE_STORE_POOL ? kv_pool_reserve(s->pool, n, ids) : locked_reserve(s, n, ids);
-}
-
-void page_store_release(page_store *s, const page_id *ids, int32_t n) {
-    if (s->kind == PAGE_STORE_POOL) {
-        kv_pool_release_all(s->pool, ids, n);
-    } else {
-        locked_release(s, ids, n);
-    }
-}
-
-quire_err page_store_append_page(page_store *s, kv_table *t) {
-    if (s->kind == PAGE_STORE_POOL) {
-        kv_copies none = {0};
-        return kv_table_append(s->pool, t, PAGE_TOKENS, PAGE_TOKENS, &none);
-    }
-    TRY(locked_reserve(s, 1, t->pages + t->n_pages));
-    t->n_pages++;
-    t->n_tokens += PAGE_TOKENS;
-    return QUIRE_OK;
-}
-
-quire_err page_store_fork(page_store *s, const kv_table *from, kv_table *to) {
-    if (s->kind == PAGE_STORE_POOL) {
-        return kv_table_fork(s->pool, from, to);
-    }
-    locked_share(s, from->pages, from->n_pages);
-    for (int32_t i = 0; i < from->n_pages; i++) {
-        to->pages[i] = from->pages[i];
-    }
-    to->n_pages = from->n_pages;
-    to->n_tokens = from->n_tokens;
-    return QUIRE_OK;
-}
-
-void page_store_clear(page_store *s, kv_table *t) {
-    page_store_release(s, t->pages, t->n_pages);
-    t->n_pages = 0;
-    t->n_tokens = 0;
-}
-
-bool page_store_is_whole(const page_store *s) {
-    return s->kind == PAGE_STORE_POOL
-               ? kv_pool_counts(s->pool).n_free == s->n_pages && kv_pool_check(s->pool, NULL) == QUIRE_OK
-               : s->n_free == s->n_pages;
+bool kv_bench_pool_is_whole(const kv_pool *pool) {
+    kv_counts c = kv_pool_counts(pool);
+    return c.n_free == c.n_pages / 2 && kv_pool_check(pool, NULL) == QUIRE_OK;
 }
 
 enum {
@@ -206,7 +77,7 @@ typedef struct contest {
  * processor fetches beside them. */
 typedef struct worker {
     _Alignas(LINE_PAIR) contest *c;
-    page_store *store;
+    kv_pool *pool;
     pthread_t thread;
     int32_t n_pages, n_tables; /* of its own; tables have TABLE_PAGES each but perhaps the last */
     page_id *ids;              /* [n_pages] */
@@ -224,11 +95,10 @@ static void kv_pool_note(worker *w, kv_op op, int64_t start, int64_t n) {
 
 /* All own pages, n a call, and back. */
 static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op release) {
-    page_store *s = w->store;
     int32_t n_pages = w->n_pages - w->n_pages % n;
     int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t i = 0; i < n_pages && w->error == QUIRE_OK; i += n) {
-        w->error = page_store_reserve(s, n, w->ids + i);
+        w->error = kv_pool_reserve(w->pool, n, w->ids + i);
     }
     kv_pool_note(w, reserve, start, n_pages);
     if (w->error != QUIRE_OK) {
@@ -236,30 +106,30 @@ static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op relea
     }
     start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t i = 0; i < n_pages; i += n) {
-        page_store_release(s, w->ids + i, n);
+        kv_pool_release_all(w->pool, w->ids + i, n);
     }
     kv_pool_note(w, release, start, n_pages);
 }
 
 /* Fills the tables page by page side by side, forks each, gives all back. */
 static void append_and_fork(worker *w) {
-    page_store *s = w->store;
+    kv_copies none = {0};
     int32_t n_done = 0;
     int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     while (n_done < w->n_pages && w->error == QUIRE_OK) {
         for (int32_t t = 0; t < w->n_tables && n_done < w->n_pages && w->error == QUIRE_OK; t++, n_done++) {
-            w->error = page_store_append_page(s, &w->tables[t]);
+            w->error = kv_table_append(w->pool, &w->tables[t], PAGE_TOKENS, PAGE_TOKENS, &none);
         }
     }
     kv_pool_note(w, KV_OP_APPEND, start, n_done);
     start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t t = 0; t < w->n_tables && w->error == QUIRE_OK; t++) {
-        w->error = page_store_fork(s, &w->tables[t], &w->forks[t]);
+        w->error = kv_table_fork(w->pool, &w->tables[t], &w->forks[t]);
     }
     kv_pool_note(w, KV_OP_FORK, start, n_done);
     for (int32_t t = 0; t < w->n_tables; t++) {
-        page_store_clear(s, &w->forks[t]);
-        page_store_clear(s, &w->tables[t]);
+        kv_table_clear(w->pool, &w->forks[t]);
+        kv_table_clear(w->pool, &w->tables[t]);
     }
 }
 
@@ -288,9 +158,9 @@ static void *kv_pool_work(void *argument) {
     return NULL;
 }
 
-static quire_err kv_pool_make_worker(contest *c, page_store *store, int32_t n_pages, worker *w) {
+static quire_err kv_pool_make_worker(contest *c, kv_pool *pool, int32_t n_pages, worker *w) {
     int32_t n_tables = (n_pages + TABLE_PAGES - 1) / TABLE_PAGES;
-    *w = (worker){.c = c, .store = store, .n_pages = n_pages, .n_tables = n_tables};
+    *w = (worker){.c = c, .pool = pool, .n_pages = n_pages, .n_tables = n_tables};
     w->ids = mem_new((size_t)n_pages, sizeof *w->ids);
     w->tables = mem_new((size_t)n_tables, sizeof *w->tables);
     w->forks = mem_new((size_t)n_tables, sizeof *w->forks);
@@ -349,7 +219,7 @@ static quire_err sum_up(const worker *workers, int32_t n, double ns[KV_OP_N], do
     return e;
 }
 
-quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads,
+quire_err kv_bench_ops(kv_pool *const *pools, int32_t n_pools, int32_t n_pages, int32_t n_threads,
                        int32_t wall_ms, double ns[KV_OP_N], double *share) {
     contest c = {0};
     if (n_threads < 1 || n_threads > MAX_THREADS || n_pages / n_threads < CALL_PAGES) {
@@ -358,41 +228,16 @@ quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pa
     worker workers[MAX_THREADS] = {{0}};
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n_threads && e == QUIRE_OK; i++) {
-        e = kv_pool_make_worker(&c, stores[i % n_stores], n_pages / n_threads, &workers[i]);
+        e = kv_pool_make_worker(&c, pools[i % n_pools], n_pages / n_threads, &workers[i]);
     }
     e = e == QUIRE_OK ? run_contest(&c, workers, n_threads, wall_ms) : e;
     e = e == QUIRE_OK ? sum_up(workers, n_threads, ns, share) : e;
     for (int32_t i = 0; i < n_threads; i++) {
         free_worker(&workers[i]);
     }
-    for (int32_t i = 0; i < n_stores && e == QUIRE_OK; i++) {
-        e = page_store_is_whole(stores[i]) ? QUIRE_OK : QUIRE_INTERNAL;
+    for (int32_t i = 0; i < n_pools && e == QUIRE_OK; i++) {
+        e = kv_bench_pool_is_whole(pools[i]) ? QUIRE_OK : QUIRE_INTERNAL;
     }
-    return e;
-}
-
-quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_samples, double *ns) {
-    contest c = {0};
-    worker w;
-    quire_err e = kv_pool_make_worker(&c, store, n_seqs * TABLE_PAGES, &w);
-    int64_t cost = clock_cost(CLOCK_MONOTONIC);
-    /* what is before 0 warms up */
-    for (int32_t i = -n_seqs * TABLE_PAGES; i < n_samples && e == QUIRE_OK; i++) {
-        kv_table *t = &w.tables[(i + n_seqs * TABLE_PAGES) % n_seqs];
-        if (t->n_pages == TABLE_PAGES) {
-            page_store_clear(store, t);
-        }
-        int64_t start = kv_pool_now_ns(CLOCK_MONOTONIC);
-        e = page_store_append_page(store, t);
-        int64_t took = kv_pool_now_ns(CLOCK_MONOTONIC) - start - cost;
-        if (i >= 0) {
-            ns[i] = took > 0 ? (double)took : 0;
-        }
-    }
-    for (int32_t t = 0; w.tables != NULL && t < w.n_tables; t++) {
-        page_store_clear(store, &w.tables[t]);
-    }
-    free_worker(&w);
     return e;
 }
 

@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/resident.h"
 #include "setup/engine_config.h"
 #include "setup/engine_parts.h"
 #include "setup/loaded_model.h"
@@ -433,7 +432,6 @@ static quire_err variant_run_once(variant *t, bool counts_vary, quire_error *err
     if (t->n_done++ == 0 || r.seconds < b->seconds) {
         t->best = r;
         t->peak_bytes = peak_bytes;
-        t->resident_bytes = resident_peak_bytes();
     }
     return QUIRE_OK;
 }
@@ -533,8 +531,8 @@ typedef struct shape {
 
 static const shape shapes[] = {
     /* worked example 24: in one step all prompts are computed, so that all run abreast */
-    {"chatbot", "8 users after one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1,
-     2000, 30, 150, 1, 0, 8, 16384},
+    {"chatbot", "8 users after one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1, 2000,
+     30, 150, 1, 0, 8, 16384},
     {"mmlu5", "48 questions of 60 tokens after 5 examples (700 tokens) in 4 subjects, answers of 1", 48, 4,
      700, 60, 1, 1, 0, 8, 2048},
     {"gsm8k", "24 questions of 60 tokens after 8 worked examples (900 tokens), answers of 100", 24, 1, 900,

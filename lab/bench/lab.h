@@ -8,7 +8,6 @@
 
 #include "engine/engine.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
 #include "quire.h"
 
 /* An engine and the reader of its events. */
@@ -120,8 +119,7 @@ quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len
  * when a lab is opened. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
 
-/* Variants: the same requests run in several ways, in turns, for the experiments and
- * demo_tput.c. */
+/* Variants: the same requests run in several ways, in turns. */
 
 /* One way of running: options and requests, and the fastest of its runs so far. */
 typedef struct variant {
@@ -130,10 +128,7 @@ typedef struct variant {
     lab_request *requests;
     int32_t n, at_once, max_len;
     lab_result best;
-    int64_t peak_bytes; /* counted: weights, buffers, pages */
-    /* measured: the process's peak until the end of that run; -1: the system does not
-     * tell */
-    int64_t resident_bytes;
+    int64_t peak_bytes;                /* weights, buffers, pages */
     int32_t n_done;                    /* runs */
     lab_result runs[FIGURES_MAX_RUNS]; /* [n_done] */
 } variant;

@@ -212,9 +212,7 @@ quire_err logprob_scorer_decode(logprob_scorer *s, const int32_t *tokens, int32_
 quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tokens, int32_t n, double *out,
                                quire_error *err) {
     baseline_kv *pieces = NULL;
-    quire_err e = way == KV_WAY_PAGED
-                      ? QUIRE_OK
-                      : baseline_kv_attach(s->b.b, BASELINE_RESERVED, 1, s->max_tokens, &pieces);
+    quire_err e = way == KV_WAY_PAGED ? QUIRE_OK : baseline_kv_attach(s->b.b, 1, s->max_tokens, &pieces);
     if (e == QUIRE_UNSUPPORTED) {
         return err_set(
             err, e, -1,

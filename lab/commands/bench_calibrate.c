@@ -10,7 +10,6 @@
 #include "cli/files.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/cost.h"
 

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/hash_index.h"
 #include "base/rng.h"
+#include "file/map.h"
 #include "file/model_file.h"
 #include "grammar/grammar.h"
-#include "lab/bench/grammar_keep.h"
 #include "lab/commands/lab_commands.h"
 #include "text/token_texts.h"
 #include "json/json.h"
@@ -15,12 +15,11 @@
 typedef struct bench_grammar_options {
     cli_options cli;
     const char *tokenizer; /* a model or tokenizer file; NULL: a made-up vocabulary of n_tokens */
-    /* files of MaskBench (a record with `schema` and `tests` a line), separated by commas;
-     * NULL: a few schemas of its own */
+    /* files of MaskBench (a record with `schema` and `tests` a line), separated by
+     * commas; NULL: a few schemas of its own */
     const char *schemas;
     int32_t n_tokens;
-    int32_t every;  /* measures every n-th schema */
-    int32_t n_keep; /* keeps so many different schemas compiled at a time (grammar_keep.h); 0: none */
+    int32_t every; /* measures every n-th schema */
 } bench_grammar_options;
 
 /* Costs of grammars over files of schemas. */
@@ -197,6 +196,76 @@ static quire_err run_schema(void *user, json_value *record) {
     return e;
 }
 
+/* ---- lines of schemas ---- */
+
+typedef struct taker {
+    int32_t every;
+    quire_err (*take)(void *user, json_value *record);
+    void *user;
+} taker;
+
+static quire_err run_lines(const taker *t, str text, const char *where, quire_error *err) {
+    json_limits limits = json_limits_file;
+    limits.names = JSON_NAMES_LAST;
+    for (int32_t line = 0; text.n > 0; line++) {
+        const char *end = memchr(text.p, '\n', text.n);
+        size_t n = end != NULL ? (size_t)(end - text.p) : text.n;
+        json_value *record = NULL;
+        json_fault fault;
+        if (line % t->every == 0) {
+            if (json_read((str){text.p, n}, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
+                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1,
+                               fault.what);
+            }
+            quire_err e = t->take(t->user, record);
+            json_drop(record);
+            TRY(e);
+        }
+        n += end != NULL;
+        text = (str){text.p + n, text.n - n};
+    }
+    return QUIRE_OK;
+}
+
+static const char own_schemas[] =
+    "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":"
+    "\"integer\",\"minimum\":0},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":["
+    "\"name\"]},\"tests\":[{\"valid\":true,\"data\":{\"name\":\"ann\",\"age\":31,\"tags\":[\"a\",\"of "
+    "words\"]}}]}\n"
+    "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},"
+    "\"next\":{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}},\"$ref\":\"#/$defs/"
+    "n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\",\"next\":{}}}}]}\n"
+    "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":"
+    "\"at all\"}]}}]}\n";
+
+/* Calls take(user, record) for each `every`-th line of the files (names with commas
+ * between; NULL: the lab's own), in order. A record has `schema` and `tests`; it is
+ * dropped after the call. The first error ends it. */
+static quire_err schema_lines_each(const char *files, int32_t every,
+                                   quire_err (*take)(void *user, json_value *record), void *user,
+                                   quire_error *err) {
+    const taker t = {every, take, user};
+    const char *at = files;
+    if (at == NULL) {
+        return run_lines(&t, (str){own_schemas, sizeof own_schemas - 1}, "the schemas", err);
+    }
+    while (*at != 0) {
+        char path[4096];
+        str name = figures_next_word(&at);
+        file_map map = {0};
+        if (name.n >= sizeof path) {
+            return err_set(err, QUIRE_INVALID, -1, "--schemas: a name is too long");
+        }
+        memcpy(path, name.p, name.n);
+        path[name.n] = 0;
+        TRY(file_map_open(path, (size_t)1 << 30, &map, err));
+        quire_err e = run_lines(&t, file_map_text(&map), path, err);
+        file_map_close(&map);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
 /* ---- the report ---- */
 
 static void report_times(const bench_table *s, const char *what, times *t) {
@@ -227,17 +296,6 @@ static void bench_grammar_report(bench *b) {
                grammar_vocab_size(b->v));
 }
 
-static void report_kept(const bench *b, const grammar_kept *k) {
-    TABLE(s, "grammar", b->o->cli.json, WORD("what", "what", 22), FIGURE("schemas", "schemas", 9, 0, "count"),
-          FIGURE("grammar_bytes", "grammars MB", 12, 1, "MB"),
-          FIGURE("resident", "resident MB", 12, 1, "MB"));
-    if (k->n > 0) {
-        table_begin(&s, NULL);
-        TABLE_ROW(&s, TXT("kept at a time"), NUM(k->n), NUM((double)k->grammar_bytes * 1e-6),
-                  NUM(k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : TABLE_ABSENT));
-    }
-}
-
 static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
     const bench_grammar_options *o = (const void *)cli;
     bench b = {.o = o};
@@ -250,11 +308,8 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
         e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
     }
     e = e == QUIRE_OK ? schema_lines_each(o->schemas, o->every, run_schema, &b, err) : e;
-    grammar_kept kept = {0};
-    e = e == QUIRE_OK && o->n_keep > 0 ? grammar_keep_run(o->schemas, o->n_keep, &kept, err) : e;
     if (e == QUIRE_OK) {
         bench_grammar_report(&b);
-        report_kept(&b, &kept);
     } else if (err->code != e) {
         (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));
     }
@@ -278,7 +333,6 @@ static const flag bench_grammar_flags[] = {
      "lines of {\"schema\":..,\"tests\":[{\"valid\":true,\"data\":..}]} (three of its own)", TEXT(schemas)},
     {"--vocabulary", "N", "tokens of the made-up vocabulary", COUNT(n_tokens, 300, 1000000)},
     {"--every", "N", "each Nth schema only", COUNT(every, 1, 1000000)},
-    {"--keep", "N", "also keep N schemas compiled at a time; prints their memory", COUNT(n_keep, 0, 1000000)},
     {0},
 };
 

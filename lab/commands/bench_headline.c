@@ -10,16 +10,11 @@
  * With one compute thread time is that of the processor: other programs on the machine
  * don't lengthen it, and arrivals are in it. */
 
-#include "cli/files.h"
 #include "lab/bench/headline_case.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/model_shape.h"
-#include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
-#include "lab/commands/plot.h"
 #include "lab/sim/trace_read.h"
-
-/* The tables and the picture of `quire bench headline`. */
 
 static const char NAME[] = "headline";
 
@@ -198,8 +193,7 @@ typedef struct bench_headline_options {
     int32_t n_draws;   /* of arrivals, at each rate: means over them */
     double times_idle; /* bound of latency: so many times that of an idle server */
     int32_t n_runs;
-    bool quick;      /* options that are not given become small */
-    const char *svg; /* file for the curves; NULL: none */
+    bool quick; /* options that are not given become small */
 } bench_headline_options;
 
 enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
@@ -339,33 +333,6 @@ static quire_err bench_headline_open_model(headline *h, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Latency by rate: a diagram for each case, a line for each way, the bound as a level. */
-static quire_err draw_cases(headline *h, quire_error *err) {
-    plot_diagram diagrams[MAX_CASES];
-    char titles[MAX_CASES][160];
-    static plot_line lines[MAX_CASES][HEADLINE_N_WAYS];
-    static plot_point points[MAX_CASES][HEADLINE_N_WAYS][HEADLINE_MAX_LOADS];
-    for (int32_t i = 0; i < h->n_cases; i++) {
-        const headline_case *c = &h->cases[i];
-        snprintf(titles[i], sizeof titles[i], "Mean latency a token by rate: %s, memory %g%%", c->lengths,
-                 c->share);
-        for (int32_t w = 0; w < HEADLINE_N_WAYS; w++) {
-            const headline_sweep *s = &c->real[w];
-            lines[i][w] = (plot_line){headline_way_name((headline_way)w), points[i][w], s->n_loads};
-            for (int32_t k = 0; k < s->n_loads; k++) {
-                points[i][w][k] = (plot_point){s->loads[k].rate, 1e3 * s->loads[k].latency};
-            }
-        }
-        diagrams[i] = (plot_diagram){.title = titles[i],
-                                     .x_title = "requests a second",
-                                     .y_unit = " ms",
-                                     .level = 1e3 * c->bound,
-                                     .lines = lines[i],
-                                     .n_lines = HEADLINE_N_WAYS};
-    }
-    return plot_write(h->o.svg, diagrams, h->n_cases, err);
-}
-
 static quire_err bench_headline_run_cases(headline *h, quire_error *err) {
     for (int32_t i = 0; i < h->n_cases; i++) {
         headline_case *c = &h->cases[i];
@@ -388,7 +355,7 @@ static quire_err bench_headline_run_cases(headline *h, quire_error *err) {
         TRY(headline_case_run(&o, c, err));
         headline_print_case(c, requests, h->o.cli.json);
     }
-    return h->o.svg != NULL ? draw_cases(h, err) : QUIRE_OK;
+    return QUIRE_OK;
 }
 
 static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
@@ -465,7 +432,6 @@ static const flag load_flags[] = {
     {"--draws", "N", "of arrivals at each rate: latency is their mean", COUNT(n_draws, 1, 64)},
     {"--runs", "N", "of all at once: the one of the median counts", COUNT(n_runs, 1, HEADLINE_MAX_RUNS)},
     {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(quick)},
-    {"--svg", "FILE", "draw latency by rate", TEXT(svg)},
     {0},
 };
 static const flag model_flags[] = {
@@ -495,14 +461,12 @@ static quire_err headline_check_flags(const bench_headline_options *o, quire_err
 static quire_err bench_headline_run(const cli_options *o, quire_error *err) {
     const bench_headline_options *own = (const void *)o;
     TRY(headline_check_flags(own, err));
-    TRY(files_check_named("--svg", own->svg, err));
     return bench_headline_measure(own, err);
 }
 
 LAB_COMMAND(bench_headline, "bench headline", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
             "what paging and continuous batching are worth, really run at rising rates",
             "  quire bench headline --quick\n"
-            "  quire bench headline --svg curves.svg\n"
             "  quire bench headline --shape 1.1b\n"
             "--shape: " MODEL_SHAPES "\n",
             load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help,

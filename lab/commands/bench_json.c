@@ -6,7 +6,6 @@
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/model_shape.h"
-#include "lab/bench/synthetic.h"
 #include "lab/commands/lab_commands.h"
 
 /* What sequences under schemas add to a decode step, for `quire bench json`. */

@@ -1,8 +1,8 @@
 /* `quire bench kernels`: how fast matrix products are, by type of weights and number of
  * rows, through the backend's own op. */
-
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "lab/bench/kernel_types.h"
 #include "lab/commands/lab_commands.h"
 
@@ -155,3 +155,263 @@ LAB_COMMAND(bench_kernels, "bench kernels", "", ARGUMENT_NONE,
             "matrix products by type of weights and number of rows",
             "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n", bench_kernels_flags,
             flags_json, flags_help);
+
+/* `quire bench experts`: a mixture of experts beside dense products that read the same
+ * bytes. */
+
+typedef struct bench_experts_options {
+    cli_options cli;
+    const char *types;   /* as bench_kernels_options has them */
+    const char *rows;    /* "1,8,32" */
+    const char *threads; /* "1,2"; NULL: one a core */
+    const char *isa;
+    int32_t n_experts, n_used, d_model, d_hidden;
+    int32_t run_ms; /* least time of a figure */
+} bench_experts_options;
+
+enum { LEAST_PASSES = 20, MOST_SETS = 64 };
+
+LAB_DEFAULTS(bench_experts, .types = "q4_0,q8_0,int8,bf16,f32", .rows = "1,8,32", .n_experts = 64,
+             .n_used = 8, .d_model = 2048, .d_hidden = 768, .run_ms = 1000)
+
+/* A gated feed-forward. */
+typedef struct feed_forward {
+    linear *gate, *up, *down;
+} feed_forward;
+
+/* What is measured: the mixture, and the feed-forward layers that read as much of the
+ * same weights; times of each. */
+typedef struct experts_run {
+    const bench_experts_options *o;
+    const kernel_type *type;
+    int32_t n_threads, n_rows;
+    int32_t n_active, rows_each; /* experts with rows, and how many each has, rounded up */
+    const void *weights;         /* of all experts' matrices of one kind */
+    backend *b;
+    routing routing;
+    experts *mixture;
+    int32_t n_sets;
+    /* taken in turn, so that caches don't hold more of them than of the experts */
+    feed_forward sets[MOST_SETS];
+    buffer x, y, h, logits;
+    float *scores;  /* [n_rows, n_experts] */
+    int32_t *order; /* [n_experts] */
+    uint64_t seed;
+    int64_t bytes; /* of the experts with rows */
+} experts_run;
+
+static quire_err bench_experts_load(experts_run *r, int32_t n_out, int32_t n_in, int64_t at, linear **out,
+                                    quire_error *err) {
+    const int64_t unit = dtype_block_bytes(r->type->from), elements = dtype_block_elements(r->type->from);
+    quant_matrix codes;
+    const tensor_view w = kernel_type_matrix(
+        r->type->from, (const uint8_t *)r->weights + at / elements * unit, n_out, n_in, &codes);
+    return r->b->ops->linear_load(r->b, &(linear_spec){.weight = &w}, out, err);
+}
+
+static quire_err load_mixture(experts_run *r, quire_error *err) {
+    linear *gate[ROUTE_MAX_EXPERTS], *up[ROUTE_MAX_EXPERTS], *down[ROUTE_MAX_EXPERTS];
+    const bench_experts_options *o = r->o;
+    for (int32_t e = 0; e < o->n_experts; e++) {
+        int64_t at = (int64_t)e * o->d_hidden * o->d_model;
+        TRY(bench_experts_load(r, o->d_hidden, o->d_model, at, &gate[e], err));
+        TRY(bench_experts_load(r, o->d_hidden, o->d_model, at, &up[e], err));
+        TRY(bench_experts_load(r, o->d_model, o->d_hidden, at, &down[e], err));
+    }
+    r->bytes = r->b->ops->weight_bytes(r->b) / o->n_experts * r->n_active;
+    experts_weights w = {.routing = &r->routing, .gate = gate, .up = up, .down = down};
+    return r->b->ops->experts_load(r->b, &w, &r->mixture, err);
+}
+
+static quire_err load_dense(experts_run *r, quire_error *err) {
+    const bench_experts_options *o = r->o;
+    int32_t width = r->n_active * o->d_hidden;
+    r->n_sets = o->n_experts / r->n_active < MOST_SETS ? o->n_experts / r->n_active : MOST_SETS;
+    for (int32_t i = 0; i < r->n_sets; i++) {
+        int64_t at = (int64_t)i * width * o->d_model;
+        TRY(bench_experts_load(r, width, o->d_model, at, &r->sets[i].gate, err));
+        TRY(bench_experts_load(r, width, o->d_model, at, &r->sets[i].up, err));
+        TRY(bench_experts_load(r, o->d_model, width, at, &r->sets[i].down, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err bench_experts_open_run(experts_run *r, quire_error *err) {
+    const bench_experts_options *o = r->o;
+    const backend_options bo = {.compute = r->type->compute, .isa = o->isa, .n_threads = r->n_threads};
+    TRY(backend_cpu_open(&bo, &r->b, err));
+    const backend_ops *ops = r->b->ops;
+    r->routing =
+        (routing){.n_experts = o->n_experts, .n_used = o->n_used, .renormalise = true, .scale = 1.0f};
+    TRY(load_mixture(r, err));
+    TRY(load_dense(r, err));
+    r->x = ops->buffer_reserve(r->b, o->d_model);
+    r->y = ops->buffer_reserve(r->b, o->d_model);
+    r->h = ops->buffer_reserve(r->b, r->n_active * o->d_hidden);
+    r->logits = ops->buffer_reserve(r->b, o->n_experts);
+    const step_limits limits = {.max_rows = r->n_rows > r->rows_each ? r->n_rows : r->rows_each,
+                                .max_seqs = 1};
+    TRY(ops->step_open(r->b, &limits, NULL, 0, err));
+    r->scores = mem_new((size_t)(r->n_rows > 0 ? r->n_rows : 1) *
+                            (size_t)(o->n_experts > o->d_model ? o->n_experts : o->d_model),
+                        sizeof *r->scores);
+    r->order = mem_new((size_t)o->n_experts, sizeof *r->order);
+    TRY(mem_check_for(r->scores && r->order ? r->scores : NULL, "the rows", err));
+    for (int64_t i = 0; i < (int64_t)r->n_rows * o->d_model; i++) {
+        r->scores[i] = kernel_type_float(&r->seed);
+    }
+    ops->buffer_write(r->b, r->x, 0, r->n_rows, r->scores);
+    return QUIRE_OK;
+}
+
+/* Logits by which the rows take the experts of a random order in turn. */
+static void spread_rows(experts_run *r) {
+    const bench_experts_options *o = r->o;
+    for (int32_t i = 0; i < o->n_experts; i++) {
+        int32_t j = (int32_t)(rng_next(&r->seed) % (uint64_t)(i + 1));
+        r->order[i] = r->order[j];
+        r->order[j] = i;
+    }
+    for (int32_t row = 0; row < r->n_rows; row++) {
+        float *scores = r->scores + (int64_t)row * o->n_experts;
+        for (int32_t e = 0; e < o->n_experts; e++) {
+            scores[e] = kernel_type_float(&r->seed);
+        }
+        for (int32_t k = 0; k < o->n_used; k++) {
+            scores[r->order[((int64_t)row * o->n_used + k) % o->n_experts]] += 8.0f;
+        }
+    }
+}
+
+static int64_t time_mixture(experts_run *r) {
+    const backend_ops *ops = r->b->ops;
+    const batch step = {.n_rows = r->n_rows};
+    spread_rows(r);
+    ops->step_begin(r->b, &step);
+    ops->buffer_write(r->b, r->logits, 0, r->n_rows, r->scores);
+    int64_t start = figures_time_us(r->n_threads);
+    ops->route(r->b, &r->routing, r->logits);
+    ops->experts(r->b,
+                 &(experts_use){
+                     .x = r->x, .w = r->mixture, .f = ACT_SILU, .scale = 1.0f, .overwrite = true, .y = r->y});
+    ops->step_wait(r->b);
+    return figures_time_us(r->n_threads) - start;
+}
+
+static int64_t time_dense(experts_run *r, int32_t turn) {
+    const backend_ops *ops = r->b->ops;
+    const batch step = {.n_rows = r->rows_each};
+    const feed_forward *f = &r->sets[turn % r->n_sets];
+    ops->step_begin(r->b, &step);
+    int64_t start = figures_time_us(r->n_threads);
+    ops->feed_forward(
+        r->b, &(feed_forward_use){
+                  .x = r->x, .gate = f->gate, .up = f->up, .f = ACT_SILU, .h = r->h, .reader = f->down});
+    ops->norm_linears(r->b, r->h, NULL, &(linear_use){f->down, r->y}, 1);
+    ops->step_wait(r->b);
+    return figures_time_us(r->n_threads) - start;
+}
+
+/* The best microseconds of both, taken in turn. */
+static void bench_experts_time_both(experts_run *r, double *mixture, double *dense) {
+    int64_t best[2] = {INT64_MAX, INT64_MAX}, deadline = clock_us() + (int64_t)r->o->run_ms * 1000;
+    r->b->ops->enter(r->b);
+    for (int32_t i = 0; i < LEAST_PASSES || clock_us() < deadline; i++) {
+        int64_t took[2] = {time_mixture(r), time_dense(r, i)};
+        best[0] = took[0] < best[0] ? took[0] : best[0];
+        best[1] = took[1] < best[1] ? took[1] : best[1];
+    }
+    r->b->ops->leave(r->b);
+    *mixture = best[0] > 0 ? (double)best[0] : 1.0;
+    *dense = best[1] > 0 ? (double)best[1] : 1.0;
+}
+
+static quire_err bench_experts_measure(experts_run *r, const bench_table *t, quire_error *err) {
+    int64_t n_choices = (int64_t)r->n_rows * r->o->n_used;
+    r->n_active = (int32_t)(n_choices < r->o->n_experts ? n_choices : r->o->n_experts);
+    r->rows_each = (int32_t)((n_choices + r->n_active - 1) / r->n_active);
+    quire_err e = bench_experts_open_run(r, err);
+    if (e == QUIRE_OK) {
+        double mixture, dense;
+        bench_experts_time_both(r, &mixture, &dense);
+        TABLE_ROW(t, TXT(r->type->name), NUM(r->n_threads), NUM(r->n_rows), NUM(r->n_active), NUM(mixture),
+                  NUM((double)r->bytes / mixture * 1e-3), NUM(dense), NUM(mixture / dense));
+    }
+    mem_free(r->scores);
+    mem_free(r->order);
+    if (r->b != NULL) {
+        r->b->ops->close(r->b);
+    }
+    return e;
+}
+
+static quire_err bench_experts_check_options(const bench_experts_options *o, quire_error *err) {
+    if (o->n_experts < 1 || o->n_experts > ROUTE_MAX_EXPERTS || o->n_used < 1 || o->n_used > o->n_experts ||
+        o->n_used > ROUTE_MAX_USED) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--experts %d --used %d: must be 1 to %d experts, and at most all of them and %d used",
+                       (int)o->n_experts, (int)o->n_used, ROUTE_MAX_EXPERTS, ROUTE_MAX_USED);
+    }
+    if (o->d_model % 256 != 0 || o->d_hidden % 256 != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--width %d --hidden %d: must be multiples of 256",
+                       (int)o->d_model, (int)o->d_hidden);
+    }
+    return kernel_types_check(o->types, err);
+}
+
+static quire_err bench_experts_run(const cli_options *cli, quire_error *err) {
+    const bench_experts_options *o = (const void *)cli;
+    TABLE(t, "experts", o->cli.json, WORD("type", "type", 6), KEY("threads", "threads", 7, 0),
+          KEY("rows", "rows", 5, 0), KEY("experts", "experts", 7, 0), FIGURE("time", "us", 9, 0, "us"),
+          FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("dense_time", "dense us", 9, 0, "us"),
+          FIGURE("of_dense", "of dense", 8, 3, "x"));
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads;
+    TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
+    TRY(figures_parse_threads(o->threads, threads, &n_threads, err));
+    TRY(bench_experts_check_options(o, err));
+    table_begin(&t, NULL);
+    for (const char *list = o->types; *list != '\0';) {
+        const kernel_type *type = kernel_type_next(&list);
+        void *weights =
+            kernel_type_weights(type->from, (size_t)o->n_experts * (size_t)o->d_hidden * (size_t)o->d_model);
+        quire_err e = mem_check_for(weights, "the weights", err);
+        for (int32_t i = 0; e == QUIRE_OK && i < n_threads * n_rows; i++) {
+            experts_run r = {.o = o,
+                             .type = type,
+                             .n_threads = threads[i / n_rows],
+                             .n_rows = rows[i % n_rows],
+                             .weights = weights,
+                             .seed = 5};
+            e = bench_experts_measure(&r, &t, err);
+        }
+        mem_free(weights);
+        TRY(e);
+    }
+    table_note(&t,
+               "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts "
+               "with rows. The best of %d ms; %s.",
+               (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms,
+               figures_times_name(threads, n_threads));
+    return QUIRE_OK;
+}
+
+#undef AT
+#define AT(member) .offset = offsetof(bench_experts_options, member)
+
+static const flag bench_experts_flags[] = {
+    {"--types", "LIST", "types of the weights; f16 and q4_k too", TEXT(types)},
+    {"--rows", "LIST", "rows of a step", TEXT(rows)},
+    {"--threads -t", "LIST", "threads (one a core)", TEXT(threads)},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_NAME, AT(isa), .choices = choices_isa},
+    {"--experts", "N", "experts", COUNT(n_experts, 1, 1024)},
+    {"--used", "N", "experts a row", COUNT(n_used, 1, 64)},
+    {"--width", "N", "elements of a row", COUNT(d_model, 256, 1 << 16)},
+    {"--hidden", "N", "hidden elements of an expert", COUNT(d_hidden, 256, 1 << 16)},
+    {"--milliseconds", "N", "least time of a figure", COUNT(run_ms, 1, 100000)},
+    {0},
+};
+
+LAB_COMMAND(bench_experts, "bench experts", "", ARGUMENT_NONE,
+            "a mixture of experts compared with dense products of the same bytes",
+            "  quire bench experts --types q4_0 --rows 1,8,32 --threads 2\n", bench_experts_flags, flags_json,
+            flags_help);

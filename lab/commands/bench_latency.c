@@ -5,7 +5,7 @@
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/synthetic.h"
+#include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct bench_latency_options {
@@ -63,7 +63,7 @@ static quire_err bench_latency_decode(latency *l, int way, int32_t n, double *fi
 static quire_err decode_contiguous(latency *l, int32_t n, double *token_ms) {
     baseline_kv *k;
     double first_ms;
-    TRY(baseline_kv_attach(l->b.b, BASELINE_RESERVED, 1, n + l->n_steps, &k));
+    TRY(baseline_kv_attach(l->b.b, 1, n + l->n_steps, &k));
     quire_err e = bench_latency_decode(l, CONTIGUOUS, n, &first_ms, token_ms);
     e = e == QUIRE_OK ? baseline_kv_error(k) : e;
     baseline_kv_detach(k);

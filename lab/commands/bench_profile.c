@@ -7,9 +7,8 @@
 
 #include "base/rng.h"
 #include "lab/bench/lab.h"
+#include "lab/bench/model_shape.h"
 #include "lab/bench/op_profile.h"
-#include "lab/bench/synthetic.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 
 typedef struct bench_profile_options {

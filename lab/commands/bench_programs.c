@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lab/bench/lab.h"
+#include "lab/bench/model_shape.h"
 #include "lab/bench/program_tasks.h"
-#include "lab/bench/synthetic.h"
-#include "lab/commands/experiment.h"
+#include "lab/commands/measures.h"
 #include "program/program_state.h"
 
 /* ---- requests without programs ---- */

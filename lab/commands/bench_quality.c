@@ -19,7 +19,7 @@
 
 #include "cli/read_flags.h"
 #include "lab/bench/logprob_scorer.h"
-#include "lab/commands/scored_text.h"
+#include "lab/commands/measures.h"
 #include "setup/engine_config.h"
 
 enum { QUALITY_ROWS = 128, QUALITY_SEQS = 16, QUALITY_MAX_AT_ONCE = 16 };

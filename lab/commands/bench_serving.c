@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "lab/bench/client.h"
-#include "lab/commands/lab_flags.h"
 #include "lab/commands/measures.h"
 #include "lab/sim/trace_read.h"
 

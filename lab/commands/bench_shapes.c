@@ -16,7 +16,7 @@
 #include "kv/kv_seq.h"
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/synthetic.h"
+#include "lab/bench/model_shape.h"
 #include "lab/commands/measures.h"
 
 enum { CONTEXT = 128, PROMPT = 512, PAGE_TOKENS = 16, OPS_A_LAYER = 24, MAX_BATCH = 64 };

@@ -11,9 +11,7 @@
 #include "lab/bench/client.h"
 #include "lab/bench/model_shape.h"
 #include "lab/bench/op_profile.h"
-#include "lab/bench/synthetic.h"
 #include "lab/bench/temporary.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
@@ -426,12 +424,12 @@ static quire_err run_start(const bench_speed_options *o, const model_shape *s, q
 /* ---- what is neither product nor attention nor sampling ---- */
 
 static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
-    quire_options engine;
+    quire_options machine;
     step_costs c;
-    quire_options_init(&engine);
-    engine.n_threads = o->n_threads;
-    engine.isa = o->isa;
-    TRY(profile_decode(&engine, OVERHEAD_BATCH, OVERHEAD_STEPS, &c, err));
+    quire_options_init(&machine);
+    machine.n_threads = o->n_threads;
+    machine.isa = o->isa;
+    TRY(profile_decode(&machine, OVERHEAD_BATCH, OVERHEAD_STEPS, &c, err));
     SPEED_LINE(o, "overhead", "q4_0", 100 * op_profile_share(&c, STAGE_IS_OTHER), "% of step",
                .batch = c.n_rows, .less_is_better = true, .goal = 3);
     return QUIRE_OK;

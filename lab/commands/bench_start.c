@@ -1,6 +1,6 @@
 /* `quire bench start`: from exec to a model's first token, the first time and, with the
- * pack cache, every later time; the same of a model that is opened beside another one, as a
- * server does with one that was unloaded; and how much of that is the token's own
+ * pack cache, every later time; the same of a model that is opened beside another one, as
+ * a server does with one that was unloaded; and how much of that is the token's own
  * arithmetic. */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include "base/thread_pool.h"
 #include "lab/bench/client.h"
 #include "lab/bench/temporary.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/commands/measures.h"
 #include "options/engine_flags.h"
 #include "setup/engine_config.h"
@@ -272,8 +271,9 @@ static void copy_tensor(void *context, int32_t task, int32_t worker) {
     memcpy(c->to + c->at[task], v->data, v->n_bytes);
 }
 
-/* What a start that packs weights reads, has zeroed and writes at least: the file's tensors,
- * mapped anew, are copied by all threads into memory that the process did not have. */
+/* What a start that packs weights reads, has zeroed and writes at least: the file's
+ * tensors, mapped anew, are copied by all threads into memory that the process did not
+ * have. */
 static quire_err time_copy(const bench_start_options *o, thread_pool *threads, double *ms, quire_error *err) {
     model_file *f;
     size_t n_bytes = 0;

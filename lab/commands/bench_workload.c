@@ -3,9 +3,9 @@
 #include "answer/grammar_constraint.h"
 #include "base/rng.h"
 #include "file/model_file.h"
-#include "lab/bench/baseline_serve.h"
+#include "lab/bench/headline_execute.h"
 #include "lab/bench/lab.h"
-#include "lab/commands/experiment.h"
+#include "lab/commands/measures.h"
 #include "options/engine_flags.h"
 #include "setup/engine_config.h"
 
@@ -390,17 +390,16 @@ static const struct batching_way {
                      {"iteration, growing", false, RESERVE_GROWING, MAX_SEQS}};
 enum { N_BATCHING_WAYS = (int)(sizeof batching_ways / sizeof *batching_ways) };
 
-typedef struct batching {
+typedef struct batching_run {
     const experiment_options *o;
     int32_t prompts[N_REQUESTS], outputs[N_REQUESTS];
     baseline_result best[N_BATCHING_WAYS];
     int64_t n_output;
-} batching;
+} batching_run;
 
-static quire_err serve_once(batching *x, int way, quire_error *err) {
+static quire_err serve_once(batching_run *x, int way, quire_error *err) {
     const struct batching_way *w = &batching_ways[way];
-    baseline_options o = {w->is_static, w->reservation, MEMORY_TOKENS / BASELINE_PAGE,
-                          w->max_seqs,  MAX_LEN,        NULL};
+    baseline_options o = {w->is_static, w->reservation, MEMORY_TOKENS / BASELINE_PAGE, w->max_seqs, MAX_LEN};
     baseline_result r;
     model_runner b;
     TRY(MODEL_RUNNER_OPEN(&b, err, .engine = &x->o->cli.engine, .page_tokens = BASELINE_PAGE,
@@ -418,14 +417,14 @@ static quire_err serve_once(batching *x, int way, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err run_all(batching *x, int32_t n_runs, quire_error *err) {
+static quire_err run_all(batching_run *x, int32_t n_runs, quire_error *err) {
     for (int32_t i = 0; i < n_runs * N_BATCHING_WAYS; i++) {
         TRY(serve_once(x, i % N_BATCHING_WAYS, err));
     }
     return QUIRE_OK;
 }
 
-static void experiment_batching_report(const batching *x, const bench_table *s) {
+static void experiment_batching_report(const batching_run *x, const bench_table *s) {
     for (int i = 0; i < N_BATCHING_WAYS; i++) {
         const baseline_result *r = &x->best[i];
         TABLE_ROW(s, TXT(batching_ways[i].name), NUM(r->most_at_once), NUM(r->n_steps), NUM(r->n_rows),
@@ -436,7 +435,7 @@ static void experiment_batching_report(const batching *x, const bench_table *s) 
 }
 
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err) {
-    batching x = {.o = o};
+    batching_run x = {.o = o};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 6;
     uint64_t seed = SEED;
     for (int32_t i = 0; i < 2 * N_REQUESTS; i++) {

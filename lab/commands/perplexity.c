@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lab/bench/logprob_scorer.h"
-#include "lab/commands/scored_text.h"
+#include "lab/commands/measures.h"
 #include "setup/engine_config.h"
 
 typedef struct perplexity_options {

@@ -5,8 +5,7 @@
 
 #include "cli/files.h"
 #include "file/show.h"
-#include "lab/commands/lab_flags.h"
-#include "lab/commands/plot.h"
+#include "lab/commands/measures.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/replay.h"
 #include "lab/sim/trace_read.h"
@@ -28,8 +27,6 @@ typedef struct sim_options {
     int32_t concurrency;             /* requests open at once */
     int32_t limit;                   /* requests read of the trace; 0: all */
 } sim_options;
-
-/* What `quire sim` prints: a table, or a JSON object a line. */
 
 /* One replay: its options and what came of it. */
 typedef struct sim_row {
@@ -54,66 +51,227 @@ static int32_t capacity(const sim_row *row) {
     return row->unlimited ? row->result.peak_pages : row->result.n_pages;
 }
 
-static double requests_per_s(const replay_result *r) {
-    return r->seconds > 0 ? r->n_requests / r->seconds : 0;
-}
+static const table_column sim_columns[] =
+    TABLE_OF(WORD("trace", NULL, 0), WORD("policy", "policy", 10), KEY("pages", "pages", 10, 0),
+             KEY("requests", NULL, 0, 0), KEY("tokens", NULL, 0, 0), KEY("hit_rate", NULL, 0, 4),
+             KEY("hit_percent", "hit %", 8, 2), KEY("hit_tokens", "hit tokens", 14, 0),
+             KEY("evictions", "evictions", 12, 0), KEY("peak_pages", "peak used", 10, 0),
+             KEY("peak_held", "peak held", 10, 0), KEY("refused", "refused", 8, 0),
+             KEY("requests_per_s", "requests/s", 12, 0), WORD("prefix_cache", NULL, 0),
+             KEY("page_tokens", NULL, 0, 0), KEY("concurrency", NULL, 0, 0));
 
-/* The table's head; JSON has none. */
-static void report_head(const sim_options *o, const trace *t) {
-    if (o->cli.json) {
-        return;
-    }
-    printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d "
-           "request%s open at once\n",
-           o->trace, show_count((uint64_t)t->n_requests).text, show_count((uint64_t)t->n_prompt_tokens).text,
-           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens,
-           flag_choice_name(choices_prefix_cache, (int)o->prefix_cache), (int)o->concurrency,
-           o->concurrency == 1 ? "" : "s");
-    printf("%-10s %10s %8s %14s %12s %10s %10s %8s %12s\n", "policy", "pages", "hit rate", "hit tokens",
-           "evictions", "peak used", "peak held", "refused", "requests/s");
-}
-
-static void print_table_row(const sim_row *row) {
-    const replay_result *r = &row->result;
-    printf("%-10s %10d %7.2f%% %14lld %12lld %10d %10d %8d %12.0f\n", sim_row_name(row), (int)capacity(row),
-           100 * sim_hit_rate(row), (long long)r->hit_tokens, (long long)r->evictions, (int)r->peak_pages,
-           (int)r->peak_held, (int)r->n_refused, requests_per_s(r));
-}
-
-static void add_count(json_out *line, const char *key, int64_t v) {
-    json_int(json_name(line, key), v);
-}
-
-static void print_json_row(const sim_options *o, const sim_row *row) {
-    const replay_result *r = &row->result;
-    json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "trace"), o->trace);
-    json_cstr(json_name(line, "policy"), sim_row_name(row));
-    add_count(line, "pages", capacity(row));
-    add_count(line, "requests", r->n_requests);
-    add_count(line, "tokens", r->prompt_tokens);
-    add_count(line, "hit_tokens", r->hit_tokens);
-    add_count(line, "evictions", r->evictions);
-    json_exact(json_name(line, "requests_per_s"), requests_per_s(r));
-    json_exact(json_name(line, "hit_rate"), sim_hit_rate(row));
-    json_cstr(json_name(line, "prefix_cache"), flag_choice_name(choices_prefix_cache, (int)o->prefix_cache));
-    add_count(line, "page_tokens", o->page_tokens);
-    add_count(line, "concurrency", o->concurrency);
-    add_count(line, "peak_pages", r->peak_pages);
-    add_count(line, "peak_held", r->peak_held);
-    add_count(line, "refused", r->n_refused);
-    json_line_print(&l);
+static void report_head(const sim_options *o, const bench_table *table, const trace *t) {
+    char heading[1024];
+    snprintf(heading, sizeof heading,
+             "%.200s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d "
+             "request%s open at once",
+             o->trace, show_count((uint64_t)t->n_requests).text,
+             show_count((uint64_t)t->n_prompt_tokens).text, show_count((uint64_t)t->n_output_tokens).text,
+             (int)o->page_tokens, flag_choice_name(choices_prefix_cache, (int)o->prefix_cache),
+             (int)o->concurrency, o->concurrency == 1 ? "" : "s");
+    table_begin(table, heading);
 }
 
 /* One line, written at once. IO: standard output is full or closed; errno says why. */
-static quire_err sim_report_row(const sim_options *o, const sim_row *row) {
-    if (o->cli.json) {
-        print_json_row(o, row);
-    } else {
-        print_table_row(row);
-    }
+static quire_err sim_report_row(const sim_options *o, const bench_table *table, const sim_row *row) {
+    const replay_result *r = &row->result;
+    TABLE_ROW(table, TXT(o->trace), TXT(sim_row_name(row)), NUM(capacity(row)), NUM(r->n_requests),
+              NUM(r->prompt_tokens), NUM(sim_hit_rate(row)), NUM(100 * sim_hit_rate(row)), NUM(r->hit_tokens),
+              NUM(r->evictions), NUM(r->peak_pages), NUM(r->peak_held), NUM(r->n_refused),
+              NUM(r->seconds > 0 ? r->n_requests / r->seconds : 0),
+              TXT(flag_choice_name(choices_prefix_cache, (int)o->prefix_cache)), NUM(o->page_tokens),
+              NUM(o->concurrency));
     return fflush(stdout) == 0 && !ferror(stdout) ? QUIRE_OK : QUIRE_IO;
+}
+
+/* The picture of --svg: lines of points under axes, x on a logarithmic scale and y in
+ * percent from 0; a dashed line across at the level. */
+
+typedef struct plot_point {
+    double x, y; /* x over 0 */
+} plot_point;
+
+typedef struct plot_line {
+    const char *name;
+    plot_point *points; /* [n] in order of x */
+    int32_t n;          /* 0: not drawn, nor named */
+} plot_line;
+
+typedef struct plot_diagram {
+    const char *title, *note, *x_title; /* printable text */
+    double level;
+    const char *level_name; /* in the legend */
+    plot_line lines[REPLAY_N_POLICIES];
+} plot_diagram;
+
+/* In pixels: the picture, and the frame in it. */
+enum {
+    WIDTH = 760,
+    HEIGHT = 400,
+    LEFT = 70,
+    RIGHT = 580,
+    TOP = 56,
+    BOTTOM = 340,
+    LEGEND_STEP = 20,
+    N_COLOURS = 9
+};
+
+/* Told apart without telling red from green (Okabe and Ito 2008). */
+static const char *const colours[N_COLOURS] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9",
+                                               "#0072b2", "#009e73", "#f0e442", "#999999"};
+
+typedef struct plot {
+    strbuf *out;
+    const plot_diagram *d;
+    double x0, x1, y1; /* at the frame's edges; x: logarithms */
+    int32_t n_named;   /* entries of the legend */
+} plot;
+
+static double plot_x(const plot *p, double x) {
+    return LEFT + (RIGHT - LEFT) * (log10(x) - p->x0) / (p->x1 - p->x0);
+}
+
+static double plot_y(const plot *p, double y) {
+    return BOTTOM - (BOTTOM - TOP) * y / p->y1;
+}
+
+static void plot_scale(plot *p) {
+    p->x0 = INFINITY;
+    p->x1 = -INFINITY;
+    p->y1 = 1.05 * p->d->level;
+    for (int32_t i = 0; i < REPLAY_N_POLICIES; i++) {
+        for (int32_t k = 0; k < p->d->lines[i].n; k++) {
+            plot_point at = p->d->lines[i].points[k];
+            p->x0 = fmin(p->x0, log10(at.x) - 0.02);
+            p->x1 = fmax(p->x1, log10(at.x) + 0.02);
+            p->y1 = fmax(p->y1, at.y + 0.05);
+        }
+    }
+    if (p->x0 > p->x1) { /* no capacity holds the longest request */
+        p->x0 = 0;
+        p->x1 = 1;
+    }
+}
+
+/* A text from outside, as XML. */
+static quire_err plot_add_text(strbuf *b, const char *text) {
+    for (const char *s = text; *s; s++) {
+        bool plain = *s != '<' && *s != '>' && *s != '&' && *s != '"';
+        TRY(plain ? strbuf_add_char(b, *s) : strbuf_addf(b, "&#%d;", *s));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err plot_add_label(const plot *p, double x, double y, const char *anchor, const char *text) {
+    TRY(strbuf_addf(p->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor));
+    TRY(plot_add_text(p->out, text));
+    return strbuf_add_str(p->out, "</text>\n");
+}
+
+static quire_err plot_add_rule(const plot *p, double x0, double y0, double x1, double y1, const char *style) {
+    return strbuf_addf(p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x0, y0, x1, y1,
+                       style);
+}
+
+/* The line across or down at v, with its number. */
+static quire_err plot_add_tick(const plot *p, bool is_x, double v) {
+    static const char style[] = "stroke=\"#ddd\"";
+    char text[32];
+    snprintf(text, sizeof text, is_x ? "%g" : "%g%%", v);
+    if (is_x) {
+        double x = plot_x(p, v);
+        TRY(plot_add_rule(p, x, TOP, x, BOTTOM, style));
+        return plot_add_label(p, x, BOTTOM + 16, "middle", text);
+    }
+    double y = plot_y(p, v);
+    TRY(plot_add_rule(p, LEFT, y, RIGHT, y, style));
+    return plot_add_label(p, LEFT - 6, y + 4, "end", text);
+}
+
+/* Of x at 1, 2 and 5 of every power of ten, of y at some ten even steps. */
+static quire_err plot_add_ticks(const plot *p) {
+    static const double steps[] = {1, 2, 5};
+    for (int i = 3 * (int)floor(p->x0); i < 3 * (int)ceil(p->x1); i++) {
+        int power = (i - ((i % 3) + 3) % 3) / 3;
+        double v = steps[((i % 3) + 3) % 3] * pow(10, power);
+        if (log10(v) > p->x0 && log10(v) < p->x1) {
+            TRY(plot_add_tick(p, true, v));
+        }
+    }
+    double power = pow(10, floor(log10(p->y1))), step = p->y1 / power > 5 ? power : power / 5;
+    for (double v = 0; v <= p->y1; v += step) {
+        TRY(plot_add_tick(p, false, v));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err plot_add_legend(plot *p, const char *style, const char *name) {
+    int32_t y = TOP + 10 + p->n_named++ * LEGEND_STEP;
+    TRY(plot_add_rule(p, RIGHT + 12, y, RIGHT + 38, y, style));
+    return plot_add_label(p, RIGHT + 44, y + 4, "start", name);
+}
+
+static quire_err plot_add_line(plot *p, const plot_line *l, const char *colour) {
+    char style[64];
+    snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"2\"", colour);
+    TRY(strbuf_add_str(p->out, "<polyline points=\""));
+    for (int32_t i = 0; i < l->n; i++) {
+        TRY(strbuf_addf(p->out, "%s%.1f,%.1f", i > 0 ? " " : "", plot_x(p, l->points[i].x),
+                        plot_y(p, l->points[i].y)));
+    }
+    TRY(strbuf_addf(p->out, "\" fill=\"none\" %s/>\n", style));
+    for (int32_t i = 0; i < l->n; i++) {
+        TRY(strbuf_addf(p->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n",
+                        plot_x(p, l->points[i].x), plot_y(p, l->points[i].y), colour));
+    }
+    return plot_add_legend(p, style, l->name);
+}
+
+static quire_err plot_add_level(plot *p) {
+    static const char style[] = "stroke=\"#555\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"";
+    TRY(plot_add_rule(p, LEFT, plot_y(p, p->d->level), RIGHT, plot_y(p, p->d->level), style));
+    return plot_add_legend(p, style, p->d->level_name);
+}
+
+static quire_err plot_draw(strbuf *out, const plot_diagram *d) {
+    plot p = {.out = out, .d = d};
+    plot_scale(&p);
+    TRY(strbuf_addf(out,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+                    "%d\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" "
+                    "height=\"100%%\" fill=\"white\"/>\n<g font-size=\"14\">",
+                    WIDTH, HEIGHT, WIDTH, HEIGHT));
+    TRY(plot_add_label(&p, LEFT, 22, "start", d->title));
+    TRY(strbuf_add_str(out, "</g>"));
+    TRY(plot_add_label(&p, LEFT, 42, "start", d->note));
+    TRY(plot_add_ticks(&p));
+    TRY(strbuf_addf(out,
+                    "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#444\"/>\n",
+                    LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP));
+    TRY(plot_add_label(&p, (LEFT + RIGHT) / 2.0, BOTTOM + 36, "middle", d->x_title));
+    TRY(plot_add_level(&p));
+    for (int32_t k = 0; k < REPLAY_N_POLICIES; k++) {
+        if (d->lines[k].n > 0) {
+            TRY(plot_add_line(&p, &d->lines[k], colours[k % N_COLOURS]));
+        }
+    }
+    return strbuf_add_str(out, "</svg>\n");
+}
+
+/* QUIRE_IO or QUIRE_NO_MEMORY; err names the file. */
+static quire_err plot_write(const char *path, const plot_diagram *d, quire_error *err) {
+    strbuf out = {0};
+    quire_err e = plot_draw(&out, d);
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "%s: the picture: %s", path, quire_err_text(e));
+    } else {
+        FILE *f = fopen(path, "w");
+        bool good = f != NULL && fwrite(out.p, 1, out.n, f) == out.n;
+        good = (f == NULL || fclose(f) == 0) && good;
+        e = good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    strbuf_deinit(&out);
+    return e;
 }
 
 /* `quire sim`: replays a request trace through the page pool, the radix index and
@@ -136,6 +294,7 @@ static void sim_defaults(cli_options *cli) {
 /* The options as parsed, and the results so far. */
 typedef struct sim {
     const sim_options *o;
+    bench_table table;
     trace t;
     int32_t capacities[MAX_CAPACITIES], n_capacities; /* ascending */
     bool policies[REPLAY_N_POLICIES];
@@ -228,7 +387,7 @@ static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_er
     }
     TRY(e);
     s->n_rows++;
-    e = sim_report_row(s->o, row);
+    e = sim_report_row(s->o, &s->table, row);
     return e == QUIRE_OK ? e
                          : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
@@ -248,8 +407,12 @@ static void choose_capacities(sim *s, int32_t filled) {
 static quire_err draw_rows(const sim *s, quire_error *err) {
     const char *slash = strrchr(s->o->trace, '/');
     char title[256], note[160], x_title[64];
-    plot_line lines[REPLAY_N_POLICIES] = {{.n = 0}};
     plot_point points[MAX_ROWS];
+    plot_diagram d = {.title = title,
+                      .note = note,
+                      .x_title = x_title,
+                      .level = 100 * sim_hit_rate(&s->rows[0]),
+                      .level_name = "unlimited"};
     snprintf(title, sizeof title, "Prompt tokens found in the cache: %s",
              show_name(str_of(slash != NULL ? slash + 1 : s->o->trace)).text);
     snprintf(note, sizeof note, "%d requests, pages of %d tokens, reuse by %s, %d open at once",
@@ -257,25 +420,16 @@ static quire_err draw_rows(const sim *s, quire_error *err) {
              flag_choice_name(choices_prefix_cache, (int)s->o->prefix_cache), (int)s->o->concurrency);
     snprintf(x_title, sizeof x_title, "capacity in pages of %d tokens", (int)s->o->page_tokens);
     for (int32_t i = 1; i < s->n_rows; i++) {
-        plot_line *l = &lines[s->rows[i].policy];
+        plot_line *l = &d.lines[s->rows[i].policy];
         l->name = sim_row_name(&s->rows[i]);
         l->points = l->n == 0 ? &points[i] : l->points;
         l->points[l->n++] = (plot_point){s->rows[i].result.n_pages, 100 * sim_hit_rate(&s->rows[i])};
     }
-    const plot_diagram d = {.title = title,
-                            .note = note,
-                            .x_title = x_title,
-                            .y_unit = "%",
-                            .y_is_linear = true,
-                            .level = 100 * sim_hit_rate(&s->rows[0]),
-                            .level_name = "unlimited",
-                            .lines = lines,
-                            .n_lines = REPLAY_N_POLICIES};
-    return plot_write(s->o->svg, &d, 1, err);
+    return plot_write(s->o->svg, &d, err);
 }
 
 static quire_err sim_replay_all(sim *s, quire_error *err) {
-    report_head(s->o, &s->t);
+    report_head(s->o, &s->table, &s->t);
     TRY(sim_add_row(s, KV_EVICT_LRU, 0, err));
     if (s->o->pages == NULL) {
         choose_capacities(s, s->rows[0].result.peak_pages);
@@ -310,6 +464,7 @@ static quire_err sim_all(const sim_options *o, quire_error *err) {
     sim *s = mem_new(1, sizeof *s);
     TRY(mem_check_for(s, "the measurement", err));
     s->o = o;
+    s->table = (bench_table){"sim", TABLE_COLUMNS(sim_columns), o->cli.json};
     s->shows_progress = isatty(STDERR_FILENO);
     s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     quire_err e = parse_pages(s, err);

@@ -8,7 +8,6 @@
 
 #include "file/show.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/result_table.h"
 #include "options/engine_flags.h"
 
 /* of vLLM then; of this engine */

@@ -12,7 +12,7 @@
 
 #include "file/json_doc.h"
 #include "file/map.h"
-#include "lab/bench/result_table.h"
+#include "lab/bench/figures.h"
 #include "json/json_out.h"
 
 #define FORMAT         "quire-cost-1"

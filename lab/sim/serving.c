@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "core/kv_layout.h"
-#include "lab/sim/first_fit.h"
+#include "lab/sim/reservation.h"
 #include "sched/scheduler.h"
 
 /* ---- the state of a simulated server ---- */
@@ -262,9 +262,6 @@ static quire_err serving_static_run(const trace *t, const serving_options *o, se
         for (int32_t i = b.first; i < b.first + b.n; i++) {
             if (batch_fits_at_all(o, &t->requests[i])) {
                 serving_note(out, &t->requests[i], serving_arrival(t, o, i), now, now);
-                if (o->end_us != NULL) {
-                    o->end_us[i] = now;
-                }
             }
         }
         out->most_running = b.n_taken > out->most_running ? b.n_taken : out->most_running;
@@ -545,9 +542,6 @@ static void serving_drop(serving *s, sched_task *t) {
 static void serving_finish(serving *s, sched_task *t) {
     const served *a = served_of(t);
     serving_note(s->r, &s->t->requests[t->arrival], a->arrival, a->first, s->now);
-    if (s->o->end_us != NULL) {
-        s->o->end_us[t->arrival] = s->now;
-    }
     if (s->pieces) {
         first_fit_give(&s->room, (int32_t)t->arrival);
     }

@@ -14,8 +14,8 @@
 #define LAB_SIM_SERVING_H
 
 #include "kv/index.h"
-#include "lab/bench/baseline.h"
 #include "lab/sim/cost.h"
+#include "lab/sim/reservation.h"
 #include "lab/sim/trace_read.h"
 #include "sched/scheduler.h"
 #include "sched/step_cost.h"
@@ -88,7 +88,6 @@ typedef struct serving_options {
     /* NULL, or called when a step that computes something was planned */
     void (*on_plan)(void *context, const scheduler *s);
     void *context;
-    double *end_us;                     /* [n_requests] found: when each answer was given; NULL: not wanted */
     const serving_execution *execution; /* NULL: the cost model says what a step takes */
 } serving_options;
 

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "check.h"
-#include "lab/json_line.h"
+#include "lab/bench/figures.h"
 
 static void print_json(const char *kind, const char *case_name, const char *result, const char *what) {
     json_line line;

@@ -15,7 +15,6 @@ SMALLEST = {
     "bench kv": ["--threads", "1,2", "--pages", "256", "--runs", "1", "--milliseconds", "1"],
     "bench engine": ["--running", "1"],
     "bench memory": ["--pages", "16"],
-    "bench preempt": ["builtin-small", "--pages", "16", "--lengths", "40", "--runs", "1"],
     "bench attention": ["--context", "64", "--kv-dtype", "f32", "--prompt", "64", "--runs", "1", "--threads", "1"],
     "bench serving": ["--described", "opt-13b,a100-40gb", "--requests", "20", "--slo", "token=0.1", "--cost-per-hour", "2"],
     "bench calibrate": ["builtin-small", "--runs", "1", "--max-num-seqs", "2", "--max-num-batched-tokens", "16", "--max-model-len", "128"],
@@ -32,15 +31,14 @@ SMALLEST = {
     "bench prefix": ["--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench workload": ["chatbot", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench ablation": ["batching", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
-    "bench scenario": ["single", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench text": ["--size", "4", "--runs", "1"],
-    "bench grammar": ["--vocabulary", "1000", "--keep", "20"],
+    "bench grammar": ["--vocabulary", "1000"],
     "bench json": ["builtin-small", "--each", "1", "--rows", "2", "--threads", "1"],
     "bench quality": ["builtin-small", __file__, "--context", "32", "--tokens", "64", "--steps", "1"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
-ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines
+ELSEWHERE = {"bench speed", "bench latency"}  # half a minute and more: test_cli.py and test_experiments.py check their lines
 
 
 def run(*arguments):

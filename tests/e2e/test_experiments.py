@@ -34,29 +34,6 @@ def column(table, name):
     return [row[name] for row in table]
 
 
-def test_waste_is_worked_examples_25_and_26(quire):
-    tables, notes = rows("demo", "waste")
-    assert column(tables["demo waste prompts"], "pads") == [3, 1, 6, 0]
-    assert "10 pads of 28" in notes[0]
-    steps = tables["demo waste steps"]
-    assert column(steps, "batch_steps") == [199] * 4 and column(steps, "dead_steps") == [189, 0, 174, 0]
-    assert [round(v, 1) for v in column(steps, "wasted")] == [95.0, 0, 87.4, 0]
-    assert column(steps, "continuous_steps") == [10, 199, 25, 199]
-    assert "433 useful slots of 796" in notes[1]
-
-
-def test_lengths_are_capped_where_asked(quire):
-    steps = rows("demo", "waste", "--lengths", "5,500", "-n", "100")[0]["demo waste steps"]
-    assert column(steps, "tokens") == [5, 100] and column(steps, "dead_steps") == [95, 0]
-
-
-def test_latency_is_worked_example_27(quire):
-    tables, notes = rows("demo", "latency")
-    assert column(tables["demo latency"], "continuous_end") == [9, 1269, 24, 443, 32, 1616, 34, 947]
-    assert column(tables["demo latency"], "static_end") == [1269] * 4 + [2861] * 4
-    assert "ratio 1.77" in notes[0]
-
-
 def test_schedule_shows_every_state_and_loses_no_token(quire):
     table = rows("demo", "schedule", "--kv-pages", "6")[0]["demo schedule"]
     states = {state.split()[0] for row in table for key, state in row.items() if key.startswith("r") and key[1:].isdigit() and state}
@@ -70,51 +47,10 @@ def test_schedule_shows_every_state_and_loses_no_token(quire):
     assert table[-1]["pages_free"] == 6
 
 
-def test_alloc_is_worked_example_28(quire):
-    table = rows("demo", "alloc", "--lengths", "29,1295", "--kv-pages", "512")[0]["demo alloc"]
-    assert column(table, "pages") == [2, 81] and column(table, "static_pages") == [128, 128]
-    assert column(table, "pages_free") == [510, 429] and column(table, "static_free") == [384, 256]
-
-
-def test_table_is_worked_example_29(quire):
-    table = rows("demo", "table")[0]["demo table"]
-    assert (table[0]["tokens"], table[0]["n_pages"], table[0]["offset"]) == (24, 2, 7)
-    assert (table[-2]["tokens"], table[-2]["n_pages"], table[-2]["offset"]) == (85, 6, 4)
-    assert table[-1]["pages_free"] == 8
-
-
-def test_table_is_worked_example_30(quire):
-    table = rows("demo", "table", "--page-size", "4", "--prompt-lengths", "1", "-n", "4")[0]["demo table"]
-    assert column(table[:-1], "offset") == [0, 1, 2, 3, 0] and column(table[:-1], "n_pages") == [1, 1, 1, 1, 2]
-    assert column(table, "pages_free") == [7, 7, 7, 7, 6, 8]
-
-
-def test_latency_in_milliseconds_is_of_a_model_that_is_run(quire):
-    tables, notes = rows("demo", "latency", "--lengths", "3,40,5,6", "--prompt-lengths", "8", "--max-num-seqs", "2")
-    table = tables["demo latency"]
-    assert column(table, "prompt") == [8] * 4 and column(table, "static_end") == [40, 40, 46, 46]
-    assert all(row["static_ms"] > 0 and row["continuous_ms"] > 0 for row in table)
-    assert all(row["ratio_ms"] == pytest.approx(row["static_ms"] / row["continuous_ms"]) for row in table)
-    assert "equal answers" in notes[1]
-
-
-def test_wall_is_of_any_shape(quire):
-    table = rows("demo", "wall", "--lengths", "2048", "--shape", "36,8,128", "--batch", "1,32")[0]["demo wall"]
-    assert column(table, "static_mib") == [288, 9216]
-
-
-def test_wall_counts_what_is_reserved(quire):
-    table = rows("demo", "wall", "--lengths", "29,1295", "--batch", "1,2,4")[0]["demo wall"]
-    assert column(table, "mean_tokens") == [29, 662, 662]
-    assert column(table, "static_mib") == [1024, 2048, 4096]           # worked example 8: 1 GiB at 2,048
-    assert column(table, "growing_mib") == [14.5, 662, 1324]
-    assert column(table, "paged_mib") == [16, 664, 1328]               # 2 pages, and 81, of 8 MiB
-
-
 def test_every_demonstration_is_listed_and_others_are_refused(quire):
     said = subprocess.run([QUIRE, "demo"], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
-    assert {"radix", "waste", "latency", "schedule", "wall", "alloc", "table"} <= set(names)
+    assert names == ["radix", "schedule", "snapshot", "sweep"]
     done = subprocess.run([QUIRE, "demo", "radix", "--page-size", "8"], capture_output=True, text=True)
     assert done.returncode == 2 and "--page-size 8" in done.stderr
     done = subprocess.run([QUIRE, "demo", "nothing"], capture_output=True, text=True)
@@ -122,18 +58,15 @@ def test_every_demonstration_is_listed_and_others_are_refused(quire):
 
 
 @pytest.mark.parametrize("arguments,words", [
-    (["demo", "waste", "--lengths", "1,x"], ["--lengths 1,x"]),
+    (["demo", "schedule", "--lengths", "1,x"], ["--lengths 1,x"]),
     (["demo", "schedule", "--lengths", "1,2"], ["--prompt-lengths", "--lengths 2"]),
     (["demo", "schedule", "--kv-pages", "2"], ["needs", "2"]),
-    (["demo", "wall", "--lengths", "4000"], ["4000", "2048"]),
-    (["demo", "wall", "--shape", "1,2"], ["--shape 1,2", "LAYERS"]),
-    (["demo", "alloc", "--runs", "3"], ["alloc", "--runs", "--kv-pages"]),
-    (["demo", "tput", "--prompts", "x"], ["tput", "--prompts"]),
-    (["demo", "waste", "--model", "x.gguf"], ["runs no model without --prompts", "--model"]),
+    (["demo", "snapshot", "--runs", "3"], ["snapshot", "--runs", "--max-tokens"]),
+    (["demo", "radix", "--lengths", "3"], ["radix", "--lengths", "--page-size"]),
+    (["demo", "schedule", "--model", "x.gguf"], ["runs no model", "--model"]),
     (["demo", "schedule", "--threads", "2"], ["runs no model", "--threads"]),
     (["demo", "sweep", "--context", "3000"], ["3016", "2048"]),
-    (["demo", "waste", "--lengths", "5,99999999"], ["from 1 to 16777216"]),
-    (["demo", "waste", "--prompts", "x", "--lengths", "4"], ["--prompts", "--lengths"]),
+    (["demo", "sweep", "--lengths", "5,99999999"], ["from 1 to 16777216"]),
 ])
 def test_what_cannot_be_shown_is_refused_with_a_reason(quire, arguments, words):
     done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
@@ -146,24 +79,6 @@ def test_snapshot_really_compares_and_finds_nothing(quire):
     assert all(row["logits"] == 5 * 2048 and row["different"] == 0 and row["equal"] == "yes" for row in table)
     eight = rows("demo", "snapshot", "-n", "2", *MODEL)[0]["demo snapshot"]  # four short prompts and four long ones
     assert all(row["logits"] == 8 * eight[0]["logits"] // 8 and row["different"] == 0 for row in eight) and eight[0]["tokens"] > 1500
-
-
-def test_without_a_cache_a_token_costs_more_the_more_came_before(quire):
-    for _ in range(10):  # other programs may take the machine's time, but not each time
-        table = rows("demo", "cache", "--context", "16,512", "--runs", "3")[0]["demo cache"]
-        if table[1]["ratio"] > 10 and table[1]["uncached_ms"] > 4 * table[0]["uncached_ms"]:
-            return
-    pytest.fail(f"a token behind 512 costs no more than behind 16: {table}")
-
-
-def test_tput_counts_what_growing_and_gathering_copy(quire):
-    table = rows("demo", "tput", "--batch", "1,2", "--context", "64", "-n", "4", "--runs", "1", "--kv-dtype", "f32")[0]["demo tput"]
-    lengths, token = [64, 64 - 28], 3072                               # bytes a token of the built-in model in f32
-    for n, row in enumerate(table, 1):
-        grown = sum(length + step for length in lengths[:n] for step in range(4)) / 4 * token / 1e6
-        gathered = sum(length + step + 1 for length in lengths[:n] for step in range(4)) / 4 * token / 1e6
-        assert abs(row["growing_mb"] - grown) < 1e-9 and abs(row["gathered_mb"] - gathered) < 1e-9
-        assert all(row[way] > 0 for way in ("alone", "growing", "gathered", "padded", "fused"))
 
 
 def test_programs_compute_each_distinct_token_after_a_distinct_prefix_once(quire):
@@ -222,39 +137,6 @@ def test_pages_counts_tails_and_names_the_best(quire):
         assert row["pages"] == pages and row["table"] == 4 * pages
         assert abs(row["wasted"] - 100 * (1 - sum(lengths) / (pages * size))) < 1e-9
     assert notes[-1].startswith("best: 16 ")
-
-
-def test_scenarios_take_what_their_tokens_need_and_the_ends_of_pages(quire):
-    table = rows("bench", "scenario", "single", "--small", "--runs", "1")[0]["scenario"]
-    assert table[0]["tokens"] == 512 + 127
-    assert abs(table[0]["overhead"] - 100 * (640 / 639 - 1)) < 1e-9
-    assert table[0]["kv"] == 40 * 16 * 1536 / 2**20
-    table = rows("bench", "scenario", "chat", "--small", "--runs", "1")[0]["scenario"]
-    assert table[0]["tokens"] == 200 + 6 * 150 + 7 * 64 - 1 and table[0]["overhead"] < 4
-
-
-def test_scenarios_have_the_published_sizes_and_others_where_asked(quire):
-    table = rows("bench", "scenario", "single")[0]["scenario"]
-    assert table[0]["tokens"] == 2048 + 259 and table[0]["kv"] == 145 * 16 * 1536 / 2**20
-    assert table[0]["peak"] < table[0]["resident"]
-    table = rows("bench", "scenario", "mixed", "--lengths", "50,1000,333", "--output", "70")[0]["scenario"]
-    lengths = 50 + 1000 + 333
-    assert table[0]["requests"] == 3 and lengths + 3 * 60 < table[0]["tokens"] <= lengths + 3 * 69   # three steps of prompts: nearly abreast
-    table = rows("bench", "scenario", "chat", "--lengths", "5000,20,30", "--output", "6")[0]["scenario"]
-    assert table[0]["tokens"] == 5000 + 20 + 30 + 3 * 6 - 1
-
-
-def test_memory_is_measured_and_counted_where_it_is_taken(quire):
-    table = rows("bench", "resident", "--lengths", "100,300", "--batch", "1,3", "--max-len", "512")[0]["resident"]
-    token = 6 * 2 * 2 * 32 * 2 / 2**20
-    for row in table:
-        live = row["batch"] * row["length"] * token
-        slots = {"paged": -(-row["length"] // 16) * 16, "growing": row["length"], "reserved": 512}[row["way"]]
-        assert abs(row["live"] - live) < 1e-9 and row["kv"] >= row["batch"] * slots * token - 1e-9
-        if row["way"] != "growing":
-            assert abs(row["kv"] - row["batch"] * slots * token) < 1e-9
-        assert abs(row["wasted"] - (row["kv"] - row["live"])) < 1e-9 and row["resident"] > row["counted"]
-    assert len(table) == 2 * 2 * 3
 
 
 def test_latency_compares_pages_one_piece_and_no_cache(quire):
@@ -325,10 +207,6 @@ def test_sweep_holds_pages_for_all(quire):
     (["bench", "workload", "--data", "."], ["--data", "--as"]),
     (["bench", "workload", "--as", "program", "--type", "q4_0"], ["--type", "--shape"]),
     (["bench", "workload", "--as", "program", "--shape", "1.1b", "--data", "."], ["1.1b", "--tokenizer"]),
-    (["bench", "scenario", "x"], ["x", "mixed-random"]),
-    (["bench", "scenario", "--lengths", "4"], ["--lengths", "name it"]),
-    (["bench", "scenario", "--samples", "4"], ["--samples"]),
-    (["bench", "scenario", "long", "--lengths", "131000", "--output", "200"], ["131200", "131072"]),
     (["bench", "pages", "--page-size", "4"], ["--page-size"]),
     (["bench", "sharing", "--prompt", "4"], ["--prompt", "--output"]),
     (["bench", "ablation", "x"], ["x", "samples"]),
@@ -372,25 +250,3 @@ def test_batching_compares_with_servers_that_give_the_same_answers(quire):
     assert static["rows"] == useful + static["padding"] + static["dead"] and static["padding"] > 1000 and static["dead"] > 1000
     assert static["used"] < table["iteration, oracle"]["used"] < table["iteration, growing"]["used"]
     assert table["iteration, growing"]["copied"] > 0 and table["iteration, max"]["at_once"] == 3072 // 512
-
-
-def test_prompts_of_a_file_are_answered_and_their_lengths_taken(quire, tmp_path):
-    lines = ["The prince looked at her and", "O", "", "What is the matter, said the old man, and why do you weep?"]
-    file = tmp_path / "prompts.txt"
-    file.write_text("\n".join(lines) + "\n")
-    tables, _ = rows("demo", "waste", "--prompts", str(file), "-n", "30")
-    ids = [len(subprocess.run([QUIRE, "tokenize", "builtin", "--ids", "-p", line], capture_output=True, text=True, check=True).stdout.replace(",", " ").split())
-           for line in lines if line]
-    assert column(tables["demo waste prompts"], "tokens") == ids
-    steps = tables["demo waste steps"]
-    assert len(steps) == 3 and all(1 <= row["tokens"] <= 30 for row in steps)
-    assert column(steps, "continuous_steps") == column(steps, "tokens")
-    again = rows("demo", "latency", "--prompts", str(file), "-n", "30", "--max-num-seqs", "2")[0]["demo latency"]
-    assert column(again, "tokens") == column(steps, "tokens") and column(again, "prompt") == ids
-    whole = [a + b for a, b in zip(ids, column(steps, "tokens"))]
-    alloc = rows("demo", "alloc", "--prompts", str(file), "-n", "30")[0]["demo alloc"]
-    assert column(alloc, "tokens") == whole
-    wall = rows("demo", "wall", "--prompts", str(file), "-n", "30", "--batch", "3")[0]["demo wall"]
-    assert wall[0]["mean_tokens"] == pytest.approx(sum(whole) / 3)
-    table = rows("demo", "table", "--prompts", str(file), "-n", "30")[0]["demo table"]
-    assert table[0]["tokens"] == ids[0] and table[-2]["tokens"] == whole[0]

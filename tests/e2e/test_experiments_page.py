@@ -28,8 +28,8 @@ def tool(monkeypatch):
 @pytest.fixture
 def one(tool, monkeypatch):
     """A single experiment, kept, and the page that shows it."""
-    held = tool.EXPERIMENTS[0].held[0]
-    experiment = type(tool.EXPERIMENTS[0])("one", "quire demo tput -t 1 --runs 3", [type(held)("B8", "at 16", 1405.5, lambda o: o.value("16", "pass a seq"), "a test")])
+    held = next(h for e in tool.EXPERIMENTS for h in e.held)
+    experiment = type(tool.EXPERIMENTS[0])("one", "quire bench pages -t 1 --runs 3", [type(held)("B8", "at 16", 1405.5, lambda o: o.value("16", "pass a seq"), "a test")])
     monkeypatch.setattr(tool, "EXPERIMENTS", [experiment])
     kept = {"one": {"command": experiment.command, "before": [], "date": "2026-01-01", "machine": {"processor": "P", "family": "1", "cores": 2}, "output": SHEET}}
     return experiment, kept, tool.written(f"before\n<!-- table: one -->\n<!-- end of table -->\n{NO_FIGURE}behind\n", kept)
@@ -74,14 +74,14 @@ def test_a_quick_run_says_what_it_is_and_what_failed(tool, one, monkeypatch, tmp
 
 def test_a_table_has_its_command_the_published_figure_and_the_ratio(tool, one):
     _, kept, page = one
-    assert "`quire demo tput -t 1 --runs 3`" in page and "| B8 | at 16 | 1,406 | 2,811 | 2.00 | a test |" in page
+    assert "`quire bench pages -t 1 --runs 3`" in page and "| B8 | at 16 | 1,406 | 2,811 | 2.00 | a test |" in page
     assert page.startswith("before\n") and page.endswith("behind\n") and tool.written(page, kept) == page
     assert not list(tool.wrong_results(kept)) and not list(tool.wrong_pages(kept, {"page": page}))
 
 
 def test_a_table_of_another_command_is_found(tool, one):
     experiment, kept, page = one
-    experiment.command = "quire demo tput -t 2 --runs 3"
+    experiment.command = "quire bench pages -t 2 --runs 3"
     assert "tools/experiments.py one" in "".join(tool.wrong_results(kept))
 
 

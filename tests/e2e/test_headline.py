@@ -2,7 +2,6 @@
 import json
 import os
 import subprocess
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
@@ -27,9 +26,8 @@ def small(*arguments):
 
 
 @pytest.fixture(scope="module")
-def first(quire, tmp_path_factory):
-    path = tmp_path_factory.mktemp("headline") / "curves.svg"
-    return small("--svg", str(path)), path
+def first(quire):
+    return small()
 
 
 def ways(rows):
@@ -37,7 +35,7 @@ def ways(rows):
 
 
 def test_rows_are_those_that_the_requests_need(first):
-    by = ways(first[0])
+    by = ways(first)
     useful = {by[way]["rows"] for way in PIECES}
     assert len(useful) == 1, "pieces compute each row once"
     assert by["static, padded"]["rows"] > 1.3 * useful.pop()
@@ -46,7 +44,7 @@ def test_rows_are_those_that_the_requests_need(first):
 
 
 def test_memory_lets_so_many_run(first):
-    by = ways(first[0])
+    by = ways(first)
     assert by["iteration, max"]["at_once"] <= 3 and by["static, padded"]["at_once"] <= 3
     assert by["iteration, max"]["at_once"] < by["iteration, oracle"]["at_once"] <= by["paged"]["at_once"]
     live = [by[way]["live"] for way in [*PIECES, "paged"]]
@@ -55,28 +53,28 @@ def test_memory_lets_so_many_run(first):
 
 
 def test_the_engine_takes_the_steps_that_its_planner_plans(first):
-    by = ways(first[0])
+    by = ways(first)
     for name in COUNTED:
         assert by["paged"][name] == by["paged, no engine"][name], name
 
 
 def test_counts_are_the_same_every_time(first):
-    by, again = ways(first[0]), ways(small())
+    by, again = ways(first), ways(small())
     for way in by:
         assert [by[way][name] for name in COUNTED] == [again[way][name] for name in COUNTED], way
 
 
 @pytest.mark.skipif(not LONG, reason="of make test-long")
 def test_draws_of_arrivals_and_runs_change_no_count_of_all_at_once(first):
-    by, drawn = ways(first[0]), small("--draws", "2", "--runs", "3")
+    by, drawn = ways(first), small("--draws", "2", "--runs", "3")
     for way, row in ways(drawn).items():
         assert [by[way][name] for name in COUNTED] == [row[name] for name in COUNTED], way
     assert sum("latency" in row and row["latency"] > 0 for row in drawn) >= 8
 
 
 def test_gains_are_the_quotients_of_what_they_compare(first):
-    by = ways(first[0])
-    gains = {(row["of"], row["than"]): row for row in first[0] if "speed_gain" in row}
+    by = ways(first)
+    gains = {(row["of"], row["than"]): row for row in first if "speed_gain" in row}
     for (of, than), row in gains.items():
         assert row["at_once_gain"] == pytest.approx(by[of]["at_once"] / by[than]["at_once"])
         assert row["speed_gain"] == pytest.approx(by[of]["speed"] / by[than]["speed"])
@@ -84,10 +82,8 @@ def test_gains_are_the_quotients_of_what_they_compare(first):
     assert gains["paged", "paged, no engine"]["allowed_gain"] == pytest.approx(1)
 
 
-def test_the_picture_has_a_line_for_each_way_that_has_rates(first):
-    root = ElementTree.parse(first[1]).getroot()
-    lines = [element for element in root.iter() if element.tag.endswith("polyline")]
-    assert len(lines) == len({row["way"] for row in first[0] if "latency" in row}) == 8
+def test_all_ways_but_the_planner_alone_have_rates(first):
+    assert len({row["way"] for row in first if "latency" in row}) == 8
 
 
 def test_a_files_requests_are_served(quire, tmp_path):

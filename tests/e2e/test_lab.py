@@ -33,8 +33,8 @@ def test_quire_lists_the_commands_of_quire_lab(quire):
 
 def test_a_link_to_quire_finds_quire_lab_beside_the_file(quire, tmp_path):
     (tmp_path / "q").symlink_to(pathlib.Path(QUIRE).resolve())
-    done = run(str(tmp_path / "q"), "demo", "table", "--json", env={"PATH": ""})
-    assert done.returncode == 0 and done.stdout == run(LAB, "demo", "table", "--json").stdout != ""
+    done = run(str(tmp_path / "q"), "demo", "radix", "--json", env={"PATH": ""})
+    assert done.returncode == 0 and done.stdout == run(LAB, "demo", "radix", "--json").stdout != ""
 
 
 def test_quire_lab_is_found_in_path(quire, tmp_path):
@@ -74,7 +74,7 @@ def test_a_flag_that_does_nothing_there_is_refused(quire, line, flag):
     assert done.returncode == 2 and f"{flag} does nothing" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("line", ["bench calibrate builtin --out -", "bench headline --svg -", "sim x --svg -", "perplexity builtin x --out -"])
+@pytest.mark.parametrize("line", ["bench calibrate builtin --out -", "sim x --svg -", "perplexity builtin x --out -"])
 def test_what_only_goes_to_a_file_is_not_written_to_one_named_minus(quire, tmp_path, line):
     done = run(LAB, *line.split(), cwd=tmp_path)
     assert done.returncode == 2 and "must name a file" in done.stderr, done.stderr

@@ -22,7 +22,7 @@ PRINTING = [
     ["demo"],
     ["demo", "radix"],
     ["demo", "radix", "--json"],
-    ["demo", "waste"],
+    ["demo", "schedule"],
     ["sim", "TRACE"],
     ["sim", "TRACE", "--json"],
 ]

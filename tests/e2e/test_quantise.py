@@ -244,7 +244,7 @@ def test_a_table_that_is_also_the_head_is_kept_once(quire, tmp_path, kind):
 
 def test_help_names_it(quire):
     assert re.search(r"--quantization q8_0\|q6_k\|q5_k\|q4_k\|q4_0\|iq4_xs\|mxfp4\|int8\|fp8 +quantise", run(quire, "serve", "--help").stdout)
-    for command in ("run", "pack", "inspect", "logits", "demo", *(f"bench {name}" for name in ("json", "latency", "pages", "profile", "resident", "start"))):
+    for command in ("run", "pack", "inspect", "logits", "demo", *(f"bench {name}" for name in ("json", "latency", "pages", "profile", "start"))):
         assert "--quantization" in run(quire, *command.split(), "--help").stdout
 
 

@@ -52,7 +52,7 @@ def test_the_table_has_a_line_for_every_policy_and_capacity(quire, chats):
     done = sim(chats, "--pages", "200,150", "--policy", "all")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[2:]]
-    assert lines[0][:3] == ["unlimited", "221", "86.21%"]
+    assert lines[0][:3] == ["unlimited", "221", "86.21"]
     assert {"lru", "lfu", "gdsf", "belady"} <= {line[0] for line in lines}
     for policy in {line[0] for line in lines[1:]}:
         assert [line[1] for line in lines if line[0] == policy] == ["150", "200"]
@@ -85,6 +85,13 @@ def test_the_picture_is_well_formed_and_has_a_line_a_policy(quire, chats, tmp_pa
     for dot in root.iter(SVG + "circle"):
         assert 0 < float(dot.get("cx")) < width and 0 < float(dot.get("cy")) < height
     assert len(found) == 9
+
+
+def test_the_picture_without_a_capacity_that_holds_a_request_has_the_level_alone(quire, chats, tmp_path):
+    svg = tmp_path / "none.svg"
+    assert [row["policy"] for row in rows(chats, "--svg", svg)] == ["unlimited"]
+    root = xml.etree.ElementTree.parse(svg).getroot()
+    assert not list(root.iter(SVG + "polyline")) and any(node.text == "unlimited" for node in root.iter(SVG + "text"))
 
 
 @pytest.mark.parametrize("arguments,status,words", [

@@ -403,22 +403,6 @@ def test_servers_share_prefixes_through_redis_and_outlive_it(quire, expected, re
     assert second.stop() == 0
 
 
-def test_bench_preempt_measures_both_ways_for_each_page_size_and_length(quire):
-    done = subprocess.run([QUIRE, "bench", "preempt", "builtin", "--pages", "1,16,256", "--lengths", "40,100", "--runs", "1", "--json"],
-                          capture_output=True, text=True, check=True)
-    rows = bench_lines.rows(done.stdout)
-    assert [(r["page_tokens"], r["tokens"]) for r in rows] == [(p, n) for p in (1, 16, 256) for n in (40, 100)]
-    for r in rows:
-        assert r["pages"] == -(-r["tokens"] // r["page_tokens"])
-        assert r["size"] == pytest.approx(r["pages"] * r["page_tokens"] * rows[0]["size"] / 40, abs=0.01)
-        assert r["recompute"] > 0 and r["swap"] == pytest.approx(r["out"] + r["in"], abs=0.002)
-        assert r["recompute_over_swap"] == pytest.approx(r["recompute"] / r["swap"])
-    assert "to the bit" in done.stderr
-    for flags in (["--pages", "3"], ["--lengths", "0"], ["--lengths", "10000000"], ["--runs", "0"]):
-        wrong = subprocess.run([QUIRE, "bench", "preempt", "builtin", *flags], capture_output=True, text=True)
-        assert wrong.returncode == 2 and flags[0].lstrip("-")[:4] in wrong.stderr or "the model takes" in wrong.stderr, wrong.stderr
-
-
 def test_bench_tiers_finds_whole_prompts_in_every_tier(quire, tmp_path, redis):
     _, _, url = redis
     text = subprocess.run([QUIRE, "bench", "tiers", "builtin", "--lengths", "70,200", "--runs", "1", "--kv-tier-file", str(tmp_path / "tier"),

@@ -1,7 +1,7 @@
 /* Serving without paging gives the engine's answers, and computes the padding and dead
  * rows that it is said to. */
 
-#include "lab/bench/baseline_serve.h"
+#include "lab/bench/headline_execute.h"
 #include "test.h"
 
 enum { N = 6, MAX_LEN = 128, MAX_SEQS = 4 };
@@ -15,7 +15,7 @@ typedef struct fixture {
 
 static baseline_result serve(fixture *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
-    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
+    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN};
     const model_runner_options bo = {.engine = &w->engine,
                                      .page_tokens = BASELINE_PAGE,
                                      .n_pages = n_pages + baseline_extra_pages(&o),
@@ -81,9 +81,9 @@ TEST(what_does_not_fit_in_memory_is_refused) {
                                      .max_rows = 64,
                                      .max_seqs = 2 * MAX_SEQS,
                                      .max_len = MAX_LEN};
-    baseline_options small = {false, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},
-                     is_static = {true, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN, NULL},
-                     shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64, NULL};
+    baseline_options small = {false, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN},
+                     is_static = {true, RESERVE_MAX, 4, MAX_SEQS, MAX_LEN},
+                     shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64};
     assert_int_equal(model_runner_open(&bo, &b, &err), QUIRE_OK);
     assert_int_equal(baseline_serve(&b, &small, lengths, answers, N, &r, &err), QUIRE_TOO_LARGE);
     assert_int_equal(baseline_serve(&b, &is_static, lengths, answers, N, &r, &err), QUIRE_TOO_LARGE);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "kv/kv_seq.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/synthetic.h"
+#include "lab/bench/model_shape.h"
 #include "test.h"
 
 enum { N_ROWS = 20, PAGES = 2, PAGE_TOKENS = 16 };

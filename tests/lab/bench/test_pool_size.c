@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lab/bench/client.h"
-#include "lab/bench/synthetic.h"
+#include "lab/bench/model_shape.h"
 #include "test.h"
 
 enum { PAGE = 16, LENGTH = 1000 };

@@ -8,7 +8,7 @@
 #include "core/quant.h"
 #include "file/model_file.h"
 #include "lab/bench/model_runner.h"
-#include "lab/bench/synthetic.h"
+#include "lab/bench/model_shape.h"
 #include "test.h"
 
 static model_shape small; /* Llama's */

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "lab/sim/compare.h"
-#include "lab/sim/first_fit.h"
+#include "lab/sim/reservation.h"
 #include "lab/sim/trace_read.h"
 #include "test.h"
 
@@ -536,8 +536,22 @@ TEST(costs_are_read_as_they_were_written) {
     assert_int_not_equal(cost_read(path, &back, &err), QUIRE_OK);
 }
 
+TEST(every_reservation_holds_the_tokens_and_the_later_ones_hold_less) {
+    reserved_seq s = {.n_prompt = 100, .n_output = 25, .n_now = 80};
+    /* worked example 7: 1,968 of them dead */
+    assert_int_equal(reservation_slots(RESERVE_MAX, &s, 2048, 16), 2048);
+    /* as for Orca (Pow2): 25 tokens reserve 32 */
+    assert_int_equal(reservation_slots(RESERVE_POW2, &s, 2048, 16), 132);
+    assert_int_equal(reservation_slots(RESERVE_ORACLE, &s, 2048, 16), 125);
+    assert_int_equal(reservation_slots(RESERVE_GROWING, &s, 2048, 16), 80);
+    assert_int_equal(reservation_slots(RESERVE_PAGED, &s, 2048, 16), 80);
+    s.n_now = 81;
+    assert_int_equal(reservation_slots(RESERVE_PAGED, &s, 2048, 16), 96);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_reservation_holds_the_tokens_and_the_later_ones_hold_less),
         cmocka_unit_test(a_step_takes_what_its_parts_take),
         cmocka_unit_test(a_described_device_is_as_its_data_sheet_says),
         cmocka_unit_test(a_lone_request_takes_its_steps),

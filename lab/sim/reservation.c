@@ -1,8 +1,45 @@
-#include "lab/sim/first_fit.h"
+#include "lab/sim/reservation.h"
 
 #include <string.h>
 
 #include "base/mem.h"
+#include "core/kv_layout.h"
+
+const char *reservation_name(reservation r) {
+    static const char *const names[RESERVE_N] = {"max", "pow2", "oracle", "growing", "paged"};
+    return names[r];
+}
+
+static int64_t baseline_power_of_two_from(int64_t n) {
+    int64_t p = 1;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len, int32_t page_tokens) {
+    int64_t slots = 0;
+    switch (r) {
+    case RESERVE_MAX:
+        slots = max_len;
+        break;
+    case RESERVE_POW2:
+        slots = s->n_prompt + baseline_power_of_two_from(s->n_output);
+        break;
+    case RESERVE_ORACLE:
+        slots = (int64_t)s->n_prompt + s->n_output;
+        break;
+    case RESERVE_GROWING:
+        slots = s->n_now;
+        break;
+    case RESERVE_PAGED:
+    case RESERVE_N:
+        slots = kv_pages_for(s->n_now, page_tokens) * page_tokens;
+        break;
+    }
+    return slots;
+}
 
 quire_err first_fit_open(int64_t size, int32_t cap, first_fit *out) {
     *out = (first_fit){.size = size, .cap = cap, .pieces = mem_new((size_t)cap, sizeof *out->pieces)};
