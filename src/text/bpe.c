@@ -161,13 +161,16 @@ static quire_err bpe_encode_word(const bpe *b, str word, bpe_scratch *s, token_l
     if (b->neighbours.slots == NULL) {
         return bpe_encode_stretch(b, word, s, out);
     }
-    /* The word is cut between two known characters that are adjacent in no piece. */
+    /* The word is cut between two known characters that are adjacent in no piece, but not
+     * between two that are no pieces themselves: an unknown token may stand for both. */
     size_t start = 0, len;
     int32_t before = -1;
     for (size_t i = 0; i < word.n; i += len) {
         int32_t c = utf8_next(word.p + i, &len);
         int32_t symbol = symbol_of(b, (str){word.p + i, len}, c);
-        if (before >= 0 && symbol >= 0 && pair_table_find(&b->neighbours, before, symbol) == NULL) {
+        bool is_unknown = before >= b->vocab->n && symbol >= b->vocab->n;
+        if (before >= 0 && symbol >= 0 && !is_unknown &&
+            pair_table_find(&b->neighbours, before, symbol) == NULL) {
             TRY(bpe_encode_stretch(b, (str){word.p + start, i - start}, s, out));
             start = i;
         }

@@ -383,6 +383,31 @@ TEST(unknown_words_are_one_as_far_as_they_follow_each_other) {
     piece_table_deinit(&few);
 }
 
+/* So are unknown characters, also where they are parts of a piece. */
+TEST(unknown_characters_in_a_row_are_one_token) {
+    enum { UNKNOWN = 0, KNOWN = 1, PIECE = 2 };
+    piece_table few = {0};
+    piece_model m;
+    model_scratch s = {0};
+    token_list ids = {0};
+    assert_int_equal(piece_table_init(&few, 3, 3, 16), QUIRE_OK);
+    assert_int_equal(piece_table_add(&few, KNOWN, str_of("a")), QUIRE_OK);
+    assert_int_equal(piece_table_add(&few, PIECE, str_of("x>y")), QUIRE_OK);
+    piece_model_init(&m, &piece_model_bpe, &few, UNKNOWN);
+    m.bpe.sentencepiece = true;
+    assert_int_equal(bpe_begin(&m.bpe, 8), QUIRE_OK);
+    assert_int_equal(bpe_derive_merges(&m.bpe, NULL), QUIRE_OK);
+    assert_int_equal(bpe_finish(&m.bpe, true), QUIRE_OK);
+    assert_int_equal(m.ops->encode(&m, str_of("a>>?>a>"), &s, &ids), QUIRE_OK);
+    const int32_t want[] = {KNOWN, UNKNOWN, KNOWN, UNKNOWN};
+    assert_int_equal(ids.n, sizeof want / sizeof *want);
+    assert_memory_equal(ids.ids, want, sizeof want);
+    token_list_deinit(&ids);
+    model_scratch_deinit(&s);
+    piece_model_deinit(&m);
+    piece_table_deinit(&few);
+}
+
 /* An empty text may have no address: under UBSan nothing is added to one. */
 TEST(an_empty_text_is_searched_and_replaced) {
     char literal[] = "ab";
@@ -450,6 +475,7 @@ int main(void) {
         cmocka_unit_test(each_way_to_merge_is_merging_by_definition),
         cmocka_unit_test(an_empty_text_is_searched_and_replaced),
         cmocka_unit_test(unknown_words_are_one_as_far_as_they_follow_each_other),
+        cmocka_unit_test(unknown_characters_in_a_row_are_one_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
