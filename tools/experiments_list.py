@@ -71,12 +71,6 @@ BATCHING = [
     ]),
 ]
 
-def fits(n):
-    """Whether n tokens have room on a planned device."""
-    return lambda out: "fit" if n <= float(out.found(r"hold (\d+) tokens")) else "do not fit"
-
-
-
 MEMORY = [
     Experiment("bench-pages", "quire bench pages -t 1 --runs 3", [
         Held("R18 L4", "best page", 16, number(r"^best: (\d+)"), "16 to 64 are alike within some percent here: the fastest of those under 4% waste changes from run to run"),
@@ -102,21 +96,6 @@ MEMORY = [
     ]),
     Experiment("bench-memory-int8", "quire bench memory --shape 32,32,128 --kv-dtype int8 --pages 16 --max-model-len 8192", [
         Held("R22", "tokens for the same memory, one byte a value", 2, lambda o: 524288 / float(o.found(r": ([0-9]+) bytes a token")), "int8 in place of FP8, and a scale for each row"),
-    ]),
-    Experiment("sim-plan", "quire sim --plan llama-2-7b a100-40gb", [
-        Held("R26", "requests of 1,000 tokens on an A100 40 GB", 48, cell("pages", "requests"), "90% of the memory less the weights; there 24 GB over 0.5 GB"),
-        Held("R26", "the same with 75% unused", 12, cell("part unused", "requests"), "the same"),
-        Held("W3", "millions of dollars a year saved of 100 GPUs that waste 75%", 1, lambda o: 1.752 * (1 - 100 / o.value("part unused", "devices")),
-             "over one there, as if waste were throughput; a step of fewer requests is shorter, so pages replace 100 by 45 and not by 25"),
-        Held("R23", "of a fleet, at twice the throughput", 0.5, lambda o: 100 / o.value("part unused", "devices"), "throughput here is 2.2 times"),
-        Held("L9", "sequences in memory, pages against the longest", (4, 10), lambda o: o.value("pages", "requests") / o.value("the longest", "requests"), "lengths and the maximum decide"),
-        Held("F13", "GB of the weights", 13.4, number(r"less ([\d.]+) GB of weights"), "13.48 (7B in 16 bits)"),
-    ]),
-    Experiment("sim-plan-l4", "quire sim --plan llama-2-7b l4 --prompt 2048 --output 1952", [
-        Held("F31", "longest context on the L4, tokens", "16k do not fit one accelerator", line(r"hold (\d+) tokens"), "one sequence of 16,384 does fit in 90% of 24 GB"),
-        Held("F6", "a chat of 32,768 tokens on its card", "scenario, no figure", fits(32768), "beside 13.5 GB of weights, a tenth kept free"),
-        Held("F4", "16 prompts of 68,000 tokens together", "scenario, no figure", fits(68000), "the same"),
-        Held("F5", "16 prompts of 2,176 tokens in the mean", "scenario, no figure", fits(16 * 2176), "the same"),
     ]),
 ]
 
@@ -282,10 +261,6 @@ SIMULATED = [
                quick="quire bench serving --described llama-3-8b,a100-80gb --trace system.jsonl --requests 100 --slo first=1,gap=0.05 --cost-per-hour 2"),
     Experiment("serving-mooncake", f"quire bench serving --described llama-3-70b,8xa100-80gb --trace {TRACES}/synthetic_trace.jsonl --requests 600 --speed 0.02 --max-model-len 131072 --slo first=20,gap=0.2",
                quick=f"quire bench serving --described llama-3-70b,8xa100-80gb --trace {TRACES}/synthetic_trace.jsonl --requests 100 --speed 0.02 --max-model-len 131072 --slo first=20,gap=0.2"),
-    Experiment("serving-real", f"quire bench serving builtin --threads 1 --trace {TRACES}/conversation_trace_first6000.jsonl --requests 150 --shrink 64 --speed 1000 --calibrate --runs 2",
-               quick=f"quire bench serving builtin --threads 1 --trace {TRACES}/conversation_trace_first6000.jsonl --requests 50 --shrink 64 --speed 1000 --calibrate --runs 1"),
-    Experiment("serving-real-arrivals", "quire bench serving builtin --threads 1 --trace ../shared/data/traces/azure/AzureLLMInferenceTrace_code.csv --requests 150 --shrink 8 --speed 6 --calibrate --runs 1",
-               quick="quire bench serving builtin --threads 1 --trace ../shared/data/traces/azure/AzureLLMInferenceTrace_code.csv --requests 50 --shrink 8 --speed 20 --calibrate --runs 1"),
 ]
 
 
@@ -368,6 +343,7 @@ NOT_REPRODUCED = [
     ("F32 F33 R24", "claims without a figure"),
     ("F14 F16 F17 F21 F22", "peaks of a card whose figures contradict each other: F17 finds no extra where F16 has 0.2 GB. `bench-memory` counts what pages take over their tokens"),
     ("F30", "a share under a load without lengths"),
+    ("F4 F5 F6 F13 F31 L9 R23 R26 W3", "what fits a card and what a fleet costs: divisions of data sheets; `quire inspect` says it of this machine"),
     ("L1 L2 L3 L6 L7 W6 B32 F9", "counts and formulas: worked examples 7 to 9 and 11, which tests hold"),
     ("W4", "an example without a result: 32 requests a read of the weights"),
     ("R14 R15", "TensorRT-LLM on NVIDIA's devices: single sources without lengths, and a program that does not run here"),
@@ -396,7 +372,7 @@ ON_PAGES = {
         ("headline-1.1b", "R6", 0), ("headline-1.1b", "R6", 1), ("headline-1.1b", "R21", 0),
     ],
     "serving": [
-        ("sim-plan", "R26", 0), ("sim-plan", "W3", 0), ("serving-sharegpt", "R3 F27", 0), ("serving-sharegpt", "R4", 0), ("serving-sharegpt", "R5", 0),
+        ("serving-sharegpt", "R3 F27", 0), ("serving-sharegpt", "R4", 0), ("serving-sharegpt", "R5", 0),
         ("serving-sharegpt", "R6", 0), ("serving-sharegpt", "R6", 1), ("serving-alpaca", "R3", 0), ("serving-alpaca", "R4", 0), ("serving-alpaca", "R5", 0),
         ("serving-opt-66b", "R1 R3", 0), ("serving-opt-175b", "R1 R3", 0),
     ],

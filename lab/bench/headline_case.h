@@ -56,10 +56,9 @@ int32_t headline_median_run(const double *reached, int32_t n);
 /* Seconds a token that a request of mean lengths takes on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);
 
-/* What a step costs on this machine, as `quire bench calibrate` finds it, but in the time
- * that `quire bench headline` runs by and through the same passes: of one thread's
- * processor, where there is one. Steps of known content are computed; no request is
- * looked at. */
+/* What a step costs on this machine, in the time that `quire bench headline` runs by and
+ * through the same passes: of one thread's processor, where there is one. Steps of known
+ * content are computed; no request is looked at. */
 
 typedef struct headline_cost_options {
     int32_t n_pages, max_rows, max_seqs, max_len; /* memory in pages of HEADLINE_PAGE tokens */

@@ -1,50 +1,62 @@
-/* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered.
- * Without a model by the simulation, every way to batch and to give memory beside the
- * others; with one really, and beside it what the simulation predicts from what steps
- * cost, which knows nothing of the run: a cost file, or the mean of calibrations before
- * the run and after it, since the
- * speed of a machine that is shared changes from one minute to the next. The same
- * averaged over several runs in turn with calibrations tells the model's error from the
- * machine's. */
+/* `quire bench serving`: what a server on a described device would do with the requests
+ * of a trace, or of a Poisson process: one table, a row for each way to batch and to give
+ * memory, from the simulation in lab/sim/serving.h; and the highest rate of requests that
+ * each stands under a bound on latency. */
 
-#include "base/clock.h"
-#include "lab/bench/client.h"
-#include "lab/commands/measures.h"
-#include "lab/sim/trace_read.h"
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lab/commands/lab_commands.h"
+#include "lab/sim/serving.h"
+#include "options/engine_flags.h"
 
 typedef struct bench_serving_options {
     cli_options cli;
-    compare_options server;
     const char *trace;   /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
     const char *lengths; /* of these: lab/sim/trace_read.h */
     double rate;         /* requests a second */
     int32_t n_requests;  /* of a trace the first; 0: all */
     int32_t seed;
-    bool calibrate; /* before and after each real run; server.cost is NULL then */
-    int32_t n_runs; /* really, each by an engine of its own */
+    const char *described; /* "opt-13b,a100-40gb": lab/sim/cost.h */
+    /* bounds in seconds, "first=1,gap=0.1,token=0.2": 99% of first tokens, 99% of
+     * answers' mean gaps, the mean of latency by tokens of the answer. NULL: no highest
+     * rate is looked for */
+    const char *slo;
+    double cost_per_hour; /* of the device; 0: not shown */
+    double speed;         /* the trace's clock runs that many times as fast */
+    int32_t shrink;       /* lengths become a shrink-th */
+    int32_t page_tokens, max_seqs, max_rows, max_chunk;
+    int32_t max_model_len; /* 0: as the model has it */
+    int64_t kv_tokens;     /* 0: as the device has it */
+    int64_t step_target_us;
+    /* Beyond pages alone: rows of their own */
+    int64_t swap_bytes; /* host memory for preempted requests; 0: none */
+    quire_preemption preemption_mode;
+    /* "0.8,0.6": chances that the first, second .. guess of a step is right; NULL: no
+     * guesses */
+    const char *acceptance;
+    double draft_us; /* that making a step's guesses takes */
 } bench_serving_options;
 
-enum { DEFAULT_REQUESTS = 1000 };
+enum { DEFAULT_REQUESTS = 1000, MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
-static void bench_serving_defaults(cli_options *cli) {
-    bench_serving_options *o = (void *)cli;
-    *o = (bench_serving_options){.cli = o->cli, .lengths = "sharegpt", .rate = 2, .seed = 1, .n_runs = 1};
-    o->cli.engine.model = NULL;
-    compare_options_init(&o->server);
-}
+/* max_seqs and max_rows: vLLM's, then. */
+LAB_DEFAULTS(bench_serving, .lengths = "sharegpt", .rate = 2, .seed = 1, .speed = 1, .shrink = 1,
+             .page_tokens = 16, .max_seqs = 256, .max_rows = 2048, .step_target_us = 100000,
+             .preemption_mode = QUIRE_PREEMPTION_AUTO)
 
 /* ---- the requests ---- */
 
 static quire_err bench_serving_make_trace(const bench_serving_options *o, int32_t most, trace *t,
                                           quire_error *err) {
-    int64_t longest = (int64_t)most * o->server.shrink;
+    int64_t longest = (int64_t)most * o->shrink;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, t, err));
     } else if (longest > INT32_MAX) {
         return err_set(
             err, QUIRE_INVALID, -1,
             "--shrink %d: as many times the longest sequence, which has %d tokens, must be at most %d",
-            (int)o->server.shrink, (int)most, INT32_MAX);
+            (int)o->shrink, (int)most, INT32_MAX);
     } else {
         arrivals_options a = {.lengths = o->lengths,
                               .rate = o->rate,
@@ -53,8 +65,8 @@ static quire_err bench_serving_make_trace(const bench_serving_options *o, int32_
                               .seed = (uint64_t)o->seed};
         TRY(arrivals_make(&a, t, err));
     }
-    if (o->server.shrink > 1) {
-        trace_shrink(t, o->server.shrink);
+    if (o->shrink > 1) {
+        trace_shrink(t, o->shrink);
     }
     return QUIRE_OK;
 }
@@ -68,439 +80,344 @@ static void name_trace(const bench_serving_options *o, char *out, size_t n) {
     }
 }
 
-/* ---- a real run ---- */
+/* One way to serve. */
+typedef struct way {
+    const char *batching_name, *cache_name;
+    batching batching;
+    reservation reservation;
+    serving_cache cache;
+    bool swaps, guesses; /* where the options have host memory, and chances of guesses */
+} way;
 
-typedef struct real_run {
-    const bench_serving_options *o;
-    const trace *t;
-    client c;
-    sent *sent;          /* [n_requests] */
-    int32_t *ids, *text; /* [longest] of one request: the trace's, and those as the model's tokens */
-    int64_t start_us;
-    int32_t n_sent, n_left; /* sent; of those not done */
-    serving_result r;
-} real_run;
-
-static bool is_taken(const real_run *run, const trace_request *q) {
-    return q->n_prompt + serving_output(q) <= run->c.info->max_model_len;
-}
-
-static quire_err send_next(real_run *run, quire_error *err) {
-    int32_t i = run->n_sent++;
-    const trace_request *q = &run->t->requests[i];
-    if (!is_taken(run, q)) {
-        run->r.n_refused++;
-        return QUIRE_OK;
-    }
-    trace_tokens(run->t, q, run->text);
-    for (int32_t k = 0; k < q->n_prompt; k++) {
-        run->ids[k] = trace_token_of(run->text[k], run->c.info->n_vocab);
-    }
-    TRY(client_send(&run->c, run->ids, q->n_prompt, serving_output(q), &run->sent[i], err));
-    run->n_left++;
-    return QUIRE_OK;
-}
-
-/* Sends each request when it is due, and notes what comes back. */
-static quire_err serve_all(real_run *run, const serving_options *o, quire_error *err) {
-    int32_t n = run->t->n_requests;
-    run->start_us = clock_us();
-    while (run->n_sent < n || run->n_left > 0) {
-        int64_t now_us = clock_us() - run->start_us, wait_us = -1;
-        if (run->n_sent < n) {
-            double due = serving_arrival(run->t, o, run->n_sent);
-            if (due <= (double)now_us) {
-                TRY(send_next(run, err));
-                continue;
-            }
-            wait_us = (int64_t)ceil(due - (double)now_us);
-        }
-        run->n_left -= client_receive(&run->c, wait_us);
-    }
-    return QUIRE_OK;
-}
-
-static void bench_serving_collect(real_run *run, const serving_options *o) {
-    serving_result *r = &run->r;
-    for (int32_t i = 0; i < run->t->n_requests; i++) {
-        const sent *s = &run->sent[i];
-        const trace_request *q = &run->t->requests[i];
-        if (s->done && s->n_seen == s->n_output) {
-            double first = (double)(s->first_us - run->start_us), last = (double)(s->last_us - run->start_us);
-            serving_note(r, q, serving_arrival(run->t, o, i), first, last);
-            r->hit_tokens += s->n_cached;
-            r->span_us = fmax(r->span_us, last);
-        }
-    }
-}
-
-static quire_err run_open(real_run *run, const serving_options *o, quire_error *err) {
-    size_t n = (size_t)run->t->n_requests, longest = (size_t)run->t->longest + 1;
-    serving_result *r = &run->r;
-    run->sent = mem_new(n, sizeof *run->sent);
-    run->ids = mem_new(longest, sizeof *run->ids);
-    run->text = mem_new(longest, sizeof *run->text);
-    quire_err e = serving_result_init(r, run->t->n_requests);
-    TRY(mem_check_for(e == QUIRE_OK && run->sent && run->ids && run->text ? run->sent : NULL, "the requests",
-                      err));
-    quire_stats before, after;
-    quire_engine_stats(run->c.engine, &before);
-    TRY(serve_all(run, o, err));
-    bench_serving_collect(run, o);
-    quire_engine_stats(run->c.engine, &after);
-    r->n_steps = after.steps - before.steps;
-    r->n_rows = after.step_rows - before.step_rows;
-    r->busy_us = (double)(after.step_us - before.step_us);
-    r->n_preemptions = after.preemptions - before.preemptions;
-    return QUIRE_OK;
-}
-
-/* ---- measured beside predicted ---- */
-
-static const table_column columns[] = TABLE_OF(
-    WORD("what", "", 34), FIGURE("measured", "measured", 12, 4, ""), KEY("spread_percent", "+- %", 8, 1),
-    KEY("predicted", "predicted", 12, 4), KEY("off_percent", "off %", 8, 1));
-
-enum { N_FIGURES = 16 };
-static const struct {
-    const char *title, *name, *unit;
-} figures[N_FIGURES] = {
-    {"requests/s", "served", "requests/s"},
-    {"answer tokens/s", "output", "tokens/s"},
-    {"time to first token 50%, s", "first_token_p50", "s"},
-    {"time to first token 90%, s", "first_token_p90", "s"},
-    {"time to first token 95%, s", "first_token_p95", "s"},
-    {"time to first token 99%, s", "first_token_p99", "s"},
-    {"mean time to first token, s", "first_token_mean", "s"},
-    {"mean gap between tokens, s", "gap_mean", "s"},
-    {"gap 99%, s", "gap_p99", "s"},
-    {"latency a token, mean, s", "token_mean", "s"},
-    {"busy part of the time", "busy", "x"},
-    {"steps", "steps", "steps"},
-    {"rows computed", "rows", "rows"},
-    {"prompt tokens found in the cache", "hit", "tokens"},
-    {"preemptions", "preemptions", "times"},
-    {"requests answered", "answered", "requests"},
+static const way ways[] = {
+    {"static", "none", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    {"static", "none", BATCH_STATIC, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false, false},
+    {"continuous", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, false},
+    {"continuous", "page", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_PAGE, false, false},
+    {"continuous", "token", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, false, false},
+    {"swapping", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, false},
+    {"guessing", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, true},
 };
+enum { WAY_MAX = 2, WAY_ORACLE = 4, WAY_PAGED = 6, WAY_TOKEN = 8, WAY_SWAPPING, WAY_GUESSING };
+enum { N_WAYS = (int)(sizeof ways / sizeof *ways) };
 
-/* In the order of the names. */
-static void list_figures(serving_result *r, double *out) {
-    static const double parts[] = {0.5, 0.9, 0.95, 0.99};
-    serving_times *t = &r->times;
-    *out++ = t->n / r->span_us * 1e6;
-    *out++ = (double)r->output_tokens / r->span_us * 1e6;
-    for (int i = 0; i < 4; i++) {
-        *out++ = compare_seconds(t->first, t->n, parts[i]);
-    }
-    *out++ = compare_mean_seconds(t->first, t->n);
-    *out++ = compare_mean_seconds(t->gap, t->n);
-    *out++ = compare_seconds(t->gap, t->n, 0.99);
-    *out++ = compare_mean_seconds(t->per_token, t->n);
-    *out++ = r->busy_us / r->span_us;
-    *out++ = (double)r->n_steps;
-    *out++ = (double)r->n_rows;
-    *out++ = (double)r->hit_tokens;
-    *out++ = (double)r->n_preemptions;
-    *out = t->n;
-}
+/* ---- bounds on latency ---- */
 
-static double off_percent(double measured, double predicted) {
-    return measured > 0 ? 100 * (predicted / measured - 1) : TABLE_ABSENT;
-}
+typedef struct bounds {
+    double first, gap, token; /* seconds; infinite: none */
+} bounds;
 
-/* What the simulation says about the same requests, on the engine's memory and limits. */
-static quire_err predict(const real_run *run, const cost_model *cost, serving_result *out, quire_error *err) {
-    const quire_options *e = &run->o->cli.engine;
-    const quire_info *info = run->c.info;
-    serving_options simulated;
-    compare_options c = run->o->server;
-    c.prefix_cache = e->prefix_cache;
-    c.page_tokens = info->page_tokens;
-    c.kv_tokens = pool_size_tokens(info);
-    c.max_seqs = info->max_seqs;
-    c.max_rows = info->max_batched_tokens;
-    c.max_chunk = e->prefill_chunk;
-    c.max_model_len = info->max_model_len;
-    c.step_target_us = e->step_target_us;
-    TRY(compare_server_of(&c, cost, &simulated, err));
-    return serving_run(run->t, &simulated, out, err);
-}
-
-/* What the rounds of a run gave: each figure of each, and what steps cost, as told or as
- * measured around them. */
-typedef struct rounds {
-    double figures[N_FIGURES][FIGURES_MAX_RUNS];
-    double longest_us[FIGURES_MAX_RUNS + 1]; /* of the calibrations: a step with the most rows */
-    cost_model cost;
-    int32_t n, n_costs;
-} rounds;
-
-/* A figure as JSON lines: measured, its spread over the rounds, and predicted. */
-static void bench_serving_print_lines(const real_run *run, int i, figure measured, double predicted) {
-    const struct {
-        const char *suffix, *source;
-        double value;
-    } found[] = {{"", "measured", measured.mean},
-                 {"_spread", "measured", measured.spread},
-                 {"", "predicted", predicted}};
-    for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
-        FIGURE_LINE("serving", figures[i].name, found[k].suffix, found[k].value, figures[i].unit,
-                    {"model", run->c.info->model_name, 0}, {"requests", NULL, run->t->n_requests},
-                    {"source", found[k].source, 0});
-    }
-}
-
-static quire_err bench_serving_print_figures(const real_run *run, const rounds *f, const bench_table *s,
-                                             quire_error *err) {
-    double predicted[N_FIGURES];
-    if (f->n_costs > 0) {
-        serving_result p;
-        TRY(predict(run, &f->cost, &p, err));
-        list_figures(&p, predicted);
-        serving_result_deinit(&p);
-    }
-    for (int i = 0; i < N_FIGURES; i++) {
-        figure m = figure_of(f->figures[i], f->n);
-        double p = f->n_costs > 0 ? predicted[i] : TABLE_ABSENT;
-        double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : TABLE_ABSENT;
-        if (s->json) {
-            bench_serving_print_lines(run, i, m, p);
-            continue;
+static quire_err parse_slo(const char *text, bounds *out, quire_error *err) {
+    *out = (bounds){INFINITY, INFINITY, INFINITY};
+    for (const char *p = text; p != NULL && *p;) {
+        size_t n = strcspn(p, "=");
+        str name = {p, n};
+        double *to = str_is(name, "first")   ? &out->first
+                     : str_is(name, "gap")   ? &out->gap
+                     : str_is(name, "token") ? &out->token
+                                             : NULL;
+        char *end = NULL;
+        double v = p[n] == '=' ? strtod(p + n + 1, &end) : 0;
+        if (to == NULL || end == NULL || end == p + n + 1 || !(v > 0) || (*end != ',' && *end != 0)) {
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--slo %s: must be bounds in seconds, some of first=1,gap=0.1,token=0.2", text);
         }
-        TABLE_ROW(s, TXT(figures[i].title), NUM(m.mean), NUM(spread), NUM(p), NUM(off_percent(m.mean, p)));
-    }
-    if (run->o->calibrate) {
-        figure cost = figure_of(f->longest_us, f->n_costs);
-        table_note(s,
-                   "steps cost what they did on average of %d calibrations, before and after each run: with "
-                   "%.0f rows %.0f us, at most %.0f away",
-                   (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
+        *to = v;
+        p = end + (*end == ',');
     }
     return QUIRE_OK;
 }
 
-static void bench_serving_print_head(const real_run *run, const bench_table *s) {
-    const bench_serving_options *o = run->o;
-    const trace *t = run->t;
-    const quire_info *info = run->c.info;
-    char name[256], heading[640];
-    name_trace(o, name, sizeof name);
+/* A percentile of values[0..n), which it sorts: `part` of them are at or under it. In
+ * seconds, from microseconds. */
+static double seconds_at(double *values, int32_t n, double part) {
+    return n > 0 ? figures_percentile(values, n, part) * 1e-6 : 0;
+}
+
+static double mean_seconds(const double *values, int32_t n) {
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += values[i];
+    }
+    return n > 0 ? sum / n * 1e-6 : 0;
+}
+
+static bool is_within(const bounds *b, serving_result *r) {
+    serving_times *t = &r->times;
+    return seconds_at(t->first, t->n, 0.99) <= b->first && seconds_at(t->gap, t->n, 0.99) <= b->gap &&
+           mean_seconds(t->per_token, t->n) <= b->token;
+}
+
+/* ---- the server ---- */
+
+static quire_err read_cost(const bench_serving_options *o, cost_model *cost, quire_error *err) {
+    char model[COST_NAME_BYTES];
+    size_t n = o->described != NULL ? strcspn(o->described, ",") : 0;
+    if (o->described == NULL || o->described[n] != ',') {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--described %s: must be MODEL,DEVICE, as in opt-13b,a100-40gb",
+                       o->described != NULL ? o->described : "is needed");
+    }
+    snprintf(model, sizeof model, "%.*s", (int)(n < sizeof model ? n : sizeof model - 1), o->described);
+    return cost_describe(model, o->described + n + 1, cost, err);
+}
+
+/* "0.8,0.6": each from 0 to 1. */
+static quire_err parse_acceptance(const char *text, serving_options *out, quire_error *err) {
+    out->n_drafts = 0;
+    for (const char *p = text; p != NULL && *p != 0;) {
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p || !(v >= 0 && v <= 1) || (*end != ',' && *end != 0) || (*end == ',' && end[1] == 0) ||
+            out->n_drafts == SERVING_MAX_DRAFTS) {
+            return err_set(err, QUIRE_INVALID, p - text,
+                           "--acceptance %s: must be 1 to %d numbers from 0 to 1 with commas between them",
+                           text, SERVING_MAX_DRAFTS);
+        }
+        out->acceptance[out->n_drafts++] = v;
+        p = end + (*end == ',');
+    }
+    return text == NULL || out->n_drafts > 0 ? QUIRE_OK
+                                             : err_set(err, QUIRE_INVALID, -1, "--acceptance is empty");
+}
+
+/* The cost model and the server that the options ask for; out->cost points to *cost. */
+static quire_err make_server(const bench_serving_options *o, cost_model *cost, serving_options *out,
+                             quire_error *err) {
+    TRY(read_cost(o, cost, err));
+    *out = (serving_options){.cost = cost,
+                             .kv_tokens = o->kv_tokens > 0 ? o->kv_tokens : cost->kv_tokens,
+                             .page_tokens = o->page_tokens,
+                             .max_model_len = o->max_model_len > 0 ? o->max_model_len : cost->max_model_len,
+                             .max_seqs = o->max_seqs,
+                             .max_rows = o->max_rows > o->max_seqs ? o->max_rows : o->max_seqs,
+                             .max_chunk = o->max_chunk,
+                             .step_target_us = o->step_target_us,
+                             .speed = o->speed,
+                             .swap_tokens = o->swap_bytes / (cost->token_bytes > 0 ? cost->token_bytes : 1),
+                             .preempt = (preempt_mode)o->preemption_mode,
+                             .draft_us = o->draft_us};
+    if (o->draft_us > 0 && o->acceptance == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--draft-us is the time of guesses: it needs --acceptance");
+    }
+    if (o->swap_bytes == 0 && o->preemption_mode != QUIRE_PREEMPTION_AUTO) {
+        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: needs --swap-space",
+                       flag_choice_name(choices_preemption, (int)o->preemption_mode));
+    }
+    return parse_acceptance(o->acceptance, out, err);
+}
+
+/* The highest rate, in requests a second, at which the server stays within the bounds:
+ * the trace's clock is sped up and slowed down. Infinite where no speed breaks them, 0
+ * where every speed does. */
+static quire_err highest_rate(const trace *t, const serving_options *so, const bounds *b, double *out,
+                              quire_error *err) {
+    serving_options o = *so;
+    double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6;
+    double good = 0, bad = INFINITY;
+    for (int32_t i = 0; i < 2 * MAX_DOUBLINGS + HALVINGS; i++) {
+        serving_result r;
+        TRY(serving_run(t, &o, &r, err));
+        bool within = is_within(b, &r);
+        serving_result_deinit(&r);
+        *(within ? &good : &bad) = o.speed;
+        if (bad / good < 1 + 1.0 / (1 << HALVINGS) || o.speed > so->speed * (1 << MAX_DOUBLINGS) ||
+            o.speed * (1 << MAX_DOUBLINGS) < so->speed) {
+            break;
+        }
+        o.speed = good == 0 ? bad / 2 : isinf(bad) ? good * 2 : sqrt(good * bad);
+    }
+    *out = isinf(bad) ? INFINITY : trace_s > 0 ? t->n_requests / trace_s * good : 0;
+    return QUIRE_OK;
+}
+
+/* ---- the table ---- */
+
+static const table_column serving_columns[] = TABLE_OF(
+    WORD("batching", "batching", 10), WORD("reservation", "memory", 8), WORD("prefix_cache", "cache", 6),
+    FIGURE("served", "req/s", 8, 3, "requests/s"), FIGURE("output", "tokens/s", 9, 1, "tokens/s"),
+    FIGURE("first_token_p50", "first 50%", 10, 4, "s"), FIGURE("first_token_p99", "99%, s", 10, 4, "s"),
+    FIGURE("gap_p99", "gap 99%, s", 10, 5, "s"), FIGURE("token_mean", "s/token", 9, 5, "s"),
+    FIGURE("running", "at once", 8, 2, "sequences"), FIGURE("live", "KV live%", 8, 1, "%"),
+    FIGURE("hit", "hit %", 6, 1, "%"), FIGURE("preemptions", "preempted", 9, 0, "times"),
+    FIGURE("refused", "refused", 7, 0, "requests"), FIGURE("highest_rate", "slo req/s", 9, 3, "requests/s"),
+    FIGURE("cost", "$/M tokens", 10, 3, "$/M tokens"));
+
+/* Dollars for a million tokens of answers at a rate of requests a second. */
+static double cost_per_million(const bench_serving_options *o, const serving_result *r, double rate) {
+    double tokens_per_s = rate * (double)r->output_tokens / r->times.n;
+    return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6
+                                                              : TABLE_ABSENT;
+}
+
+static void serving_print_row(const bench_table *s, const bench_serving_options *o, const way *w,
+                              serving_result *r, double rate) {
+    serving_times *t = &r->times;
+    double span_s = r->span_us * 1e-6, served = t->n / span_s;
+    TABLE_ROW(s, TXT(w->batching_name), TXT(reservation_name(w->reservation)), TXT(w->cache_name),
+              NUM(served), NUM((double)r->output_tokens / span_s), NUM(seconds_at(t->first, t->n, 0.5)),
+              NUM(seconds_at(t->first, t->n, 0.99)), NUM(seconds_at(t->gap, t->n, 0.99)),
+              NUM(mean_seconds(t->per_token, t->n)), NUM(r->running_us / r->busy_us),
+              NUM(100 * r->live_us / r->reserved_us),
+              NUM(100.0 * (double)r->hit_tokens / (double)r->prompt_tokens), NUM(r->n_preemptions),
+              NUM(r->n_refused), NUM(rate), NUM(cost_per_million(o, r, o->slo != NULL ? rate : served)));
+}
+
+/* What was swapped and guessed. */
+static void note_beyond(const bench_table *s, const serving_options *o, const serving_result *r) {
+    if (o->swap_tokens > 0) {
+        table_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back",
+                   (long long)o->swap_tokens, (long long)r->n_swapped);
+    }
+    if (o->n_drafts > 0) {
+        table_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right",
+                   (int)o->n_drafts, (long long)r->n_drafted,
+                   r->n_drafted > 0 ? 100.0 * (double)r->n_accepted / (double)r->n_drafted : 0.0);
+    }
+}
+
+static quire_err serving_run_way(const bench_table *s, const bench_serving_options *o, const trace *t,
+                                 const serving_options *so, const way *w, double *rate, quire_error *err) {
+    serving_options run = *so;
+    bounds b;
+    serving_result r;
+    run.batching = w->batching;
+    run.reservation = w->reservation;
+    run.cache = w->cache;
+    run.swap_tokens = w->swaps ? run.swap_tokens : 0;
+    run.n_drafts = w->guesses ? run.n_drafts : 0;
+    *rate = TABLE_ABSENT;
+    TRY(parse_slo(o->slo, &b, err));
+    if (o->slo != NULL) {
+        TRY(highest_rate(t, &run, &b, rate, err));
+    }
+    TRY(serving_run(t, &run, &r, err));
+    serving_print_row(s, o, w, &r, *rate);
+    note_beyond(s, &run, &r);
+    serving_result_deinit(&r);
+    return QUIRE_OK;
+}
+
+static void serving_print_gains(const bench_table *s, const double *rates) {
+    double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX],
+           oracle = rates[WAY_ORACLE];
+    if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
+        table_note(s,
+                   "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of "
+                   "one that knew the answers' lengths",
+                   paged / most, paged / oracle);
+    }
+    if (isfinite(paged) && isfinite(token) && paged > 0) {
+        table_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
+    }
+    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_SWAPPING])) {
+        table_note(s, "swapping stands %.2f times the requests of pages without it",
+                   rates[WAY_SWAPPING] / paged);
+    }
+    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_GUESSING])) {
+        table_note(s, "guesses stand %.2f times the requests of pages without them",
+                   rates[WAY_GUESSING] / paged);
+    }
+}
+
+static void serving_print_head(const bench_table *s, const bench_serving_options *o, const trace *t,
+                               const serving_options *so, const char *name) {
+    char heading[512];
+    double trace_s =
+        (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
     snprintf(heading, sizeof heading,
-             "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s",
-             name, (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests,
-             (double)t->n_output_tokens / t->n_requests, o->server.speed, info->model_name, info->compute,
-             info->kv_dtype, info->backend);
+             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of "
+             "memory for keys and values, %d sequences and %d rows a step, pages of %d; simulated with the "
+             "engine's planner",
+             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests,
+             (double)t->n_output_tokens / t->n_requests, so->cost->model, so->cost->device,
+             (long long)so->kv_tokens, (int)so->max_seqs, (int)so->max_rows, (int)so->page_tokens);
     table_begin(s, heading);
 }
 
-/* What steps cost, as told or as measured now. */
-static quire_err add_cost(const bench_serving_options *o, rounds *f, quire_error *err) {
-    cost_model cost;
-    if (o->server.cost != NULL) {
-        TRY(cost_read(o->server.cost, &cost, err));
-    } else {
-        TRY(calibrate_cost(&o->cli.engine, &cost, err));
-    }
-    cost_mean(&f->cost, f->n_costs, &cost);
-    f->longest_us[f->n_costs++] = cost.us[cost.n_points - 1];
-    return QUIRE_OK;
-}
-
-static void run_free(real_run *run) {
-    serving_result_deinit(&run->r);
-    mem_free(run->sent);
-    mem_free(run->ids);
-    mem_free(run->text);
-    run->sent = NULL;
-    run->ids = run->text = NULL;
-    run->r = (serving_result){0};
-    run->n_sent = 0;
-}
-
-/* One round, whose figures join the others. */
-static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
-    serving_options clock = {.speed = run->o->server.speed};
-    double found[N_FIGURES];
-    TRY(run_open(run, &clock, err));
-    if (run->c.n_failed > 0) {
-        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1,
-                       "%d requests failed, the first: %s", (int)run->c.n_failed, run->c.failure.message);
-    }
-    if (run->r.times.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace",
-                       (int)run->t->n_requests, (int)run->c.info->max_model_len);
-    }
-    list_figures(&run->r, found);
-    for (int i = 0; i < N_FIGURES; i++) {
-        f->figures[i][f->n] = found[i];
-    }
-    f->n++;
-    return QUIRE_OK;
-}
-
-/* The first round's engine is open: the trace was made for it. The others get their own,
- * with nothing in its cache. */
-static quire_err bench_serving_run_rounds(real_run *run, rounds *f, quire_error *err) {
-    const bench_serving_options *o = run->o;
-    if (o->server.cost != NULL || o->calibrate) {
-        TRY(add_cost(o, f, err));
-    }
-    for (int32_t i = 0; i < o->n_runs; i++) {
-        if (i > 0) {
-            run_free(run);
-            client_close(&run->c);
-            run->c = (client){0};
-            TRY(client_open(&o->cli.engine, (engine_ablations){0}, &run->c, err));
-        }
-        TRY(run_round(run, f, err));
-        if (o->calibrate) {
-            TRY(add_cost(o, f, err));
-        }
-    }
-    return QUIRE_OK;
-}
-
-static quire_err run_engine(real_run *run, quire_error *err) {
-    bench_table s = {"serving", TABLE_COLUMNS(columns), run->o->cli.json};
-    rounds *f = mem_new(1, sizeof *f);
-    TRY(mem_check_for(f, "the measurement", err));
-    quire_err e = bench_serving_run_rounds(run, f, err);
-    if (e == QUIRE_OK) {
-        bench_serving_print_head(run, &s);
-        e = bench_serving_print_figures(run, f, &s, err);
-    }
-    mem_free(f);
-    return e;
-}
-
-static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
-    bench_serving_options own = *o;
-    real_run run = {.o = &own};
-    trace t = {0};
-    if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
-                       o->server.described != NULL ? "; --described is for a device that is not here" : "");
-    }
-    if (o->server.kv_tokens > 0) {
-        TRY(pool_size_groups(&o->cli.engine, "--kv-tokens", o->server.kv_tokens / o->server.page_tokens,
-                             &own.cli.engine.n_pages, err));
-    }
-    TRY(client_open(&own.cli.engine, (engine_ablations){0}, &run.c, err));
-    quire_err e = bench_serving_make_trace(o, run.c.info->max_model_len, &t, err);
-    run.t = &t;
-    e = e == QUIRE_OK ? run_engine(&run, err) : e;
-    run_free(&run);
-    client_close(&run.c);
-    trace_deinit(&t);
-    return e;
-}
-
-static quire_err simulate(const bench_serving_options *o, quire_error *err) {
+static quire_err serving_run_ways(const bench_serving_options *o, const trace *t, const serving_options *so,
+                                  quire_error *err) {
+    double rates[N_WAYS];
     char name[256];
-    trace t = {0};
-    cost_model cost;
-    serving_options simulated;
-    compare_options c = o->server;
-    c.all = true;
-    c.json = o->cli.json;
-    TRY(compare_server(&c, &cost, &simulated, err));
-    TRY(bench_serving_make_trace(o, simulated.max_model_len, &t, err));
+    bench_table s = {"serving", TABLE_COLUMNS(serving_columns), o->cli.json};
     name_trace(o, name, sizeof name);
-    quire_err e = compare_run(&c, &t, name, err);
-    trace_deinit(&t);
-    return e;
+    serving_print_head(&s, o, t, so, name);
+    for (int32_t i = 0; i < N_WAYS; i++) {
+        rates[i] = NAN;
+        if ((!ways[i].swaps || so->swap_tokens > 0) && (!ways[i].guesses || so->n_drafts > 0)) {
+            TRY(serving_run_way(&s, o, t, so, &ways[i], &rates[i], err));
+        }
+    }
+    if (o->slo != NULL) {
+        serving_print_gains(&s, rates);
+    }
+    return QUIRE_OK;
 }
 
-static quire_err bench_serving_measure(const bench_serving_options *o, quire_error *err) {
-    if (o->cli.engine.model == NULL && o->calibrate) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--calibrate needs a MODEL: it measures what steps of one cost here");
+static quire_err bench_serving_run(const cli_options *cli, quire_error *err) {
+    const bench_serving_options *o = (const bench_serving_options *)(const void *)cli;
+    trace t = {0};
+    cost_model cost;
+    serving_options so;
+    bounds b;
+    if (o->trace != NULL) {
+        TRY(unused_flags_refuse(cli, "--rate --lengths --seed",
+                                "with --trace, whose requests have their own times and lengths (see --speed)",
+                                err));
     }
-    return o->cli.engine.model != NULL ? serve_really(o, err) : simulate(o, err);
+    TRY(parse_slo(o->slo, &b, err));
+    TRY(make_server(o, &cost, &so, err));
+    TRY(bench_serving_make_trace(o, so.max_model_len, &t, err));
+    quire_err e = serving_run_ways(o, &t, &so, err);
+    trace_deinit(&t);
+    return e;
 }
 
 #define AT(member) .offset = offsetof(bench_serving_options, member)
 
-static const flag load_flags[] = {
-    {"--model -m", "MODEL", "serve with this model; without: simulate", TEXT(cli.engine.model)},
+static const flag bench_serving_flags[] = {
+    {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", TEXT(described)},
     {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", TEXT(trace)},
     {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's", TEXT(lengths)},
     {"--rate", "N", "arrivals a second", FLAG_PART, AT(rate), .minimum = 1e-6, .maximum = 1e6},
     {"--requests", "N", "how many; without: 1000, of a trace all", COUNT(n_requests, 1, INT32_MAX)},
     {"--seed", "N", "of arrivals and lengths", COUNT(seed, 0, INT32_MAX)},
+    {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", TEXT(slo)},
+    {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", FLAG_PART, AT(cost_per_hour),
+     .minimum = 0, .maximum = 1e9},
+    {"--speed", "N", "the trace's clock runs that many times as fast", FLAG_PART, AT(speed), .minimum = 1e-6,
+     .maximum = 1e9},
+    {"--shrink", "N", "prompts and answers become an Nth as long", COUNT(shrink, 1, 1 << 20)},
+    {"--kv-tokens", "N", "tokens that the memory holds; 0: what the device has room for", FLAG_BYTES,
+     AT(kv_tokens)},
+    {"--max-num-seqs", "N", "sequences running at once", COUNT(max_seqs, 1, 1 << 16), .rare = true},
+    {"--swap-space", "GIB", "host memory for preempted requests", FLAG_GIB, AT(swap_bytes)},
+    {"--preemption-mode", NULL,
+     "what becomes of preempted requests where there is some: auto is what costs less", FLAG_CHOICE,
+     AT(preemption_mode), .choices = choices_preemption, .rare = true},
+    {"--acceptance", "LIST", "guesses are verified: chances that the first, second .. of a step is right",
+     TEXT(acceptance)},
+    {"--draft-us", "N", "with --acceptance: microseconds that making a step's guesses takes", FLAG_PART,
+     AT(draft_us), .minimum = 0, .maximum = 1e9, .rare = true},
+    {"--max-num-batched-tokens", "N", "rows a step", COUNT(max_rows, 1, 1 << 20), .rare = true},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step; 0: as many as fit",
+     COUNT(max_chunk, 0, INT32_MAX), .rare = true},
+    {"--max-model-len", "N", "tokens a sequence may have; without: the model's",
+     COUNT(max_model_len, 1, 1 << 24), .rare = true},
+    {"--step-target-ms", "MS", "longest step while streams run", FLAG_MILLISECONDS, AT(step_target_us),
+     .minimum = 0, .maximum = 1e7, .rare = true},
+    {"--page-size --block-size", "N", "tokens a page holds", PAGE_SIZE(page_tokens)},
     {0},
 };
-static const flag prediction_flags[] = {
-    {"--calibrate", NULL, "predict from what steps cost before and after each run", FLAG_SWITCH,
-     AT(calibrate)},
-    {"--runs", "N", "really served so many times, figures being means", COUNT(n_runs, 1, 64)},
-    {0},
-};
-static const flag page_flags[] = {
-    {"--page-size --block-size", "N", "tokens a page holds", PAGE_SIZE(server.page_tokens)},
-    {0},
-};
-
-/* The same limits for the engine that runs and the server that is simulated; what was not
- * given is as each has it. */
-static quire_err limit_engine(const compare_options *s, quire_options *e, quire_error *err) {
-    e->max_seqs = s->max_seqs > 0 ? s->max_seqs : e->max_seqs;
-    e->max_batched_tokens = s->max_rows > 0 ? s->max_rows : e->max_batched_tokens;
-    e->prefill_chunk = s->max_chunk;
-    e->max_model_len = s->max_model_len;
-    e->page_tokens = s->page_tokens;
-    e->step_target_us = s->step_target_us;
-    e->swap_bytes = s->swap_bytes;
-    e->preemption_mode = s->preemption_mode;
-    if ((s->acceptance != NULL || s->draft_us > 0) && e->model != NULL) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--acceptance and --draft-us are of a server that is simulated, and a MODEL is given");
-    }
-    if (s->kv_tokens > 0) {
-        int64_t n_pages = s->kv_tokens / s->page_tokens;
-        if (n_pages < 1 || n_pages > INT32_MAX) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--kv-tokens %lld: must be from %d, the tokens of a page, to %d pages of as many",
-                           (long long)s->kv_tokens, (int)s->page_tokens, INT32_MAX);
-        }
-    }
-    return QUIRE_OK;
-}
-
-/* A flag that would do nothing is refused. */
-static quire_err serving_check_flags(const bench_serving_options *o, quire_error *err) {
-    const cli_options *c = &o->cli;
-    if (o->trace != NULL) {
-        TRY(unused_flags_refuse(c, "--rate --lengths --seed",
-                                "with --trace, whose requests have their own times and lengths (see --speed)",
-                                err));
-    }
-    if (c->engine.model != NULL) {
-        return unused_flags_refuse(
-            c, "--slo --cost-per-hour",
-            "with a MODEL, which really serves, at one rate: it is of simulated servers", err);
-    }
-    return o->calibrate
-               ? QUIRE_OK
-               : unused_flags_refuse(c, "--compute --quantization --kv-dtype --prefix-cache --threads --runs",
-                                     "where a server is simulated: give a MODEL that really serves", err);
-}
-
-static quire_err bench_serving_run(const cli_options *o, quire_error *err) {
-    bench_serving_options own = *(const bench_serving_options *)(const void *)o;
-    TRY(serving_check_flags(&own, err));
-    TRY(limit_engine(&own.server, &own.cli.engine, err));
-    return bench_serving_measure(&own, err);
-}
 
 LAB_COMMAND(
-    bench_serving, "bench serving", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
-    "requests a second under a bound on latency, simulated or really served",
+    bench_serving, "bench serving", "", ARGUMENT_NONE,
+    "requests a second under a bound on latency, simulated on a described device",
     "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
-    "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
-    "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
-    "without a MODEL nothing is run: the engine's planner is, on a described device or one that was "
-    "calibrated\n",
-    load_flags, flags_served_by, prediction_flags, flags_served, page_flags, FLAGS_NUMERIC, flags_threads,
-    flags_json, flags_help, flags_help_all);
+    "  quire bench serving --described llama-3-8b,a100-80gb --trace requests.jsonl --slo first=5,gap=0.1\n"
+    "nothing is run but the engine's planner\n",
+    bench_serving_flags, flags_json, flags_help, flags_help_all);

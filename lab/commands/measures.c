@@ -4,44 +4,6 @@
 #include "base/err.h"
 #include "model/model.h"
 
-#define AT(member) .offset = offsetof(served_options, member)
-
-const flag flags_served_by[] = {
-    {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb",
-     TEXT(server.described)},
-    {"--cost", "FILE", "what serves, as `quire bench calibrate` measured it", TEXT(server.cost)},
-    {0},
-};
-const flag flags_served[] = {
-    {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", TEXT(server.slo)},
-    {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", FLAG_PART,
-     AT(server.cost_per_hour), .minimum = 0, .maximum = 1e9},
-    {"--speed", "N", "the trace's clock runs that many times as fast", FLAG_PART, AT(server.speed),
-     .minimum = 1e-6, .maximum = 1e9},
-    {"--shrink", "N", "prompts and answers become an Nth as long", COUNT(server.shrink, 1, 1 << 20)},
-    {"--kv-tokens", "N", "tokens that the memory holds; 0: what the device has room for", FLAG_BYTES,
-     AT(server.kv_tokens)},
-    {"--max-num-seqs", "N", "sequences running at once; without: 64, described 256",
-     COUNT(server.max_seqs, 1, 1 << 16), .rare = true},
-    {"--swap-space", "GIB", "host memory for preempted requests", FLAG_GIB, AT(server.swap_bytes)},
-    {"--preemption-mode", NULL,
-     "what becomes of preempted requests where there is some: auto is what costs less", FLAG_CHOICE,
-     AT(server.preemption_mode), .choices = choices_preemption, .rare = true},
-    {"--acceptance", "LIST", "guesses are verified: chances that the first, second .. of a step is right",
-     TEXT(server.acceptance)},
-    {"--draft-us", "N", "with --acceptance: microseconds that making a step's guesses takes", FLAG_PART,
-     AT(server.draft_us), .minimum = 0, .maximum = 1e9, .rare = true},
-    {"--max-num-batched-tokens", "N", "rows a step; without: 512, described 2048",
-     COUNT(server.max_rows, 1, 1 << 20), .rare = true},
-    {"--chunk", "N", "most prompt tokens of one sequence in a step; 0: as many as fit",
-     COUNT(server.max_chunk, 0, INT32_MAX), .rare = true},
-    {"--max-model-len", "N", "tokens a sequence may have; without: the model's",
-     COUNT(server.max_model_len, 1, 1 << 24), .rare = true},
-    {"--step-target-ms", "MS", "longest step while streams run", FLAG_MILLISECONDS, AT(server.step_target_us),
-     .minimum = 0, .maximum = 1e7, .rare = true},
-    {0},
-};
-
 #define SWITCH(member) FLAG_SWITCH, .offset = offsetof(ablated_options, off.member), .rare = true
 
 const flag flags_ablations[] = {
@@ -51,7 +13,6 @@ const flag flags_ablations[] = {
     {0},
 };
 
-#undef AT
 #define AT(member) .offset = offsetof(experiment_options, member)
 
 const flag flags_experiment[] = {

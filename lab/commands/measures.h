@@ -1,6 +1,6 @@
 /* What some commands share beside their frame: measurements that one takes for another
- * (each in the file of its own command), the options and flags of the experiments and of
- * simulated servers, and the text of those that score one. */
+ * (each in the file of its own command), the options and flags of the experiments, and
+ * the text of those that score one. */
 #ifndef LAB_COMMANDS_MEASURES_H
 #define LAB_COMMANDS_MEASURES_H
 
@@ -13,12 +13,7 @@
 #include "lab/bench/lab.h"
 #include "lab/bench/op_profile.h"
 #include "lab/commands/lab_commands.h"
-#include "lab/sim/compare.h"
-#include "lab/sim/cost.h"
 #include "text/tokenizer.h"
-
-/* bench calibrate: what a step of o's model costs. */
-quire_err calibrate_cost(const quire_options *o, cost_model *out, quire_error *err);
 
 /* bench profile: the costs of n_steps decodes of batch sequences of a model of random
  * weights; out->layers is NULL. Of o threads and instruction set count. */
@@ -106,23 +101,6 @@ quire_err experiment_programs(const experiment_options *o, quire_error *err);
 
 /* bench_workload.c: the last table of bench ablation. machine: what lab_describe says. */
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
-
-/* Flags of `quire sim` and `quire bench serving` alike: what serves the requests, and
- * within which limits. */
-
-/* What the options of both begin with. */
-typedef struct served_options {
-    cli_options cli;
-    compare_options server;
-} served_options;
-
-extern const flag flags_served_by[], flags_served[];
-
-/* The names of flags_served except for --cost-per-hour, as unused_flags_refuse takes
- * them. */
-#define SERVED_FLAGS                                                                                         \
-    "--slo --speed --shrink --kv-tokens --max-num-seqs --swap-space --preemption-mode --acceptance "         \
-    "--draft-us --max-num-batched-tokens --chunk --max-model-len --step-target-ms"
 
 /* The text of a command that scores one: a file's, or the ids of --ids-file. */
 

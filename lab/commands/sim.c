@@ -6,7 +6,6 @@
 #include "cli/files.h"
 #include "file/show.h"
 #include "lab/commands/measures.h"
-#include "lab/sim/cost.h"
 #include "lab/sim/replay.h"
 #include "lab/sim/trace_read.h"
 #include "options/engine_flags.h"
@@ -15,8 +14,6 @@
 
 typedef struct sim_options {
     cli_options cli;
-    compare_options server;
-    plan_options plan;
     const char *trace; /* a file; lab/sim/trace_read.h has the formats */
     /* capacities, "1000,2000"; NULL: from what the trace fills, down to a 128th of it */
     const char *pages;
@@ -287,8 +284,6 @@ static void sim_defaults(cli_options *cli) {
                        .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN,
                        .page_tokens = 16,
                        .concurrency = 1};
-    compare_options_init(&o->server);
-    plan_options_init(&o->plan);
 }
 
 /* The options as parsed, and the results so far. */
@@ -442,25 +437,8 @@ static quire_err sim_replay_all(sim *s, quire_error *err) {
     return s->o->svg != NULL ? draw_rows(s, err) : QUIRE_OK;
 }
 
-/* Serves the trace, simulated. */
-static quire_err sim_serve(const sim_options *o, quire_error *err) {
-    trace t = {0};
-    compare_options c = o->server;
-    c.page_tokens = o->page_tokens;
-    TRY(trace_read(o->trace, o->limit, &t, err));
-    if (c.shrink > 1) {
-        trace_shrink(&t, c.shrink);
-    }
-    quire_err e = compare_run(&c, &t, o->trace, err);
-    trace_deinit(&t);
-    return e;
-}
-
 /* Replays and prints to stdout; err says why it could not. */
 static quire_err sim_all(const sim_options *o, quire_error *err) {
-    if (o->server.all || o->server.cost != NULL || o->server.described != NULL) {
-        return sim_serve(o, err);
-    }
     sim *s = mem_new(1, sizeof *s);
     TRY(mem_check_for(s, "the measurement", err));
     s->o = o;
@@ -491,69 +469,17 @@ static const flag sim_flags[] = {
     {"--concurrency", "N", "requests open at once", COUNT(concurrency, 1, 1 << 16)},
     {"--limit", "N", "read this many requests; 0: all", COUNT(limit, 0, INT32_MAX)},
     {"--svg", "FILE", "plot hit rate against capacity", TEXT(svg)},
-    {"--compare", NULL, "serve it: simulate every way to batch and to give memory", FLAG_SWITCH,
-     AT(server.all)},
-    {"--plan", "MODEL", "how many requests fit on a DEVICE, in the TRACE's place, and what that costs",
-     TEXT(plan.model)},
-    {"--prompt", "N", "with --plan: tokens of a prompt", COUNT(plan.n_prompt, 1, 1 << 24)},
-    {"--output", "N", "with --plan: tokens of an answer", COUNT(plan.n_output, 1, 1 << 24)},
-    {"--unused", "PERCENT", "with --plan: of what is reserved without pages",
-     COUNT(plan.unused_percent, 0, 99), .rare = true},
-    {"--devices", "N", "with --plan: of the fleet", COUNT(plan.n_devices, 1, 1 << 24), .rare = true},
     {0},
 };
 
-/* A flag of another of the three: a plan, a server, a replay. */
-static quire_err sim_check_flags(const sim_options *o, quire_error *err) {
-    const cli_options *c = &o->cli;
-    const compare_options *s = &o->server;
-    if (o->plan.model != NULL) {
-        return unused_flags_refuse(c,
-                                   "--compare --cost --described --pages --policy --svg --concurrency "
-                                   "--limit --prefix-cache " SERVED_FLAGS,
-                                   "with --plan, which reads no trace and takes --prompt, --output, "
-                                   "--unused, --devices, --page-size and --cost-per-hour",
-                                   err);
-    }
-    TRY(unused_flags_refuse(c, "--prompt --output --unused --devices", "without --plan", err));
-    if (!s->all && s->cost == NULL && s->described == NULL) {
-        return unused_flags_refuse(
-            c, SERVED_FLAGS " --cost-per-hour",
-            "without a server that is simulated: give --described MODEL,DEVICE or --cost FILE", err);
-    }
-    TRY(unused_flags_refuse(c, "--pages --policy --svg --concurrency",
-                            "where a server is simulated: it is of the prefix cache alone", err));
-    if (s->all) {
-        TRY(unused_flags_refuse(c, "--prefix-cache", "with --compare, whose servers have every kind of it",
-                                err));
-    }
-    return QUIRE_OK;
-}
-
 static quire_err sim_run(const cli_options *cli, quire_error *err) {
     sim_options own = *(const sim_options *)(const void *)cli;
-    TRY(sim_check_flags(&own, err));
-    if (own.plan.model != NULL) {
-        plan_options *plan = &own.plan;
-        if (cli->argument == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--plan %s needs a DEVICE after it, as in --plan %s a100-40gb", plan->model,
-                           plan->model);
-        }
-        plan->device = cli->argument;
-        plan->page_tokens = own.page_tokens;
-        plan->cost_per_hour = own.server.cost_per_hour > 0 ? own.server.cost_per_hour : plan->cost_per_hour;
-        plan->json = cli->json;
-        return plan_run(plan, err);
-    }
     if (!cli->argument) {
         return err_set(err, QUIRE_INVALID, -1,
                        "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
     TRY(files_check_named("--svg", own.svg, err));
     own.trace = cli->argument;
-    own.server.prefix_cache = own.prefix_cache;
-    own.server.json = cli->json;
     return sim_all(&own, err);
 }
 
@@ -561,8 +487,6 @@ LAB_COMMAND(
     sim, "sim", " TRACE [--pages LIST] [--policy LIST|all]", ARGUMENT_TRACE,
     "hit rate of a prefix cache by size and policy, on a trace of requests",
     "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
-    "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
-    "  quire sim --plan llama-2-7b a100-40gb\n"
     "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a "
     "line a request:\n"
     "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": "
@@ -570,4 +494,4 @@ LAB_COMMAND(
     "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token "
     "id, and a number\n"
     "in its place so many tokens that no other request has; t in seconds\n",
-    sim_flags, flags_served_by, flags_served, flags_json, flags_help, flags_help_all);
+    sim_flags, flags_json, flags_help);

@@ -1,7 +1,6 @@
 #include "lab/sim/cost.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,149 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "file/json_doc.h"
-#include "file/map.h"
-#include "lab/bench/figures.h"
-#include "json/json_out.h"
-
-#define FORMAT         "quire-cost-1"
-#define MAX_FILE_BYTES ((size_t)1 << 20)
-
-/* Fields that are one number. */
-static const struct {
-    const char *key;
-    size_t offset;
-} numbers[] = {
-    {"out_us", offsetof(cost_model, out_us)},
-    {"decode_pair_us", offsetof(cost_model, decode_pair_us)},
-    {"prefill_pair_us", offsetof(cost_model, prefill_pair_us)},
-    {"copy_us", offsetof(cost_model, copy_us)},
-    {"request_us", offsetof(cost_model, request_us)},
-};
-enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
-
-static double *cost_number(cost_model *c, int i) {
-    return (double *)(void *)((char *)c + numbers[i].offset);
-}
-
-/* A number that is not negative. */
-static bool get_number(json_value *v, double *out) {
-    *out = json_double(v);
-    return (json_is(v, JSON_KIND_REAL) || json_is(v, JSON_KIND_INT)) && isfinite(*out) && *out >= 0;
-}
-
-static bool get_name(json_value *root, const char *key, char *out) {
-    json_value *v = json_get(root, key);
-    snprintf(out, COST_NAME_BYTES, "%s", json_is(v, JSON_KIND_TEXT) ? json_str(v).p : "");
-    return json_is(v, JSON_KIND_TEXT);
-}
-
-static bool get_points(json_value *root, cost_model *c) {
-    json_value *points = json_get(root, "rows_us");
-    size_t n = json_is(points, JSON_KIND_ARRAY) ? json_length(points) : 0;
-    if (n < 2 || n > COST_MAX_POINTS) {
-        return false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        json_value *p = json_at(points, i);
-        bool pair = json_is(p, JSON_KIND_ARRAY) && json_length(p) == 2;
-        if (!pair || !get_number(json_at(p, 0), &c->rows[i]) || !get_number(json_at(p, 1), &c->us[i]) ||
-            (i > 0 && (c->rows[i] <= c->rows[i - 1] || c->us[i] < c->us[i - 1]))) {
-            return false;
-        }
-    }
-    c->n_points = (int32_t)n;
-    return c->us[0] > 0; /* a step takes time, or simulated time would stand still */
-}
-
-static quire_err parse(json_value *root, const char *path, cost_model *c, quire_error *err) {
-    char format[COST_NAME_BYTES];
-    double n_tokens, n_bytes, len;
-    if (!get_name(root, "format", format) || strcmp(format, FORMAT) != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: is no cost model (\"format\" must be \"%s\"); `quire bench calibrate MODEL --out "
-                       "FILE` makes one",
-                       path, FORMAT);
-    }
-    if (!get_name(root, "model", c->model) || !get_name(root, "device", c->device)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"model\" and \"device\" must be strings", path);
-    }
-    if (!get_points(root, c)) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: \"rows_us\" must be 2 to %d pairs [rows, microseconds] with ascending rows and "
-                       "times that do not fall, over 0",
-                       path, COST_MAX_POINTS);
-    }
-    for (int i = 0; i < N_NUMBERS; i++) {
-        if (!get_number(json_get(root, numbers[i].key), cost_number(c, i))) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"%s\" must be a number of microseconds from 0 on",
-                           path, numbers[i].key);
-        }
-    }
-    if (!get_number(json_get(root, "kv_tokens"), &n_tokens) ||
-        !get_number(json_get(root, "token_bytes"), &n_bytes) ||
-        !get_number(json_get(root, "max_model_len"), &len) || n_tokens > 0x1p53 || n_bytes > 0x1p53 ||
-        len < 1 || len > 0x1p30) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: \"kv_tokens\", \"token_bytes\" and \"max_model_len\" must be counts", path);
-    }
-    c->swap_us = c->copy_us;
-    c->kv_tokens = (int64_t)n_tokens;
-    c->token_bytes = (int64_t)n_bytes;
-    c->max_model_len = (int32_t)len;
-    return QUIRE_OK;
-}
-
-quire_err cost_read(const char *path, cost_model *out, quire_error *err) {
-    file_map map;
-    json_doc doc = {0};
-    cost_model c = {.n_points = 0};
-    TRY(file_map_open(path, MAX_FILE_BYTES, &map, err));
-    quire_err e = json_doc_parse(&doc, file_map_text(&map), JSON_NAMES_UNIQUE, path, err);
-    e = e == QUIRE_OK ? parse(doc.root, path, &c, err) : e;
-    json_doc_deinit(&doc);
-    file_map_close(&map);
-    if (e == QUIRE_OK) {
-        *out = c;
-    }
-    return e;
-}
-
-static void write_model(json_out *o, const cost_model *c) {
-    json_begin(o, '{');
-    json_cstr(json_name(o, "format"), FORMAT);
-    json_cstr(json_name(o, "model"), c->model);
-    json_cstr(json_name(o, "device"), c->device);
-    json_begin(json_name(o, "rows_us"), '[');
-    for (int32_t i = 0; i < c->n_points; i++) {
-        json_begin(json_item(o), '[');
-        json_exact(json_item(o), c->rows[i]);
-        json_exact(json_item(o), c->us[i]);
-        json_end(o, ']');
-    }
-    json_end(o, ']');
-    for (int i = 0; i < N_NUMBERS; i++) {
-        json_exact(json_name(o, numbers[i].key), *(const double *)((const char *)c + numbers[i].offset));
-    }
-    json_int(json_name(o, "kv_tokens"), c->kv_tokens);
-    json_int(json_name(o, "token_bytes"), c->token_bytes);
-    json_int(json_name(o, "max_model_len"), c->max_model_len);
-    json_end(o, '}');
-    json_raw(o, "\n");
-}
-
-quire_err cost_write(const char *path, const cost_model *c, quire_error *err) {
-    strbuf text = {0};
-    json_out o = {.to = &text, .indent = 2};
-    write_model(&o, c);
-    FILE *f = o.err == QUIRE_OK ? fopen(path, "w") : NULL;
-    bool good = f != NULL && fwrite(text.p, 1, text.n, f) == text.n;
-    good = (f == NULL || fclose(f) == 0) && good;
-    strbuf_deinit(&text);
-    return good ? QUIRE_OK
-                : err_set(err, o.err == QUIRE_OK ? QUIRE_IO : o.err, -1, "%s: %s", path, strerror(errno));
-}
 
 /* Published shapes. */
 typedef struct model_facts {
@@ -218,7 +74,6 @@ static void sim_cost_describe(const model_facts *m, const device_facts *d, cost_
     c->copy_us = 2 * read_us;
     c->swap_us = token_bytes / (d->host_bytes_per_s * BANDWIDTH_HAD) * 1e6;
     c->weight_bytes = (int64_t)(m->n_params * BYTES_OF_NUMBER);
-    c->memory_bytes = (int64_t)d->bytes;
     c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * BYTES_OF_NUMBER) / token_bytes);
 }
 
@@ -261,8 +116,7 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
                        m == NULL ? models[i].name : devices[i].name);
     }
     if (m == NULL || !has_device) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s %s is not known; the known are %s%s; or give a measured --cost FILE",
+        return err_set(err, QUIRE_INVALID, -1, "%s %s is not known; the known are %s%s",
                        m == NULL ? "model" : "device", m == NULL ? model : device, names,
                        m == NULL ? "" : ", also several, as in 4xa100-40gb");
     }
@@ -321,15 +175,16 @@ void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
         *c = *other;
         return;
     }
-    cost_model more = *other;
     assert(c->n_points == other->n_points);
     for (int32_t i = 0; i < c->n_points; i++) {
         assert(c->rows[i] == other->rows[i]);
         c->us[i] += (other->us[i] - c->us[i]) / (n + 1);
     }
-    c->swap_us += (other->swap_us - c->swap_us) / (n + 1);
-    for (int i = 0; i < N_NUMBERS; i++) {
-        *cost_number(c, i) += (*cost_number(&more, i) - *cost_number(c, i)) / (n + 1);
+    double *const of[] = {&c->out_us, &c->decode_pair_us, &c->prefill_pair_us, &c->copy_us, &c->swap_us};
+    const double more[] = {other->out_us, other->decode_pair_us, other->prefill_pair_us, other->copy_us,
+                           other->swap_us};
+    for (int i = 0; i < 5; i++) {
+        *of[i] += (more[i] - *of[i]) / (n + 1);
     }
 }
 
@@ -394,103 +249,4 @@ void cost_fit_fill(const int32_t *knots, int32_t n, const double *factors, cost_
         c->rows[i] = knots[i];
         c->us[i] = fmax(us, 1e-3);
     }
-}
-
-/* ---- plans ---- */
-
-enum { HOURS_OF_YEAR = 8760 };
-
-void plan_options_init(plan_options *o) {
-    *o = (plan_options){.n_prompt = 500,
-                        .n_output = 500,
-                        .page_tokens = 16,
-                        .unused_percent = 75,
-                        .n_devices = 100,
-                        .cost_per_hour = 2};
-}
-
-/* A step of n requests in their steady state: each decodes a token over half of its
- * answer on average, and as prompts are computed as often as answers end, each token of
- * an answer brings n_prompt / n_output tokens of prompts. */
-static double step_us(const plan_options *o, const cost_model *c, double n) {
-    double prompt_rows = n * o->n_prompt / o->n_output;
-    step_work w = {.rows = n + prompt_rows,
-                   .out = n,
-                   .decode_pairs = n * (o->n_prompt + o->n_output / 2.0),
-                   .prefill_pairs = prompt_rows * o->n_prompt / 2.0};
-    return cost_of(c, &w);
-}
-
-static plan_row make_row(const plan_options *o, const cost_model *c, const char *memory, int64_t reserved) {
-    plan_row r = {.memory = memory, .reserved = reserved, .n_requests = c->kv_tokens / reserved};
-    if (r.n_requests > 0) {
-        r.step_us = step_us(o, c, (double)r.n_requests);
-        r.tokens_per_s = (double)r.n_requests * 1e6 / r.step_us;
-        r.per_million = o->cost_per_hour / (r.tokens_per_s * 3600) * 1e6;
-    }
-    return r;
-}
-
-static int64_t power_of_two(int64_t n) {
-    int64_t p = 1;
-    while (p < n) {
-        p *= 2;
-    }
-    return p;
-}
-
-quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_N_ROWS], quire_error *err) {
-    TRY(cost_describe(o->model, o->device, cost, err));
-    int64_t n = (int64_t)o->n_prompt + o->n_output;
-    if (n > cost->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "a request of %lld tokens: %s takes at most %d", (long long)n,
-                       o->model, (int)cost->max_model_len);
-    }
-    int64_t pages = (n + o->page_tokens - 1) / o->page_tokens * o->page_tokens;
-    rows[0] = make_row(o, cost, "pages", pages);
-    rows[1] = make_row(o, cost, "a power of two", power_of_two(n));
-    rows[2] = make_row(o, cost, "the longest", cost->max_model_len);
-    rows[3] =
-        make_row(o, cost, "part unused", (n * 100 + 99 - o->unused_percent) / (100 - o->unused_percent));
-    for (int i = 0; i < PLAN_N_ROWS; i++) {
-        rows[i].n_devices =
-            rows[i].n_requests > 0 ? o->n_devices * rows[0].tokens_per_s / rows[i].tokens_per_s : INFINITY;
-        rows[i].per_year = rows[i].n_devices * o->cost_per_hour * HOURS_OF_YEAR;
-    }
-    return QUIRE_OK;
-}
-
-quire_err plan_run(const plan_options *o, quire_error *err) {
-    static const table_column columns[] = TABLE_OF(
-        WORD("memory", "memory", 16), FIGURE("reserved", "reserved", 9, 0, "tokens"),
-        FIGURE("requests", "requests", 9, 0, "requests"), FIGURE("step", "step ms", 8, 1, "ms"),
-        FIGURE("throughput", "tokens/s", 9, 0, "tokens/s"),
-        FIGURE("per_million", "$/Mtoken", 9, 3, "dollars"), FIGURE("devices", "devices", 8, 1, "devices"),
-        FIGURE("per_year", "$ a year", 12, 0, "dollars"));
-    static const bench_table s_of = {"plan", columns, (int)(sizeof columns / sizeof *columns), false};
-    bench_table s = s_of;
-    cost_model cost;
-    plan_row rows[PLAN_N_ROWS];
-    TRY(plan_make(o, &cost, rows, err));
-    s.json = o->json;
-    table_note(&s,
-               "%s on %s, computed from published shapes and data sheets: %.1f GB, less a tenth, less %.1f "
-               "GB of weights, hold %lld tokens of %lld bytes",
-               o->model, o->device, (double)cost.memory_bytes / 1e9, (double)cost.weight_bytes / 1e9,
-               (long long)cost.kv_tokens, (long long)cost.token_bytes);
-    table_begin(&s, NULL);
-    for (int i = 0; i < PLAN_N_ROWS; i++) {
-        const plan_row *r = &rows[i];
-        bool fits = r->n_requests > 0;
-        TABLE_ROW(&s, TXT(r->memory), NUM(r->reserved), NUM(r->n_requests),
-                  NUM(fits ? r->step_us * 1e-3 : TABLE_ABSENT), NUM(fits ? r->tokens_per_s : TABLE_ABSENT),
-                  NUM(fits ? r->per_million : TABLE_ABSENT), NUM(fits ? r->n_devices : TABLE_ABSENT),
-                  NUM(fits ? r->per_year : TABLE_ABSENT));
-    }
-    table_note(&s,
-               "requests of %d + %d tokens, as many as fit, at all times; part unused: %d%% of what is "
-               "reserved; devices and their cost at %g dollars an hour: for what %d serve with pages",
-               (int)o->n_prompt, (int)o->n_output, (int)o->unused_percent, o->cost_per_hour,
-               (int)o->n_devices);
-    return QUIRE_OK;
 }

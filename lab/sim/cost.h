@@ -1,5 +1,5 @@
-/* What a step costs: its time as a function of what is computed in it, measured by `quire
- * bench calibrate` or derived from a device's memory bandwidth and arithmetic. The
+/* What a step costs: its time as a function of what is computed in it, measured (`quire
+ * bench headline`) or derived from a device's memory bandwidth and arithmetic. The
  * simulator's clock.
  *
  *   time = base(rows) + logits x out_us + decode pairs x decode_pair_us + prefill pairs x
@@ -31,10 +31,9 @@ typedef struct cost_model {
     /* a token's keys and values between the device and host memory, one way; measured:
      * copy_us */
     double swap_us;
-    double request_us;   /* from arrival until a step may see the request, and back to its reader */
-    int64_t kv_tokens;   /* that the device has room for beside the weights; 0: not known */
-    int64_t token_bytes; /* keys and values of a token */
-    int64_t weight_bytes, memory_bytes; /* of a described device; 0: not known */
+    int64_t kv_tokens;    /* that the device has room for beside the weights; 0: not known */
+    int64_t token_bytes;  /* keys and values of a token */
+    int64_t weight_bytes; /* of a described model; 0: not known */
     int32_t max_model_len;
 } cost_model;
 
@@ -71,11 +70,6 @@ double cost_of(const cost_model *c, const step_work *w);
  * known models and devices. */
 quire_err cost_describe(const char *model, const char *device, cost_model *out, quire_error *err);
 
-/* JSON, one object. QUIRE_IO, QUIRE_NOT_FOUND, QUIRE_BAD_FILE, QUIRE_NO_MEMORY; err names
- * the file. */
-quire_err cost_read(const char *path, cost_model *out, quire_error *err);
-quire_err cost_write(const char *path, const cost_model *c, quire_error *err);
-
 /* A cost model (lab/sim/cost.h) from steps whose time was measured: the factors, none
  * negative, whose relative errors are least in squares. */
 
@@ -107,44 +101,5 @@ void cost_fit_add_step(const int32_t *knots, int32_t n, const step_work *w, doub
 /* Sets rows, us, out_us, decode_pair_us and prefill_pair_us of *c by factors[n +
  * COST_FIT_N_OTHERS]. */
 void cost_fit_fill(const int32_t *knots, int32_t n, const double *factors, cost_model *c);
-
-/* ---- plans ---- */
-
-/* How many requests of a given length fit on a device at once, what they yield and what
- * that costs: `quire sim --plan MODEL DEVICE`. */
-
-typedef struct plan_options {
-    const char *model, *device; /* lab/sim/cost.h has their names */
-    int32_t n_prompt, n_output; /* tokens of each request */
-    int32_t page_tokens;
-    int32_t unused_percent; /* of what a server without pages reserves, in one of the rows */
-    int32_t n_devices;      /* of the fleet */
-    double cost_per_hour;   /* of one device */
-    bool json;
-} plan_options;
-
-/* A way to give memory, and what a device does with it when it is never short of
- * requests. */
-typedef struct plan_row {
-    const char *memory;
-    int64_t reserved;    /* tokens that a request takes */
-    int64_t n_requests;  /* at once */
-    double step_us;      /* one token for each of them, and their share of prompts */
-    double tokens_per_s; /* of answers */
-    double per_million;  /* cost of a million tokens of answers */
-    double n_devices;    /* to serve what the fleet serves with pages */
-    double per_year;     /* cost of those */
-} plan_row;
-
-/* pages; a power of two; the model's longest; so much that unused_percent of it is never
- * used */
-enum { PLAN_N_ROWS = 4 };
-
-void plan_options_init(plan_options *o);
-/* All rows. QUIRE_INVALID: a name is not known, or a request is longer than the model
- * takes. */
-quire_err plan_make(const plan_options *o, cost_model *cost, plan_row rows[PLAN_N_ROWS], quire_error *err);
-/* Makes and prints them. */
-quire_err plan_run(const plan_options *o, quire_error *err);
 
 #endif

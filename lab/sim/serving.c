@@ -164,17 +164,11 @@ static int64_t batch_room_with(const serving_options *o, const serving_batch *b,
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }
 
-/* When a batch may have request i. Rounded in one place only: the first of a batch that
- * waits for it is there by then. */
-static double batch_seen_at(const trace *t, const serving_options *o, int32_t i) {
-    return serving_arrival(t, o, i) + o->cost->request_us;
-}
-
 /* The next batch: who has arrived by now, in order, while places and memory last. */
 static serving_batch batch_gather(const trace *t, const serving_options *o, int32_t first, double now,
                                   serving_result *r) {
     serving_batch b = {.first = first};
-    for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && batch_seen_at(t, o, i) <= now;
+    for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && serving_arrival(t, o, i) <= now;
          i++) {
         const trace_request *q = &t->requests[i];
         if (!batch_fits_at_all(o, q)) {
@@ -256,7 +250,7 @@ static quire_err serving_run_batch(const trace *t, const serving_options *o, con
 static quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out) {
     double now = 0;
     for (int32_t next = 0; next < t->n_requests;) {
-        now = fmax(now, batch_seen_at(t, o, next));
+        now = fmax(now, serving_arrival(t, o, next));
         serving_batch b = batch_gather(t, o, next, now, out);
         TRY(serving_run_batch(t, o, &b, &now, out));
         for (int32_t i = b.first; i < b.first + b.n; i++) {
@@ -649,13 +643,12 @@ static quire_err serving_step(serving *s, bool *did, quire_error *err) {
 
 static quire_err sim_serving_run(serving *s, quire_error *err) {
     int32_t n = s->t->n_requests, n_idle = 0;
-    double delay = s->o->cost->request_us;
     const scheduler *q = &s->sched;
     while (s->next < n || q->n_running + q->n_waiting > 0) {
         if (q->n_running + q->n_waiting == 0) {
-            s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next) + delay);
+            s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next));
         }
-        while (s->next < n && serving_arrival(s->t, s->o, s->next) + delay <= s->now) {
+        while (s->next < n && serving_arrival(s->t, s->o, s->next) <= s->now) {
             quire_err e = arrive(s, s->next++); /* counted first: serving_close_all frees what it holds */
             TRY(e);
         }

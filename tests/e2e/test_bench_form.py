@@ -17,7 +17,6 @@ SMALLEST = {
     "bench memory": ["--pages", "16"],
     "bench attention": ["--context", "64", "--kv-dtype", "f32", "--prompt", "64", "--runs", "1", "--threads", "1"],
     "bench serving": ["--described", "opt-13b,a100-40gb", "--requests", "20", "--slo", "token=0.1", "--cost-per-hour", "2"],
-    "bench calibrate": ["builtin-small", "--runs", "1", "--max-num-seqs", "2", "--max-num-batched-tokens", "16", "--max-model-len", "128"],
     "bench sampler": ["--vocabulary", "1024", "--rows", "4", "--runs", "1"],
     "bench kernels": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--weights", "1", "--milliseconds", "1"],
     "bench states": ["--prompt", "8", "--runs", "1", "--threads", "1"],

@@ -24,13 +24,6 @@ def rows(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def served(*arguments):
-    """The rows of a simulated server, in the form of benches."""
-    done = sim(*arguments, "--json")
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return bench_lines.rows(done.stdout)
-
-
 @pytest.fixture
 def chats(tmp_path):
     """Worked example 24: 8 users of one system prompt."""
@@ -143,7 +136,9 @@ def bench(*arguments):
 
 
 def test_compare_has_a_row_for_every_way_to_serve(quire, chats):
-    found = served(chats, "--compare", "--described", "llama-3-8b,a100-80gb")
+    done = bench("serving", "--trace", chats, "--described", "llama-3-8b,a100-80gb", "--json")
+    assert done.returncode == 0, done.stderr
+    found = bench_lines.rows(done.stdout)
     assert [(row["batching"], row["reservation"]) for row in found] == WAYS
     assert [row["prefix_cache"] for row in found[-3:]] == ["none", "page", "token"]
     assert [round(row["hit"], 2) for row in found[-3:]] == [0, 86.21, 86.21]  # worked example 24: 14,000 of 16,240
@@ -176,85 +171,28 @@ def test_guesses_and_host_memory_have_rows_of_their_own(quire):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["--compare"], "--described MODEL,DEVICE"),
+    ([], "must be MODEL,DEVICE"),
     (["--described", "opt-13b"], "must be MODEL,DEVICE"),
-    (["--slo", "first=1"], "--described MODEL,DEVICE"),
-    (["--devices", "5"], "--devices does nothing without --plan"),
-    (["--described", "opt-13b,a100-40gb", "--pages", "5"], "--pages does nothing where a server is simulated"),
     (["--described", "opt-13b,a100-40gb", "--acceptance", "1.5"], "from 0 to 1"),
     (["--described", "opt-13b,a100-40gb", "--acceptance", ","], "from 0 to 1"),
-    (["--compare", "--described", "opt-13b,abacus"], "a100-40gb"),
-    (["--cost", "/nowhere/cost.json"], "/nowhere/cost.json"),
-    (["--compare", "--described", "opt-13b,a100-40gb", "--slo", "soon"], "first=1,gap=0.1,token=0.2"),
+    (["--described", "opt-13b,a100-40gb", "--draft-us", "5"], "needs --acceptance"),
+    (["--described", "opt-13b,a100-40gb", "--preemption-mode", "swap"], "needs --swap-space"),
+    (["--described", "opt-13b,abacus"], "a100-40gb"),
+    (["--described", "abacus,a100-40gb"], "opt-13b"),
+    (["--described", "opt-13b,a100-40gb", "--slo", "soon"], "first=1,gap=0.1,token=0.2"),
     (["--described", "opt-13b,a100-40gb", "--slo", "first=-1"], "first=1,gap=0.1,token=0.2"),
     (["--described", "opt-13b,a100-40gb", "--max-model-len", "10"], "shrink the trace"),
+    (["builtin"], "builtin"),
 ])
 def test_a_server_that_cannot_be_is_refused(quire, chats, arguments, said):
-    done = sim(chats, *arguments)
+    done = bench("serving", "--trace", chats, *arguments)
     assert done.returncode in (1, 2) and said in done.stderr
-
-
-def test_a_plan_needs_its_device(quire):
-    done = subprocess.run([QUIRE, "sim", "--plan", "opt-13b"], capture_output=True, text=True)
-    assert done.returncode == 2 and "--plan opt-13b needs a DEVICE" in done.stderr
-
-
-def measured_and_predicted(done):
-    found = {row["source"]: row for row in bench_lines.rows(done.stdout)}
-    return found["measured"], found["predicted"]
-
-
-def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
-    """Not how near they are, which is a figure of a quiet machine, but that what is counted agrees: answers, and tokens found in the cache."""
-    cost = tmp_path / "cost.json"
-    done = bench("calibrate", "builtin", "--out", cost, "--runs", "1", "--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
-    assert done.returncode == 0, done.stderr
-    fitted = json.loads(cost.read_text())
-    assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32]
-    assert "shrink the trace" in sim(chats, "--cost", cost).stderr  # it was measured with 256 positions
-    (row,) = served(chats, "--cost", cost, "--shrink", "10")
-    assert (row["batching"], row["reservation"], row["prefix_cache"], row["refused"]) == ("continuous", "paged", "token", 0)
-    assert row["served"] > 0 and round(row["hit"], 2) == round(100 * 1400 / (8 * 203), 2)
-    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--cost", cost, "--json")
-    assert done.returncode == 0, done.stderr
-    measured, predicted = measured_and_predicted(done)
-    assert measured["answered"] == predicted["answered"] == 8
-    assert abs(measured["rows"] - predicted["rows"]) <= 7 * 8  # all but what is found, below
-    assert 7 * 192 <= measured["hit"] <= 7 * 200 and 7 * 192 <= predicted["hit"] <= 7 * 200  # whole pages while the one before still runs
-    assert measured["first_token_p50"] > 0
-
-
-def test_costs_are_measured_before_and_after_the_run(quire, chats):
-    small = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
-    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--calibrate", "--runs", "2", *small, "--json")
-    assert done.returncode == 0, done.stderr
-    measured, predicted = measured_and_predicted(done)
-    assert (measured["answered"], measured["answered_spread"], predicted["answered"]) == (8, 0, 8)
-    assert measured["hit"] <= 7 * 200  # the second run finds nothing of the first
-    assert predicted["first_token_p50"] > 0
-    assert "3 calibrations, before and after" in done.stderr
-
-
-@pytest.mark.parametrize("arguments, said", [
-    (["builtin", "--calibrate", "--cost", "cost.json"], "one of them"),
-    (["builtin", "--described", "opt-13b,a100-40gb"], "a device that is not here"),
-    (["--calibrate"], "needs a MODEL"),
-])
-def test_a_prediction_comes_from_one_source(quire, arguments, said):
-    done = bench("serving", *arguments)
-    assert done.returncode in (1, 2) and said in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [("calibrate", "builtin"), ("serving", "builtin", "--rate", "100", "--requests", "2", "--calibrate")])
-def test_costs_of_decodes_that_cannot_be_timed_are_refused(quire, arguments):
-    done = bench(*arguments, "--max-model-len", "48", "--max-num-seqs", "2")
-    assert done.returncode in (1, 2) and "at least 49 tokens, but --max-model-len is 48" in done.stderr
 
 
 def test_a_memory_below_a_page_is_refused_with_the_least_value(tmp_path):
     trace = tmp_path / "one.jsonl"
     trace.write_text('{"t":0,"prompt":[["a",9]],"output":[["b",5]]}\n')
-    command = [QUIRE, "sim", str(trace), "--compare", "--described", "opt-13b,a100-40gb", "--kv-tokens"]
+    command = [QUIRE, "bench", "serving", "--trace", str(trace), "--described", "opt-13b,a100-40gb", "--kv-tokens"]
     for tokens in ("1", "15"):
         told = subprocess.run([*command, tokens], capture_output=True, text=True, check=False)
         assert told.returncode != 0 and f"--kv-tokens {tokens}: must be at least 16" in told.stderr, told.stderr

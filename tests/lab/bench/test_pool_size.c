@@ -27,8 +27,6 @@ TEST(one_group_takes_the_pages_of_its_tokens) {
     quire_options o = options_of("builtin-small");
     quire_error err = {.message = ""};
     int32_t n = 0;
-    assert_int_equal(pool_size_groups(&o, "--kv-tokens", 10, &n, &err), QUIRE_OK);
-    assert_int_equal(n, 10);
     assert_int_equal(pool_size_sequences(&o, "--rows", 4, 33, &n, &err), QUIRE_OK);
     assert_int_equal(n, 4 * 3);
 }
@@ -39,20 +37,17 @@ TEST(a_model_with_windows_takes_pages_of_every_group) {
     synthetic s;
     quire_engine *e = NULL;
     quire_error err = {.message = ""};
-    int32_t groups = 0, longest = 0;
+    int32_t longest = 0;
     assert_int_equal(synthetic_open(&shape, DTYPE_F32, &s, &err), QUIRE_OK);
     quire_options o = options_of(s.path);
     o.max_model_len = shape.sizes[SIZE_POSITIONS] < LENGTH ? shape.sizes[SIZE_POSITIONS] : LENGTH;
-    assert_int_equal(pool_size_groups(&o, "--kv-tokens", 100, &groups, &err), QUIRE_OK);
     assert_int_equal(pool_size_sequences(&o, "--rows", 1, o.max_model_len, &longest, &err), QUIRE_OK);
-    o.n_pages = 10 * groups;
+    o.n_pages = 10 * longest;
     if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     const quire_info *info = quire_engine_info(e);
     assert_true(info->n_page_groups > 1);
-    assert_int_equal(groups, 100 * info->n_page_groups);
-    assert_int_equal(pool_size_tokens(info), 1000 * PAGE);
     assert_int_equal(pool_size_sequence(&o, e, o.max_model_len), longest);
     /* behind a window nothing is kept */
     assert_true(longest < info->n_page_groups * (o.max_model_len / PAGE + 1));

@@ -1,4 +1,4 @@
-/* Cost models: what a step costs by its rows, and the mean of several calibrations. */
+/* Cost models: what a step costs by its rows, and the mean of several measurements. */
 #include <math.h>
 
 #include "lab/sim/cost.h"
@@ -11,7 +11,7 @@ static const cost_model first = {.n_points = 2,
                                  .decode_pair_us = 0.5,
                                  .prefill_pair_us = 0.25,
                                  .copy_us = 2,
-                                 .request_us = 100};
+                                 .swap_us = 3};
 
 static void assert_near(double a, double b) {
     if (!(fabs(a - b) <= 1e-12 * fabs(b))) {
@@ -61,7 +61,7 @@ TEST(parts_of_two_knots_stand_for_the_rows_between_them) {
     }
 }
 
-TEST(calibrations_count_alike_in_their_mean) {
+TEST(measurements_count_alike_in_their_mean) {
     static const double factors[] = {1, 2, 6}; /* times the first, 3 in the mean */
     cost_model mean = {0};
     for (int32_t i = 0; i < 3; i++) {
@@ -72,7 +72,7 @@ TEST(calibrations_count_alike_in_their_mean) {
         c.decode_pair_us *= factors[i];
         c.prefill_pair_us *= factors[i];
         c.copy_us *= factors[i];
-        c.request_us *= factors[i];
+        c.swap_us *= factors[i];
         cost_mean(&mean, i, &c);
     }
     assert_int_equal(mean.n_points, 2);
@@ -83,7 +83,7 @@ TEST(calibrations_count_alike_in_their_mean) {
     assert_near(mean.decode_pair_us, 1.5);
     assert_near(mean.prefill_pair_us, 0.75);
     assert_near(mean.copy_us, 6);
-    assert_near(mean.request_us, 300);
+    assert_near(mean.swap_us, 9);
 }
 
 int main(void) {
@@ -91,7 +91,7 @@ int main(void) {
         cmocka_unit_test(a_step_costs_what_its_parts_do),
         cmocka_unit_test(knots_lie_close_where_a_tile_of_rows_ends),
         cmocka_unit_test(parts_of_two_knots_stand_for_the_rows_between_them),
-        cmocka_unit_test(calibrations_count_alike_in_their_mean),
+        cmocka_unit_test(measurements_count_alike_in_their_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

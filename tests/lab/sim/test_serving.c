@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "lab/sim/compare.h"
 #include "lab/sim/reservation.h"
+#include "lab/sim/serving.h"
 #include "lab/sim/trace_read.h"
 #include "test.h"
 
@@ -176,22 +176,6 @@ TEST(a_static_batch_computes_rows_for_pads) {
     o.reservation = RESERVE_ORACLE;
     serving_result r = serve(&t, &o);
     assert_int_equal(r.n_rows - r.prompt_tokens, 10);
-    serving_result_deinit(&r);
-    trace_deinit(&t);
-}
-
-/* In doubles (arrival + way) - way can be less than the arrival: a batch that waits for
- * its first request has it all the same. */
-TEST(a_static_batch_has_the_request_that_it_waited_for) {
-    cost_model c = plain;
-    c.request_us = 100.4;
-    trace t = parse("{\"t\":0,\"prompt\":10,\"output\":1}\n{\"t\":1.048526,\"prompt\":10,\"output\":1}\n");
-    serving_options o = server(&c);
-    o.batching = BATCH_STATIC;
-    o.reservation = RESERVE_MAX;
-    serving_result r = serve(&t, &o);
-    assert_int_equal(r.times.n, 2);
-    assert_int_equal(r.n_steps, 2);
     serving_result_deinit(&r);
     trace_deinit(&t);
 }
@@ -485,57 +469,6 @@ TEST(a_shrunk_trace_shares_what_it_shared) {
     trace_deinit(&t);
 }
 
-TEST(costs_are_read_as_they_were_written) {
-    char path[] = "/tmp/quire-cost-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    cost_model c = {.model = "a \"model\"",
-                    .device = "cpu",
-                    .n_points = 3,
-                    .rows = {1, 2, 512},
-                    .us = {100.25, 100.25, 7000},
-                    .out_us = 1.5,
-                    .decode_pair_us = 0.001,
-                    .prefill_pair_us = 0.0005,
-                    .copy_us = 0.25,
-                    .swap_us = 0.25,
-                    .request_us = 80,
-                    .kv_tokens = 1 << 20,
-                    .token_bytes = 3072,
-                    .max_model_len = 2048};
-    cost_model back = {.n_points = 0};
-    quire_error err = {.message = ""};
-    assert_int_equal(cost_write(path, &c, &err), QUIRE_OK);
-    assert_int_equal(cost_read(path, &back, &err), QUIRE_OK);
-    assert_memory_equal(&c, &back, sizeof c);
-    static const char *const wrong[] = {
-        "",
-        "[]",
-        "{}",
-        "{\"format\": \"quire-cost-1\"}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [1, 6]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 4]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 0], [2, 4]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, "
-        "1e999]]}",
-        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 6]], "
-        "\"out_us\": -1}",
-    };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(wrong[i], f);
-        fclose(f);
-        if (cost_read(path, &back, &err) == QUIRE_OK) {
-            fail_msg("taken: %s", wrong[i]);
-        }
-        assert_memory_equal(&c, &back, sizeof c);
-    }
-    unlink(path);
-    assert_int_not_equal(cost_read(path, &back, &err), QUIRE_OK);
-}
-
 TEST(every_reservation_holds_the_tokens_and_the_later_ones_hold_less) {
     reserved_seq s = {.n_prompt = 100, .n_output = 25, .n_now = 80};
     /* worked example 7: 1,968 of them dead */
@@ -558,7 +491,6 @@ int main(void) {
         cmocka_unit_test(eight_requests_end_at_the_steps_of_worked_example_27),
         cmocka_unit_test(a_static_batch_computes_rows_for_who_has_ended),
         cmocka_unit_test(a_static_batch_computes_rows_for_pads),
-        cmocka_unit_test(a_static_batch_has_the_request_that_it_waited_for),
         cmocka_unit_test(reserving_the_longest_lets_few_run_at_once),
         cmocka_unit_test(growing_in_one_piece_moves_what_is_there_every_step),
         cmocka_unit_test(pieces_lie_in_the_first_gap),
@@ -570,7 +502,6 @@ int main(void) {
         cmocka_unit_test(guesses_are_right_as_often_as_they_are_said_to_be),
         cmocka_unit_test(poisson_arrivals_have_the_rate_and_lengths_asked_for),
         cmocka_unit_test(a_shrunk_trace_shares_what_it_shared),
-        cmocka_unit_test(costs_are_read_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
