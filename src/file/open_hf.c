@@ -13,6 +13,7 @@
 #include "file/packed.h"
 #include "file/show.h"
 #include "file/vocab_files.h"
+#include "json/json_out.h"
 
 #define MEBIBYTE            ((size_t)1 << 20)
 #define MAX_JSON_BYTES      (64 * MEBIBYTE)
@@ -108,11 +109,49 @@ static quire_err join_quantisation(strbuf *out, str config, const char *method, 
     return strbuf_add_char(out, '}');
 }
 
-/* Reads quantization_config from its own file if config.json has none. A packed model
- * has it in config.json. */
+/* Puts the members of an object's text into config.json as its quantization_config. */
+static quire_err take_quantisation(model_file *f, const char *method, str object, bool is_empty,
+                                   quire_error *err) {
+    if (join_quantisation(&f->config_joined, f->config_text, method, object, is_empty) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its settings", f->path);
+    }
+    f->config_text = (str){f->config_joined.p, f->config_joined.n};
+    json_doc_deinit(&f->config);
+    f->config.root = NULL;
+    return open_hf_parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
+}
+
+/* Where config.json of composites has the settings of their text model, and that of an old
+ * compressed-tensors. */
+static quire_err read_elsewhere(model_file *f, quire_error *err) {
+    static const char *const places[] = {"text_config.quantization_config", "compression_config"};
+    const json_value *found = NULL;
+    strbuf text = {0};
+    json_member first = {0};
+    for (size_t i = 0; i < sizeof places / sizeof *places && found == NULL; i++) {
+        const json_value *there = json_doc_find(&f->config, places[i]);
+        found = json_is(there, JSON_KIND_OBJECT) ? there : NULL;
+    }
+    if (found == NULL) {
+        return QUIRE_OK;
+    }
+    json_out out = {.to = &text};
+    const bool is_empty = !json_next(found, &first);
+    json_add(&out, found);
+    quire_err e = out.err != QUIRE_OK ? err_set(err, out.err, -1, "%s: no memory for its settings", f->path)
+                                      : take_quantisation(f, "", (str){text.p, text.n}, is_empty, err);
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* Reads quantization_config from elsewhere in config.json, or from its own file, if
+ * config.json has none at its root. A packed model has it there. */
 static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     json_member first = {0}, of_quantisation = {0};
     bool has_members = json_next(f->config.root, &first);
+    if (has_members && json_doc_find(&f->config, "quantization_config") == NULL) {
+        TRY(read_elsewhere(f, err));
+    }
     for (size_t i = 0; i < sizeof quant_files / sizeof *quant_files && has_members; i++) {
         json_doc doc = {0};
         str text;
@@ -125,14 +164,7 @@ static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
         }
         bool is_empty = !json_next(doc.root, &of_quantisation);
         json_doc_deinit(&doc);
-        if (join_quantisation(&f->config_joined, f->config_text, quant_files[i].method, text, is_empty) !=
-            QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its settings", f->path);
-        }
-        f->config_text = (str){f->config_joined.p, f->config_joined.n};
-        json_doc_deinit(&f->config);
-        f->config.root = NULL;
-        return open_hf_parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
+        return take_quantisation(f, quant_files[i].method, text, is_empty, err);
     }
     return QUIRE_OK;
 }

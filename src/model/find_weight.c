@@ -20,16 +20,18 @@ const char *loader_root(const model_file *f, const arch_names *names) {
                                         "bert.",
                                         "roberta.",
                                         ""};
+    /* the second of a packed model that is tied, the third of compressed-tensors */
+    static const char *const suffixes[] = {"", PACKED_SUFFIX, "_packed"};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
     bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
     for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {
-        char name[LOADER_NAME_BYTES];
-        (void)snprintf(name, sizeof name, "%s%s.weight", roots[i], tokens + strlen(MODEL_ROOT));
-        size_t n = strlen(name);
-        bool found = model_file_find(f, name) != NULL;
-        (void)snprintf(name + n, sizeof name - n, PACKED_SUFFIX); /* of a packed model that is tied */
-        if (found || model_file_find(f, name) != NULL) {
-            return roots[i];
+        for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes; k++) {
+            char name[LOADER_NAME_BYTES];
+            (void)snprintf(name, sizeof name, "%s%s.weight%s", roots[i], tokens + strlen(MODEL_ROOT),
+                           suffixes[k]);
+            if (model_file_find(f, name) != NULL) {
+                return roots[i];
+            }
         }
     }
     return MODEL_ROOT;

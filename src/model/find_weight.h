@@ -33,9 +33,13 @@ typedef struct loaded_linear {
     const linear *w;
 } loaded_linear;
 
-/* A table of embeddings that was quantised while it was loaded. */
+#define NO_LAYER          (-1)
+#define LOADER_NAME_BYTES 160
+
+/* A table of embeddings that was quantised while it was loaded, or read from a quantised
+ * form. */
 typedef struct loaded_table {
-    const char *name; /* the file's */
+    char name[LOADER_NAME_BYTES]; /* of its rows */
     dtype type;
     int64_t dims[2];
     const embedding *e;
@@ -60,9 +64,6 @@ typedef struct loader {
     int32_t n_tables;
     struct weight_table *weights; /* gets what is loaded, by name; or NULL */
 } loader;
-
-#define NO_LAYER          (-1)
-#define LOADER_NAME_BYTES 160
 
 /* Where the names of a checkpoint begin that architectures call "model.". */
 const char *loader_root(const model_file *f, const arch_names *names);

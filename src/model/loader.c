@@ -217,10 +217,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
     quantised q = {.memory = NULL};
     quire_err e = QUIRE_OK;
     if (p != NULL && w->packing == 0) {
-        e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1,
-                            "%s: tensor %s: a part of int8 weights with scales is not supported",
-                            model_file_path(l->file), w->name)
-                  : take_part(l, w, p, n_out, n_in, &weight, &copy);
+        e = take_part(l, w, p, n_out, n_in, &weight, &copy);
     } else {
         e = loader_check_shape(l, w, 2, n_out, n_in, 1);
         weight = as_matrix(w, n_out, n_in);
@@ -254,7 +251,7 @@ static quire_err find_packed(loader *l, weight_name name, int32_t layer, const w
 }
 
 /* Loads a weight that several tensors hold in a quantised form. */
-static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, bool exact,
+static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, linear_kind kind,
                                 int64_t n_out, linear **out) {
     char full[LOADER_NAME_BYTES];
     tensor_view weight = {.name = full,
@@ -266,7 +263,7 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
     void *bias_copy = NULL;
     quire_err e = QUIRE_OK;
     loader_full_name(l, q->name, q->layer, ".weight", full);
-    if (bias != NULL) {
+    if (bias != NULL && bias != kind.bias) {
         loader_use(l, bias)->as_is = true;
         e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy)
                     : loader_check_shape(l, bias, 1, n_out, 1, 1);
@@ -275,8 +272,8 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
     e = e ? e
           : l->b->ops->linear_load(
                 l->b,
-                &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .rounding = q->rounding}, out,
-                l->err);
+                &(linear_spec){.weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q->rounding},
+                out, l->err);
     e = e ? e
           : note_linear(l, full, q->part, q->m.kind == CODE_E4M3 ? DTYPE_F8_E4M3 : DTYPE_F32, &weight, *out);
     mem_free(bias_copy);
@@ -287,7 +284,9 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
 static quire_err find_and_load(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
                                const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
                                linear **out) {
-    const tensor_view *w = NULL, *scale, *bias;
+    const tensor_view *w = NULL, *bias;
+    tensor_view scale = {.name = "scale", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}};
+    float *scales = NULL;
     quant_linear q;
     bool is_quantised = false;
     for (const weight_name *n = &name; n != NULL && w == NULL && !is_quantised;
@@ -300,26 +299,25 @@ static quire_err find_and_load(loader *l, weight_name name, const weight_name *o
             TRY(find_either(l, *n, layer, false, &w));
         }
     }
-    quire_err e = is_quantised ? QUIRE_OK : loader_find(l, name, layer, ".weight_scale", &scale);
+    quire_err e =
+        w != NULL && w->packing == 0 ? quant_row_scales(l, w, name, layer, p, n_out, &scales) : QUIRE_OK;
     e = e ? e : find_either(l, name, layer, true, &bias);
     if (e == QUIRE_OK && !bias && or_name) {
         e = find_either(l, *or_name, layer, true, &bias);
     }
     bias = kind.bias != NULL ? kind.bias : bias;
-    if (is_quantised && kind.bias != NULL) {
-        quant_linear_deinit(&q);
-        return e ? e
-                 : err_set(l->err, QUIRE_UNSUPPORTED, -1,
-                           "%s: a quantised gate of attention is not supported", model_file_path(l->file));
-    }
     if (is_quantised) {
-        e = e ? e : load_quantised(l, &q, bias, kind.exact, n_out, out);
+        e = e ? e : load_quantised(l, &q, bias, kind, n_out, out);
         quant_linear_deinit(&q);
         return e;
     }
-    TRY(e);
-    return w ? load_linear(l, w, scale, bias, p, kind, n_out, n_in, out)
-             : loader_missing(l, name, layer, ".weight");
+    scale.data = scales;
+    scale.n_bytes = (size_t)n_out * sizeof *scales;
+    e = e   ? e
+        : w ? load_linear(l, w, scales != NULL ? &scale : NULL, bias, p, kind, n_out, n_in, out)
+            : loader_missing(l, name, layer, ".weight");
+    mem_free(scales);
+    return e;
 }
 
 /* The same, noted in the model's table: a tied head under the head's name. */
@@ -345,15 +343,20 @@ static void turn_floats(const uint8_t *from, size_t size, int64_t n_rows, int64_
     }
 }
 
-/* The rows of a quantised matrix, or of a tensor of blocks, as floats; NULL: out of memory,
- * or a type that cannot be read. */
+/* The rows of a quantised matrix, or of a tensor of blocks or of int8 with scales, as
+ * floats; NULL: out of memory, or a type that cannot be read. */
 static float *read_rows(const quant_linear *q, const tensor_view *t, int64_t n_rows, int64_t n) {
-    size_t all;
+    size_t all = 0;
     float *rows = size_mul((size_t)n_rows, (size_t)n, &all) ? mem_new(all, sizeof *rows) : NULL;
     for (int64_t r = 0; rows != NULL && t == NULL && r < n_rows; r++) {
         quant_matrix_read(&q->m, r, 0, n, rows + r * n);
     }
-    if (rows != NULL && t != NULL && quant_dequantise(t->type, t->data, all, rows) != QUIRE_OK) {
+    const bool has_scales = t != NULL && t->type == DTYPE_I8 && t->scale != NULL;
+    for (size_t i = 0; rows != NULL && has_scales && i < all; i++) {
+        rows[i] = (float)((const int8_t *)t->data)[i] * ((const float *)t->scale->data)[i / (size_t)n];
+    }
+    if (rows != NULL && t != NULL && !has_scales &&
+        quant_dequantise(t->type, t->data, all, rows) != QUIRE_OK) {
         mem_free(rows);
         rows = NULL;
     }
@@ -364,7 +367,8 @@ static float *read_rows(const quant_linear *q, const tensor_view *t, int64_t n_r
  * quantised matrix, whose elements become floats. name: of the tensor that has them. */
 static quire_err load_turned(loader *l, const quant_linear *q, const tensor_view *t, const char *name,
                              const weight_part *p, int64_t n_out, int64_t n_in, linear **out) {
-    const bool is_float = t != NULL && dtype_block_elements(t->type) == 1 && !dtype_is_quantised(t->type);
+    const bool is_float = t != NULL && dtype_block_elements(t->type) == 1 && !dtype_is_quantised(t->type) &&
+                          t->type != DTYPE_I8;
     float *rows = is_float ? NULL : read_rows(q, t, n_in, n_out);
     tensor_view turned = {
         .name = name, .type = is_float ? t->type : DTYPE_F32, .n_dims = 2, .dims = {n_out, n_in, 1, 1}};
@@ -396,6 +400,7 @@ static quire_err find_turned(loader *l, weight_name name, int32_t layer, const w
     quant_linear q;
     bool is_quantised;
     void *copy = NULL;
+    float *scales;
     char full[LOADER_NAME_BYTES];
     TRY(find_packed(l, name, layer, rows, &w));
     if (w != NULL) {
@@ -412,9 +417,13 @@ static quire_err find_turned(loader *l, weight_name name, int32_t layer, const w
     if (w == NULL) {
         return loader_missing(l, name, layer, ".weight");
     }
-    TRY(take_part(l, w, rows, n_in, n_out, &part, &copy));
-    const quire_err e = load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
+    TRY(quant_row_scales(l, w, name, layer, rows, n_in, &scales));
+    const tensor_view scale = {.data = scales};
+    quire_err e = take_part(l, w, rows, n_in, n_out, &part, &copy);
+    part.scale = scales != NULL ? &scale : NULL;
+    e = e ? e : load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
     mem_free(copy);
+    mem_free(scales);
     return e;
 }
 
@@ -573,22 +582,51 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_rows, .n_in = width}, NULL, name, NO_LAYER);
 }
 
+/* The rows of a table that several tensors hold in a quantised form, as floats. *floats:
+ * they, freed by the caller; NULL: the file has them in no such form. */
+static quire_err read_quantised_rows(loader *l, weight_name name, int64_t n_rows, int64_t width,
+                                     const char *full, float **floats, tensor_view *out) {
+    quant_linear q;
+    bool is_quantised;
+    *floats = NULL;
+    TRY(quant_linear_find(l, name, NO_LAYER, NULL, n_rows, width, &q, &is_quantised));
+    if (!is_quantised) {
+        return QUIRE_OK;
+    }
+    *floats = read_rows(&q, NULL, n_rows, width);
+    quant_linear_deinit(&q);
+    *out = (tensor_view){
+        .name = full, .type = DTYPE_F32, .n_dims = 2, .dims = {n_rows, width, 1, 1}, .data = *floats};
+    out->n_bytes = loader_bytes_of(DTYPE_F32, n_rows * width);
+    return *floats != NULL ? QUIRE_OK
+                           : err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory",
+                                     model_file_path(l->file), full);
+}
+
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
                            int64_t width, embedding **out) {
-    const tensor_view *w;
+    const tensor_view *w = NULL;
     tensor_view rows;
-    quantised q;
-    TRY(find_rows(l, name, or_name, n_vocab, width, &w, &rows));
-    TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &q));
+    quantised q = {.memory = NULL};
+    float *floats;
+    char full[LOADER_NAME_BYTES];
+    loader_full_name(l, name, NO_LAYER, ".weight", full);
+    TRY(read_quantised_rows(l, name, n_vocab, width, full, &floats, &rows));
+    if (floats == NULL) {
+        TRY(find_rows(l, name, or_name, n_vocab, width, &w, &rows));
+        TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &q));
+    }
     quire_err e = l->b->ops->embedding_load(l->b, &rows, out, l->err);
-    if (q.memory == NULL) {
+    if (q.memory == NULL && w != NULL) {
         loader_use(l, w)->as_is = true;
     } else if (e == QUIRE_OK) {
         assert(l->n_tables < MAX_LOADED_TABLES);
-        l->tables[l->n_tables++] =
-            (loaded_table){.name = w->name, .type = rows.type, .dims = {n_vocab, width}, .e = *out};
+        loaded_table *made = &l->tables[l->n_tables++];
+        *made = (loaded_table){.type = rows.type, .dims = {n_vocab, width}, .e = *out};
+        (void)snprintf(made->name, sizeof made->name, "%s", w != NULL ? w->name : full);
     }
     mem_free(q.memory);
+    mem_free(floats);
     TRY(e);
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_vocab, .n_in = width}, NULL, name,
                        NO_LAYER);
@@ -703,6 +741,12 @@ quire_err loader_finish(const loader *l, const model_desc *d) {
      * derived data, and tensors that the description reads */
     static const char *const derived[] = {".k_scale",
                                           ".v_scale",
+                                          ".q_scale",
+                                          ".kv_scale",
+                                          ".output_scale",
+                                          ".prob_output_scale",
+                                          ".k_zero_point",
+                                          ".v_zero_point",
                                           "rotary_emb.inv_freq",
                                           "mlp.act_fn.alpha_p",
                                           "mlp.act_fn.alpha_n",

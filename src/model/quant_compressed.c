@@ -1,6 +1,6 @@
-/* compressed-tensors, what llm-compressor writes: integers packed into words, and 4-bit
- * floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale a row are
- * computed as they are (loader.c), its FP8 is quant_fp8.c's. */
+/* compressed-tensors, what llm-compressor writes: integers packed into words or as bytes,
+ * and 4-bit floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale a row
+ * are computed as they are (loader.c), its FP8 is quant_fp8.c's. */
 #include <string.h>
 
 #include "core/quant.h"
@@ -25,24 +25,36 @@ static quire_err check_written_shape(quant_linear *q) {
                              (long long)dims[0], (long long)dims[1], (long long)q->n_out, (long long)q->n_in);
 }
 
-/* Zero points, packed along the outputs, the offset added: words [n_out / (32 /
- * bits)][groups]. */
-static quire_err compressed_read_zeros(quant_linear *q) {
+/* How many words hold n codes of `bits`. is_full: codes straddle words. */
+static int64_t n_words(int64_t n, int32_t bits, bool is_full) {
+    const int64_t a_word = 32 / bits;
+    return is_full ? (n * bits + 31) / 32 : (n + a_word - 1) / a_word;
+}
+
+/* How many bits of a word hold codes. */
+static uint32_t n_used(int32_t bits, bool is_full) {
+    return is_full ? 32 : (uint32_t)(32 / bits * bits);
+}
+
+/* Zero points, packed along the outputs as codes are along the inputs, the offset added:
+ * words [..][groups]. */
+static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
     tensor_view t;
-    int64_t a_word = 32 / q->m.bits, n_groups = q->m.n_groups;
+    const int32_t bits = q->m.bits;
+    int64_t n_groups = q->m.n_groups;
     TRY(quant_find(q, ".weight_zero_point", &t));
     if (t.data == NULL) {
         return QUIRE_OK;
     }
-    TRY(quant_need(q, ".weight_zero_point", DTYPE_I32, (q->n_out + a_word - 1) / a_word, n_groups, &t));
+    TRY(quant_need(q, ".weight_zero_point", DTYPE_I32, n_words(q->n_out, bits, is_full), n_groups, &t));
     int16_t *zeros = quant_memory(q, (size_t)(q->n_out * n_groups), sizeof *zeros);
     uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
     if (zeros == NULL || codes == NULL) {
         return QUIRE_NO_MEMORY;
     }
     for (int64_t g = 0; g < n_groups; g++) {
-        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)q->m.bits,
-                                    (uint32_t)(a_word * q->m.bits)};
+        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)bits,
+                                    n_used(bits, is_full)};
         quant_words_read(&packed, 0, (size_t)q->n_out, codes);
         for (int64_t o = 0; o < q->n_out; o++) {
             zeros[o * n_groups + g] = codes[o];
@@ -52,43 +64,126 @@ static quire_err compressed_read_zeros(quant_linear *q) {
     return QUIRE_OK;
 }
 
-static quire_err read_integers(quant_linear *q) {
-    static const int32_t widths[] = {4, 8, 2, 3};
-    tensor_view codes, scales;
-    int64_t words = q->whole->n_dims == 2 ? q->whole->dims[1] : 0;
+/* Sets the bits of a code by the number of words of a row: 32 / bits codes each, or, as
+ * newer versions of the library pack them, all bits in use. */
+static quire_err find_packing(quant_linear *q, int64_t words, bool *is_full) {
+    static const int32_t widths[] = {4, 8, 2, 3, 5, 6, 7};
     for (size_t i = 0; i < sizeof widths / sizeof *widths && q->m.bits == 0; i++) {
-        int64_t a_word = 32 / widths[i]; /* the rest of a word's bits is unused */
-        q->m.bits = (q->n_in + a_word - 1) / a_word == words ? widths[i] : 0;
+        *is_full = n_words(q->n_in, widths[i], false) != words;
+        if ((!*is_full || n_words(q->n_in, widths[i], true) == words) && quant_says_bits(q, widths[i])) {
+            q->m.bits = widths[i];
+        }
     }
-    if (q->m.bits == 0) {
-        return quant_error(q, ".weight_packed",
-                           "%lld words a row do not hold 2, 3, 4 or 8 bits for %lld inputs", (long long)words,
-                           (long long)q->n_in);
+    return q->m.bits != 0
+               ? QUIRE_OK
+               : quant_error(q, ".weight_packed",
+                             "%lld words a row do not hold codes of the configuration's bits for %lld inputs",
+                             (long long)words, (long long)q->n_in);
+}
+
+/* Codes that straddle words, a byte each. */
+static quire_err unpack_full(quant_linear *q, const tensor_view *t, int64_t words) {
+    uint8_t *bytes = quant_memory(q, (size_t)q->n_out * (size_t)q->n_in, 1);
+    for (int64_t o = 0; bytes != NULL && o < q->n_out; o++) {
+        const quant_words row = {(const uint8_t *)t->data + 4 * o * words, 1, (uint32_t)q->m.bits, 32};
+        quant_words_read(&row, 0, (size_t)q->n_in, bytes + o * q->n_in);
     }
+    q->m.place = CODES_BYTES;
+    q->m.codes = bytes;
+    return bytes != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Scales of integers: [outputs][groups], or one for all. */
+static quire_err compressed_read_scales(quant_linear *q) {
+    tensor_view t;
+    TRY(quant_find(q, ".weight_scale", &t));
+    const int64_t n_groups = t.n_dims == 2 ? t.dims[1] : 1;
+    const bool is_one = t.data != NULL && n_groups == 1 && (t.n_dims == 0 || t.dims[0] == 1);
+    t.n_dims = t.n_dims == 0 ? 1 : t.n_dims;
+    TRY(quant_scales(q, ".weight_scale", &t, is_one ? 1 : q->n_out, n_groups, false));
+    if (is_one) {
+        float *all = quant_memory(q, (size_t)q->n_out, sizeof *all);
+        for (int64_t i = 0; all != NULL && i < q->n_out; i++) {
+            all[i] = q->m.scales[0];
+        }
+        q->m.scales = all;
+        TRY(all != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    }
+    return quant_groups(q, ".weight_scale", n_groups);
+}
+
+static quire_err read_integers(quant_linear *q) {
+    tensor_view codes;
+    bool is_full = false;
+    const int64_t words = q->whole->n_dims == 2 ? q->whole->dims[1] : 0;
+    TRY(find_packing(q, words, &is_full));
     TRY(quant_need(q, ".weight_packed", DTYPE_I32, q->n_out, words, &codes));
     q->m.place = CODES_WORDS;
     q->m.kind = CODE_INTEGER;
     q->m.zero = 1 << (q->m.bits - 1);
     q->m.codes = codes.data;
+    if (is_full) {
+        TRY(unpack_full(q, &codes, words));
+    }
     TRY(check_written_shape(q));
-    TRY(quant_find(q, ".weight_scale", &scales));
-    int64_t n_groups = scales.n_dims == 2 ? scales.dims[1] : 1;
-    TRY(quant_scales(q, ".weight_scale", &scales, q->n_out, n_groups, false));
-    TRY(quant_groups(q, ".weight_scale", n_groups));
-    TRY(compressed_read_zeros(q));
+    TRY(compressed_read_scales(q));
+    TRY(compressed_read_zeros(q, is_full));
+    if (quant_rounds_rows(q, "int", q->m.bits)) {
+        q->rounding = (row_rounding){.to = ROUND_E4M3, .scale = ROUND_LARGEST};
+    }
     return quant_group_index(q, ".weight_g_idx");
+}
+
+/* Signed bytes with a scale for each group, or with zero points. */
+static quire_err compressed_read_bytes(quant_linear *q) {
+    tensor_view codes, zeros;
+    const size_t n = (size_t)q->n_out * (size_t)q->n_in;
+    TRY(quant_need(q, ".weight", DTYPE_I8, q->n_out, q->n_in, &codes));
+    TRY(compressed_read_scales(q));
+    uint8_t *bytes = quant_memory(q, n, 1);
+    if (bytes == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = ((const uint8_t *)codes.data)[i] ^ 0x80;
+    }
+    q->m.place = CODES_BYTES;
+    q->m.kind = CODE_INTEGER;
+    q->m.bits = 8;
+    q->m.zero = 128;
+    q->m.codes = bytes;
+    TRY(quant_find(q, ".weight_zero_point", &zeros));
+    if (zeros.data == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(quant_need(q, ".weight_zero_point", DTYPE_I8, q->n_out, q->m.n_groups, &zeros));
+    const int64_t n_zeros = q->n_out * q->m.n_groups;
+    int16_t *to = quant_memory(q, (size_t)n_zeros, sizeof *to);
+    for (int64_t i = 0; to != NULL && i < n_zeros; i++) {
+        to[i] = (int16_t)(((const int8_t *)zeros.data)[i] + 128);
+    }
+    q->m.zeros = to;
+    return to != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* A scale of this type for each `group` inputs; bytes of E8M0 may say that they are. */
+static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type, int64_t group) {
+    tensor_view t;
+    TRY(quant_find(q, suffix, &t));
+    type = type == DTYPE_U8 && t.type == DTYPE_F8_E8M0 ? DTYPE_F8_E8M0 : type;
+    TRY(quant_need(q, suffix, type, q->n_out, q->n_in / group, &t));
+    return quant_scales(q, suffix, &t, q->n_out, q->n_in / group, false);
 }
 
 /* Codes of 4 bits in bytes, with a scale for each `group` inputs. */
 static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, int64_t group) {
-    tensor_view codes, scales;
+    tensor_view codes;
     if (q->n_in % group != 0) {
         return quant_error(q, suffix, "%lld inputs are not a multiple of %lld", (long long)q->n_in,
                            (long long)group);
     }
     TRY(quant_need(q, suffix, DTYPE_U8, q->n_out, q->n_in / 2, &codes));
-    TRY(quant_need(q, ".weight_scale", scale, q->n_out, q->n_in / group, &scales));
-    TRY(quant_scales(q, ".weight_scale", &scales, q->n_out, q->n_in / group, false));
+    TRY(read_scales_of(q, ".weight_scale", scale, group));
     q->m.place = CODES_NIBBLES;
     q->m.kind = CODE_TABLE;
     q->m.table = quant_e2m1;
@@ -105,7 +200,7 @@ static quire_err read_nvfp4(quant_linear *q) {
     TRY(quant_factor(q, ".weight_global_scale", &divisor));
     q->m.factor = 1.0f / divisor;
     TRY(quant_factor(q, ".input_global_scale", &input));
-    if (input > 0.0f && quant_rounds_rows(q, 4)) {
+    if (input > 0.0f && quant_rounds_rows(q, "float", 4)) {
         q->rounding = (row_rounding){
             .to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = 1.0f / input, .least = 0.125f};
     }
@@ -113,7 +208,7 @@ static quire_err read_nvfp4(quant_linear *q) {
 }
 
 static quire_err compressed_read_mxfp4(quant_linear *q) {
-    if (quant_rounds_rows(q, 4)) {
+    if (quant_rounds_rows(q, "float", 4)) {
         q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER, .group = 32};
     }
     return read_fours(q, ".weight_packed", DTYPE_U8, 32);
@@ -133,6 +228,13 @@ static quire_err read_modelopt(quant_linear *q) {
 }
 
 const quant_method quant_int_packed = {.suffix = ".weight_packed", .type = DTYPE_I32, .read = read_integers};
+const quant_method quant_int_groups = {.suffix = ".weight",
+                                       .type = DTYPE_I8,
+                                       .beside = ".weight_scale",
+                                       .has_groups = true,
+                                       .read = compressed_read_bytes};
+const quant_method quant_int_zeros = {
+    .suffix = ".weight", .type = DTYPE_I8, .beside = ".weight_zero_point", .read = compressed_read_bytes};
 const quant_method quant_nvfp4_packed = {
     .suffix = ".weight_packed", .type = DTYPE_U8, .beside = ".weight_global_scale", .read = read_nvfp4};
 const quant_method quant_mxfp4_packed = {
@@ -147,14 +249,12 @@ const quant_method quant_nvfp4_modelopt = {
  * outputs, unlike those of the same checkpoint in 16 bits. */
 
 static quire_err mxfp4_read(quant_linear *q) {
-    tensor_view codes, scales;
-    int64_t n_groups = q->n_in / 32;
+    tensor_view codes;
     if (q->n_in % 32 != 0) {
         return quant_error(q, "_blocks", "%lld inputs are not a multiple of 32", (long long)q->n_in);
     }
     TRY(quant_need(q, "_blocks", DTYPE_U8, q->n_out, q->n_in / 2, &codes));
-    TRY(quant_need(q, "_scales", DTYPE_U8, q->n_out, n_groups, &scales));
-    TRY(quant_scales(q, "_scales", &scales, q->n_out, n_groups, false));
+    TRY(read_scales_of(q, "_scales", DTYPE_U8, 32));
     q->m.place = CODES_NIBBLES;
     q->m.kind = CODE_TABLE;
     q->m.table = quant_e2m1;

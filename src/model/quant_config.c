@@ -9,8 +9,7 @@
 #include "model/arch.h"
 #include "model/quant_method.h"
 
-#define MAX_GROUPS 16 /* config groups of compressed-tensors that are looked at */
-#define MAX_VALUE  64
+#define MAX_VALUE 64
 
 /* A key below QUANT_CONFIG, and the values that it may have, as JSON spells them, with
  * '|' between; "absent": none, or null; "{}": an object. "*" in a key stands for each of
@@ -28,11 +27,14 @@ static const quant_rule awq_rules[] = {{"bits", "absent|4"},
                                        {NULL, NULL}};
 static const quant_rule fp8_rules[] = {
     {"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
-static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""},
+#define MODELOPT_TYPES                                                                                       \
+    "absent|\"FP8\"|\"NVFP4\"|\"W4A16_NVFP4\"|\"FP8_PER_CHANNEL_PER_TOKEN\"|\"FP8_PB_WO\"|\"MXFP8\"|"        \
+    "\"MIXED_"                                                                                               \
+    "PRECISION\""
+static const quant_rule modelopt_rules[] = {{"quant_algo", MODELOPT_TYPES},
                                             /* of hf_quant_config.json */
-                                            {"quantization.quant_algo", "absent|\"FP8\"|\"NVFP4\""},
+                                            {"quantization.quant_algo", MODELOPT_TYPES},
                                             {NULL, NULL}};
-static const quant_rule bnb_rules[] = {{"load_in_8bit", "absent|false"}, {NULL, NULL}};
 static const quant_rule no_rules[] = {{NULL, NULL}};
 static const quant_rule compressed_rules[] = {
     {"format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|\"nvfp4-"
@@ -52,22 +54,50 @@ static const struct {
     const quant_rule *rules;
 } tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},
               {"fp8", fp8_rules},           {"compressed-tensors", compressed_rules},
-              {"modelopt", modelopt_rules}, {"bitsandbytes", bnb_rules},
+              {"modelopt", modelopt_rules}, {"bitsandbytes", no_rules},
               {"mxfp4", no_rules}};
 
-bool quant_rounds_rows(const quant_linear *q, int32_t bits) {
+const char *quant_group_key(int i, const char *key, char path[QUANT_KEY_BYTES]) {
+    (void)snprintf(path, QUANT_KEY_BYTES, QUANT_CONFIG ".config_groups.group_%d%s", i, key);
+    return path;
+}
+
+/* Whether config group i has weights of so many bits. */
+static bool group_has_bits(const model_file *f, int i, int32_t bits) {
+    char path[QUANT_KEY_BYTES];
+    int64_t n = 0;
+    return model_file_i64(f, quant_group_key(i, ".weights.num_bits", path), &n) == QUIRE_OK && n == bits;
+}
+
+bool quant_says_bits(const quant_linear *q, int32_t bits) {
+    assert(q != NULL);
+    char path[QUANT_KEY_BYTES];
+    int64_t n;
+    bool says =
+        model_file_i64(q->l->file, quant_group_key(0, ".weights.num_bits", path), &n) == QUIRE_NOT_FOUND;
+    for (int i = 0; i < QUANT_GROUPS && !says; i++) {
+        says = group_has_bits(q->l->file, i, bits);
+    }
+    return says;
+}
+
+bool quant_rounds_rows(const quant_linear *q, const char *type, int32_t bits) {
     assert(q != NULL);
     const model_file *f = q->l->file;
-    if (!model_file_is_object(f, QUANT_CONFIG ".config_groups.group_0")) {
-        return true;
+    char path[QUANT_KEY_BYTES];
+    str of_weights, of_rows;
+    if (!model_file_is_object(f, quant_group_key(0, "", path))) {
+        return strcmp(type, "float") == 0;
     }
-    for (int group = 0; group < MAX_GROUPS; group++) {
-        char key[96];
-        int64_t n = 0;
-        (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d.weights.num_bits", group);
-        if (model_file_i64(f, key, &n) == QUIRE_OK && n == bits) {
-            (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d.input_activations", group);
-            return model_file_is_object(f, key);
+    for (int i = 0; i < QUANT_GROUPS; i++) {
+        bool is_type =
+            model_file_str(f, quant_group_key(i, ".weights.type", path), &of_weights) != QUIRE_OK ||
+            str_is(of_weights, type);
+        if (is_type && group_has_bits(f, i, bits)) {
+            return model_file_is_object(f, quant_group_key(i, ".input_activations", path)) &&
+                   (model_file_str(f, quant_group_key(i, ".input_activations.type", path), &of_rows) !=
+                        QUIRE_OK ||
+                    str_is(of_rows, "float"));
         }
     }
     return false;
@@ -129,17 +159,14 @@ static quire_err quant_check_value(const model_file *f, const char *key, const c
 /* One rule, of each config group where its key has a "*". */
 static quire_err quant_check_rule(const model_file *f, const quant_rule *rule, quire_error *err) {
     const char *star = strchr(rule->key, '*');
-    char key[160];
+    char key[QUANT_KEY_BYTES];
     if (star == NULL) {
         (void)snprintf(key, sizeof key, QUANT_CONFIG ".%s", rule->key);
         return quant_check_value(f, key, rule->values, err);
     }
-    for (int group = 0; group < MAX_GROUPS; group++) {
-        (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d", group);
-        if (model_file_is_object(f, key)) {
-            (void)snprintf(key, sizeof key, QUANT_CONFIG ".%.*sgroup_%d%s", (int)(star - rule->key),
-                           rule->key, group, star + 1);
-            TRY(quant_check_value(f, key, rule->values, err));
+    for (int group = 0; group < QUANT_GROUPS; group++) {
+        if (model_file_is_object(f, quant_group_key(group, "", key))) {
+            TRY(quant_check_value(f, quant_group_key(group, star + 1, key), rule->values, err));
         }
     }
     return QUIRE_OK;

@@ -11,7 +11,9 @@
 #include "model/find_weight.h"
 
 #define QUANT_CONFIG        "quantization_config"
-#define QUANT_LINEAR_BLOCKS 4
+#define QUANT_LINEAR_BLOCKS 6
+#define QUANT_GROUPS        16 /* config groups of compressed-tensors that are looked at */
+#define QUANT_KEY_BYTES     160
 
 /* The weights of a linear layer while they are loaded. */
 typedef struct quant_linear {
@@ -34,6 +36,7 @@ typedef struct quant_method {
     dtype type;         /* of it */
     /* the suffix of a tensor that is there too; NULL: none tells this form from others */
     const char *beside;
+    bool has_groups;      /* `beside` has several columns */
     const char *only_for; /* the configuration's quant_method; NULL: any */
     quire_err (*read)(quant_linear *q);
 } quant_method;
@@ -61,6 +64,12 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer);
 quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part,
                             int64_t n_out, int64_t n_in, quant_linear *out, bool *found);
 void quant_linear_deinit(quant_linear *q);
+/* The scales of w, which int8 weights that are multiplied as they are have: weight_scale,
+ * one for each row or one for all, or bitsandbytes' SCB, which is 127 times that. *out: a
+ * float for each of n_out rows, freed with mem_free; NULL: w has none. name, layer, part:
+ * w's, as loader_linear has them. */
+quire_err quant_row_scales(loader *l, const tensor_view *w, weight_name name, int32_t layer,
+                           const weight_part *part, int64_t n_out, float **out);
 
 /* ---- for the methods; each error names the tensor and what it must be ---- */
 
@@ -93,17 +102,21 @@ quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);
 quire_err quant_group_index(quant_linear *q, const char *suffix);
 /* Memory of the layer, zeroed; NULL: the error is set. */
 void *quant_memory(quant_linear *q, size_t n, size_t size);
-/* Whether the configuration rounds the rows that layers of such weights read: of
- * compressed-tensors some config group of weights with so many bits of floats, of other
- * methods always. */
-bool quant_rounds_rows(const quant_linear *q, int32_t bits);
-/* Marks a tensor used that says nothing about the weights, if it exists. */
-quire_err quant_skip(quant_linear *q, const char *suffix);
+/* The path of a key of compressed-tensors' config group i, in memory of path. */
+const char *quant_group_key(int i, const char *key, char path[QUANT_KEY_BYTES]);
+/* Whether some config group of compressed-tensors has weights of so many bits, or the
+ * configuration says nothing of them. */
+bool quant_says_bits(const quant_linear *q, int32_t bits);
+/* Whether the configuration rounds the rows that layers of such weights read to floats:
+ * of compressed-tensors the first config group whose weights are of this type, "float" or
+ * "int", and so many bits; of other methods always. */
+bool quant_rounds_rows(const quant_linear *q, const char *type, int32_t bits);
 
 /* The values of the 4-bit float E2M1, by code. */
 extern const float quant_e2m1[16];
 
-extern const quant_method quant_gptq, quant_awq, quant_int_packed, quant_nvfp4_packed, quant_mxfp4_packed,
-    quant_fp8, quant_nvfp4_modelopt, quant_bitsandbytes, quant_mxfp4_stacked;
+extern const quant_method quant_gptq, quant_awq, quant_int_packed, quant_int_groups, quant_int_zeros,
+    quant_nvfp4_packed, quant_mxfp4_packed, quant_fp8, quant_nvfp4_modelopt, quant_bitsandbytes,
+    quant_mxfp4_stacked;
 
 #endif

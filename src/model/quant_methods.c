@@ -12,9 +12,10 @@
 
 /* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without
  * a configuration it is GPTQ. */
-static const quant_method *const methods[] = {
-    &quant_awq, &quant_gptq,           &quant_int_packed,   &quant_nvfp4_packed, &quant_mxfp4_packed,
-    &quant_fp8, &quant_nvfp4_modelopt, &quant_bitsandbytes, &quant_mxfp4_stacked};
+static const quant_method *const methods[] = {&quant_awq,          &quant_gptq,         &quant_int_packed,
+                                              &quant_int_groups,   &quant_int_zeros,    &quant_nvfp4_packed,
+                                              &quant_mxfp4_packed, &quant_fp8,          &quant_nvfp4_modelopt,
+                                              &quant_bitsandbytes, &quant_mxfp4_stacked};
 
 #define N_METHODS (sizeof methods / sizeof *methods)
 
@@ -26,6 +27,13 @@ static bool is_method(const model_file *f, const quant_method *m) {
            (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK && str_is(name, m->only_for));
 }
 
+/* Whether the tensor that tells this form from others is there. */
+static bool has_beside(const loader *l, const quant_method *m, weight_name name, int32_t layer) {
+    const tensor_view *t = m->beside != NULL ? loader_look(l, name, layer, m->beside) : NULL;
+    return m->beside == NULL ||
+           (t != NULL && (!m->has_groups || (t->n_dims > 1 && t->dims[t->n_dims - 1] > 1)));
+}
+
 /* The method in whose form the file has the layer, and the tensor of its codes. NULL:
  * none. */
 static const quant_method *find_method(const loader *l, weight_name name, int32_t layer,
@@ -33,8 +41,8 @@ static const quant_method *find_method(const loader *l, weight_name name, int32_
     for (size_t i = 0; i < N_METHODS && model_file_format(l->file) == MODEL_HF; i++) {
         const quant_method *m = methods[i];
         *codes = loader_look(l, name, layer, m->suffix);
-        if (*codes != NULL && (*codes)->type == m->type &&
-            (m->beside == NULL || loader_look(l, name, layer, m->beside) != NULL) && is_method(l->file, m)) {
+        if (*codes != NULL && (*codes)->type == m->type && has_beside(l, m, name, layer) &&
+            is_method(l->file, m)) {
             return m;
         }
     }
@@ -44,6 +52,18 @@ static const quant_method *find_method(const loader *l, weight_name name, int32_
 bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
     const tensor_view *codes;
     return find_method(l, name, layer, &codes) != NULL;
+}
+
+/* Marks the tensors used that say how the checkpoint rounds rows, and bitsandbytes' name
+ * for the order of codes. */
+static quire_err skip_rounding(loader *l, weight_name name, int32_t layer) {
+    static const char *const suffixes[] = {".input_scale", ".input_zero_point", ".weight_format"};
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && e == QUIRE_OK; i++) {
+        const tensor_view *t;
+        e = loader_find(l, name, layer, suffixes[i], &t);
+    }
+    return e;
 }
 
 quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part,
@@ -67,6 +87,7 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
     quire_err e = fits ? m->read(out)
                        : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported",
                                      INT32_MAX);
+    e = e ? e : skip_rounding(l, name, layer);
     if (e != QUIRE_OK) {
         quant_linear_deinit(out);
     }
@@ -79,6 +100,69 @@ void quant_linear_deinit(quant_linear *q) {
         mem_free(q->memory[i]);
     }
     q->n_memory = 0;
+}
+
+/* ---- int8 with a scale a row ---- */
+
+/* Finds the tensor of w's scales; NULL: w has none. */
+static quire_err find_row_scales(loader *l, const tensor_view *w, weight_name name, int32_t layer,
+                                 const tensor_view **out, bool *is_bnb) {
+    TRY(loader_find(l, name, layer, ".weight_scale", out));
+    if (*out == NULL) {
+        TRY(loader_find(l, name, layer, ".SCB", out));
+        *is_bnb = *out != NULL;
+    }
+    if (*out != NULL && w->type != DTYPE_I8) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: tensor %s: scales beside weights of type %s are not supported",
+                       model_file_path(l->file), w->name, dtype_name(w->type));
+    }
+    if (*out == NULL && w->type == DTYPE_I8) {
+        return err_set(l->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s: int8 weights need scales, and the layer has neither .weight_scale "
+                       "nor .SCB",
+                       model_file_path(l->file), w->name);
+    }
+    return *out != NULL ? skip_rounding(l, name, layer) : QUIRE_OK;
+}
+
+quire_err quant_row_scales(loader *l, const tensor_view *w, weight_name name, int32_t layer,
+                           const weight_part *part, int64_t n_out, float **out) {
+    const tensor_view *t;
+    bool is_bnb = false;
+    *out = NULL;
+    TRY(find_row_scales(l, w, name, layer, &t, &is_bnb));
+    if (t == NULL) {
+        return QUIRE_OK;
+    }
+    const int64_t n_slabs = part != NULL && part->n_slabs > 0 ? part->n_slabs : 1,
+                  n_rows = part != NULL ? part->n_rows : n_out, slab = n_slabs > 1 ? part->slab : 0;
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n *= t->dims[i];
+    }
+    if (n != n_slabs * n_rows && n != n_slabs && n != 1) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: tensor %s: scales of int8 weights must be one for each of the %lld rows, or one",
+                       model_file_path(l->file), t->name, (long long)n_rows);
+    }
+    float *all = mem_new((size_t)n, sizeof *all);
+    if (all == NULL || dtype_is_quantised(t->type) ||
+        quant_dequantise(t->type, t->data, (size_t)n, all) != QUIRE_OK) {
+        mem_free(all);
+        return err_set(l->err, all == NULL ? QUIRE_NO_MEMORY : QUIRE_UNSUPPORTED, -1,
+                       "%s: tensor %s: no memory, or scales of type %s", model_file_path(l->file), t->name,
+                       dtype_name(t->type));
+    }
+    float *scales = mem_new((size_t)n_out, sizeof *scales);
+    for (int64_t r = 0; scales != NULL && r < n_out; r++) {
+        const int64_t row = part != NULL ? part->first + r / part->block * part->step + r % part->block : r;
+        const float scale = all[n == 1 ? 0 : n == n_slabs * n_rows ? slab * n_rows + row : slab];
+        scales[r] = is_bnb ? scale / 127.0f : scale;
+    }
+    mem_free(all);
+    *out = scales;
+    return scales != NULL ? QUIRE_OK : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
 
 /* ---- for the methods ---- */
@@ -257,11 +341,6 @@ quire_err quant_group_index(quant_linear *q, const char *suffix) {
     return QUIRE_OK;
 }
 
-quire_err quant_skip(quant_linear *q, const char *suffix) {
-    tensor_view t;
-    return quant_find(q, suffix, &t);
-}
-
 /* ---- counts ---- */
 
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]) {
@@ -304,6 +383,9 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".weight_global_scale",
                                          ".input_global_scale",
                                          ".input_scale",
+                                         ".input_zero_point",
+                                         ".SCB",
+                                         ".weight_format",
                                          "_scales",
                                          ".weight_shape",
                                          ".absmax",
@@ -312,6 +394,9 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".nested_quant_map",
                                          ".k_scale",
                                          ".v_scale",
+                                         ".q_scale",
+                                         ".kv_scale",
+                                         ".output_scale",
                                          "__nf4",
                                          "__fp4"};
     str name = str_of(t->name);

@@ -22,10 +22,16 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_Q_NORM] = {"blk.%d.attn_q_norm", "model.layers.%d.self_attn.q_norm"},
     [W_K_NORM] = {"blk.%d.attn_k_norm", "model.layers.%d.self_attn.k_norm"},
     [W_SINKS] = {"blk.%d.attn_sinks", "model.layers.%d.self_attn.sinks"},
-    [W_K_SCALE] = {NO_WEIGHT, "model.layers.%d.self_attn.k_proj.k_scale|model.layers.%d.self_attn.k_scale|"
-                              "model.layers.%d.self_attn.attn.k_scale"},
-    [W_V_SCALE] = {NO_WEIGHT, "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|"
-                              "model.layers.%d.self_attn.attn.v_scale"},
+    [W_K_SCALE] = {NO_WEIGHT,
+                   "model.layers.%d.self_attn.k_proj.k_scale|model.layers.%d.self_attn.k_scale|"
+                   "model.layers.%d.self_attn.attn.k_scale|model.layers.%d.self_attn.qkv_proj.k_scale|"
+                   "model.layers.%d.self_attn.k_cache.scale|model.layers.%d.self_attn.k_proj.output_scale|"
+                   "model.layers.%d.self_attn.kv_scale"},
+    [W_V_SCALE] = {NO_WEIGHT,
+                   "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|"
+                   "model.layers.%d.self_attn.attn.v_scale|model.layers.%d.self_attn.qkv_proj.v_scale|"
+                   "model.layers.%d.self_attn.v_cache.scale|model.layers.%d.self_attn.v_proj.output_scale|"
+                   "model.layers.%d.self_attn.kv_scale"},
     [W_Q_A] = {"blk.%d.attn_q_a", "model.layers.%d.self_attn.q_a_proj"},
     [W_Q_A_NORM] = {"blk.%d.attn_q_a_norm", "model.layers.%d.self_attn.q_a_layernorm"},
     [W_Q_B] = {"blk.%d.attn_q_b", "model.layers.%d.self_attn.q_b_proj"},
@@ -109,8 +115,7 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_GATED_END_NORM] = {"output_hc_norm", "model.hyper_connection_mixer.hc_norm"},
     [W_GATED_END_DOWN] = {"output_hc_down", "model.hyper_connection_mixer.input_mix_weight_down"},
     [W_GATED_END_UP] = {"output_hc_up", "model.hyper_connection_mixer.input_mix_weight_up"},
-    [W_NGRAM_TABLE] = {"per_layer_token_embd",
-                       "model.layers.%d.ple.ple_embedding.ngram_embedding.shard_%d"},
+    [W_NGRAM_TABLE] = {"per_layer_token_embd", "model.layers.%d.ple.ple_embedding.ngram_embedding.shard_%d"},
     [W_NGRAM_KEY] = {"blk.%d.ple_key", "model.layers.%d.ple.key_proj"},
     [W_NGRAM_VALUE] = {"blk.%d.ple_value", "model.layers.%d.ple.value_proj"},
     [W_NGRAM_KEY_NORM] = {"blk.%d.ple_norm_key", "model.layers.%d.ple.norm_key"},

@@ -38,6 +38,11 @@ def pack_bits(codes, bits):
     return (stream << np.arange(32, dtype=np.uint64)[None, :, None]).sum(1).astype("<u4").view("<i4")
 
 
+def pack_full(codes, bits):
+    """[n, m] codes to words [n, m * bits / 32]: codes straddle words."""
+    return pack_bits(codes.T, bits).T
+
+
 def pack_words(codes, bits):
     """[n, m] codes to words [n, ceil(m / (32 / bits))], whose left-over bits are 0."""
     per = 32 // bits
@@ -92,7 +97,7 @@ def compressed(form, **weights):
             "config_groups": {"group_0": {"targets": ["Linear"], "output_activations": None, "format": form, "weights": {"dynamic": False, **weights}}}}
 
 
-def int_packed(bits, group, asym=False, act_order=False):
+def int_packed(bits, group, asym=False, act_order=False, pack=pack_words):
     def make(rng, n_out, n_in):
         size = group or n_in
         n_groups, half = -(-n_in // size), 2 ** (bits - 1)
@@ -100,11 +105,25 @@ def int_packed(bits, group, asym=False, act_order=False):
         zeros = rng.integers(0, 2 * half, (n_out, n_groups)) if asym else np.full((n_out, n_groups), half)
         index = np.arange(n_in) // size
         index = rng.permutation(index) if act_order else index
-        out = {".weight_packed": ("I32", pack_words(q, bits)), ".weight_scale": ("BF16", words), ".weight_shape": ("I64", np.array([n_out, n_in]))}
-        out |= {".weight_zero_point": ("I32", pack_words(zeros.T, bits).T)} if asym else {}
+        out = {".weight_packed": ("I32", pack(q, bits)), ".weight_scale": ("BF16", words), ".weight_shape": ("I64", np.array([n_out, n_in]))}
+        out |= {".weight_zero_point": ("I32", pack(zeros.T, bits).T)} if asym else {}
         out |= {".weight_g_idx": ("I32", index)} if act_order else {}
         return out, (q - zeros[:, index]).astype(f4) * scales[:, index]
     return make, compressed("pack-quantized", num_bits=bits, group_size=group, strategy="group" if group else "channel", symmetric=not asym)
+
+
+def int8(group=None, asym=False, one=False, scb=False):
+    """A scale for the row, a group of it, or all; bitsandbytes' SCB is 127 times the row's."""
+    def make(rng, n_out, n_in):
+        index, (words, scales) = np.arange(n_in) // (group or n_in), bf16(rng.uniform(1e-4, 1e-3, (1 if one else n_out, n_in // (group or n_in))))
+        q, zeros = rng.integers(-128, 128, (n_out, n_in)), rng.integers(-128, 128, scales.shape) if asym else np.zeros(scales.shape, int)
+        if scb:
+            scb_ = rng.uniform(.01, .1, n_out).astype(f4)
+            return {".weight": ("I8", q), ".SCB": ("F32", scb_), ".weight_format": ("U8", np.array(0))}, q.astype(f4) * (scb_ / f4(127))[:, None]
+        out = {".weight": ("I8", q), ".weight_scale": ("BF16", words[0] if one else words), ".input_scale": ("F32", np.array([.1]))}
+        out |= {".weight_zero_point": ("I8", zeros)} if asym else {}
+        return out, (q - zeros[:, index]).astype(f4) * scales[:, index]
+    return make, {"quant_method": "bitsandbytes", "load_in_8bit": True} if scb else compressed("int-quantized", num_bits=8, group_size=group)
 
 
 def nvfp4(modelopt):
@@ -121,18 +140,18 @@ def nvfp4(modelopt):
     return make, {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]} if modelopt else compressed("nvfp4-pack-quantized", group_size=16)
 
 
-def mx(bits):
+def mx(bits, kind="U8"):
     def make(rng, n_out, n_in):
         q = rng.integers(0, 16, (n_out, n_in)).astype("u1") if bits == 4 else e4m3_codes(rng, n_out, n_in)
         s = rng.integers(110, 122, (n_out, n_in // 32)).astype("u1")
         weights = (E2M1 if bits == 4 else E4M3 / f4(64))[q] * np.repeat(f4(2) ** (s.astype(int) - 127), 32, 1).astype(f4)
         return {".weight_packed" if bits == 4 else ".weight": ("U8", nibbles(q)) if bits == 4 else ("F8_E4M3", q),
-                ".weight_scale": ("U8", s if bits == 4 else s - 6)}, weights
+                ".weight_scale": (kind, s if bits == 4 else s - 6)}, weights
     return make, compressed(f"mxfp{bits}-{'pack-' if bits == 4 else ''}quantized", group_size=32, num_bits=bits)
 
 
-def fp8(rows, columns, kind="F32", name=".weight_scale", config=None):
-    """A scale for `rows` x `columns` weights; 0: all of them."""
+def fp8(rows, columns, kind="F32", name=".weight_scale", config=None, split=False):
+    """A scale for `rows` x `columns` weights; 0: all of them. split: the scales have four dimensions, as ModelOpt's."""
     def make(rng, n_out, n_in):
         q, a, b = e4m3_codes(rng, n_out, n_in), rows or n_out, columns or n_in
         s = rng.uniform(1e-4, 1e-3, (-(-n_out // a), -(-n_in // b))).astype(f4)
@@ -143,7 +162,7 @@ def fp8(rows, columns, kind="F32", name=".weight_scale", config=None):
             stored = rng.integers(113, 118, s.shape).astype("u1")
             s = f4(2) ** (stored.astype(int) - 127).astype(f4)
         spread = np.repeat(np.repeat(s, a, 0)[:n_out], b, 1)[:, :n_in]
-        out = {".weight": ("F8_E4M3", q), name: (kind, stored.reshape(1) if rows == columns == 0 else stored)}
+        out = {".weight": ("F8_E4M3", q), name: (kind, stored.reshape(1) if rows == columns == 0 else stored[:, None, :, None] if split else stored)}
         return out | ({".input_scale": ("F32", np.array([f4(.1)]))} if rows == 0 else {}), E4M3[q] * spread
     return make, config or {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [rows, columns]}
 
@@ -171,10 +190,13 @@ FORMS = {
     "gptq-4-row": gptq(4, -1), "gptq-4-ragged": gptq(4, 80), "gptq-4-no-index": gptq(4, 80, has_index=False),
     "awq-32": awq(32), "awq-64": awq(64), "int4-channel": int_packed(4, None), "int4-32": int_packed(4, 32), "int4-64-asym": int_packed(4, 64, asym=True),
     "int8-channel": int_packed(8, None), "int8-32": int_packed(8, 32), "int8-64-asym": int_packed(8, 64, asym=True), "int4-act": int_packed(4, 32, act_order=True),
+    "int3-full": int_packed(3, 32, pack=pack_full), "int5-full": int_packed(5, 64, asym=True, pack=pack_full), "int6": int_packed(6, None, asym=True), "int7": int_packed(7, 32),
+    "int8-row": int8(), "int8-one": int8(one=True), "int8-groups": int8(32), "int8-zeros": int8(64, asym=True), "int8-row-zeros": int8(asym=True), "int8-bnb": int8(scb=True),
     "int4-channel-asym": int_packed(4, None, asym=True), "int3-32-asym": int_packed(3, 32, asym=True), "int2-32-asym": int_packed(2, 32, asym=True),
     "nvfp4": nvfp4(False), "nvfp4-modelopt": nvfp4(True), "mxfp4": mx(4),
     "fp8-tensor": fp8(0, 0, config=STATIC), "fp8-channel": fp8(1, 0, "BF16", config=STATIC), "fp8-modelopt": fp8(0, 0, config={"quant_method": "modelopt", "quant_algo": "FP8"}),
     "fp8-block": fp8(128, 128, name=".weight_scale_inv"), "fp8-96": fp8(128, 96, name=".weight_scale_inv"), "fp8-block-bf16": fp8(64, 48, "BF16", name=".weight_scale_inv"),
+    "fp8-4d": fp8(128, 128, split=True, config={"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}), "mxfp4-e8m0": mx(4, "F8_E8M0"),
     "fp8-block-e8m0": fp8(128, 128, "F8_E8M0", name=".weight_scale_inv"), "mxfp8": fp8(1, 32, "F8_E8M0", config=compressed("mxfp8-quantized", group_size=32)),
     "nf4": bnb("nf4"), "nf4-double": bnb("nf4", double=True), "fp4": bnb("fp4")}
 
@@ -320,12 +342,12 @@ def test_a_quantised_model_has_the_logits_of_its_weights_as_floats(quire, tmp_pa
     assert n_parameters(quire, quantised) == n_parameters(quire, floats)
 
 
-@pytest.mark.parametrize("form", ["gptq-4-act", "gptq-3", "awq-64", "int4-64-asym", "int8-32", "nvfp4", "nvfp4-modelopt", "mxfp4", "fp8-block", "fp8-channel", "mxfp8", "nf4-double"])
+@pytest.mark.parametrize("form", ["gptq-4-act", "gptq-3", "awq-64", "int4-64-asym", "int8-32", "nvfp4", "nvfp4-modelopt", "mxfp4", "fp8-block", "fp8-channel", "mxfp8", "nf4-double", "int8-row", "int8-one", "int8-groups", "int8-bnb", "int3-full"])
 def test_rows_of_a_fused_matrix_are_those_of_its_parts(quire, tmp_path, form):
     same(quire, tmp_path, phi3(form))
 
 
-@pytest.mark.parametrize("form", ["gptq-4-act", "awq-32", "int4-32", "nvfp4", "fp8-block", "mxfp8", "nf4"])
+@pytest.mark.parametrize("form", ["gptq-4-act", "awq-32", "int4-32", "nvfp4", "fp8-block", "mxfp8", "nf4", "int8-row"])
 def test_experts_that_are_modules_are_quantised_each(quire, tmp_path, form):
     quantised, floats = same(quire, tmp_path, qwen3_moe(form))
     assert n_parameters(quire, quantised) == n_parameters(quire, floats)
@@ -482,6 +504,37 @@ def test_settings_of_modelopt_are_read_from_a_file_of_their_own(quire, tmp_path)
     m = llama("nvfp4-modelopt")
     model = move_settings(m.write(tmp_path / "q", True), "hf_quant_config.json", {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}})
     assert logits(quire, model, "--compute", "f32") == logits(quire, m.write(tmp_path / "f", False), "--compute", "f32")
+
+
+@pytest.mark.parametrize("form", ["awq-32", "int4-64-asym"])
+@pytest.mark.parametrize("place", [("compression_config",), ("text_config", "quantization_config")], ids=".".join)
+def test_settings_elsewhere_in_config_json_are_read(quire, tmp_path, form, place):
+    m = llama(form)
+    model = m.write(tmp_path / "q", True)
+    config = json.loads((model / "config.json").read_text())
+    settings = config.pop("quantization_config")
+    config |= {place[0]: settings if len(place) == 1 else {**config, place[1]: settings}}
+    (model / "config.json").write_text(json.dumps(config))
+    want = logits(quire, m.write(tmp_path / "f", False), "--compute", "f32")
+    assert logits(quire, model, "--compute", "f32") == want
+    run(quire, "pack", model, "-o", tmp_path / "p.quire", "-q", "--compute", "f32")
+    assert logits(quire, tmp_path / "p.quire") == want
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("form", ["int4-32", "int8-64-asym", "gptq-3"])
+def test_embeddings_that_are_quantised_are_read(quire, tmp_path, form, tied):
+    m = llama(form)
+    m.config |= {"tie_word_embeddings": tied}
+    for tensors in (m.stored, m.floats):
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            del tensors[name]
+    m.linear("model.embed_tokens", VOCAB, WIDTH)
+    if not tied:
+        m.linear("lm_head", VOCAB, WIDTH)
+    quantised, _ = same(quire, tmp_path, m)
+    run(quire, "pack", quantised, "-o", tmp_path / "p.quire", "-q")
+    assert logits(quire, tmp_path / "p.quire") == logits(quire, quantised)
 
 
 # ---- values that are no numbers ----

@@ -2,7 +2,7 @@
 seeded values. Each opens, has the logits of the same weights as floats, answers under its automatic settings, and packed likewise."""
 import pytest
 
-from test_quant_methods import EXPERTS, FF, HEADS, WIDTH, Model, awq, bf16, bnb, f4, fp8, gpt_oss, gptq, int_packed, logits, np, nvfp4, run
+from test_quant_methods import EXPERTS, FF, HEADS, WIDTH, Model, awq, bnb, f4, fp8, gpt_oss, gptq, int8, int_packed, logits, np, nvfp4, run
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "rope_theta": 500000.0, "attention_bias": False, "mlp_bias": False,
          "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 32, "rope_type": "llama3"}}
@@ -37,11 +37,6 @@ def red_hat(form, ignore=("lm_head",), inputs=None, **weights):
 def inputs(**settings):
     return {"actorder": None, "block_structure": None, "dynamic": True, "group_size": None, "num_bits": 8, "observer": None, "observer_kwargs": {},
             "strategy": "token", "symmetric": True, "type": "int", **settings}
-
-
-def int8_channel(rng, n_out, n_in):
-    q, (words, scales) = rng.integers(-128, 128, (n_out, n_in)), bf16(rng.uniform(1e-4, 1e-3, (n_out, 1)))
-    return {".weight": ("I8", q), ".weight_scale": ("BF16", words)}, q.astype(f4) * scales
 
 
 def with_zero_bias(make):
@@ -129,8 +124,14 @@ REPOSITORIES = {
     "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8": lambda: dense(fp8(0, 0, config={})[0], red_hat("float-quantized", type="float", strategy="tensor", inputs=inputs(**FP8_INPUTS)), LLAMA),
     "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic": lambda: dense(fp8(1, 0, "BF16", config={})[0], red_hat("float-quantized", type="float", inputs=inputs(type="float")), LLAMA),
     "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group", actorder="weight"), LLAMA),
-    "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8": lambda: dense(int8_channel, red_hat("int-quantized", inputs=inputs()), LLAMA),
+    "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8": lambda: dense(int8()[0], red_hat("int-quantized", inputs=inputs()), LLAMA),
     "RedHatAI/Phi-3-medium-128k-instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group"), PHI3, fused=True),
+    "RedHatAI/Phi-3-medium-128k-instruct-quantized.w8a8": lambda: dense(int8()[0], red_hat("int-quantized", inputs=inputs()), PHI3, fused=True),
+    "RedHatAI/DeepSeek-R1-quantized.w8a8": lambda: deepseek(int8()[0], red_hat("int-quantized", inputs=inputs()), model_type="deepseek_v3"),
+    "meta-llama/Llama-Guard-3-8B-INT8": lambda: dense(int8(scb=True)[0], {
+        "_load_in_4bit": False, "_load_in_8bit": True, "bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "fp4",
+        "bnb_4bit_use_double_quant": False, "llm_int8_enable_fp32_cpu_offload": False, "llm_int8_has_fp16_weight": False, "llm_int8_skip_modules": ["lm_head"],
+        "llm_int8_threshold": 6.0, "load_in_4bit": False, "load_in_8bit": True, "quant_method": "bitsandbytes"}, LLAMA),
     "RedHatAI/Qwen3-8B-NVFP4": lambda: dense(nvfp4(False)[0], red_hat("nvfp4-pack-quantized", num_bits=4, group_size=16, strategy="tensor_group", type="float",
                                                                       inputs=inputs(num_bits=4, group_size=16, strategy="tensor_group", type="float", dynamic="local")), QWEN3),
     "nvidia/Llama-3.1-8B-Instruct-FP8": lambda: dense(fp8(0, 0, config={})[0], {

@@ -111,6 +111,27 @@ static const form forms[] = {
      "{\"quant_method\":\"mxfp4\"}",
      {{"_blocks", "U8", BYTES, 4, {EXPERTS, 64, 8, 16}, 0},
       {"_scales", "U8", POWERS, 3, {EXPERTS, 64, 8}, 0}}},
+    {"pack-quantized of 7 bits, each in full",
+     CT("\"num_bits\":7,\"group_size\":64"),
+     {{".weight_packed", "I32", BYTES, 2, {64, 56}, 0},
+      {".weight_scale", "BF16", SCALES, 2, {64, 4}, 0},
+      {".weight_zero_point", "I32", BYTES, 2, {14, 4}, 1}}},
+    {"int8 in groups",
+     CT("\"num_bits\":8,\"group_size\":64"),
+     {{".weight", "I8", BYTES, 2, {64, 256}, 0},
+      {".weight_scale", "BF16", SCALES, 2, {64, 4}, 0},
+      {".weight_zero_point", "I8", BYTES, 2, {64, 4}, 1}}},
+    {"int8 with a scale",
+     CT("\"num_bits\":8,\"group_size\":null"),
+     {{".weight", "I8", BYTES, 2, {64, 256}, 0},
+      {".weight_scale", "F32", SCALES, 1, {1}, 0},
+      {".input_scale", "F32", SCALES, 1, {1}, 1},
+      {".input_zero_point", "I8", BYTES, 1, {1}, 1}}},
+    {"int8 of bitsandbytes",
+     "{\"quant_method\":\"bitsandbytes\",\"load_in_8bit\":true}",
+     {{".weight", "I8", BYTES, 2, {64, 256}, 0},
+      {".SCB", "F32", SCALES, 1, {64}, 0},
+      {".weight_format", "U8", BYTES, 0, {0}, 1}}},
 };
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -422,8 +443,9 @@ TEST(a_tensor_of_another_type_is_refused_or_read_as_one) {
             for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
                 quire_error why;
                 p->t.type = types[t];
-                /* with a scale a row it is one of its own */
-                bool is_form = k == 0 && strcmp(types[t], "I8") == 0;
+                /* with a scale a row, or one, each is a form of its own */
+                bool is_form = k == 0 && (strcmp(types[t], "I8") == 0 ||
+                                          (strcmp(was, "I8") == 0 && strcmp(types[t], "F8_E4M3") == 0));
                 if (strcmp(was, types[t]) != 0 && !is_form && (k == 0 || strcmp(types[t], "I64") == 0) &&
                     !p->t.may_miss) {
                     assert_refused(c, types[t]);
