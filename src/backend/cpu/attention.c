@@ -97,12 +97,10 @@ static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn
         tile->scores = scores;
         tile->max = sums;
         tile->sum = sums + ATTN_TILE;
-        tile->acc = acc;
+        s[h].acc = tile->acc = acc;
         tile->weights = weights;
         tile->q_int8 = q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * q_stride : NULL;
-        for (int32_t t = 0; t < ATTN_TILE; t++) {
-            s[h].states[t].acc = states + (int64_t)(h * ATTN_TILE + t) * acc_stride;
-        }
+        s[h].states[0].acc = states + (int64_t)h * ATTN_TILE * acc_stride;
     }
     return QUIRE_OK;
 }
@@ -195,6 +193,7 @@ static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
         s->states[t].sum = job->state->carried_sum[s->row_head[t]];
         memcpy(s->states[t].acc, s->out[t], sizeof *s->out[t] * (size_t)s->tile.d_value);
     }
+    s->has_states = chunk0 > 0;
 }
 
 static void leave_states(const attn_job *job, attn_scratch *s) {
@@ -229,6 +228,27 @@ static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t ch
                        .part = h % 2};
 }
 
+/* Computes the visible part of a chunk and merges it into the tile's states. The first
+ * chunk's sums are the states. */
+static void merge_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next,
+                        const attn_scratch *like, attn_scratch *s) {
+    attn_tile *tile = &s->tile;
+    attn_state now[ATTN_TILE];
+    tile->acc = s->has_states ? s->acc : s->states[0].acc;
+    if (attn_compute_chunk(job, seq, chunk, next, like, s)) {
+        for (int32_t t = 0; t < tile->n_queries; t++) {
+            now[t] = (attn_state){tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
+        }
+        if (s->has_states) {
+            job->b->math->attention_merge(s->states, now, tile->n_queries, tile->acc_stride);
+        } else {
+            memcpy(s->states, now, sizeof *now * (size_t)tile->n_queries);
+        }
+        s->has_states = true;
+    }
+    tile->acc = s->acc;
+}
+
 /* Computes the visible part of chunks from..end and merges it into the tiles' states:
  * n_heads tiles of the same rows, one for each kv head. All tiles compute one chunk
  * before the next, because it is in the same pages for all of them. */
@@ -254,16 +274,8 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
     }
     for (int32_t chunk = from; chunk * ATTN_CHUNK < last; chunk++) {
         for (int32_t h = 0; h < n_heads; h++) {
-            const attn_tile *tile = &s[h].tile;
             attn_next next = next_of(s->kv_head, h, n_heads, chunk, last, in_pairs);
-            attn_state now[ATTN_TILE];
-            if (!attn_compute_chunk(job, seq, chunk, next, h > 0 ? s : NULL, &s[h])) {
-                continue;
-            }
-            for (int32_t t = 0; t < tile->n_queries; t++) {
-                now[t] = (attn_state){tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
-            }
-            job->b->math->attention_merge(s[h].states, now, tile->n_queries, tile->acc_stride);
+            merge_chunk(job, seq, chunk, next, h > 0 ? s : NULL, &s[h]);
         }
     }
 }
@@ -271,9 +283,8 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
 static void finish(const attn_job *job, attn_scratch *s) {
     const float *sinks = job->spec->sinks;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
-        int64_t head = s->row_head[t] % job->max_heads;
-        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_value,
-                                       s->out[t]);
+        const float *sink = sinks != NULL ? sinks + s->row_head[t] % job->max_heads : NULL;
+        job->b->math->attention_finish(&s->states[t], sink, s->tile.d_value, s->out[t]);
     }
 }
 
@@ -341,29 +352,64 @@ static int32_t part_begin(int32_t n, int32_t part, int32_t n_parts) {
     return (int32_t)((int64_t)n * part / n_parts);
 }
 
-/* Task: n_together kv heads of one item, or a part of the queries of one head. */
+/* n_together kv heads of one item, or a part of the queries of one head: queries
+ * first..last. */
+typedef struct attn_part {
+    const attn_item *item;
+    int32_t kv_head, first, last;
+} attn_part;
+
+static int32_t attn_tasks(const attn_job *job) {
+    return job->n_items * job->planes->n_heads / job->n_together * job->n_parts;
+}
+
+/* A task's part. The last items come first: in a prompt they take longest, and the workers
+ * end together. */
+static attn_part attn_part_of(const attn_job *job, int32_t task) {
+    const int32_t part = task % job->n_parts, at = task / job->n_parts * job->n_together,
+                  n_heads = job->planes->n_heads;
+    const attn_item *item = &job->items[job->n_items - 1 - at / n_heads];
+    const int32_t n_queries = item->n_rows * job->group_size;
+    return (attn_part){item, at % n_heads, part_begin(n_queries, part, job->n_parts),
+                       part_begin(n_queries, part + 1, job->n_parts)};
+}
+
+static int32_t tile_queries(const attn_part *p, int32_t from) {
+    return p->last - from < ATTN_TILE ? p->last - from : ATTN_TILE;
+}
+
+/* Prefetches the queries of the next tile: the part's from `from` on, or the first of the
+ * worker's next task. */
+static void fetch_next_tile(const attn_job *job, attn_part p, int32_t from, int32_t task) {
+    const int32_t next = task + thread_pool_size(job->b->thread_pool);
+    if (from >= p.last && next < attn_tasks(job)) {
+        p = attn_part_of(job, next);
+        from = p.first;
+    }
+    if (from < p.last) {
+        attn_fetch_queries(job, p.item, p.kv_head, from, tile_queries(&p, from));
+    }
+}
+
+/* Task: a part. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
-    const kv_planes *planes = job->planes;
-    int32_t part = task % job->n_parts, at = task / job->n_parts * job->n_together,
-            kv_head = at % planes->n_heads;
-    const attn_item *item = &job->items[at / planes->n_heads];
+    const attn_part p = attn_part_of(job, task);
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_tile_begin(job, &s[h].tile);
     }
-    int32_t n_queries = item->n_rows * job->group_size, first = part_begin(n_queries, part, job->n_parts),
-            last = part_begin(n_queries, part + 1, job->n_parts);
-    if (item->partial == ATTN_CARRY) {
-        run_carry(job, item, kv_head, first, last - first, s);
+    if (p.item->partial == ATTN_CARRY) {
+        run_carry(job, p.item, p.kv_head, p.first, p.last - p.first, s);
         return;
     }
-    for (int32_t from = first; from < last; from += ATTN_TILE) {
-        int32_t n = last - from < ATTN_TILE ? last - from : ATTN_TILE;
-        if (item->partial < 0) {
-            run_whole(job, item, kv_head, from, n, s);
+    for (int32_t from = p.first; from < p.last; from += ATTN_TILE) {
+        const int32_t n = tile_queries(&p, from);
+        fetch_next_tile(job, p, from + n, task);
+        if (p.item->partial < 0) {
+            run_whole(job, p.item, p.kv_head, from, n, s);
         } else {
-            run_partial(job, item, kv_head, from, n, s);
+            run_partial(job, p.item, p.kv_head, from, n, s);
         }
     }
 }
@@ -372,18 +418,18 @@ static void run_item(void *context, int32_t task, int32_t worker) {
  * tile, since pages are then read once and in larger pieces. But few enough that no
  * worker is idle: the tasks of one item take equally long, and several items must give
  * enough tasks. */
-static int32_t heads_together(const attn_job *job, int32_t n_items) {
+static int32_t heads_together(const attn_job *job) {
     int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads,
             n = MOST_TOGETHER;
-    for (int32_t i = 0; i < n_items; i++) {
+    for (int32_t i = 0; i < job->n_items; i++) {
         if (job->items[i].partial != ATTN_WHOLE || job->items[i].n_rows * job->group_size > ATTN_TILE) {
             return 1;
         }
     }
     for (; n > 1; n--) {
-        int32_t n_tasks = n_items * n_kv_heads / n;
+        int32_t n_tasks = job->n_items * n_kv_heads / n;
         if (n_kv_heads % n == 0 &&
-            (n_tasks >= ENOUGH_TASKS * n_workers || (n_items == 1 && n_tasks % n_workers == 0))) {
+            (n_tasks >= ENOUGH_TASKS * n_workers || (job->n_items == 1 && n_tasks % n_workers == 0))) {
             break;
         }
     }
@@ -393,14 +439,15 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
 /* The number of tasks that share the queries of an item. Normally one, since each task
  * reads the keys again. With latents, which all heads share, one item would be one task,
  * and with many heads computation dominates. */
-static int32_t parts_of_items(const attn_job *job, int32_t n_items) {
+static int32_t parts_of_items(const attn_job *job) {
     int32_t n_queries = INT32_MAX, n_workers = thread_pool_size(job->b->thread_pool), n = 1;
-    for (int32_t i = 0; i < n_items; i++) {
+    for (int32_t i = 0; i < job->n_items; i++) {
         const int32_t queries = job->items[i].n_rows * job->group_size;
         n_queries = queries < n_queries ? queries : n_queries;
     }
-    while (job->planes->kind == LAYER_LATENT && n_items > 0 && n_items * n < ENOUGH_TASKS * n_workers &&
-           n_queries >= 2 * n * LEAST_QUERIES && (n_items * n) % n_workers != 0) {
+    while (job->planes->kind == LAYER_LATENT && job->n_items > 0 &&
+           job->n_items * n < ENOUGH_TASKS * n_workers && n_queries >= 2 * n * LEAST_QUERIES &&
+           (job->n_items * n) % n_workers != 0) {
         n++;
     }
     return n;
@@ -450,10 +497,10 @@ void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, b
     for (int32_t level = 0, from = 0; level <= c->batch->n_levels; level++) {
         int32_t end = level < c->batch->n_levels ? c->batch->level_ends[level] : c->batch->n_work;
         job.items = c->batch->work + from;
-        job.n_together = heads_together(&job, end - from);
-        job.n_parts = parts_of_items(&job, end - from);
-        thread_pool_run(c->thread_pool, run_item, &job,
-                        (end - from) * planes->n_heads / job.n_together * job.n_parts);
+        job.n_items = end - from;
+        job.n_together = heads_together(&job);
+        job.n_parts = parts_of_items(&job);
+        thread_pool_run(c->thread_pool, run_item, &job, attn_tasks(&job));
         from = end;
     }
     if (c->batch->n_merges > 0) {

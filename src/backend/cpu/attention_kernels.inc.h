@@ -41,6 +41,10 @@ typedef struct attn_group {
 #define FORGET() ((void)0)
 #endif
 
+/* Makes the compiler address what lies at fixed distances from p through p alone, instead
+ * of keeping more pointers than there are registers. */
+#define ONE_POINTER(p) __asm__("" : "+r"(p))
+
 /* Prefetches into the second-level cache: the bytes are used half a chunk later. */
 INLINE void prefetch(const void *p) {
     __builtin_prefetch(p, 0, 2);
@@ -160,11 +164,9 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
  * elements from d on. */
 INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, int32_t d) {
     const int32_t size = element_bytes(type), row = t->d_value * size;
-    const float *weights[GROUP];
     attn_sums sums;
     UNROLL
     for (int r = 0; r < n_q; r++) {
-        weights[r] = t->scores + (g.query + r) * ATTN_CHUNK;
         UNROLL
         for (int c = 0; c < n_v; c++) {
             sums[r][c] = load_sums(type, t->acc + (g.query + r) * t->acc_stride + d + c * LANES);
@@ -173,16 +175,23 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
     for (int32_t p = g.first; p < g.end;) {
         int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK,
                 last = g.end < p - offset + ATTN_BLOCK ? g.end : p - offset + ATTN_BLOCK;
+        const float *at = t->scores + g.query * ATTN_CHUNK + p;
         const uint8_t *values = (const uint8_t *)t->v_blocks[block] + offset * row + d * size;
         const uint8_t *next = (const uint8_t *)t->fetch_v[block] + g.fetched + d * g.step;
-        for (; p < last; p++) {
+        for (; p < last; p++, at++) {
             const uint8_t *vectors[MOST_VECTORS];
+            const float *weights[GROUP];
+            ONE_POINTER(at);
+            UNROLL
+            for (int r = 0; r < n_q; r++) {
+                weights[r] = at + r * ATTN_CHUNK;
+            }
             UNROLL
             for (int c = 0; c < n_v; c++) {
                 vectors[c] = values + c * LANES * size;
                 prefetch(next + c * ATTN_BLOCK * g.step);
             }
-            add_products(type, n_q, n_v, weights, p, vectors, sums);
+            add_products(type, n_q, n_v, weights, 0, vectors, sums);
             values += row;
             next += g.step;
         }

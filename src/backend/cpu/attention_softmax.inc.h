@@ -10,9 +10,20 @@ static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block
                      m_first(t->first[query] - block * ATTN_BLOCK));
 }
 
-/* exp16 for lanes that are at most 0. */
-INLINE f32x16 exp_below16(f32x16 x) {
-    return m_all(m_le(f_set1(EXP_NORMAL), x)) ? exp_normal16(x) : exp16(x);
+/* exp16 of n vectors, whose lanes are at most 0. */
+INLINE void exp_below(int n, f32x16 *x) {
+    mask16 normal = m_le(f_set1(EXP_NORMAL), x[0]);
+    UNROLL
+    for (int i = 1; i < n; i++) {
+        normal = m_and(normal, m_le(f_set1(EXP_NORMAL), x[i]));
+    }
+    if (m_all(normal)) {
+        exp_normals(n, x);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        x[i] = exp16(x[i]);
+    }
 }
 
 /* Whether raw products need more than the scale to become scores. */
@@ -64,59 +75,95 @@ INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return t->fetch_v_bytes / LINE_BYTES / 2;
 }
 
-#define SOFTMAX_ROWS 2 /* queries at a time: one waits for its instructions while another runs */
+/* queries at a time: one waits for its instructions while others run */
+#define SOFTMAX_ROWS (N_LANES == 16 ? 4 : 2)
+
+/* The end of the blocks from block0 on that n_q queries all see entirely. */
+static int32_t whole_blocks(const attn_tile *t, int32_t n_q, int32_t query, int32_t block0, int32_t block1) {
+    int32_t end = block1 * ATTN_BLOCK;
+    for (int32_t q = query; q < query + n_q; q++) {
+        if (t->seen != NULL || t->first[q] > block0 * ATTN_BLOCK) {
+            return block0;
+        }
+        end = t->end[q] < end ? t->end[q] : end;
+    }
+    return end / ATTN_BLOCK > block0 ? end / ATTN_BLOCK : block0;
+}
+
+/* max of n_q queries' scores in blocks block..end. */
+INLINE void highest_scores(bool is_whole, int n_q, const attn_tile *t, int32_t query, int32_t block,
+                           int32_t end, float factor, f32x16 *max) {
+    for (; block < end; block++) {
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            const float *s = t->scores + (query + i) * ATTN_CHUNK + block * ATTN_BLOCK;
+            const f32x16 higher = f_max(max[i], f_mul(f_load(s), f_set1(factor)));
+            max[i] = is_whole || sees_all(t, query + i, block)
+                         ? higher
+                         : f_select(block_mask(t, query + i, block), higher, max[i]);
+        }
+    }
+}
+
+/* Stores the weights of n_q queries' scores in blocks block..end, adds them up, and finds
+ * the largest that is stored. */
+INLINE void store_weights(dtype type, bool is_whole, int n_q, const attn_tile *t, int32_t query,
+                          int32_t block, int32_t end, float factor, const float *highest, f32x16 *sum,
+                          f32x16 *most) {
+    const int32_t n_lines = type == DTYPE_I8 ? lines_for_softmax(t) : 0;
+    const int32_t line0 = n_lines * query / t->n_queries, line1 = n_lines * (query + n_q) / t->n_queries;
+    for (; block < end; block++) {
+        float *s = t->scores + query * ATTN_CHUNK + block * ATTN_BLOCK;
+        f32x16 weight[MOST_EXPS];
+        for (int32_t i = line0; i < line1; i++) {
+            prefetch((const uint8_t *)t->fetch_v[block] + i * LINE_BYTES);
+        }
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            weight[i] = f_sub(f_mul(f_load(s + i * ATTN_CHUNK), f_set1(factor)), f_set1(highest[i]));
+        }
+        exp_below(n_q, weight);
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            f32x16 stored = type != DTYPE_F32 ? f_mul(weight[i], f_load(t->v_scales[block])) : weight[i];
+            if (is_whole || sees_all(t, query + i, block)) {
+                sum[i] = f_add(sum[i], weight[i]);
+            } else {
+                mask16 seen = block_mask(t, query + i, block);
+                sum[i] = f_select(seen, f_add(sum[i], weight[i]), sum[i]);
+                stored = type == DTYPE_I8 ? f_select(seen, stored, f_zero()) : stored;
+            }
+            f_store(s + i * ATTN_CHUNK, stored);
+            most[i] = f_max(most[i], stored);
+        }
+    }
+}
 
 /* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries
  * side by side. Weights of positions that are not seen are undefined. For values with
- * scales a weight is stored times its value's
- * scale; for int8 values 0 where a position is not seen, and top is the largest. */
+ * scales a weight is stored times its value's scale; for int8 values 0 where a position is
+ * not seen, and top is the largest. */
 INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1,
                     float *top) {
     const float factor = has_changes(t) ? 1.0f : t->scale;
-    float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
-    f32x16 max[SOFTMAX_ROWS], sum[SOFTMAX_ROWS], most[SOFTMAX_ROWS];
-    const int32_t n_lines = type == DTYPE_I8 ? lines_for_softmax(t) : 0;
-    const int32_t line0 = n_lines * query / t->n_queries, line1 = n_lines * (query + n_q) / t->n_queries;
+    const int32_t whole = whole_blocks(t, n_q, query, block0, block1);
+    float highest[MOST_EXPS];
+    f32x16 max[MOST_EXPS], sum[MOST_EXPS], most[MOST_EXPS];
     UNROLL
     for (int i = 0; i < n_q; i++) {
         max[i] = f_set1(-INFINITY);
         sum[i] = most[i] = f_zero();
     }
-    for (int32_t b = block0; b < block1; b++) {
-        UNROLL
-        for (int i = 0; i < n_q; i++) {
-            f32x16 higher =
-                f_max(max[i], f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), f_set1(factor)));
-            max[i] =
-                sees_all(t, query + i, b) ? higher : f_select(block_mask(t, query + i, b), higher, max[i]);
-        }
-    }
+    highest_scores(true, n_q, t, query, block0, whole, factor, max);
+    highest_scores(false, n_q, t, query, whole, block1, factor, max);
     UNROLL
     for (int i = 0; i < n_q; i++) {
         highest[i] = f_tree_max(max[i]);
         /* the sum is then 0, or NaN where a score is: f_max may lose it */
         highest[i] = highest[i] == -INFINITY ? 0.0f : highest[i];
     }
-    for (int32_t b = block0; b < block1; b++) {
-        for (int32_t i = line0; i < line1; i++) {
-            prefetch((const uint8_t *)t->fetch_v[b] + i * LINE_BYTES);
-        }
-        UNROLL
-        for (int i = 0; i < n_q; i++) {
-            float *s = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
-            f32x16 weight = exp_below16(f_sub(f_mul(f_load(s), f_set1(factor)), f_set1(highest[i])));
-            f32x16 stored = type != DTYPE_F32 ? f_mul(weight, f_load(t->v_scales[b])) : weight;
-            if (sees_all(t, query + i, b)) {
-                sum[i] = f_add(sum[i], weight);
-            } else {
-                mask16 seen = block_mask(t, query + i, b);
-                sum[i] = f_select(seen, f_add(sum[i], weight), sum[i]);
-                stored = type == DTYPE_I8 ? f_select(seen, stored, f_zero()) : stored;
-            }
-            f_store(s, stored);
-            most[i] = f_max(most[i], stored);
-        }
-    }
+    store_weights(type, true, n_q, t, query, block0, whole, factor, highest, sum, most);
+    store_weights(type, false, n_q, t, query, whole, block1, factor, highest, sum, most);
     UNROLL
     for (int i = 0; i < n_q; i++) {
         t->max[query + i] = highest[i];

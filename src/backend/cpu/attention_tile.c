@@ -9,6 +9,12 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
+/* The row of the batch at a place among the item's. */
+static int32_t attn_item_row(const attn_job *job, const attn_item *item, int32_t at) {
+    const int32_t *rows = job->b->batch->work_rows;
+    return rows != NULL ? rows[item->row0 + at] : item->row0 + at;
+}
+
 /* Sets the positions that a query at `position` sees: first..end. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
                       int32_t *end) {
@@ -78,28 +84,51 @@ void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, a
         set_int8_query(job->b, &s->tile, t);
     }
     s->tile.slopes[t] = job->spec->alibi_slopes != NULL ? job->spec->alibi_slopes[head] : 0.0f;
-    s->states[t].sum = 0.0f;
+    s->states[t] = (attn_state){.acc = s->states[0].acc + (int64_t)t * s->tile.acc_stride};
 }
 
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s) {
     assert(job != NULL && item != NULL && s != NULL);
     const batch *step = job->b->batch;
-    const attn_spec *spec = job->spec;
     const batch_seq *seq = &step->seqs[item->seq];
+    const int32_t group = job->group_size, head0 = kv_head * group;
+    int32_t at = from / group, i = from % group;
     s->kv_head = kv_head;
     s->tile.n_queries = n;
-    for (int32_t t = 0; t < n; t++) {
-        int32_t at = item->row0 + (from + t) / job->group_size,
-                row = step->work_rows != NULL ? step->work_rows[at] : at;
-        int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
-        int32_t position = step->positions[(int64_t)row * step->n_axes];
-        s->row[t] = row - seq->row0;
-        attn_set_query(job, row, head, t, s);
-        s->tile.position[t] = position;
-        set_range(spec, position, seq->n_tokens, &s->first[t], &s->end[t]);
+    s->has_states = false;
+    for (int32_t t = 0; t < n; at++, i = 0) {
+        int32_t row = attn_item_row(job, item, at), first, end,
+                position = step->positions[(int64_t)row * step->n_axes];
+        set_range(job->spec, position, seq->n_tokens, &first, &end);
+        for (; t < n && i < group; i++, t++) {
+            s->row[t] = row - seq->row0;
+            attn_set_query(job, row, head0 + i, t, s);
+            s->tile.position[t] = position;
+            s->first[t] = first;
+            s->end[t] = end;
+        }
     }
     set_mods(job, item, seq, s);
+}
+
+#define LINE_FLOATS 16 /* of a cache line */
+
+void attn_fetch_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from,
+                        int32_t n) {
+    const int32_t group = job->group_size, n_heads = group * job->n_together,
+                  n_q = n_heads * job->planes->key.width, n_out = n_heads * job->d_value;
+    for (int32_t at = from / group; at * group < from + n; at++) {
+        const int32_t row = attn_item_row(job, item, at);
+        const float *q = cpu_act_row(job->b, job->q, row) + (int64_t)kv_head * group * job->planes->key.width,
+                    *out = cpu_act_row(job->b, job->out, row) + (int64_t)kv_head * group * job->d_value;
+        for (int32_t i = 0; i < n_q; i += LINE_FLOATS) {
+            __builtin_prefetch(q + i, 0, 2);
+        }
+        for (int32_t i = 0; i < n_out; i += LINE_FLOATS) {
+            __builtin_prefetch(out + i, 1, 2);
+        }
+    }
 }
 
 /* ---- trees of drafts ---- */

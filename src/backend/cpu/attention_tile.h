@@ -14,7 +14,9 @@
 typedef struct attn_scratch {
     attn_tile tile;
     int32_t kv_head;
-    attn_state states[ATTN_TILE];
+    float *acc;                               /* of a chunk: [ATTN_TILE, acc_stride] of the tile */
+    attn_state states[ATTN_TILE];             /* their accumulators lie like a chunk's */
+    bool has_states;                          /* some chunk has been merged, or they were taken */
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
     /* index of each query's row in its sequence; only used in a tree's chunks */
     int32_t row[ATTN_TILE];
@@ -70,7 +72,8 @@ typedef struct attn_job {
     const cpu_backend *b;
     cpu_attention_state *state;
     const attn_spec *spec;
-    const attn_item *items;                        /* of the running level */
+    const attn_item *items; /* [n_items] of the running level */
+    int32_t n_items;
     const kv_planes *planes;                       /* of the cache */
     int32_t cache, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
     int32_t d_value;                               /* used elements of a head's value */
@@ -88,6 +91,9 @@ void attn_set_query(const attn_job *job, int32_t row, int32_t head, int32_t t, a
  * query heads. Their states start empty. */
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s);
+/* Prefetches what the tiles of these queries read of their rows, and where their results
+ * go. */
+void attn_fetch_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n);
 
 /* What to prefetch while a chunk is computed: its own values, then the keys of kv head
  * kv_head at the positions of chunk `chunk` up to `end`. If n_heads > 0: the part-th of

@@ -13,7 +13,8 @@
 #include "core/half.h"
 #include "core/math_poly.h"
 
-#define LANES 16
+#define LANES  16
+#define INLINE static inline __attribute__((always_inline))
 
 static inline f32x16 poly16(const float *c, int degree, f32x16 x) {
     f32x16 p = f_set1(c[degree]);
@@ -39,15 +40,43 @@ static inline f32x16 exp16(f32x16 x) {
     return f_mul(f_mul(p, exp2_int16(half)), exp2_int16(i_sub(power, half)));
 }
 
-/* exp16 for lanes from EXP_NORMAL to 0, where no handling of subnormal results is
- * needed. */
+#define MOST_EXPS 4
+
+/* exp16 of n vectors side by side, for lanes from EXP_NORMAL to 0, where no handling of
+ * subnormal results is needed. */
+INLINE void exp_normals(int n, f32x16 *x) {
+    f32x16 shifted[MOST_EXPS], r[MOST_EXPS], p[MOST_EXPS];
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        shifted[i] = f_fma(x[i], f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        r[i] = f_sub(shifted[i], f_set1(EXP_ROUND));
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        r[i] = f_fma(r[i], f_set1(-EXP_LN2_LO), f_fma(r[i], f_set1(-EXP_LN2_HI), x[i]));
+        p[i] = f_set1(EXP_POLY[EXP_DEGREE]);
+    }
+    UNROLL
+    for (int c = EXP_DEGREE - 1; c >= 0; c--) {
+        UNROLL
+        for (int i = 0; i < n; i++) {
+            p[i] = f_fma(p[i], r[i], f_set1(EXP_POLY[c]));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        p[i] = f_add(f_fma(f_mul(r[i], r[i]), p[i], r[i]), f_set1(1.0f));
+        /* adds the integer in shifted's low bits to p's exponent */
+        x[i] = f_of_bits(i_add(f_bits(p[i]), i_shl(f_bits(shifted[i]), 23)));
+    }
+}
+
 static inline f32x16 exp_normal16(f32x16 x) {
-    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
-    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
-    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
-    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
-    /* adds the integer in shifted's low bits to p's exponent */
-    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23)));
+    exp_normals(1, &x);
+    return x;
 }
 
 static inline f32x16 with_sign_of(f32x16 a, f32x16 x) {
@@ -133,7 +162,6 @@ static inline f32x16 clamped_silu16(f32x16 limit, f32x16 gate, f32x16 up) {
 }
 
 /* Forces the copy of a loop for one function. */
-#define INLINE static inline __attribute__((always_inline))
 
 INLINE void map(f32x16 (*f)(f32x16), const float *x, int32_t n, float *out) {
     int32_t i = 0;
