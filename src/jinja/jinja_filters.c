@@ -135,11 +135,47 @@ static JFUNCTION(filter_abs) {
                                                              : jop_negate(r, true, args[0], out);
 }
 
+static int decimal_of(int32_t c) {
+    const int32_t first = 0x1d7ce, last = 0x1d7ff; /* mathematical digits: five rows without a gap */
+    int value = 0;
+    while (c >= first && c <= last ? value < (c - first) % 10
+                                   : value < 9 && jchar_is_decimal(c - value - 1)) {
+        value++;
+    }
+    return value;
+}
+
+/* Without blanks around it, and with ASCII's digits for those of other scripts: a text as
+ * Python reads numbers. */
+static quire_err number_text(jrun *r, str s, str *out) {
+    *out = s = jstr_strip(s, true, true);
+    size_t n = 0, size;
+    while (n < s.n && (signed char)s.p[n] >= 0) {
+        n++;
+    }
+    if (n == s.n) {
+        return QUIRE_OK;
+    }
+    char *text = jarena_new(&r->arena, s.n);
+    TRY(jrun_check_memory(r, text));
+    TRY(jrun_step(r, s.n / 8));
+    memcpy(text, s.p, n);
+    for (size_t i = n; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        bool is_digit = jchar_is_decimal(c);
+        memcpy(text + n, s.p + i, size);
+        text[n] = (char)(is_digit ? '0' + decimal_of(c) : text[n]);
+        n += is_digit ? 1 : size;
+    }
+    *out = (str){text, n};
+    return QUIRE_OK;
+}
+
 /* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out
  * J_MISSING: not a literal. */
 static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     size_t i = 0;
-    s = jstr_strip(s, true, true);
+    TRY(number_text(r, s, &s));
     bool negative = s.n > 0 && s.p[0] == '-';
     *out = (jvalue){.kind = J_MISSING};
     i += s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
@@ -177,7 +213,7 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
 static quire_err parse_float(jrun *r, str s, double *out, bool *parses) {
     char short_text[128], *text = short_text, *end;
     size_t n = 0;
-    s = jstr_strip(s, true, true);
+    TRY(number_text(r, s, &s));
     *parses = false;
     if (s.n >= sizeof short_text) {
         TRY(jrun_step(r, s.n / 8));
