@@ -134,14 +134,16 @@ typedef struct jparser {
     const jtoken *at; /* the token to read next */
     jarena *arena;
     quire_error *err; /* at T_FAULT: its error */
-    /* Errors that Jinja finds after all syntax errors; code QUIRE_OK: there is none. The
-     * first unknown filter or test, and the first break or continue outside loops. */
+    /* Errors that Jinja finds after all syntax errors, code QUIRE_OK: there is none. The
+     * first unknown filter or test, and what Python's compiler refuses: the first break or
+     * continue outside loops, or argument given twice. */
     quire_error unknown, stray;
     int depth;
     /* inside a branch: an unknown filter or test is an error only when it is evaluated,
      * as in Jinja */
     bool soft;
     int loops;                  /* for loops around the current place in this macro */
+    int fors;                   /* for loops around it in all */
     struct jnames_used *macros; /* enclosing macros, innermost first */
     jnodes *blocks;             /* the template's blocks, in the order of their ends */
     bool uses_others;           /* it extends, includes or imports another template */
@@ -156,6 +158,9 @@ typedef struct jnames_used {
 quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format,
                       ...) __attribute__((format(printf, 5, 6)));
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Records an error in *first (of the parser) unless it has one. */
+void jparse_note(jparser *p, quire_error *first, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* An error if p, the result of an allocation, is NULL. */
 quire_err jparse_check_memory(jparser *parser, const void *p);
@@ -182,8 +187,10 @@ quire_err jparse_expect_name(jparser *p, str *name);
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
 /* Parses one with_cond and appends it to list. */
 quire_err jparse_add_expression(jparser *p, jnodes *list);
-/* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
-quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
+/* Expressions separated by commas make a tuple. */
+quire_err jparse_tuple(jparser *p, bool with_cond, jnode **out);
+/* Whether a tuple without parentheses ends here, after a comma. */
+bool jparse_ends_tuple(const jparser *p);
 quire_err jparse_primary(jparser *p, jnode **out);
 /* The filters of a filter or set block, separated by |: a chain whose innermost a is
  * NULL. */

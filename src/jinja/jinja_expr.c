@@ -36,10 +36,19 @@ static quire_err jinja_expr_binary(jparser *p, jnode_kind kind, jnode *left, jno
     return put_left(p, node, left);
 }
 
+/* Records an argument that has the name of one of the n before it. */
+static void note_given_twice(jparser *p, str name, const str *names, size_t n) {
+    for (size_t i = 0; i < n && name.n > 0; i++) {
+        if (str_eq(name, names[i])) {
+            jparse_note(p, &p->stray, "keyword argument repeated: %.*s", (int)name.n, name.p);
+        }
+    }
+}
+
 static quire_err call_arguments(jparser *p, jnode *call) {
     jnodes args = {0};
     str names[JINJA_MAX_ARGUMENTS];
-    bool named = false;
+    bool has_list = false, has_map = false, has_named = false; /* *, **, name= */
     TRY(jparse_expect_op(p, "("));
     while (!jparse_is_op(p, ")")) {
         if (args.n > 0) {
@@ -49,18 +58,21 @@ static quire_err call_arguments(jparser *p, jnode *call) {
             }
         }
         str name = {0};
-        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
-            name = p->at->text; /* a word that is not a name */
-            named = named || name.n == 2;
-            call->unpacks = true;
-            p->at++;
-        } else if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
-            name = p->at->text;
-            p->at += 2;
-            named = true;
-        } else if (named) {
+        bool is_list = jparse_is_op(p, "*"), is_map = jparse_is_op(p, "**");
+        bool is_named = p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=");
+        if (has_map || (has_list && !is_map && !is_named) ||
+            (has_named && !is_list && !is_map && !is_named)) {
             return jparse_fail(p, QUIRE_INVALID, "invalid syntax for function call expression");
         }
+        if (is_list || is_map || is_named) {
+            name = p->at->text; /* or a word that is not a name */
+            p->at += is_named ? 2 : 1;
+        }
+        call->unpacks = call->unpacks || is_list || is_map;
+        has_list = has_list || is_list;
+        has_map = has_map || is_map;
+        has_named = has_named || is_named;
+        note_given_twice(p, name, names, args.n);
         if (args.n == JINJA_MAX_ARGUMENTS) {
             return jparse_fail(p, QUIRE_TOO_LARGE, "too many arguments");
         }
@@ -153,7 +165,7 @@ static quire_err jinja_expr_parse_group(jparser *p, jnode **out) {
     if (jparse_skip_op(p, ")")) {
         return jparse_node(p, N_TUPLE, open, out);
     }
-    TRY(jparse_tuple(p, true, NULL, out));
+    TRY(jparse_tuple(p, true, out));
     return jparse_expect_op(p, ")");
 }
 
@@ -274,9 +286,9 @@ static void jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     if (node->function != NULL) {
         return;
     }
-    if (!p->soft && p->unknown.code == QUIRE_OK) {
-        jinja_error(&p->unknown, QUIRE_INVALID, node->line, node->column, "No %s named '%.*s'",
-                    test ? "test" : "filter", (int)node->name.n, node->name.p);
+    if (!p->soft) {
+        jparse_note(p, &p->unknown, "No %s named '%.*s'", test ? "test" : "filter", (int)node->name.n,
+                    node->name.p);
     }
 }
 
@@ -554,7 +566,12 @@ quire_err jparse_add_expression(jparser *p, jnodes *list) {
     return jparse_add(p, list, node);
 }
 
-quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out) {
+bool jparse_ends_tuple(const jparser *p) {
+    assert(p != NULL);
+    return p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")");
+}
+
+quire_err jparse_tuple(jparser *p, bool with_cond, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
     bool comma = false;
@@ -565,9 +582,7 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
             }
             comma = true;
         }
-        bool ends = p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") ||
-                    (stop != NULL && jparse_is_name(p, stop));
-        if (ends) {
+        if (jparse_ends_tuple(p)) {
             break;
         }
         jnode *item;

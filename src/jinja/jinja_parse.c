@@ -24,6 +24,19 @@ quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
     return jinja_error(p->err, code, p->at->line, p->at->column, "%s", message);
 }
 
+void jparse_note(jparser *p, quire_error *first, const char *format, ...) {
+    assert(p != NULL && first != NULL);
+    if (first->code != QUIRE_OK) {
+        return;
+    }
+    char message[sizeof first->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    jinja_error(first, QUIRE_INVALID, p->at->line, p->at->column, "%s", message);
+}
+
 quire_err jparse_check_memory(jparser *parser, const void *p) {
     return p != NULL ? QUIRE_OK : jparse_fail(parser, QUIRE_NO_MEMORY, "out of memory");
 }
@@ -144,7 +157,7 @@ static quire_err check_target(jparser *p, const jnode *target) {
     if (target->kind == N_NAME) {
         return QUIRE_OK;
     }
-    if ((target->kind != N_TUPLE && target->kind != N_LIST) || target->n == 0) {
+    if (target->kind != N_TUPLE) {
         return jparse_fail(p, QUIRE_INVALID, "can't assign to %s",
                            target->kind == N_CONST ? "'const'" : "an expression");
     }
@@ -154,26 +167,31 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* Parses the target of a loop, a set or a with: a name, names in a tuple, or,
- * with_member, a member of a namespace. stop: a name that ends it, or NULL. */
-static quire_err parse_target(jparser *p, bool with_member, const char *stop, jnode **out) {
+/* A name, names in parentheses, or, with_member, a member of a namespace. */
+static quire_err parse_target_item(jparser *p, bool with_member, jnode **out) {
+    const jtoken *start = p->at;
+    jnode *item;
+    TRY(jparse_primary(p, &item));
+    if (!with_member || item->kind != N_NAME || !jparse_skip_op(p, ".")) {
+        *out = item;
+        return check_target(p, item);
+    }
+    TRY(jparse_node(p, N_MEMBER, start, out));
+    (*out)->a = item;
+    return jparse_expect_name(p, &(*out)->name);
+}
+
+/* Parses the target of a loop, a set or a with: an item, or several as a tuple. */
+static quire_err parse_target(jparser *p, bool with_member, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
-    if (with_member && p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, ".")) {
-        TRY(jparse_node(p, N_MEMBER, start, out));
-        TRY(jparse_primary(p, &(*out)->a));
-        TRY(jparse_expect_op(p, "."));
-        return jparse_expect_name(p, &(*out)->name);
-    }
     bool comma = false;
     do {
-        if (comma && (p->at->kind == T_BLOCK_END || jparse_is_op(p, "=") ||
-                      (stop != NULL && jparse_is_name(p, stop)))) {
+        if (comma && jparse_ends_tuple(p)) {
             break;
         }
         jnode *item;
-        TRY(jparse_primary(p, &item));
-        TRY(check_target(p, item));
+        TRY(parse_target_item(p, with_member, &item));
         TRY(jparse_add(p, &items, item));
         comma = comma || jparse_is_op(p, ",");
     } while (jparse_skip_op(p, ","));
@@ -189,7 +207,7 @@ static quire_err parse_if(jparser *p, jnode **out) {
     p->at++;
     p->soft = true;
     TRY(jparse_enter(p));
-    TRY(jparse_tuple(p, false, NULL, &(*out)->a));
+    TRY(jparse_tuple(p, false, &(*out)->a));
     TRY(parse_body(p, ends, 3, "if", &(*out)->b));
     if (jparse_is_name(p, "elif")) {
         TRY(parse_if(p, &(*out)->c)); /* its endif also ends this if */
@@ -216,19 +234,25 @@ static bool targets_name(const jnode *target, const char *name) {
     return false;
 }
 
+/* Within a for loop nothing else is called loop. */
+static void check_loop_target(jparser *p, const jnode *target) {
+    if (p->fors > 0 && targets_name(target, "loop")) {
+        jparse_note(p, &p->unknown, "Can't assign to special loop variable in for-loop target");
+    }
+}
+
 static quire_err parse_for(jparser *p, jnode **out) {
     static const char *const ends[] = {"endfor", "else"};
     bool soft = p->soft;
     TRY(jparse_node(p, N_FOR, p->at, out));
     p->at++;
-    TRY(parse_target(p, false, "in", &(*out)->a));
-    if (targets_name((*out)->a, "loop")) {
-        return jparse_fail(p, QUIRE_INVALID, "Can't assign to special loop variable in for-loop target");
-    }
+    TRY(parse_target(p, false, &(*out)->a));
+    p->fors++;
+    check_loop_target(p, (*out)->a);
     if (!jparse_skip_name(p, "in")) {
         return jinja_parse_expected(p, "in");
     }
-    TRY(jparse_tuple(p, false, "recursive", &(*out)->b));
+    TRY(jparse_tuple(p, false, &(*out)->b));
     p->soft = false;
     if (jparse_skip_name(p, "if")) {
         TRY(jparse_expression(p, true, &(*out)->c));
@@ -240,6 +264,7 @@ static quire_err parse_for(jparser *p, jnode **out) {
     if (jparse_skip_name(p, "else")) {
         TRY(parse_body(p, ends, 1, "for", &(*out)->otherwise));
     }
+    p->fors--;
     p->at++;
     p->soft = soft;
     return QUIRE_OK;
@@ -258,12 +283,13 @@ static quire_err parse_set(jparser *p, jnode **out) {
     const jtoken *start = p->at;
     jnode *target;
     p->at++;
-    TRY(parse_target(p, true, NULL, &target));
+    TRY(parse_target(p, true, &target));
+    check_loop_target(p, target);
     bool assigns = jparse_skip_op(p, "=");
     TRY(jparse_node(p, assigns ? N_SET : N_SET_BLOCK, start, out));
     (*out)->a = target;
     if (assigns) {
-        return jparse_tuple(p, true, NULL, &(*out)->b);
+        return jparse_tuple(p, true, &(*out)->b);
     }
     if (jparse_skip_op(p, "|")) {
         TRY(parse_block_filters(p, &(*out)->b));
@@ -303,6 +329,16 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
     return jparse_expect_op(p, ")");
 }
 
+/* Whether one of the first n parameters has this name. */
+static bool macro_has(const jnode *macro, const char *name, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (str_is(macro->items[i]->name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The parameters and body of a macro or call block. */
 static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, jnode *call, jnode *macro) {
     jnames_used used = {.outer = p->macros};
@@ -324,9 +360,14 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, 
     TRY(parse_block(p, end, &macro->body));
     p->macros = used.outer;
     p->loops = loops;
-    macro->uses_varargs = used.varargs;
-    macro->uses_kwargs = used.kwargs;
-    macro->uses_caller = used.caller;
+    macro->uses_varargs = used.varargs && !macro_has(macro, "varargs", macro->n);
+    macro->uses_kwargs = used.kwargs && !macro_has(macro, "kwargs", macro->n);
+    macro->uses_caller = used.caller && !macro_has(macro, "caller", macro->n);
+    if (used.caller && macro_has(macro, "caller", macro->n - macro->n_more)) {
+        jparse_note(p, &p->unknown,
+                    "When defining macros or call blocks the special \"caller\" argument must be omitted or "
+                    "be given a default.");
+    }
     return QUIRE_OK;
 }
 
@@ -364,8 +405,7 @@ static quire_err parse_with(jparser *p, jnode **out) {
         if (targets.n > 0) {
             TRY(jparse_expect_op(p, ","));
         }
-        TRY(jparse_primary(p, &target));
-        TRY(check_target(p, target));
+        TRY(parse_target(p, false, &target));
         TRY(jparse_expect_op(p, "="));
         TRY(jparse_add(p, &targets, target));
         TRY(jparse_add_expression(p, &values));
@@ -522,19 +562,33 @@ static bool jinja_parse_is_constant(const jnode *node, int levels) {
 static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
     TRY(jparse_node(p, N_PRINT, at, out));
     p->at++;
-    TRY(jparse_tuple(p, true, NULL, &(*out)->a));
+    TRY(jparse_tuple(p, true, &(*out)->a));
     (*out)->folds = jinja_parse_is_constant((*out)->a, JINJA_MAX_DEPTH);
     return QUIRE_OK;
 }
 
+/* {% print a, b %}: each for itself. */
 static quire_err parse_print_tag(jparser *p, jnode **out) {
-    return parse_print(p, p->at, out);
+    jnodes prints = {0};
+    TRY(jparse_node(p, N_BODY, p->at, out));
+    p->at++;
+    while (p->at->kind != T_BLOCK_END) {
+        jnode *print;
+        if (prints.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+        }
+        TRY(jparse_node(p, N_PRINT, p->at, &print));
+        TRY(jparse_expression(p, true, &print->a));
+        print->folds = jinja_parse_is_constant(print->a, JINJA_MAX_DEPTH);
+        TRY(jparse_add(p, &prints, print));
+    }
+    jnode_set_items(*out, &prints);
+    return QUIRE_OK;
 }
 
 static quire_err parse_jump(jparser *p, jnode **out) {
-    if (p->loops == 0 && p->stray.code == QUIRE_OK) {
-        jinja_error(&p->stray, QUIRE_INVALID, p->at->line, p->at->column, "'%.*s' outside loop",
-                    (int)p->at->text.n, p->at->text.p);
+    if (p->loops == 0) {
+        jparse_note(p, &p->stray, "'%.*s' outside loop", (int)p->at->text.n, p->at->text.p);
     }
     TRY(jparse_node(p, jparse_is_name(p, "break") ? N_BREAK : N_CONTINUE, p->at, out));
     p->at++;

@@ -7,6 +7,7 @@ typedef struct percent {
     jvalue args;   /* as given */
     size_t n_used; /* items of a tuple, or 1 for a single value */
     bool named;    /* a name was looked up */
+    bool escapes;  /* the format is safe: texts in it are escaped */
 } percent;
 
 static char jinja_percent_take(percent *p) {
@@ -92,7 +93,7 @@ static quire_err flags(percent *p, jformat_spec *s) {
 /* A text for %s, %r and %a, or a number that the type takes. */
 static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
-    bool number = jis_whole(v) || jis(v, J_FLOAT);
+    bool number = jis_whole(v) || jis(v, J_FLOAT), is_safe = s->type == 's' && jis(v, J_STRING) && v.safe;
     if (text || s->type == 'c') { /* the flag 0 is for numbers */
         s->align = s->align == '=' ? '>' : s->align;
         s->fill = str_of(" ");
@@ -104,6 +105,9 @@ static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout
         TRY(jrun_take_text(p->r, e == QUIRE_OK ? e : jrun_no_memory(p->r), &o, &v));
         if (s->type == 'a') {
             TRY(jformat_ascii(p->r, &v));
+        }
+        if (p->escapes && !is_safe) {
+            TRY(jrun_escape(p->r, v, &v));
         }
         s->type = 0;
     } else if (s->type == 'c' && jis(v, J_STRING) && jstr_length(v.u.s) == 1) {
@@ -175,7 +179,7 @@ static quire_err jinja_percent_expand(percent *p, jout *out) {
 }
 
 quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
-    percent p = {.r = r, .rest = format.u.s, .args = args};
+    percent p = {.r = r, .rest = format.u.s, .args = args, .escapes = format.safe};
     jout o = jrun_out(r);
     bool safe = format.safe;
     TRY(jrun_take_text(r, jinja_percent_expand(&p, &o), &o, out));
@@ -194,6 +198,7 @@ typedef struct braces {
     int64_t next; /* the number of the next unnamed field */
     int depth;
     numbering numbering;
+    bool escapes; /* the format is safe: fields are escaped */
 } braces;
 
 static quire_err jinja_braces_expand(braces *b, str format, jout *out);
@@ -336,6 +341,20 @@ static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
                : QUIRE_OK;
 }
 
+/* The value of a field of a safe format. */
+static quire_err jinja_braces_escaped(braces *b, jvalue v, const jformat_spec *spec, bool has_spec,
+                                      jout *out) {
+    jout o = jrun_out(b->r);
+    jvalue text;
+    if (jis(v, J_STRING) && v.safe && has_spec) {
+        return jrun_fail(b->r, QUIRE_BAD_REQUEST, "Unsupported format specification for Markup.");
+    }
+    TRY(jrun_take_text(b->r, jformat_value(b->r, v, spec, &o), &o, &text));
+    text.safe = jis(v, J_STRING) && v.safe;
+    TRY(jrun_escape(b->r, text, &text));
+    return jout_add(out, text.u.s) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r);
+}
+
 /* One field, without its braces. */
 static quire_err expand_field(braces *b, str field, jout *out) {
     str name = until(field, "!:"), rest = jinja_braces_without(field, name.n);
@@ -370,7 +389,8 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     if (spec_text.u.s.n > 0) {
         TRY(take_spec(b->r, &spec, &v));
     }
-    return jformat_value(b->r, v, &spec, out);
+    return b->escapes ? jinja_braces_escaped(b, v, &spec, spec_text.u.s.n > 0, out)
+                      : jformat_value(b->r, v, &spec, out);
 }
 
 /* The number of bytes between a field's { and }, or SIZE_MAX. */
@@ -418,7 +438,7 @@ static quire_err jinja_braces_expand(braces *b, str format, jout *out) {
 }
 
 quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out) {
-    braces b = {.r = r, .args = args};
+    braces b = {.r = r, .args = args, .escapes = format.safe};
     jout o = jrun_out(r);
     bool safe = format.safe;
     TRY(jrun_take_text(r, jinja_braces_expand(&b, format.u.s, &o), &o, out));
