@@ -26,4 +26,14 @@ quire_err err_set_param(quire_error *err, quire_err code, const char *param, con
 /* Puts "prefix: " before the message in *err (which may be NULL); returns its code. */
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix);
 
+/* For a function that releases at its end, after a label `done:`, what it took, and returns
+ * e. Sets e to the expression, unless it already holds an error. With an error goes on at
+ * the label. */
+#define TRY_DONE(e, expr)                                                                                    \
+    do {                                                                                                     \
+        if ((e) != QUIRE_OK || ((e) = (expr)) != QUIRE_OK) {                                                 \
+            goto done;                                                                                       \
+        }                                                                                                    \
+    } while (0)
+
 #endif

@@ -193,10 +193,13 @@ static quire_err log_add_escaped(strbuf *line, str text, bool quoted) {
         if (c == '\n' || c == '\t') {
             e = strbuf_add_str(line, c == '\n' ? "\\n" : "\\t");
         } else {
-            e = quoted && (c == '"' || c == '\\') ? strbuf_add_char(line, '\\') : QUIRE_OK;
-            e = e == QUIRE_OK ? strbuf_add_char(line, c) : e;
+            if (quoted && (c == '"' || c == '\\')) {
+                TRY_DONE(e, strbuf_add_char(line, '\\'));
+            }
+            TRY_DONE(e, strbuf_add_char(line, c));
         }
     }
+done:
     strbuf_deinit(&shown);
     return e;
 }

@@ -129,8 +129,7 @@ static void api_run_job(api_thread *t, api_job *j) {
     const api_client *c = t->client;
     strbuf url = {0};
     hub_reply reply;
-    quire_err e = strbuf_add(&url, c->o.url, c->n_url);
-    e = e == QUIRE_OK ? strbuf_add_str(&url, j->path) : e;
+    quire_err e = strbuf_addf(&url, "%.*s%s", (int)c->n_url, c->o.url, j->path);
     if (e != QUIRE_OK) {
         err_set(&j->error, e, -1, "out of memory for an address");
         strbuf_deinit(&url);

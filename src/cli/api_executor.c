@@ -166,7 +166,9 @@ static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, str
         }
         if (part != NULL) {
             quire_err e = strbuf_add(text, part->p, part->n);
-            TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt"));
+            if (e != QUIRE_OK) {
+                return err_set(err, e, -1, "out of memory for a prompt");
+            }
         }
     }
     return QUIRE_OK;
@@ -314,6 +316,11 @@ static quire_err api_make_outputs(program_call *c, size_t n, quire_error *err) {
     return mem_check_for(c->outputs, "outputs", err);
 }
 
+static quire_err api_set_text(program_call *c, size_t i, str text) {
+    TRY(strbuf_add(&c->outputs[i].text, text.n > 0 ? text.p : "", text.n));
+    return program_call_text(c, (int32_t)i, text);
+}
+
 /* Sets the gen's first output to the text up to the cut, and keeps the rest as a
  * guess. */
 static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut,
@@ -323,9 +330,7 @@ static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_c
     str text = {t->text.p + from, cut->end - from};
     TRY(api_make_outputs(c, 1, err));
     c->outputs[0].finish = cut->finish;
-    quire_err e = strbuf_add(&c->outputs[0].text, text.n > 0 ? text.p : "", text.n);
-    e = e == QUIRE_OK ? program_call_text(c, 0, text) : e;
-    char *sampling = e == QUIRE_OK ? mem_dup(k->sampling.p, k->sampling.n) : NULL;
+    char *sampling = api_set_text(c, 0, text) == QUIRE_OK ? mem_dup(k->sampling.p, k->sampling.n) : NULL;
     if (sampling == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an output");
     }
@@ -537,12 +542,10 @@ static quire_err api_take_select(api_call *k, const json_value *response, quire_
     select_choice *choices = mem_new(c->n_choices, sizeof *choices);
     double **scores = mem_new(2 * c->n_choices, sizeof(double *));
     quire_err e = mem_check_for(c->scores != NULL && scores != NULL ? choices : NULL, "scores", err);
-    e = e == QUIRE_OK ? api_add_parts(c->state, 0, c->state->n_parts, &text, err) : e;
-    e = e == QUIRE_OK ? api_score_choices(k, response, api_count_chars(text.p, text.n), choices, scores, err)
-                      : e;
-    if (e == QUIRE_OK) {
-        c->chosen = select_score(choices, c->n_choices, c->step->method, c->scores);
-    }
+    TRY_DONE(e, api_add_parts(c->state, 0, c->state->n_parts, &text, err));
+    TRY_DONE(e, api_score_choices(k, response, api_count_chars(text.p, text.n), choices, scores, err));
+    c->chosen = select_score(choices, c->n_choices, c->step->method, c->scores);
+done:
     for (size_t i = 0; scores != NULL && i < 2 * c->n_choices; i++) {
         mem_free(scores[i]);
     }
@@ -572,9 +575,10 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
         const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
         str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
         c->outputs[i].finish = api_finish_of(choice);
-        quire_err e = strbuf_add(&c->outputs[i].text, text.n > 0 ? text.p : "", text.n);
-        e = e == QUIRE_OK ? program_call_text(c, (int32_t)i, text) : e;
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an output"));
+        quire_err e = api_set_text(c, i, text);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "out of memory for an output");
+        }
     }
     return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
 }
@@ -586,7 +590,9 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     api_text *t;
     api_cut cut;
     quire_err e = api_text_read(api_choice_at(response, 0), k->c->state->has_turns, &t);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "the API's response has no choices, or memory is out"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "the API's response has no choices, or memory is out");
+    }
     k->x->guesses = t->has_tokens || t->text.n == 0;
     k->is_again = !api_text_cut(t, 0, &k->rule, &cut);
     if (!k->is_again) {
@@ -708,7 +714,8 @@ static void api_begin_waiting(api_executor *x) {
 static quire_err api_exec_begin(void *executor, program_call *c, quire_error *err) {
     api_call *k = NULL;
     quire_err e = api_call_new(executor, c, &k, err);
-    e = e == QUIRE_OK ? api_call_begin(k, err) : e;
+    TRY_DONE(e, api_call_begin(k, err));
+done:
     if (e != QUIRE_OK && k != NULL) {
         api_call_free(k);
     }
@@ -775,7 +782,8 @@ quire_err api_executor_open(const api_executor_options *o, api_executor **out, q
     x->model = o->model != NULL ? mem_dup(o->model, strlen(o->model)) : NULL;
     quire_err e =
         o->model == NULL || x->model != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    e = e == QUIRE_OK ? api_client_open(&o->client, &x->client, err) : e;
+    TRY_DONE(e, api_client_open(&o->client, &x->client, err));
+done:
     if (e != QUIRE_OK) {
         api_exec_close(x);
         return e;

@@ -155,7 +155,9 @@ static quire_err batch_about(const cli_options *o, const session *s, const uint8
     strbuf json = {0};
     json_out out = {.to = to};
     quire_err e = request_begin(o, &fields, err);
-    e = e == QUIRE_OK ? body_write(&fields, &json) : e;
+    if (e == QUIRE_OK) {
+        e = body_write(&fields, &json);
+    }
     json_begin(&out, '{');
     json_cstr(json_name(&out, "prompts"), o->prompts);
     json_cstr(json_name(&out, "sha256"), hex);
@@ -482,9 +484,11 @@ static quire_err open_out(batch *b, quire_error *err) {
     }
     strbuf about = {0};
     quire_err e = batch_about(b->o, b->s, b->in.digest, &about, err);
-    e = e == QUIRE_OK ? batch_part_open(b->o->out, b->o->resume, (str){about.p, about.n}, &b->part, err) : e;
+    TRY_DONE(e, batch_part_open(b->o->out, b->o->resume, (str){about.p, about.n}, &b->part, err));
+done:
     strbuf_deinit(&about);
-    return e == QUIRE_OK ? batch_file_take_part(b, err) : e;
+    TRY(e);
+    return batch_file_take_part(b, err);
 }
 
 /* The error of a batch that was stopped: where its responses are and the command to
@@ -557,18 +561,17 @@ quire_err batch_file_run(const cli_options *o, session *s, quire_error *err) {
     batch b = {.o = o, .s = s, .keeps = batch_part_wanted(o->out), .jobs = mem_new(BATCH_AHEAD, sizeof(job))};
     struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, interrupt, terminate;
     quire_err e = b.jobs ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    e = e == QUIRE_OK ? batch_input_open(o->prompts, b.keeps ? o->out : NULL, &b.in, err) : e;
-    e = e == QUIRE_OK ? batch_ids_check(&b.in, err) : e;
-    e = e == QUIRE_OK ? open_out(&b, err) : e;
-    if (e == QUIRE_OK) {
-        stopped_by = 0;
-        sigaction(SIGINT, &action, &interrupt);
-        sigaction(SIGTERM, &action, &terminate);
-        e = run_jobs(&b, err);
-        sigaction(SIGINT, &interrupt, NULL);
-        sigaction(SIGTERM, &terminate, NULL);
-        e = e == QUIRE_OK ? batch_file_finish(&b, err) : e;
-    }
+    TRY_DONE(e, batch_input_open(o->prompts, b.keeps ? o->out : NULL, &b.in, err));
+    TRY_DONE(e, batch_ids_check(&b.in, err));
+    TRY_DONE(e, open_out(&b, err));
+    stopped_by = 0;
+    sigaction(SIGINT, &action, &interrupt);
+    sigaction(SIGTERM, &action, &terminate);
+    e = run_jobs(&b, err);
+    sigaction(SIGINT, &interrupt, NULL);
+    sigaction(SIGTERM, &terminate, NULL);
+    TRY_DONE(e, batch_file_finish(&b, err));
+done:
     return close_batch(&b, e, err);
 }
 

@@ -110,7 +110,8 @@ static quire_err read_once(batch_input *in, quire_error *err) {
 quire_err batch_input_open(const char *path, const char *beside, batch_input *in, quire_error *err) {
     *in = (batch_input){.path = path};
     quire_err e = batch_input_open_file(in, beside, err);
-    e = e == QUIRE_OK ? read_once(in, err) : e;
+    TRY_DONE(e, read_once(in, err));
+done:
     if (e != QUIRE_OK) {
         batch_input_close(in);
     }

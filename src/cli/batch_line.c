@@ -90,13 +90,14 @@ static quire_err batch_line_add_members(str text, body *b) {
     quire_err e = json_scan_open(&s, '{');
     while (e == QUIRE_OK && more) {
         str key, span;
-        e = json_scan_next(&s, &scratch, &key, &span, &more);
-        if (e == QUIRE_OK && more && !str_is(key, "id")) {
+        TRY_DONE(e, json_scan_next(&s, &scratch, &key, &span, &more));
+        if (more && !str_is(key, "id")) {
             strbuf_clear(&name);
             e = str_is(key, "ids") ? strbuf_add_str(&name, "prompt") : strbuf_add(&name, key.p, key.n);
-            e = e == QUIRE_OK ? body_set(b, name.p, span) : e;
+            TRY_DONE(e, body_set(b, name.p, span));
         }
     }
+done:
     strbuf_deinit(&scratch);
     strbuf_deinit(&name);
     return e;
@@ -111,10 +112,11 @@ static quire_err batch_line_read_plain(const cli_options *o, const session *s, s
     if (e == QUIRE_OK && batch_line_add_members(text, &b) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    e = e == QUIRE_OK ? request_complete(s, l->endpoint, &b, err) : e;
-    if (e == QUIRE_OK && body_write(&b, &l->body) != QUIRE_OK) {
+    TRY_DONE(e, request_complete(s, l->endpoint, &b, err));
+    if (body_write(&b, &l->body) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+done:
     body_deinit(&b);
     return e;
 }
@@ -135,10 +137,14 @@ quire_err batch_line_read(const cli_options *o, const session *s, size_t number,
         err_set(fault, QUIRE_BAD_REQUEST, -1, "line %zu is not a JSON object: %s", number, where.what);
         return QUIRE_OK;
     }
-    e = e == QUIRE_OK ? find_parts(text, &line) : e;
+    if (e == QUIRE_OK) {
+        e = find_parts(text, &line);
+    }
     bool is_openai = line.custom_id.n > 0 || line.body.n > 0;
     str id = is_openai ? line.custom_id : line.id;
-    e = e == QUIRE_OK && id.n > 0 ? strbuf_add(&l->id, id.p, id.n) : e;
+    if (e == QUIRE_OK && id.n > 0) {
+        e = strbuf_add(&l->id, id.p, id.n);
+    }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for line %zu", number);
     }

@@ -37,8 +37,9 @@ static quire_err add_target(const char *out, strbuf *to) {
 static quire_err set_names(const char *out, batch_part *p, quire_error *err) {
     *p = (batch_part){.in_order = true};
     quire_err e = add_target(out, &p->target);
-    e = e == QUIRE_OK ? strbuf_addf(&p->path, "%s.part", p->target.p) : e;
-    e = e == QUIRE_OK ? strbuf_addf(&p->info, "%s.info", p->path.p) : e;
+    TRY_DONE(e, strbuf_addf(&p->path, "%s.part", p->target.p));
+    TRY_DONE(e, strbuf_addf(&p->info, "%s.info", p->path.p));
+done:
     return e == QUIRE_OK ? e : err_set(err, e, -1, "--out %s: out of memory", out);
 }
 
@@ -67,7 +68,8 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
                       : QUIRE_OK;
     }
     quire_err e = set_names(out, &p, err);
-    e = e == QUIRE_OK ? cli_batch_part_check(&p, resume, err) : e;
+    TRY_DONE(e, cli_batch_part_check(&p, resume, err));
+done:
     batch_part_close(&p);
     return e;
 }
@@ -159,7 +161,8 @@ static quire_err batch_part_open_file(batch_part *p, bool resume, str about, qui
 
 quire_err batch_part_open(const char *out, bool resume, str about, batch_part *p, quire_error *err) {
     quire_err e = set_names(out, p, err);
-    e = e == QUIRE_OK ? batch_part_open_file(p, resume, about, err) : e;
+    TRY_DONE(e, batch_part_open_file(p, resume, about, err));
+done:
     if (e != QUIRE_OK) {
         batch_part_close(p);
     }
@@ -304,14 +307,13 @@ static quire_err batch_part_put_in_order(batch_part *p, quire_error *err) {
     if (e == QUIRE_OK && (f = fopen(path.p, "w+b")) == NULL) {
         e = batch_part_failed(path.p, err);
     }
-    e = e == QUIRE_OK ? copy_in_order(p, f, err) : e;
-    if (e == QUIRE_OK && (fflush(f) != 0 || fsync(fileno(f)) != 0)) {
-        e = batch_part_failed(path.p, err);
+    TRY_DONE(e, copy_in_order(p, f, err));
+    if (fflush(f) != 0 || fsync(fileno(f)) != 0) {
+        TRY_DONE(e, batch_part_failed(path.p, err));
     }
-    if (e == QUIRE_OK) {
-        take_mode(f, p->path.p);
-        e = rename(path.p, p->path.p) == 0 ? QUIRE_OK : batch_part_failed(path.p, err);
-    }
+    take_mode(f, p->path.p);
+    e = rename(path.p, p->path.p) == 0 ? QUIRE_OK : batch_part_failed(path.p, err);
+done:
     if (f != NULL) {
         (void)fclose(f);
     }

@@ -88,19 +88,21 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
+/* Writes a request that has the fields. */
+static quire_err chat_settings_write(const chat_state *c, const body *fields, body *b, strbuf *text) {
+    TRY(body_set_all(b, fields));
+    TRY(c->completes ? body_set(b, "prompt", str_of("\"x\""))
+                     : body_set(b, "messages", str_of("[{\"role\":\"user\",\"content\":\"x\"}]")));
+    return body_write(b, text);
+}
+
 /* Checks the fields as the API does, in a request that is not made. */
 static quire_err chat_settings_check(const chat_state *c, const body *fields, quire_error *err) {
     body b = {0};
     strbuf text = {0};
     quire_request *request = NULL;
     quire_endpoint endpoint = c->completes ? QUIRE_COMPLETIONS : QUIRE_CHAT;
-    quire_err e = body_set_all(&b, fields);
-    e = e == QUIRE_OK ? body_set(&b, "messages", str_of("[{\"role\":\"user\",\"content\":\"x\"}]")) : e;
-    if (c->completes && e == QUIRE_OK) {
-        body_unset(&b, "messages");
-        e = body_set(&b, "prompt", str_of("\"x\""));
-    }
-    e = e == QUIRE_OK ? body_write(&b, &text) : e;
+    quire_err e = chat_settings_write(c, fields, &b, &text);
     e = e == QUIRE_OK ? quire_request_parse(c->session->engine, endpoint, text.p, text.n, &request, err)
                       : err_set(err, e, -1, "out of memory");
     if (e == QUIRE_OK) {
@@ -125,7 +127,8 @@ static quire_err chat_settings_set(chat_state *c, str name, str value, quire_err
     } else {
         e = e == QUIRE_OK ? set_value(f, value, &changed, err) : err_set(err, e, -1, "out of memory");
     }
-    e = e == QUIRE_OK ? chat_settings_check(c, &changed, err) : e;
+    TRY_DONE(e, chat_settings_check(c, &changed, err));
+done:
     if (e != QUIRE_OK) {
         body_deinit(&changed);
         return e;
@@ -141,22 +144,26 @@ static quire_err chat_settings_add_line(const flag *f, const body *used, strbuf 
                        value.n ? value.p : "default", f->meaning);
 }
 
+static quire_err chat_settings_add_all(const chat_state *c, body *used, strbuf *out, quire_error *err) {
+    const char *own = quire_engine_info(c->session->engine)->generation_defaults;
+    TRY(body_set_all(used, &c->fields));
+    TRY(request_complete(c->session, QUIRE_CHAT, used, err));
+    TRY(chat_settings_add_line(&max_tokens, used, out));
+    for (const flag *const *group = command_run.flags; *group; group++) {
+        for (const flag *f = *group; f->names; f++) {
+            if (is_field(f)) {
+                TRY(chat_settings_add_line(f, used, out));
+            }
+        }
+    }
+    return own[0] ? strbuf_addf(out, "  defaults of the model: %s\n", own) : QUIRE_OK;
+}
+
 /* Prints all fields, the values that the next answer will use, and what they mean. */
 static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
-    const char *own = quire_engine_info(c->session->engine)->generation_defaults;
-    quire_err e = body_set_all(&used, &c->fields);
-    e = e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, &used, err) : e;
-    e = e == QUIRE_OK ? chat_settings_add_line(&max_tokens, &used, &out) : e;
-    for (const flag *const *group = command_run.flags; *group; group++) {
-        for (const flag *f = *group; f->names && e == QUIRE_OK; f++) {
-            e = is_field(f) ? chat_settings_add_line(f, &used, &out) : e;
-        }
-    }
-    if (e == QUIRE_OK && own[0]) {
-        e = strbuf_addf(&out, "  defaults of the model: %s\n", own);
-    }
+    quire_err e = chat_settings_add_all(c, &used, &out, err);
     out.n -= out.n > 0; /* the last line is ended by the printing */
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&out);
@@ -310,11 +317,11 @@ static quire_err help(chat_state *c, str argument, quire_error *err) {
             e = strbuf_addf(&out, "  %-20s %s\n", usage, k->meaning);
         }
     }
-    e = e == QUIRE_OK
-            ? strbuf_add_str(&out, "  \"\"\"                  begins a text of several lines, which ends "
-                                   "with \"\"\"; pasted lines stay together\n"
-                                   "  Ctrl-C               stops an answer, or clears the line; twice ends")
-            : e;
+    if (e == QUIRE_OK) {
+        e = strbuf_add_str(&out, "  \"\"\"                  begins a text of several lines, which ends "
+                                 "with \"\"\"; pasted lines stay together\n"
+                                 "  Ctrl-C               stops an answer, or clears the line; twice ends");
+    }
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&out);
     return e;

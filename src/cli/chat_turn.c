@@ -14,11 +14,12 @@
 static quire_err build_request(const chat_state *c, const context_fit *fit, body *out, quire_error *err) {
     strbuf list = {0};
     quire_err e = body_set_all(out, &c->fields);
-    e = e == QUIRE_OK ? conversation_write(&c->talk, fit->from, &list) : e;
-    e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
-    if (e == QUIRE_OK && fit->limit > 0) {
+    TRY_DONE(e, conversation_write(&c->talk, fit->from, &list));
+    TRY_DONE(e, body_set(out, "messages", (str){list.p, list.n}));
+    if (fit->limit > 0) {
         e = body_set_int(out, "max_prompt_tokens", fit->limit);
     }
+done:
     strbuf_deinit(&list);
     return e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, out, err)
                          : err_set(err, e, -1, "out of memory");
@@ -82,7 +83,8 @@ static quire_err run_plan(chat_state *c, const context_fit *fit, response *a, qu
     announcement left_out = {&c->talk, fit->from};
     response_printing how = {.cancel = tty_interrupted(), .on_start = announce_left_out, .user = &left_out};
     quire_err e = build_request(c, fit, &b, err);
-    e = e == QUIRE_OK ? response_run(a, c->session, QUIRE_CHAT, &b, &how, err) : e;
+    TRY_DONE(e, response_run(a, c->session, QUIRE_CHAT, &b, &how, err));
+done:
     body_deinit(&b);
     return e;
 }
@@ -195,13 +197,14 @@ quire_err chat_turn_complete(chat_state *c, str text, quire_error *err) {
     response a = {0};
     response_printing how = {.cancel = tty_interrupted()};
     quire_err e = body_set_all(&b, &c->fields);
-    e = e == QUIRE_OK ? body_set_text(&b, "prompt", text) : e;
+    if (e == QUIRE_OK) {
+        e = body_set_text(&b, "prompt", text);
+    }
     e = e == QUIRE_OK ? request_complete(c->session, QUIRE_COMPLETIONS, &b, err)
                       : err_set(err, e, -1, "out of memory");
-    e = e == QUIRE_OK ? response_run(&a, c->session, QUIRE_COMPLETIONS, &b, &how, err) : e;
-    if (e == QUIRE_OK) {
-        chat_turn_report(c, &a);
-    }
+    TRY_DONE(e, response_run(&a, c->session, QUIRE_COMPLETIONS, &b, &how, err));
+    chat_turn_report(c, &a);
+done:
     response_deinit(&a);
     body_deinit(&b);
     return e;

@@ -230,7 +230,8 @@ quire_err conversation_load(conversation *c, const char *path, quire_error *err)
         e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
                     text.n ? fault.what : "it is empty");
     }
-    e = e == QUIRE_OK ? load_messages(&loaded, path, file, err) : e;
+    TRY_DONE(e, load_messages(&loaded, path, file, err));
+done:
     if (e == QUIRE_OK) {
         conversation_deinit(c);
         *c = loaded;

@@ -133,16 +133,23 @@ static void find_pack_cache(const command *c, cli_options *o) {
     }
 }
 
+/* Finds the paths of models that were given by name. */
+static quire_err fetch_models(const command *c, cli_options *o, quire_error *err) {
+    hub_name_server(o);
+    if (c->begin) {
+        TRY(c->begin(o, err));
+    }
+    TRY(hub_resolve_models(o, err));
+    return other_models_fetch(o, err);
+}
+
 /* The same, with the path of a model that was given by name. */
 static int resolve_and_run(const command *c, cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
-    bool takes_model = c->argument >= ARGUMENT_MODEL && !o->help && !o->help_all;
-    if (takes_model) {
-        hub_name_server(o);
+    quire_err e = QUIRE_OK;
+    if (c->argument >= ARGUMENT_MODEL && !o->help && !o->help_all) {
+        e = fetch_models(c, o, &err);
     }
-    quire_err e = takes_model && c->begin ? c->begin(o, &err) : QUIRE_OK;
-    e = e == QUIRE_OK && takes_model ? hub_resolve_models(o, &err) : e;
-    e = e == QUIRE_OK && takes_model ? other_models_fetch(o, &err) : e;
     if (e == QUIRE_OK) {
         return dispatch_run_command(c, o);
     }

@@ -17,7 +17,9 @@ bool env_flags_name(str spelling, strbuf *to, quire_err *e) {
     if (!str_begins(spelling, "--")) {
         return false;
     }
-    *e = *e == QUIRE_OK ? strbuf_add(to, PREFIX, N_PREFIX) : *e;
+    if (*e == QUIRE_OK) {
+        *e = strbuf_add(to, PREFIX, N_PREFIX);
+    }
     for (size_t i = 2; i < spelling.n && *e == QUIRE_OK; i++) {
         char c = spelling.p[i] == '-' ? '_' : (char)toupper((unsigned char)spelling.p[i]);
         *e = strbuf_add(to, &c, 1);

@@ -42,8 +42,7 @@ quire_err files_check_writable(const char *flag, const char *path, quire_error *
     }
     strbuf directory = {0};
     const char *slash = strrchr(path, '/');
-    quire_err e = slash ? strbuf_add(&directory, path, (size_t)(slash - path) + 1) : QUIRE_OK;
-    e = e == QUIRE_OK ? strbuf_add_str(&directory, ".") : e;
+    quire_err e = strbuf_addf(&directory, "%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
     e = e == QUIRE_OK ? check_access(flag, path, directory.p, W_OK | X_OK, err)
                       : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&directory);
@@ -268,7 +267,8 @@ quire_err text_out_print(str text, quire_error *err) {
     text_out t;
     text_out_init(&t);
     quire_err e = text_out_add(&t, text, err);
-    e = e == QUIRE_OK ? text_out_end_line(&t, err) : e;
+    TRY_DONE(e, text_out_end_line(&t, err));
+done:
     text_out_deinit(&t);
     return e;
 }

@@ -274,7 +274,8 @@ static quire_err hub_resolve_model(cli_options *o, quire_error *err) {
                    : QUIRE_OK;
     }
     quire_err e = whole_name(o, &name, err);
-    e = e == QUIRE_OK ? hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err) : e;
+    TRY_DONE(e, hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err));
+done:
     strbuf_deinit(&name);
     if (e != QUIRE_OK) {
         return o->hf_repo ? e : hub_explain(e, err);
@@ -328,16 +329,16 @@ static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, qu
     char *name = mem_dup(given.p, given.n), *path = NULL;
     quire_err e = mem_check_for(name, "an adapter's name", err);
     const bool is_name = e == QUIRE_OK && (object != NULL || equals != NULL) && hub_is_name(name);
-    if (is_name) {
-        e = hub_fetch_kind(o, name, QUIRE_HUB_MISSING, true, &path, err);
-        e = e == QUIRE_OK ? e : hub_explain(e, err);
+    if (is_name && (e = hub_fetch_kind(o, name, QUIRE_HUB_MISSING, true, &path, err)) != QUIRE_OK) {
+        e = hub_explain(e, err);
     }
     if (e == QUIRE_OK) {
         e = !is_name         ? strbuf_add(out, line.p, line.n)
             : object != NULL ? replace_member(object, "path", path, out)
                              : strbuf_addf(out, "%.*s%s", (int)n_before, line.p, path);
-        e = e == QUIRE_OK ? strbuf_add_str(out, "\n") : e;
-        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for adapters");
+        if (e != QUIRE_OK || (e = strbuf_add_str(out, "\n")) != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for adapters");
+        }
     }
     quire_free(path);
     mem_free(name);

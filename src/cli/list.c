@@ -99,20 +99,20 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
  * apart. */
 static quire_err write_forms_table(const lists *l, strbuf *out) {
     enum { SHOWN = sizeof "packed:" - 1 + 12 };
-    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM",
-                    "COMPUTE", "SIZE", "LAST USED", "MADE OF"));
+    strbuf age = {0};
+    quire_err e = strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN,
+                              "PACKED FORM", "COMPUTE", "SIZE", "LAST USED", "MADE OF");
     for (size_t i = 0; i < l->n_forms; i++) {
         const quire_packed_form *f = &l->forms[i];
-        strbuf age = {0};
-        quire_err e = add_age(f->used_unix_s, &age);
-        e = e == QUIRE_OK ? strbuf_addf(out, "\n%.*s  %-7s  %6.2f GB  %-14s  %s", SHOWN, f->name,
-                                        f->compute[0] ? f->compute : "-", (double)f->bytes / 1e9, age.p,
-                                        f->is_whole ? f->source : "damaged: the next start makes it again")
-                          : e;
-        strbuf_deinit(&age);
-        TRY(e);
+        strbuf_clear(&age);
+        TRY_DONE(e, add_age(f->used_unix_s, &age));
+        TRY_DONE(e, strbuf_addf(out, "\n%.*s  %-7s  %6.2f GB  %-14s  %s", SHOWN, f->name,
+                                f->compute[0] ? f->compute : "-", (double)f->bytes / 1e9, age.p,
+                                f->is_whole ? f->source : "damaged: the next start makes it again"));
     }
-    return QUIRE_OK;
+done:
+    strbuf_deinit(&age);
+    return e;
 }
 
 static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
@@ -138,9 +138,10 @@ static quire_err list_run(const cli_options *o, quire_error *err) {
     hub_setup s;
     lists l = {0};
     quire_err e = hub_open(o, &s, err);
-    e = e == QUIRE_OK ? quire_hub_list(&s.options, &l.models, &l.n_models, err) : e;
-    e = e == QUIRE_OK ? quire_packed_list(o->engine.pack_cache, &l.forms, &l.n_forms, err) : e;
-    e = e == QUIRE_OK ? list_print(o, &s, &l, err) : e;
+    TRY_DONE(e, quire_hub_list(&s.options, &l.models, &l.n_models, err));
+    TRY_DONE(e, quire_packed_list(o->engine.pack_cache, &l.forms, &l.n_forms, err));
+    TRY_DONE(e, list_print(o, &s, &l, err));
+done:
     quire_free(l.models);
     quire_free(l.forms);
     hub_close(&s);
@@ -177,8 +178,8 @@ static bool has_gone(const quire_packed_form *f, const char *cache, const char *
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         e = name[i] == '/' ? strbuf_add_str(&below, "--") : strbuf_add_char(&below, name[i]);
     }
-    e = e == QUIRE_OK ? strbuf_add_char(&below, '/') : e;
-    bool gone = e == QUIRE_OK && strncmp(f->source, below.p, below.n) == 0 && access(f->source, F_OK) != 0;
+    bool gone = e == QUIRE_OK && strbuf_add_char(&below, '/') == QUIRE_OK &&
+                strncmp(f->source, below.p, below.n) == 0 && access(f->source, F_OK) != 0;
     strbuf_deinit(&below);
     return gone;
 }
@@ -206,21 +207,22 @@ static bool names_forms(const char *name) {
 static quire_err rm_run(const cli_options *o, quire_error *err) {
     hub_setup s = {0};
     int64_t bytes = 0;
-    quire_err e;
+    quire_err e = QUIRE_OK;
     if (!o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "quire rm needs a NAME, as `quire list` shows it");
     }
     if (names_forms(o->argument)) {
-        e = quire_packed_remove(o->engine.pack_cache, o->argument, &bytes, err);
+        TRY_DONE(e, quire_packed_remove(o->engine.pack_cache, o->argument, &bytes, err));
     } else {
-        e = hub_open(o, &s, err);
-        e = e == QUIRE_OK ? quire_hub_remove(&s.options, o->argument, &bytes, err) : e;
-        e = e == QUIRE_OK ? remove_forms(o, s.options.cache, &bytes, err) : e;
-        hub_close(&s);
+        TRY_DONE(e, hub_open(o, &s, err));
+        TRY_DONE(e, quire_hub_remove(&s.options, o->argument, &bytes, err));
+        TRY_DONE(e, remove_forms(o, s.options.cache, &bytes, err));
     }
-    if (e == QUIRE_OK && !o->quiet) {
+    if (!o->quiet) {
         log_line(LOG_INFO, "%s: removed, %.2f GB", o->argument, (double)bytes / 1e9);
     }
+done:
+    hub_close(&s);
     return e;
 }
 

@@ -19,7 +19,9 @@ typedef struct page {
 } page;
 
 static void man_page_add(page *p, const char *text) {
-    p->e = p->e == QUIRE_OK ? strbuf_add(p->to, text, strlen(text)) : p->e;
+    if (p->e == QUIRE_OK) {
+        p->e = strbuf_add(p->to, text, strlen(text));
+    }
 }
 
 /* Text as roff shows it: no escape, no request at a line's beginning, no hyphen that is

@@ -82,9 +82,12 @@ static quire_err other_models_check(const cli_options *o, const char *name, cons
 
 /* Adds a model; takes name and path, also on failure. */
 static quire_err other_models_add(cli_options *o, char *name, char *path, quire_error *err) {
+    quire_options *own = NULL;
     quire_err e = other_models_check(o, name, path, err);
-    quire_options *own = e == QUIRE_OK ? mem_new(1, sizeof *own) : NULL;
-    e = e == QUIRE_OK ? mem_check_for(own, "a model's options", err) : e;
+    if (e == QUIRE_OK) {
+        own = mem_new(1, sizeof *own);
+        e = mem_check_for(own, "a model's options", err);
+    }
     if (e != QUIRE_OK) {
         mem_free(name);
         mem_free(path);

@@ -26,7 +26,9 @@ static quire_err program_run_on(quire_programs *ps, str text, char **json, size_
         quire_state_usage(state, &u);
         *n_failed = u.n_failed;
         e = quire_state_report(state, NULL, quire_program_describe(state)->explain, json, n);
-        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a report");
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for a report");
+        }
         quire_state_close(state);
     }
     return e;
@@ -80,7 +82,9 @@ quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
     assert(s != NULL);
     quire_programs *ps;
     quire_err e = quire_programs_open(s->engine, &ps);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a program");
+    }
     e = program_run_print(ps, text, NULL, err);
     quire_programs_close(ps);
     return e;
@@ -97,7 +101,9 @@ quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error 
     quire_programs *ps;
     TRY(api_executor_open(&how, &x, err));
     quire_err e = programs_open(&api_ops, x, &ps);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a program");
+    }
     e = program_run_print(ps, text, x, err);
     quire_programs_close(ps);
     return e;

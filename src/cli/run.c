@@ -23,16 +23,17 @@ static quire_err run_run_prompt(const cli_options *o, session *s, str prompt, qu
     const response_printing how = {.before = o->echo ? prompt : (str){"", 0}};
     int64_t start = clock_us();
     quire_err e = request_of_prompt(o, s, prompt, &b, err);
-    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, &how, err) : e;
-    if (e == QUIRE_OK) {
-        if (isatty(STDERR_FILENO)) {
-            double seconds = (double)(clock_us() - start) / 1e6;
-            log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included",
-                     (int)a.completion_tokens, seconds, a.completion_tokens / seconds, (int)a.prompt_tokens);
-        }
-        e = print_other_choices(&a, err);
-        e = e == QUIRE_OK && o->out ? batch_file_write_one(o->out, &a, err) : e;
+    TRY_DONE(e, response_run(&a, s, QUIRE_COMPLETIONS, &b, &how, err));
+    if (isatty(STDERR_FILENO)) {
+        double seconds = (double)(clock_us() - start) / 1e6;
+        log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included",
+                 (int)a.completion_tokens, seconds, a.completion_tokens / seconds, (int)a.prompt_tokens);
     }
+    TRY_DONE(e, print_other_choices(&a, err));
+    if (o->out) {
+        e = batch_file_write_one(o->out, &a, err);
+    }
+done:
     response_deinit(&a);
     body_deinit(&b);
     return e;
@@ -63,7 +64,8 @@ static quire_err run_open_checked(const cli_options *o, session *s, quire_error 
                 : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     own.engine.request_check = text.p;
-    e = e == QUIRE_OK ? session_open(&own, s, err) : e;
+    TRY_DONE(e, session_open(&own, s, err));
+done:
     strbuf_deinit(&text);
     body_deinit(&b);
     return e;
@@ -91,14 +93,13 @@ static quire_err run_run(const cli_options *o, quire_error *err) {
         strbuf_deinit(&prompt);
         return e;
     }
-    e = e == QUIRE_OK ? run_open_checked(o, &s, err) : e;
-    if (e == QUIRE_OK) {
-        if (!o->program) {
-            request_announce_defaults(o, &s);
-        }
-        e = run_run_on(o, &s, has_prompt, &prompt, err);
-        session_close(&s);
+    TRY_DONE(e, run_open_checked(o, &s, err));
+    if (!o->program) {
+        request_announce_defaults(o, &s);
     }
+    e = run_run_on(o, &s, has_prompt, &prompt, err);
+    session_close(&s);
+done:
     strbuf_deinit(&prompt);
     return e;
 }

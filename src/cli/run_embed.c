@@ -63,9 +63,12 @@ static quire_err embed_input_add_text(const cli_options *o, embed_inputs *in, qu
     strbuf text = {0};
     quire_input *to;
     quire_err e = prompt_read(o, &text, err);
-    e = e == QUIRE_OK ? embed_input_add(in, &to, err) : e;
-    e = e == QUIRE_OK ? embed_input_set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err) : e;
-    e = e == QUIRE_OK && o->text_pair != NULL ? set_pair(in, str_of(o->text_pair), err) : e;
+    TRY_DONE(e, embed_input_add(in, &to, err));
+    TRY_DONE(e, embed_input_set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err));
+    if (o->text_pair != NULL) {
+        e = set_pair(in, str_of(o->text_pair), err);
+    }
+done:
     strbuf_deinit(&text);
     return e;
 }
@@ -319,12 +322,17 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
 static quire_err write_settings(const cli_options *o, strbuf *out) {
     body b = {0};
     quire_err e = body_set(&b, "input", str_of("[0]"));
-    e = e == QUIRE_OK && o->pooling != NULL ? body_set_text(&b, "pooling", str_of(o->pooling)) : e;
-    e = e == QUIRE_OK && o->dimensions > 0 ? body_set_int(&b, "dimensions", o->dimensions) : e;
-    e = e == QUIRE_OK && (o->normalize || o->no_normalize)
-            ? body_set(&b, "normalize", str_of(o->normalize ? "true" : "false"))
-            : e;
-    e = e == QUIRE_OK ? body_write(&b, out) : e;
+    if (o->pooling != NULL) {
+        TRY_DONE(e, body_set_text(&b, "pooling", str_of(o->pooling)));
+    }
+    if (o->dimensions > 0) {
+        TRY_DONE(e, body_set_int(&b, "dimensions", o->dimensions));
+    }
+    if (o->normalize || o->no_normalize) {
+        TRY_DONE(e, body_set(&b, "normalize", str_of(o->normalize ? "true" : "false")));
+    }
+    TRY_DONE(e, body_write(&b, out));
+done:
     body_deinit(&b);
     return e;
 }
@@ -351,12 +359,13 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
     quire_err e = embed_inputs_read(o, &in, err);
-    e = e == QUIRE_OK ? run_embed_open_checked(o, &s, err) : e;
+    TRY_DONE(e, run_embed_open_checked(o, &s, err));
+    e = embed_inputs_join(&in, s.engine, err);
     if (e == QUIRE_OK) {
-        e = embed_inputs_join(&in, s.engine, err);
-        e = e == QUIRE_OK ? run_embed_write_all(o, &s, &in, err) : e;
-        session_close(&s);
+        e = run_embed_write_all(o, &s, &in, err);
     }
+    session_close(&s);
+done:
     embed_inputs_deinit(&in);
     return e;
 }

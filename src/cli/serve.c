@@ -90,7 +90,8 @@ static quire_err serve_run(const cli_options *o, quire_error *err) {
                                                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
         own.engine.request_defaults = text.p;
     }
-    e = e == QUIRE_OK ? serve_do(&own, err) : e;
+    TRY_DONE(e, serve_do(&own, err));
+done:
     strbuf_deinit(&text);
     body_deinit(&defaults);
     return e;

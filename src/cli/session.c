@@ -223,7 +223,9 @@ quire_err response_run(response *a, session *s, quire_endpoint endpoint, const b
     }
     if (e == QUIRE_OK || (how->cancel && a->has_begun)) {
         quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
-        e = e == QUIRE_OK ? ended : e;
+        if (e == QUIRE_OK) {
+            e = ended;
+        }
     }
     text_out_deinit(&out);
     return e;

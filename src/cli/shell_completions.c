@@ -32,8 +32,9 @@ static void script_add(script *s, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    quire_err e = n < 0 || (size_t)n >= sizeof text ? QUIRE_TOO_LARGE : strbuf_add(s->to, text, (size_t)n);
-    s->e = s->e == QUIRE_OK ? e : s->e;
+    if (s->e == QUIRE_OK) {
+        s->e = n < 0 || (size_t)n >= sizeof text ? QUIRE_TOO_LARGE : strbuf_add(s->to, text, (size_t)n);
+    }
 }
 
 /* Text inside single quotes, with ' escaped for the shell. */

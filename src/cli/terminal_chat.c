@@ -498,13 +498,12 @@ static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quir
         conversation_set_system(&t->state.talk, str_of(o->system)) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    e = e == QUIRE_OK ? line_editor_open(out, &t->editor, err) : e;
-    if (e == QUIRE_OK) {
-        load_history(t);
-    }
+    TRY_DONE(e, line_editor_open(out, &t->editor, err));
+    load_history(t);
     while (e == QUIRE_OK && !t->state.is_over) {
         e = terminal_chat_read_and_run(t, err);
     }
+done:
     line_editor_close(t->editor);
     conversation_deinit(&t->state.talk);
     body_deinit(&t->state.fields);
@@ -535,8 +534,8 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
                               : "Chat: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.");
     TRY(tty_open(out, o->environment.plain_terminal, err));
     quire_err e = chat_on(&t, o, out, err);
-    if (fputc('\n', out) == EOF || fflush(out) != 0) {
-        e = e == QUIRE_OK ? err_set(err, QUIRE_IO, -1, "the terminal could not be written") : e;
+    if ((fputc('\n', out) == EOF || fflush(out) != 0) && e == QUIRE_OK) {
+        e = err_set(err, QUIRE_IO, -1, "the terminal could not be written");
     }
     tty_close();
     return e;

@@ -63,11 +63,10 @@ static quire_err tokenize_run(const cli_options *o, quire_error *err) {
     TRY(prompt_check(o, err));
     TRY(unused_flags_check_tokenize(o, err));
     quire_err e = o->ids ? QUIRE_OK : prompt_read(o, &text, err);
-    e = e == QUIRE_OK ? quire_tokenizer_open(o->engine.model, &t, err) : e;
-    if (e == QUIRE_OK) {
-        e = o->ids ? tokenize_decode(t, o->ids, err)
-                   : tokenize_encode(o, t, (str){text.n ? text.p : "", text.n}, err);
-    }
+    TRY_DONE(e, quire_tokenizer_open(o->engine.model, &t, err));
+    e = o->ids ? tokenize_decode(t, o->ids, err)
+               : tokenize_encode(o, t, (str){text.n ? text.p : "", text.n}, err);
+done:
     quire_tokenizer_close(t);
     strbuf_deinit(&text);
     return e;

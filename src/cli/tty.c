@@ -262,14 +262,17 @@ static quire_err input_history_decode(str line, strbuf *scratch, strbuf *entry) 
 static quire_err take_lines(str text, input_history_take take, void *user) {
     strbuf scratch = {0}, entry = {0};
     quire_err e = QUIRE_OK;
-    while (e == QUIRE_OK && text.n > 0) {
+    while (text.n > 0) {
         const char *end = memchr(text.p, '\n', text.n);
         str line = {text.p, end ? (size_t)(end - text.p) : text.n};
-        e = input_history_decode(line, &scratch, &entry);
-        e = e == QUIRE_OK && entry.n > 0 ? take(user, (str){entry.p, entry.n}) : e;
+        TRY_DONE(e, input_history_decode(line, &scratch, &entry));
+        if (entry.n > 0) {
+            TRY_DONE(e, take(user, (str){entry.p, entry.n}));
+        }
         size_t used = line.n + (end != NULL);
         text = (str){text.p + used, text.n - used};
     }
+done:
     strbuf_deinit(&scratch);
     strbuf_deinit(&entry);
     return e;
@@ -288,7 +291,8 @@ quire_err input_history_read(const char *path, input_history_take take, void *us
     }
     e = e == QUIRE_IO ? files_failed(path, err) : e;
     close(fd); /* before the entries are used: others may write */
-    e = e == QUIRE_OK ? take_lines((str){text.n ? text.p : "", text.n}, take, user) : e;
+    TRY_DONE(e, take_lines((str){text.n ? text.p : "", text.n}, take, user));
+done:
     strbuf_deinit(&text);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "%s: out of memory", path) : e;
 }
