@@ -43,7 +43,9 @@ quire_err request_defaults_add(request_defaults *d, const request_default *from,
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s: %s; repair it, or start with --generation-config none", source, why.message);
         }
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", source, quire_err_text(e)));
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "%s: %s", source, quire_err_text(e));
+        }
     }
     return QUIRE_OK;
 }
@@ -81,7 +83,9 @@ quire_err request_defaults_read(request_defaults *d, const char *json, quire_err
         return QUIRE_OK;
     }
     quire_err e = request_read_value(str_of(json), 0, NULL, &all, &why);
-    e = e == QUIRE_OK && !json_is(all, JSON_KIND_OBJECT) ? QUIRE_INVALID : e;
+    if (e == QUIRE_OK && !json_is(all, JSON_KIND_OBJECT)) {
+        e = QUIRE_INVALID;
+    }
     for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
         e = add_member(d, &m, &why);
     }

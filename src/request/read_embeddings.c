@@ -241,7 +241,9 @@ static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t
     request_count_choices(r);
     for (size_t i = 0, at = 0; i < n; i++) {
         quire_err e = take_input(r, &inputs[i], r->texts + at, &r->g.prompts[i], err);
-        TRY(e == QUIRE_OK ? e : request_name_input(r, (int32_t)i, e, err));
+        if (e != QUIRE_OK) {
+            return request_name_input(r, (int32_t)i, e, err);
+        }
         at += r->g.prompts[i].text.n;
     }
     return QUIRE_OK;
@@ -266,7 +268,8 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
     r->normalize = o->normalize;
     r->g.first_input = first;
     quire_err e = take_inputs(r, inputs + first, n, err);
-    e = e == QUIRE_OK ? request_check(r, err) : e;
+    TRY_DONE(e, request_check(r, err));
+done:
     if (e != QUIRE_OK) {
         request_free(r);
         return e;

@@ -149,7 +149,8 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
     for (json_member m = {0}; e == QUIRE_OK && n > 0 && json_next(v, &m); i++) {
         e = read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err);
     }
-    e = e == QUIRE_OK ? request_set_biases(r, f, ids, bias, n, err) : e;
+    TRY_DONE(e, request_set_biases(r, f, ids, bias, n, err));
+done:
     mem_free(ids);
     mem_free(bias);
     return e;
@@ -169,10 +170,11 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     }
     int32_t *ids = mem_new(n, sizeof *ids);
     quire_err e = ids == NULL ? read_lists_no_memory(err) : need_lists(r, err);
-    e = e == QUIRE_OK ? read_lists_ids(r, f, v, n, ids, err) : e;
-    if (e == QUIRE_OK && sampling_lists_set_allowed(r->g.sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
+    TRY_DONE(e, read_lists_ids(r, f, v, n, ids, err));
+    if (sampling_lists_set_allowed(r->g.sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
         e = read_lists_no_memory(err);
     }
+done:
     mem_free(ids);
     return e;
 }
@@ -396,7 +398,8 @@ static quire_err add_breakers(const quire_request *r, const tokenizer *t, const 
     token_list spelt = {0};
     strbuf piece = {0};
     quire_err e = add_spelt(r, t, stop, &spelt, err);
-    e = e == QUIRE_OK ? add_holders(r, t, stop, &piece, err) : e;
+    TRY_DONE(e, add_holders(r, t, stop, &piece, err));
+done:
     token_list_deinit(&spelt);
     strbuf_deinit(&piece);
     return e;

@@ -331,7 +331,8 @@ quire_err request_read_llama_bias(quire_request *r, const field_desc *f, const j
         return request_type_error(f, -1, v, "an array of pairs, or an object", err);
     }
     quire_err e = read_llama_biases(r, f, v, &biases, err);
-    e = e == QUIRE_OK ? request_set_biases(r, f, biases.ids.ids, biases.bias, biases.ids.n, err) : e;
+    TRY_DONE(e, request_set_biases(r, f, biases.ids.ids, biases.bias, biases.ids.n, err));
+done:
     token_list_deinit(&biases.ids);
     mem_free(biases.bias);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for %s", f->name) : e;

@@ -265,7 +265,8 @@ static quire_err messages_take_turns(quire_request *r, quire_error *err) {
                                err);
     }
     quire_err e = turns_write(r, request_part(r, "system"), messages, &turns, err);
-    e = e == QUIRE_OK ? request_set_as(r, FIELD_CHAT, "messages", e, &turns.json, err) : e;
+    TRY_DONE(e, request_set_as(r, FIELD_CHAT, "messages", QUIRE_OK, &turns.json, err));
+done:
     strbuf_deinit(&turns.json);
     TRY(e);
     if (turns.is_continued) {

@@ -195,11 +195,12 @@ static quire_err read_ollama_set_messages(quire_request *r, const json_value *me
     ollama_messages m = {.o = {.to = &text}};
     quire_err e = QUIRE_OK;
     json_begin(&m.o, '[');
-    for (size_t i = 0; e == QUIRE_OK && i < json_length(messages); i++) {
-        e = read_ollama_write_message(&m, i, json_at(messages, i), err);
+    for (size_t i = 0; i < json_length(messages); i++) {
+        TRY_DONE(e, read_ollama_write_message(&m, i, json_at(messages, i), err));
     }
     json_end(&m.o, ']');
-    e = e == QUIRE_OK ? request_set_as(r, FIELD_CHAT, "messages", m.o.err, &text, err) : e;
+    TRY_DONE(e, request_set_as(r, FIELD_CHAT, "messages", m.o.err, &text, err));
+done:
     strbuf_deinit(&text);
     return e;
 }
@@ -359,7 +360,8 @@ quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err) {
     if (e == QUIRE_OK && json_length(tools) > 0) {
         e = read_ollama_set(r, FIELD_CHAT, "tools", tools, &text, err);
     }
-    e = e == QUIRE_OK ? read_ollama_set_common(r, FIELD_CHAT, &text, err) : e;
+    TRY_DONE(e, read_ollama_set_common(r, FIELD_CHAT, &text, err));
+done:
     strbuf_deinit(&text);
     return e;
 }
@@ -378,12 +380,17 @@ quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
     }
     request_become(r, is_raw ? QUIRE_OLLAMA_RAW : QUIRE_OLLAMA_GENERATE);
     if (is_raw) {
-        e = prompt != NULL ? read_ollama_set(r, base, "prompt", prompt, &text, err) : QUIRE_OK;
-        e = e == QUIRE_OK && fills ? read_ollama_set(r, base, "suffix", suffix, &text, err) : e;
+        if (prompt != NULL) {
+            TRY_DONE(e, read_ollama_set(r, base, "prompt", prompt, &text, err));
+        }
+        if (fills) {
+            TRY_DONE(e, read_ollama_set(r, base, "suffix", suffix, &text, err));
+        }
     } else if (json_str(prompt).n > 0) {
         e = read_ollama_set_prompt(r, json_str(prompt), json_str(request_part(r, "system")), err);
     }
-    e = e == QUIRE_OK ? read_ollama_set_common(r, base, &text, err) : e;
+    TRY_DONE(e, read_ollama_set_common(r, base, &text, err));
+done:
     strbuf_deinit(&text);
     return e;
 }

@@ -19,6 +19,12 @@ static const field_desc *responses_field(const char *name) {
 
 /* ---- input ---- */
 
+static quire_err responses_write_array(str items, strbuf *out) {
+    TRY(strbuf_add_char(out, '['));
+    TRY(strbuf_add(out, items.p, items.n));
+    return strbuf_add_char(out, ']');
+}
+
 /* The items of the response that the request continues, as an array; NULL: it continues
  * none. */
 static quire_err responses_read_history(const quire_request *r, json_value **out, quire_error *err) {
@@ -43,9 +49,7 @@ static quire_err responses_read_history(const quire_request *r, json_value **out
     for (size_t i = 0; i < n; i++) {
         lines[i] = lines[i] == '\n' ? ',' : lines[i];
     }
-    e = strbuf_add_char(&array, '[');
-    e = e == QUIRE_OK ? strbuf_add(&array, lines, n) : e;
-    e = e == QUIRE_OK ? strbuf_add_char(&array, ']') : e;
+    e = responses_write_array((str){lines, n}, &array);
     e = e == QUIRE_OK ? request_read_value((str){array.p, array.n}, 0, "previous_response_id", out, err)
                       : err_set(err, e, -1, "out of memory for a conversation");
     mem_free(lines);
@@ -77,10 +81,11 @@ static quire_err responses_set_messages(quire_request *r, quire_error *err) {
     json_value *history = NULL;
     item_reader *t = NULL;
     quire_err e = responses_read_history(r, &history, err);
-    e = e == QUIRE_OK ? items_open(&messages, &r->response_input, err, &t) : e;
-    e = e == QUIRE_OK ? responses_read_items(r, t, history, err) : e;
+    TRY_DONE(e, items_open(&messages, &r->response_input, err, &t));
+    e = responses_read_items(r, t, history, err);
     quire_err written = items_close(t, e == QUIRE_OK);
-    e = e == QUIRE_OK ? request_set_as(r, FIELD_CHAT, "messages", written, &messages, err) : e;
+    TRY_DONE(e, request_set_as(r, FIELD_CHAT, "messages", written, &messages, err));
+done:
     json_drop(history);
     strbuf_deinit(&messages);
     return e;
@@ -422,7 +427,9 @@ static quire_err responses_describe(quire_request *r, quire_error *err) {
     }
     TRY(responses_write_members(r, is_stored, err));
     quire_err e = strbuf_add(&r->response_previous, json_str(previous).p, json_str(previous).n);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a response"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a response");
+    }
     r->response_info =
         (quire_responses_info){.members = r->response_members.p,
                                .input = r->response_input.n > 0 ? r->response_input.p : "",

@@ -86,8 +86,8 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
         }
     }
     json_drop(body);
-    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
     TRY(e);
+    TRY(quire_request_set_all(r, fields, n, err));
     request_end_turns(r);
     return request_check_lengths(r, err);
 }

@@ -385,7 +385,9 @@ quire_err request_set_as(quire_request *r, uint32_t endpoint, const char *field,
     const field_desc *f = request_field(field, endpoint);
     json_value *v;
     assert(f != NULL);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", field));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for %s", field);
+    }
     TRY(request_read_value((str){json->p, json->n}, 0, field, &v, err));
     e = request_set_and_keep(r, f, v, err);
     json_drop(v);
@@ -711,7 +713,8 @@ quire_err request_parse_for(const request_context *ctx, const char *tenant, quir
     TRY(request_new(ctx, endpoint, &r, err));
     quire_err e = quire_request_tenant(r, tenant);
     e = e == QUIRE_OK ? read_body(r, body, n, err) : err_set(err, e, -1, "the tenant's name is too long");
-    e = e == QUIRE_OK ? request_check(r, err) : e;
+    TRY_DONE(e, request_check(r, err));
+done:
     if (e != QUIRE_OK) {
         request_free(r);
         return e;
