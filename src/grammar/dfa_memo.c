@@ -64,17 +64,17 @@ uint32_t dfa_pattern(dfa_pool *p, str regex) {
 
 uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
     strbuf text = {0};
-    quire_err e = QUIRE_OK;
-    for (uint32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        e = strbuf_add(&text, &names[i].n, sizeof names[i].n);
-        e = e == QUIRE_OK ? strbuf_add(&text, names[i].p, names[i].n) : e;
-    }
     uint32_t x = DFA_ANY;
+    quire_err e = QUIRE_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        TRY_DONE(e, strbuf_add(&text, &names[i].n, sizeof names[i].n));
+        TRY_DONE(e, strbuf_add(&text, names[i].p, names[i].n));
+    }
+    const dfa_key k = {MEMO_NAMES, n, 0, {text.p != NULL ? text.p : "", text.n}};
+    x = dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_names(p, names, n));
+done:
     if (e != QUIRE_OK) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else {
-        const dfa_key k = {MEMO_NAMES, n, 0, {text.p != NULL ? text.p : "", text.n}};
-        x = dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_names(p, names, n));
     }
     strbuf_deinit(&text);
     return x;

@@ -60,7 +60,8 @@ static quire_err core_new(const run_opening *o, run_core **out) {
     bool has_all =
         r->path != NULL && r->list != NULL && r->scratch != NULL && (o->share == NULL || r->share != NULL);
     quire_err e = has_all ? area_open(&r->masks, masks) : QUIRE_NO_MEMORY;
-    e = e == QUIRE_OK ? machine_init(&r->m, &o->g->a, o->max_bytes, account) : e;
+    TRY_DONE(e, machine_init(&r->m, &o->g->a, o->max_bytes, account));
+done:
     if (e != QUIRE_OK) {
         core_free(r);
         return e;

@@ -243,9 +243,10 @@ static uint32_t lark_parse_string(parser *p) {
 /* Parses a regex of its own text, with flags in front of it. */
 static uint32_t lark_regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
     strbuf text = {0};
-    quire_err e = ignore_case ? strbuf_add_str(&text, "(?i)") : QUIRE_OK;
-    e = e == QUIRE_OK && dot_all ? strbuf_add_str(&text, "(?s)") : e;
-    e = e == QUIRE_OK ? strbuf_add(&text, body.p, body.n) : e;
+    quire_err e = strbuf_addf(&text, "%s%s", ignore_case ? "(?i)" : "", dot_all ? "(?s)" : "");
+    if (e == QUIRE_OK) {
+        e = strbuf_add(&text, body.p, body.n);
+    }
     uint32_t node =
         e == QUIRE_OK ? regex_parse(p->t, (str){text.p, text.n}) : lark_fail(p, e, "out of memory");
     strbuf_deinit(&text);

@@ -306,13 +306,12 @@ static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size
     }
     qsort(tails, n_tails, sizeof *tails, trie_compare_keys);
     quire_err e = mem_check(v->longer);
-    e = e == QUIRE_OK ? trie_build(&v->groups, own, n_quoted, v->same, &v->quoted) : e;
-    e = e == QUIRE_OK ? trie_build(&v->groups, odd, n_odd, v->same, &v->odd) : e;
-    e = e == QUIRE_OK ? trie_build(&v->groups, tails, n_tails, v->same_tail, &v->tails) : e;
+    TRY_DONE(e, trie_build(&v->groups, own, n_quoted, v->same, &v->quoted));
+    TRY_DONE(e, trie_build(&v->groups, odd, n_odd, v->same, &v->odd));
+    TRY_DONE(e, trie_build(&v->groups, tails, n_tails, v->same_tail, &v->tails));
+    qsort(v->longer, v->n_longer, sizeof *v->longer, compare_long);
+done:
     mem_free(own);
-    if (e == QUIRE_OK) {
-        qsort(v->longer, v->n_longer, sizeof *v->longer, compare_long);
-    }
     return e;
 }
 
@@ -394,7 +393,7 @@ static quire_err build_others(grammar_vocab *v, trie_key *keys, size_t n) {
 }
 
 static quire_err build_tries(grammar_vocab *v) {
-    trie_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys);
+    trie_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys), *rest = NULL;
     size_t n = 0, n_rest = 0;
     TRY(mem_check(keys));
     for (int32_t t = 0; t < v->n_tokens; t++) {
@@ -406,20 +405,21 @@ static quire_err build_tries(grammar_vocab *v) {
     }
     qsort(keys, n, sizeof *keys, trie_compare_keys);
     quire_err e = trie_build(&v->groups, keys, n, v->same, &v->all);
-    e = e == QUIRE_OK ? build_string_tries(v, keys, n) : e;
-    trie_key *rest = mem_new(n, sizeof *rest);
-    e = e == QUIRE_OK ? mem_check(rest) : e;
-    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+    TRY_DONE(e, build_string_tries(v, keys, n));
+    rest = mem_new(n, sizeof *rest);
+    TRY_DONE(e, mem_check(rest));
+    for (size_t i = 0; i < n; i++) {
         if (!token_trie_is_plain(v, keys[i].token)) {
             rest[n_rest++] = keys[i];
         }
     }
-    e = e == QUIRE_OK ? trie_build(&v->groups, rest, n_rest, v->same, &v->rest) : e;
-    e = e == QUIRE_OK ? build_some(v, keys, n, has_quotes, &v->quotes) : e;
-    e = e == QUIRE_OK ? build_some(v, keys, n, has_three, &v->thrice) : e;
-    e = e == QUIRE_OK ? build_some(v, keys, n, has_beginning, &v->begins) : e;
-    e = e == QUIRE_OK ? build_some(v, keys, n, token_trie_has_word, &v->words) : e;
-    e = e == QUIRE_OK ? build_others(v, keys, n) : e;
+    TRY_DONE(e, trie_build(&v->groups, rest, n_rest, v->same, &v->rest));
+    TRY_DONE(e, build_some(v, keys, n, has_quotes, &v->quotes));
+    TRY_DONE(e, build_some(v, keys, n, has_three, &v->thrice));
+    TRY_DONE(e, build_some(v, keys, n, has_beginning, &v->begins));
+    TRY_DONE(e, build_some(v, keys, n, token_trie_has_word, &v->words));
+    TRY_DONE(e, build_others(v, keys, n));
+done:
     mem_free(rest);
     mem_free(keys);
     return e;
