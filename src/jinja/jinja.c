@@ -27,7 +27,8 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     p->set = options.set;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
-    e = e == QUIRE_OK ? jinja_parse(tokens, p, err) : e;
+    TRY_DONE(e, jinja_parse(tokens, p, err));
+done:
     mem_free(tokens);
     if (e != QUIRE_OK) {
         jinja_close(p);
@@ -225,7 +226,8 @@ quire_err jrun_scratch(jrun *r, jvalue *out) {
 }
 
 quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out) {
-    e = e == QUIRE_OK ? jrun_text_of(r, text, out) : e;
+    TRY_DONE(e, jrun_text_of(r, text, out));
+done:
     jout_deinit(text);
     return e;
 }
@@ -431,17 +433,16 @@ static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, 
     if (e == QUIRE_OK && !jis(variables, J_DICT)) {
         e = jrun_fail(&r, QUIRE_INVALID, "the variables must be a JSON object");
     }
-    if (e == QUIRE_OK) {
-        e = add_defined(&r, p, variables.u.dict);
-        e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
-    }
-    if (e == QUIRE_OK) {
-        scope->context = variables.u.dict;
-        e = jexec_template(&r, p, scope);
-    }
+    TRY_DONE(e, add_defined(&r, p, variables.u.dict));
+    TRY_DONE(e, jscope_new(&r, NULL, &scope));
+    scope->context = variables.u.dict;
+    e = jexec_template(&r, p, scope);
+done:
     jout_deinit(&r.scratch);
     jarena_deinit(&r.arena); /* freed before the output is copied, since it is no longer needed */
-    e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
+    if (e == QUIRE_OK) {
+        e = give(&text, out, input, r.err);
+    }
     jout_deinit(&text);
     *steps_left = JINJA_MAX_STEPS - r.steps.taken;
     return e;

@@ -436,12 +436,17 @@ JFUNCTION(filter_join) {
     TRY(jrun_items(r, args[0], &items, &n));
     jout text = jrun_out(r);
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         jvalue v = items[i];
-        e = jgiven(args[2]) ? jget_path(r, v, args[2], absent, &v) : QUIRE_OK;
-        e = e == QUIRE_OK && i > 0 && !jis(args[1], J_MISSING) ? jrun_write(r, args[1], &text) : e;
-        e = e == QUIRE_OK ? jrun_write(r, v, &text) : e;
+        if (jgiven(args[2])) {
+            TRY_DONE(e, jget_path(r, v, args[2], absent, &v));
+        }
+        if (i > 0 && !jis(args[1], J_MISSING)) {
+            TRY_DONE(e, jrun_write(r, args[1], &text));
+        }
+        TRY_DONE(e, jrun_write(r, v, &text));
     }
+done:
     return jrun_take_text(r, e, &text, out);
 }
 

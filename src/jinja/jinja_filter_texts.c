@@ -411,26 +411,29 @@ JFUNCTION(filter_xmlattr) {
     quire_err e = QUIRE_OK;
     bool spaced = jis(args[1], J_MISSING) || jflag(args[1]);
     const jdict *d = args[0].u.dict;
-    for (size_t i = 0; i < d->n && e == QUIRE_OK; i++) {
+    for (size_t i = 0; i < d->n; i++) {
         jvalue key, value;
         if (jis(d->entries[i].value, J_NONE) || jis(d->entries[i].value, J_UNDEFINED)) {
             continue;
         }
         str name = {0};
-        e = jrun_want_text(r, d->entries[i].key, "an attribute's name", &name);
-        for (size_t k = 0; k < name.n && e == QUIRE_OK; k++) {
-            e = jinja_filter_texts_is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL
-                    ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid character in attribute name")
-                    : QUIRE_OK;
+        TRY_DONE(e, jrun_want_text(r, d->entries[i].key, "an attribute's name", &name));
+        for (size_t k = 0; k < name.n; k++) {
+            if (jinja_filter_texts_is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL) {
+                TRY_DONE(e, jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid character in attribute name"));
+            }
         }
-        e = e == QUIRE_OK ? jrun_escape(r, d->entries[i].key, &key) : e;
-        e = e == QUIRE_OK ? jrun_escape(r, d->entries[i].value, &value) : e;
-        e = e == QUIRE_OK && (spaced || o.text.n > 0) ? jout_char(&o, ' ') : e;
-        e = e == QUIRE_OK ? jout_add(&o, key.u.s) : e;
-        e = e == QUIRE_OK ? jout_str(&o, "=\"") : e;
-        e = e == QUIRE_OK ? jout_add(&o, value.u.s) : e;
-        e = e == QUIRE_OK ? jout_char(&o, '"') : e;
+        TRY_DONE(e, jrun_escape(r, d->entries[i].key, &key));
+        TRY_DONE(e, jrun_escape(r, d->entries[i].value, &value));
+        if (spaced || o.text.n > 0) {
+            TRY_DONE(e, jout_char(&o, ' '));
+        }
+        TRY_DONE(e, jout_add(&o, key.u.s));
+        TRY_DONE(e, jout_str(&o, "=\""));
+        TRY_DONE(e, jout_add(&o, value.u.s));
+        TRY_DONE(e, jout_char(&o, '"'));
     }
+done:
     TRY(jrun_take_text(r, e, &o, out));
     out->safe = r->autoescape;
     return QUIRE_OK;

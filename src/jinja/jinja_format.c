@@ -26,10 +26,11 @@ static quire_err pad(jrun *r, const jformat_spec *s, char align, str head, str b
     int64_t left = align == '>' ? blanks : align == '^' ? blanks / 2 : 0, inside = align == '=' ? blanks : 0;
     TRY(jrun_step(r, (size_t)blanks));
     quire_err e = jinja_format_add_fill(out, s->fill, left);
-    e = e == QUIRE_OK ? jout_add_as(out, head, origin) : e;
-    e = e == QUIRE_OK ? jinja_format_add_fill(out, s->fill, inside) : e;
-    e = e == QUIRE_OK ? origin == JINJA_INPUT ? jout_add_as(out, body, origin) : jout_add(out, body) : e;
-    e = e == QUIRE_OK ? jinja_format_add_fill(out, s->fill, blanks - left - inside) : e;
+    TRY_DONE(e, jout_add_as(out, head, origin));
+    TRY_DONE(e, jinja_format_add_fill(out, s->fill, inside));
+    TRY_DONE(e, origin == JINJA_INPUT ? jout_add_as(out, body, origin) : jout_add(out, body));
+    TRY_DONE(e, jinja_format_add_fill(out, s->fill, blanks - left - inside));
+done:
     return e == QUIRE_OK ? e : jrun_fail(r, QUIRE_TOO_LARGE, "the text is too long");
 }
 
@@ -41,10 +42,13 @@ static quire_err group_digits(strbuf *b, char separator, size_t n) {
     }
     strbuf out = {0};
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < b->n && e == QUIRE_OK; i++) {
-        e = i > 0 && i < end && (end - i) % n == 0 ? strbuf_add_char(&out, separator) : QUIRE_OK;
-        e = e == QUIRE_OK ? strbuf_add_char(&out, b->p[i]) : e;
+    for (size_t i = 0; i < b->n; i++) {
+        if (i > 0 && i < end && (end - i) % n == 0) {
+            TRY_DONE(e, strbuf_add_char(&out, separator));
+        }
+        TRY_DONE(e, strbuf_add_char(&out, b->p[i]));
     }
+done:
     strbuf_deinit(b);
     *b = out;
     return e;
@@ -80,8 +84,7 @@ static quire_err finish_number(jrun *r, jvalue v, const jformat_spec *s, bool ne
                                     : "",
                    prefix);
     quire_err e = s->group != 0 ? group_digits(digits, s->group, groups) : QUIRE_OK;
-    e = e == QUIRE_OK ? fill_zeros(s, strlen(head), digits) : e;
-    if (e != QUIRE_OK) {
+    if (e != QUIRE_OK || fill_zeros(s, strlen(head), digits) != QUIRE_OK) {
         TRY(jrun_no_memory(r));
     }
     return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n},
@@ -106,8 +109,7 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
     }
     while (e == QUIRE_OK && (int64_t)digits.n < s->precision && s->precision <= MAX_PRECISION) { /* %.5d */
         strbuf more = {0};
-        e = strbuf_add_char(&more, '0');
-        e = e == QUIRE_OK ? strbuf_add(&more, digits.p, digits.n) : e;
+        e = strbuf_addf(&more, "0%.*s", (int)digits.n, digits.p);
         strbuf_deinit(&digits);
         digits = more;
     }
@@ -133,7 +135,9 @@ static quire_err jinja_format_write_digits(jrun *r, double f, const jformat_spec
     if (bare && s->precision < 0) { /* as repr */
         jout o = jrun_out(r);
         quire_err e = jfloat_write(f, &o);
-        e = e == QUIRE_OK ? strbuf_add(digits, o.text.p, o.text.n) : e;
+        if (e == QUIRE_OK) {
+            e = strbuf_add(digits, o.text.p, o.text.n);
+        }
         jout_deinit(&o);
         return e;
     }

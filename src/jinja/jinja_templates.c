@@ -73,20 +73,22 @@ quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
     assert(r != NULL);
     jtemplate *t = jarena_new(&r->arena, sizeof *t), *before = r->template;
     jout *out = r->out;
-    quire_err e = jrun_check_memory(r, t);
-    TRY(e);
+    quire_err e = QUIRE_OK;
+    TRY(jrun_check_memory(r, t));
     t->root = root;
     r->template = t;
-    for (int n = 0; e == QUIRE_OK && p != NULL; n++) {
+    for (int n = 0; p != NULL; n++) {
         t->parent = NULL;
-        e = n == MAX_EXTENDED
-                ? jrun_fail(r, QUIRE_BAD_REQUEST, "more than %d templates extend one another", MAX_EXTENDED)
-                : QUIRE_OK;
-        e = e == QUIRE_OK ? add_blocks(r, t, p) : e;
-        e = e == QUIRE_OK ? jexec(r, p->root, root) : e;
-        p = t->parent;
         r->out = out;
+        if (n == MAX_EXTENDED) {
+            e = jrun_fail(r, QUIRE_BAD_REQUEST, "more than %d templates extend one another", MAX_EXTENDED);
+        }
+        TRY_DONE(e, add_blocks(r, t, p));
+        TRY_DONE(e, jexec(r, p->root, root));
+        p = t->parent;
     }
+done:
+    r->out = out;
     r->template = before;
     return e;
 }
@@ -236,7 +238,8 @@ quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *o
     }
     r->out = &text;
     quire_err e = jrun_enter(r, b->template->blocks[b->block]);
-    e = e == QUIRE_OK ? jinja_templates_run_block(r, b->template, b->block, b->template->root) : e;
+    TRY_DONE(e, jinja_templates_run_block(r, b->template, b->block, b->template->root));
+done:
     r->depth--;
     r->out = before;
     TRY(jrun_take_text(r, e, &text, out));

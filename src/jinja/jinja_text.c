@@ -211,8 +211,9 @@ static quire_err write_range(const jrange *r, jout *out) {
 static quire_err write_big(const jbig *b, jout *out) {
     strbuf digits = {0};
     quire_err e = b->negative ? strbuf_add_char(&digits, '-') : QUIRE_OK;
-    e = e == QUIRE_OK ? jbig_digits(b, 10, &digits) : e;
-    e = e == QUIRE_OK ? jout_add_as(out, (str){digits.p, digits.n}, out->origin) : e;
+    TRY_DONE(e, jbig_digits(b, 10, &digits));
+    TRY_DONE(e, jout_add_as(out, (str){digits.p, digits.n}, out->origin));
+done:
     strbuf_deinit(&digits);
     return e;
 }
