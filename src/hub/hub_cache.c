@@ -30,13 +30,11 @@ quire_err hub_repo_init(const char *cache, const char *repo, hub_repo *out, quir
     size_t n_org = (size_t)(slash - repo);
     *out = (hub_repo){NULL, NULL};
     quire_err e = strbuf_addf(&dir, "%s/models--%.*s--%s", cache, (int)n_org, repo, slash + 1);
-    e = e == QUIRE_OK ? strbuf_addf(&locks, "%s/.locks/models--%.*s--%s", cache, (int)n_org, repo, slash + 1)
-                      : e;
-    if (e == QUIRE_OK) {
-        out->dir = mem_dup(dir.p, dir.n);
-        out->locks = mem_dup(locks.p, locks.n);
-        e = out->dir != NULL && out->locks != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
-    }
+    TRY_DONE(e, strbuf_addf(&locks, "%s/.locks/models--%.*s--%s", cache, (int)n_org, repo, slash + 1));
+    out->dir = mem_dup(dir.p, dir.n);
+    out->locks = mem_dup(locks.p, locks.n);
+    e = out->dir != NULL && out->locks != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+done:
     strbuf_deinit(&dir);
     strbuf_deinit(&locks);
     return hub_cache_no_memory(e, out, err);
@@ -84,13 +82,15 @@ static quire_err hub_cache_make_directories(const char *path, bool parent, quire
 
 quire_err hub_repo_make(const hub_repo *r, quire_error *err) {
     static const char *const names[] = {"blobs", "refs", "snapshots"};
+    strbuf path = {0};
     quire_err e = hub_cache_make_directories(r->locks, false, err);
-    for (size_t i = 0; i < sizeof names / sizeof *names && e == QUIRE_OK; i++) {
-        strbuf path = {0};
-        e = hub_cache_no_memory(strbuf_addf(&path, "%s/%s", r->dir, names[i]), r, err);
-        e = e == QUIRE_OK ? hub_cache_make_directories(path.p, false, err) : e;
-        strbuf_deinit(&path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        strbuf_clear(&path);
+        TRY_DONE(e, hub_cache_no_memory(strbuf_addf(&path, "%s/%s", r->dir, names[i]), r, err));
+        TRY_DONE(e, hub_cache_make_directories(path.p, false, err));
     }
+done:
+    strbuf_deinit(&path);
     return e;
 }
 
@@ -142,8 +142,9 @@ quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *
         return QUIRE_OK;
     }
     quire_err e = hub_cache_no_memory(strbuf_addf(&path, "%s/refs/%s", r->dir, revision), r, err);
-    e = e == QUIRE_OK ? hub_cache_make_directories(path.p, true, err) : e;
-    e = e == QUIRE_OK ? write_ref(r, path.p, commit, err) : e;
+    TRY_DONE(e, hub_cache_make_directories(path.p, true, err));
+    TRY_DONE(e, write_ref(r, path.p, commit, err));
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -194,7 +195,9 @@ static quire_err hub_cache_list_directory(strbuf *path, size_t n_root, int depth
     for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL && e == QUIRE_OK;
          entry = readdir(d)) {
         e = strbuf_addf(path, "/%s", entry->d_name);
-        e = e == QUIRE_OK ? hub_cache_list_entry(path, n_root, depth, out) : e;
+        if (e == QUIRE_OK) {
+            e = hub_cache_list_entry(path, n_root, depth, out);
+        }
         path->n = n;
         path->p[n] = 0;
     }
@@ -341,12 +344,17 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
         return errno == ENOENT ? QUIRE_OK : hub_shelf_failed(directory, err);
     }
     errno = 0;
-    while (e == QUIRE_OK && (entry = readdir(d)) != NULL) {
+    while ((entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
-        e = strcmp(name, ".") != 0 && strcmp(name, "..") != 0 ? visit(user, name) : QUIRE_OK;
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+            TRY_DONE(e, visit(user, name));
+        }
         errno = 0; /* readdir sets it if it fails */
     }
-    e = e == QUIRE_OK && errno != 0 ? hub_shelf_failed(directory, err) : e;
+    if (errno != 0) {
+        e = hub_shelf_failed(directory, err);
+    }
+done:
     (void)closedir(d);
     return e;
 }

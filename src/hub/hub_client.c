@@ -107,7 +107,8 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
     hub_http_options http = {.ca_file = o->ca_file, .stall_s = o->stall_s, .stop = stop};
     http.https_only = strncmp(endpoint, "https://", 8) == 0;
     quire_err e = mem_check_for(c->endpoint, "a hub's address", err);
-    e = e == QUIRE_OK ? hub_http_open(&http, &c->http, err) : e;
+    TRY_DONE(e, hub_http_open(&http, &c->http, err));
+done:
     if (e != QUIRE_OK) {
         hub_client_close(c);
         return e;

@@ -120,12 +120,13 @@ static quire_err open_part(fetch *x, quire_error *err) {
     }
     char *piece = mem_new(READ_BYTES, 1);
     quire_err e = mem_check_for(piece, "a piece of a file", err);
-    e = e == QUIRE_OK ? hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes) : e;
-    while (e == QUIRE_OK && x->sink.at < (int64_t)st.st_size) {
+    TRY_DONE(e, hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes));
+    while (x->sink.at < (int64_t)st.st_size) {
         ssize_t n = read(x->fd, piece, READ_BYTES);
-        e = n > 0 ? hash(x, piece, (size_t)n, err) : hub_fetch_failed(x, "could not be read", err);
-        e = e == QUIRE_OK && atomic_load(&x->meter->stop) ? QUIRE_CANCELLED : e;
+        TRY_DONE(e, n > 0 ? hash(x, piece, (size_t)n, err) : hub_fetch_failed(x, "could not be read", err));
+        TRY_DONE(e, atomic_load(&x->meter->stop) ? QUIRE_CANCELLED : QUIRE_OK);
     }
+done:
     mem_free(piece);
     return e;
 }
@@ -152,7 +153,8 @@ static quire_err prove(fetch *x, quire_error *err) {
 quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out,
                       quire_error *err) {
     quire_err e = strbuf_addf(out, "/%s/resolve/%s/", repo, commit);
-    e = e == QUIRE_OK ? hub_escape(str_of(f->path), true, out) : e;
+    TRY_DONE(e, hub_escape(str_of(f->path), true, out));
+done:
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
 }
 
@@ -191,7 +193,8 @@ static quire_err hub_fetch_run(fetch *x, hub_client *c, const hub_repo *r, const
     TRY(open_part(x, err));
     strbuf path = {0};
     quire_err e = hub_address(x->repo, commit, x->file, &path, err);
-    e = e == QUIRE_OK ? get(x, c, path.p, err) : e;
+    TRY_DONE(e, get(x, c, path.p, err));
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -205,8 +208,9 @@ quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const ch
                .fd = -1,
                .lock = -1};
     quire_err e = hub_repo_blob(r, f->id, "", &x.path, err);
-    e = e == QUIRE_OK ? hub_repo_blob(r, f->id, PART, &x.part, err) : e;
-    e = e == QUIRE_OK ? hub_fetch_run(&x, c, r, commit, err) : e;
+    TRY_DONE(e, hub_repo_blob(r, f->id, PART, &x.part, err));
+    TRY_DONE(e, hub_fetch_run(&x, c, r, commit, err));
+done:
     if (x.fd >= 0) {
         if (e != QUIRE_OK && x.sink.at == 0) {
             (void)unlink(x.part.p); /* nothing came; the lock is still held */

@@ -187,14 +187,13 @@ static quire_err hub_list_visit_blob(void *user, const char *name) {
 static quire_err add_interrupted(listing_of_cache *x) {
     strbuf path = {0};
     quire_err e = mem_grow(&x->models, &x->cap, x->n + 1, sizeof *x->models);
-    e = e == QUIRE_OK ? hub_repo_directory(&x->at, "blobs", &path) : e;
-    if (e == QUIRE_OK) {
-        quire_hub_model *m = &x->models[x->n++];
-        *m = (quire_hub_model){.is_whole = false};
-        (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
-        e = hub_visit_all(path.p, hub_list_visit_blob, x, x->err);
-        x->n -= x->models[x->n - 1].bytes == 0; /* no blob either */
-    }
+    TRY_DONE(e, hub_repo_directory(&x->at, "blobs", &path));
+    quire_hub_model *m = &x->models[x->n++];
+    *m = (quire_hub_model){.is_whole = false};
+    (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
+    e = hub_visit_all(path.p, hub_list_visit_blob, x, x->err);
+    x->n -= x->models[x->n - 1].bytes == 0; /* no blob either */
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -207,9 +206,12 @@ static quire_err visit_repo(void *user, const char *name) {
     }
     x->has_snapshot = false;
     quire_err e = hub_repo_init(x->cache, x->repo, &x->at, x->err);
-    e = e == QUIRE_OK ? hub_repo_directory(&x->at, "snapshots", &path) : e;
-    e = e == QUIRE_OK ? hub_visit_all(path.p, hub_list_visit_snapshot, x, x->err) : e;
-    e = e == QUIRE_OK && !x->has_snapshot ? add_interrupted(x) : e;
+    TRY_DONE(e, hub_repo_directory(&x->at, "snapshots", &path));
+    TRY_DONE(e, hub_visit_all(path.p, hub_list_visit_snapshot, x, x->err));
+    if (!x->has_snapshot) {
+        e = add_interrupted(x);
+    }
+done:
     strbuf_deinit(&path);
     hub_repo_deinit(&x->at);
     return e;

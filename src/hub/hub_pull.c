@@ -62,9 +62,10 @@ static quire_err choose_cached(pull *x, const char *commit, quire_error *err) {
     TRY(hub_repo_list(&x->repo, commit, &x->listing, err));
     quire_err e = hub_pull_choose(x, err);
     if (e == QUIRE_OK && x->choice.index >= 0) {
-        e = hub_repo_file(&x->repo, commit, HUB_INDEX, &path, err);
-        e = e == QUIRE_OK ? add_indexed(x, path.p, err) : e;
+        TRY_DONE(e, hub_repo_file(&x->repo, commit, HUB_INDEX, &path, err));
+        TRY_DONE(e, add_indexed(x, path.p, err));
     }
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -76,7 +77,8 @@ static quire_err path_of_choice(const pull *x, char **out, quire_error *err) {
     quire_err e = hub_repo_file(&x->repo, x->listing.commit, first, &path, err);
     *out = e == QUIRE_OK ? mem_dup(path.p, path.n) : NULL;
     strbuf_deinit(&path);
-    return e == QUIRE_OK ? mem_check_for(*out, "a model's path", err) : e;
+    TRY(e);
+    return mem_check_for(*out, "a model's path", err);
 }
 
 static void hub_pull_forget(pull *x) {
@@ -142,19 +144,23 @@ static quire_err text_add(hub_sink *s, const void *p, size_t n, quire_error *err
                : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "a text of the hub is too long");
 }
 
+static quire_err write_listing_path(const pull *x, strbuf *out) {
+    TRY(strbuf_addf(out, "/api/models/%s/revision/", x->name.repo));
+    TRY(hub_escape(str_of(x->name.revision), false, out));
+    return strbuf_add_str(out, "?blobs=true");
+}
+
 static quire_err get_listing(pull *x, quire_error *err) {
     strbuf path = {0};
     text_sink s = {.sink = {.restart = text_restart, .add = text_add}, .text = {.max = MAX_ANSWER_BYTES}};
-    quire_err e = strbuf_addf(&path, "/api/models/%s/revision/", x->name.repo);
-    e = e == QUIRE_OK ? hub_escape(str_of(x->name.revision), false, &path) : e;
-    e = e == QUIRE_OK ? strbuf_add_str(&path, "?blobs=true") : e;
+    quire_err e = write_listing_path(x, &path);
     if (e != QUIRE_OK) {
         err_set(err, e, -1, "out of memory for an address");
-    } else {
-        const hub_target t = {x->name.repo, "its list of files", path.p, NULL, -1};
-        e = hub_client_get(x->client, &t, &s.sink, err);
-        e = e == QUIRE_OK ? hub_listing_parse((str){s.text.p, s.text.n}, x->name.repo, &x->listing, err) : e;
     }
+    const hub_target t = {x->name.repo, "its list of files", path.p, NULL, -1};
+    TRY_DONE(e, hub_client_get(x->client, &t, &s.sink, err));
+    TRY_DONE(e, hub_listing_parse((str){s.text.p, s.text.n}, x->name.repo, &x->listing, err));
+done:
     strbuf_deinit(&s.text);
     strbuf_deinit(&path);
     return e;

@@ -139,7 +139,8 @@ static quire_err visit_entry(void *user, const char *name) {
     const look *l = user;
     strbuf path = {0};
     quire_err e = strbuf_addf(&path, "%s/%s", l->directory, name);
-    e = e == QUIRE_OK ? hub_remove_look_at(l, (str){path.p, path.n}) : e;
+    TRY_DONE(e, hub_remove_look_at(l, (str){path.p, path.n}));
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -210,7 +211,8 @@ static quire_err hub_remove_visit_blob(void *user, const char *name) {
 static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
     strbuf path = {0};
     quire_err e = hub_repo_directory(&x->repo, directory, &path);
-    e = e == QUIRE_OK ? hub_visit_all(path.p, visit, x, NULL) : e;
+    TRY_DONE(e, hub_visit_all(path.p, visit, x, NULL));
+done:
     strbuf_deinit(&path);
     return e;
 }
@@ -295,7 +297,8 @@ static quire_err hub_remove_run(removal *x, const char *cache, quire_error *err)
         return err_set(err, e, -1, "%s: another process is pulling it; wait for that, or stop it",
                        x->name.repo);
     }
-    e = e == QUIRE_OK ? remove_locked(x, err) : e;
+    TRY_DONE(e, remove_locked(x, err));
+done:
     hub_unlock(lock);
     return e;
 }
