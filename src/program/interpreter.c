@@ -30,12 +30,13 @@ static quire_err fork_items_of(program_root *r, const program_value *v, const ch
         v->text.n <= MAX_LIST_BYTES ? json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n}) : NULL;
     program_value *list = program_value_new();
     quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST; /* or too long */
-    e = e == QUIRE_OK ? program_count_items(r, json_length(array), err) : e;
-    for (size_t i = 0; e == QUIRE_OK && i < json_length(array); i++) {
+    TRY_DONE(e, program_count_items(r, json_length(array), err));
+    for (size_t i = 0; i < json_length(array); i++) {
         const json_value *item = json_at(array, i);
-        e = json_is(item, JSON_KIND_TEXT) ? program_value_add(list, program_value_of(json_str(item)))
-                                          : QUIRE_BAD_REQUEST;
+        TRY_DONE(e, json_is(item, JSON_KIND_TEXT) ? program_value_add(list, program_value_of(json_str(item)))
+                                                  : QUIRE_BAD_REQUEST);
     }
+done:
     json_drop(array);
     if (e != QUIRE_OK) {
         program_value_drop(list);
@@ -70,13 +71,12 @@ static quire_err list_expand(const quire_state *s, const step_text *texts, size_
                              quire_error *err) {
     program_value *list = program_value_new(), *item;
     quire_err e = mem_check_for(list, "a list", err);
-    e = e == QUIRE_OK ? program_count_items(s->root, n, err) : e;
-    for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
-        e = value_expand(s, &texts[i], &item, err);
-        if (e == QUIRE_OK) {
-            e = mem_check_for(program_value_add(list, item) == QUIRE_OK ? list : NULL, "a list", err);
-        }
+    TRY_DONE(e, program_count_items(s->root, n, err));
+    for (size_t i = 0; i < n; i++) {
+        TRY_DONE(e, value_expand(s, &texts[i], &item, err));
+        TRY_DONE(e, mem_check_for(program_value_add(list, item) == QUIRE_OK ? list : NULL, "a list", err));
     }
+done:
     if (e != QUIRE_OK) {
         program_value_drop(list);
         return e;
@@ -107,10 +107,12 @@ static quire_err fork_begin_all(quire_state *s, const step *st, const program_va
     quire_err e = program_fork(s, n, forks, err);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         forks[i]->is_alike = st->times > 0 || st->name[0] != 0;
-        e = program_state_begin(forks[i], &st->lists[st->n_lists == 1 ? 0 : i], err);
-        e = e == QUIRE_OK && items != NULL ? program_variable_give(forks[i], st->name, items->items[i], err)
-                                           : e;
+        TRY_DONE(e, program_state_begin(forks[i], &st->lists[st->n_lists == 1 ? 0 : i], err));
+        if (items != NULL) {
+            TRY_DONE(e, program_variable_give(forks[i], st->name, items->items[i], err));
+        }
     }
+done:
     mem_free(forks);
     return e;
 }
@@ -329,7 +331,9 @@ static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
     if (st->split != NULL) {
         const str text = {v->text.n > 0 ? v->text.p : "", v->text.n};
         e = program_count_work(s->root, v->text.n * strlen(st->split) / COMPARED_AT_ONCE, err);
-        e = e == QUIRE_OK ? program_value_split(s->root, text, st->split, &parts, err) : e;
+        if (e == QUIRE_OK) {
+            e = program_value_split(s->root, text, st->split, &parts, err);
+        }
         program_value_drop(v);
         TRY(e);
         v = parts;

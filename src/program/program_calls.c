@@ -226,7 +226,9 @@ static quire_err call_take(program_call *c, quire_error *err) {
     if (c->step->kind == STEP_SELECT) {
         const strbuf *text = &c->choices[c->chosen]->text;
         quire_err e = strbuf_add(&c->outputs[0].text, text->p, text->n);
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a choice"));
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "out of memory for a choice");
+        }
     }
     for (size_t i = 0; i < c->n_outputs; i++) {
         n_bytes += c->outputs[i].text.n;
@@ -241,7 +243,9 @@ static quire_err call_take(program_call *c, quire_error *err) {
     TRY(mem_check_for(v, "a value", err));
     quire_err e = program_variable_set(s, c->step->name, v, err);
     s->root->records[s->record].value = v;
-    e = e == QUIRE_OK ? program_state_add(s, (program_part){.kind = PART_VALUE, .value = first}, err) : e;
+    if (e == QUIRE_OK) {
+        e = program_state_add(s, (program_part){.kind = PART_VALUE, .value = first}, err);
+    }
     if (e != QUIRE_OK) {
         program_value_drop(first);
         return e;
@@ -261,7 +265,9 @@ void program_call_end(program_call *c, const quire_error *err) {
     }
     bool is_fork = c->step->kind == STEP_FORK;
     s->has_prefix = is_fork;
-    e = e == QUIRE_OK && !is_fork ? call_take(c, &why) : e;
+    if (e == QUIRE_OK && !is_fork) {
+        e = call_take(c, &why);
+    }
     if (e != QUIRE_OK) {
         if (!is_fork) {
             call_mark_failed(s, c->step->name, &why);

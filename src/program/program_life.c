@@ -250,7 +250,9 @@ bool program_call_count(program_call *c, int64_t n) {
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err) {
     assert(s != NULL);
     quire_err e = mem_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a state");
+    }
     s->parts[s->n_parts++] = part;
     return QUIRE_OK;
 }
@@ -286,7 +288,9 @@ quire_err program_state_push(quire_state *s, program_frame frame, quire_error *e
                        (int)s->root->limits.max_depth);
     }
     quire_err e = mem_grow(&s->frames, &s->cap_frames, s->n_frames + 1, sizeof *s->frames);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a state");
+    }
     s->frames[s->n_frames++] = frame;
     return QUIRE_OK;
 }
@@ -399,21 +403,28 @@ quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_err
     return QUIRE_OK;
 }
 
+static quire_err state_make_room(quire_state *s, const quire_state *from) {
+    TRY(mem_grow(&s->parts, &s->cap_parts, from->n_parts, sizeof *s->parts));
+    TRY(mem_grow(&s->variables, &s->cap_variables, from->n_variables, sizeof *s->variables));
+    return s->root->all->ops->fork(s->root->all->executor, from, s);
+}
+
 /* Copies to a fork what its parent has: parts, variables, and the executor's state. */
 static quire_err state_inherit(quire_state *s, quire_error *err) {
     const quire_state *from = s->parent;
     TRY(program_count_bytes(
         s->root, from->n_parts * sizeof *from->parts + from->n_variables * sizeof *from->variables, err));
-    quire_err e = mem_grow(&s->parts, &s->cap_parts, from->n_parts, sizeof *s->parts);
-    e = e == QUIRE_OK ? mem_grow(&s->variables, &s->cap_variables, from->n_variables, sizeof *s->variables)
-                      : e;
-    e = e == QUIRE_OK ? s->root->all->ops->fork(s->root->all->executor, from, s) : e;
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+    quire_err e = state_make_room(s, from);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a state");
+    }
     state_copy_parts(s, from);
     for (size_t i = 0; i < from->n_variables; i++) {
         program_variable *to = &s->variables[i];
         e = hash_index_add(&s->names, from->variables[i].hash, (uint32_t)i);
-        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "out of memory for a state");
+        }
         *to = from->variables[i];
         program_value_share(to->value);
         to->join = 0;
@@ -563,15 +574,14 @@ quire_err program_open(quire_programs *ps, program_steps *program, const quire_s
     r->began_us = clock_us();
     quire_err e = root_set_options(r, o, err);
     r->top = e == QUIRE_OK ? state_new(r, NULL, 0) : NULL;
-    e = e == QUIRE_OK ? mem_check_for(r->top, "a state", err) : e;
-    if (e == QUIRE_OK) {
-        r->top->is_of_call = !is_given;
-        e = program_state_push(r->top, (program_frame){.list = is_given ? &r->program.steps : &r->top->own},
-                               err);
-        e = e == QUIRE_OK && r->program.inputs.n > 0
-                ? program_state_push(r->top, (program_frame){.list = &r->program.inputs, .of = &inputs}, err)
-                : e;
+    TRY_DONE(e, mem_check_for(r->top, "a state", err));
+    r->top->is_of_call = !is_given;
+    e = program_state_push(r->top, (program_frame){.list = is_given ? &r->program.steps : &r->top->own}, err);
+    if (r->program.inputs.n > 0) {
+        TRY_DONE(e,
+                 program_state_push(r->top, (program_frame){.list = &r->program.inputs, .of = &inputs}, err));
     }
+done:
     if (e != QUIRE_OK) {
         program_close(r);
         return e;

@@ -135,7 +135,8 @@ static quire_err step_text_flush(step_text_writer *w) {
     }
     char *text = mem_dup(w->constant.p, w->constant.n);
     quire_err e = mem_check(text);
-    e = e == QUIRE_OK ? step_text_add(w, (step_piece){.text = text, .n = w->constant.n, .item = -1}) : e;
+    TRY_DONE(e, step_text_add(w, (step_piece){.text = text, .n = w->constant.n, .item = -1}));
+done:
     if (e != QUIRE_OK) {
         mem_free(text);
     }
@@ -192,16 +193,19 @@ quire_err step_text_read(str text, step_text *out, quire_error *err) {
     if (err != NULL) {
         err->code = QUIRE_OK;
     }
-    for (size_t at = 0; e == QUIRE_OK && at < text.n;) {
+    for (size_t at = 0; at < text.n;) {
         size_t end = at;
         while (end < text.n && (text.p[end] != '{' || end + 1 == text.n || text.p[end + 1] != '{')) {
             end++;
         }
-        e = strbuf_add(&w.constant, text.p + at, end - at);
+        TRY_DONE(e, strbuf_add(&w.constant, text.p + at, end - at));
         at = end;
-        e = e == QUIRE_OK && at < text.n ? step_braces_read(&w, text, &at, err) : e;
+        if (at < text.n) {
+            TRY_DONE(e, step_braces_read(&w, text, &at, err));
+        }
     }
-    e = e == QUIRE_OK ? step_text_flush(&w) : e;
+    TRY_DONE(e, step_text_flush(&w));
+done:
     strbuf_deinit(&w.constant);
     if (e != QUIRE_OK) {
         step_text_deinit(out);
@@ -213,7 +217,8 @@ quire_err step_text_read(str text, step_text *out, quire_error *err) {
 quire_err step_text_plain(str text, step_text *out) {
     step_text_writer w = {.to = out};
     quire_err e = strbuf_add(&w.constant, text.p, text.n);
-    e = e == QUIRE_OK ? step_text_flush(&w) : e;
+    TRY_DONE(e, step_text_flush(&w));
+done:
     strbuf_deinit(&w.constant);
     if (e != QUIRE_OK) {
         step_text_deinit(out);

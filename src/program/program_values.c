@@ -116,9 +116,8 @@ program_value *program_value_of(str text) {
 }
 
 quire_err program_value_add(program_value *list, program_value *item) {
-    quire_err e = mem_check(item);
-    e = e == QUIRE_OK ? mem_grow(&list->items, &list->cap_items, list->n_items + 1, sizeof(program_value *))
-                      : e;
+    TRY(mem_check(item));
+    quire_err e = mem_grow(&list->items, &list->cap_items, list->n_items + 1, sizeof(program_value *));
     if (e != QUIRE_OK) {
         program_value_drop(item);
         return e;
@@ -144,7 +143,9 @@ quire_err program_value_split(program_root *r, str text, const char *separator, 
         e = end > begin ? program_count_items(r, 1, err) : QUIRE_OK;
         if (e == QUIRE_OK && end > begin) {
             e = program_value_add(list, program_value_of((str){text.p + begin, end - begin}));
-            e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a list");
+            if (e != QUIRE_OK) {
+                err_set(err, e, -1, "out of memory for a list");
+            }
         }
     }
     if (e != QUIRE_OK) {
@@ -189,8 +190,9 @@ static quire_err variable_want(quire_state *s, const char *name, program_variabl
     }
     const uint32_t hash = variable_hash(s, name);
     quire_err e = mem_grow(&s->variables, &s->cap_variables, s->n_variables + 1, sizeof *s->variables);
-    e = e == QUIRE_OK ? hash_index_add(&s->names, hash, (uint32_t)s->n_variables) : e;
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a variable"));
+    if (e != QUIRE_OK || (e = hash_index_add(&s->names, hash, (uint32_t)s->n_variables)) != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a variable");
+    }
     *out = &s->variables[s->n_variables++];
     **out = (program_variable){.value = NULL, .hash = hash};
     strcpy((*out)->name, name);
@@ -265,7 +267,9 @@ static quire_err text_add_piece(const quire_state *s, const step_piece *p, progr
         return QUIRE_OK;
     }
     quire_err e = mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + 1), sizeof *to->plain);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a text"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a text");
+    }
     to->plain[2 * to->n_plain] = begin;
     to->plain[2 * to->n_plain + 1] = to->text.n;
     to->n_plain++;
@@ -302,10 +306,9 @@ quire_err program_text_expand(const quire_state *s, const step_text *t, program_
     TRY(mem_check_for(made, "a text", err));
     made->text.max = s->root->limits.max_bytes > 0 ? (size_t)s->root->limits.max_bytes : 0;
     quire_err e = program_count_work(s->root, t->n * LOOKUP_WORK, err);
-    e = e == QUIRE_OK ? program_text_add(s, t, made, err) : e;
-    e = e == QUIRE_OK
-            ? program_count_bytes(s->root, made->text.n + 2 * made->n_plain * sizeof *made->plain, err)
-            : e;
+    TRY_DONE(e, program_text_add(s, t, made, err));
+    e = program_count_bytes(s->root, made->text.n + 2 * made->n_plain * sizeof *made->plain, err);
+done:
     if (e != QUIRE_OK) {
         program_text_drop(made);
         return e;
