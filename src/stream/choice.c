@@ -210,7 +210,9 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
         bool may_end = c->n_completion > c->sampling.min_tokens;
         e = choice_feed(c, &c->sampling, &c->text, event->token, may_end, &m->text, &m->found, &match);
     }
-    e = e == QUIRE_OK && m->found.n > 0 ? call_limit_pass(&c->calls, &m->found) : e;
+    if (e == QUIRE_OK && m->found.n > 0) {
+        e = call_limit_pass(&c->calls, &m->found);
+    }
     if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
         output_parser_close(c->text.parser); /* text after this is not part of the response */
         c->text.parser = NULL;
@@ -448,7 +450,7 @@ static quire_err make_plain(choice *c, event_memory *m) {
     quire_err e = QUIRE_OK;
     strbuf input = {0};
     output_events_clear(&m->plain);
-    for (size_t i = 0; i < m->found.n && e == QUIRE_OK; i++) {
+    for (size_t i = 0; i < m->found.n; i++) {
         const output_event *f = &m->found.items[i];
         str text = output_event_text(&m->found, i), id = {m->found.text.p + f->id, f->n_id};
         if (f->kind == OUTPUT_CALL_BEGIN) {
@@ -456,12 +458,14 @@ static quire_err make_plain(choice *c, event_memory *m) {
             c->input = (custom_input){0};
         } else if (f->kind == OUTPUT_ARGUMENTS && c->is_custom) {
             strbuf_clear(&input);
-            e = custom_input_feed(&c->input, text, &input);
+            TRY_DONE(e, custom_input_feed(&c->input, text, &input));
             text = (str){input.n > 0 ? input.p : "", input.n};
         }
-        bool is_nothing = f->kind == OUTPUT_ARGUMENTS && text.n == 0;
-        e = e == QUIRE_OK && !is_nothing ? output_events_add(&m->plain, f->kind, f->call, text, id) : e;
+        if (f->kind != OUTPUT_ARGUMENTS || text.n > 0) {
+            TRY_DONE(e, output_events_add(&m->plain, f->kind, f->call, text, id));
+        }
     }
+done:
     strbuf_deinit(&input);
     return e;
 }
@@ -537,8 +541,9 @@ quire_err choice_flush(choice *c, event_memory *m) {
     e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
     output_parser_close(c->text.parser);
     c->text.parser = NULL;
-    e = e == QUIRE_OK ? call_limit_pass(&c->calls, &m->found) : e;
-    return e == QUIRE_OK ? call_limit_flush(&c->calls, &m->found) : e;
+    TRY(e);
+    TRY(call_limit_pass(&c->calls, &m->found));
+    return call_limit_flush(&c->calls, &m->found);
 }
 
 void choice_row(const choice *c, quire_event *out) {

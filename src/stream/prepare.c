@@ -229,12 +229,11 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
     encode_options options = {.special = ENCODE_PLAIN, .known = &known, .from = 1};
     quire_error why = {.message = "out of memory"};
     quire_err er = strbuf_add_char(&after, '\n'); /* stands for the prompt */
-    er = er == QUIRE_OK ? strbuf_add(&after, text.p, text.n) : er;
-    er = er == QUIRE_OK ? tokenizer_encode(e->tokenizer, (str){after.p, after.n}, options, &ids, &why) : er;
-    if (er == QUIRE_OK) {
-        size_t n = ids.n - known.n, most = (size_t)e->context.max_model_len;
-        er = prediction_new(ids.ids + known.n, (int32_t)(n < most ? n : most), &s->prediction);
-    }
+    TRY_DONE(er, strbuf_add(&after, text.p, text.n));
+    TRY_DONE(er, tokenizer_encode(e->tokenizer, (str){after.p, after.n}, options, &ids, &why));
+    size_t n = ids.n - known.n, most = (size_t)e->context.max_model_len;
+    er = prediction_new(ids.ids + known.n, (int32_t)(n < most ? n : most), &s->prediction);
+done:
     strbuf_deinit(&after);
     token_list_deinit(&ids);
     return er == QUIRE_OK ? er : err_set_param(err, er, "prediction", "the prediction: %s", why.message);
@@ -403,7 +402,9 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     } else {
         had = stream_engine_vocab(e, &v);
     }
-    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    if (had != QUIRE_OK) {
+        return err_set(err, had, -1, "out of memory for the vocabulary");
+    }
     int64_t began_us = clock_us();
     const model_desc *d = e->model;
     int32_t ends[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS + 1];
@@ -422,7 +423,9 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     s->rule.compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &s->rule.constraint);
     grammar_drop(g);
-    opened = opened == QUIRE_OK && r->g.info.explain ? schema_check_list(r, &s->rule.keywords) : opened;
+    if (opened == QUIRE_OK && r->g.info.explain) {
+        opened = schema_check_list(r, &s->rule.keywords);
+    }
     return opened == QUIRE_OK ? opened : answer_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
@@ -432,7 +435,9 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
     const quire_request *r = s->request;
     const marked_vocab *marked;
     quire_err had = stream_engine_marked(e, &marked);
-    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    if (had != QUIRE_OK) {
+        return err_set(err, had, -1, "out of memory for the vocabulary");
+    }
     constraint *inner = s->rule.constraint, **made = &s->rule.constraint;
     *made = NULL;
     TRY(thinking_budget_open(frame, r->g.thinking_budget, e->tokenizer, marked, inner, made, err));

@@ -96,7 +96,9 @@ static quire_err prompt_encode_turns(const stream_engine *e, const generation *g
             str before = {text.p, at};
             er = done == 0 ? prompt_encode_chat(e, g, before, marks, out, err)
                            : prompt_encode_from(e, g, before, marks, done, out, err);
-            er = er == QUIRE_OK ? prompt_copy_ids(out, turn.ids, turn.n, err) : er;
+            if (er == QUIRE_OK) {
+                er = prompt_copy_ids(out, turn.ids, turn.n, err);
+            }
             done = end;
         }
         token_list_deinit(&turn);
@@ -130,6 +132,25 @@ static quire_err prompt_find_part(const request_continuation *c, str *text, size
     return QUIRE_OK;
 }
 
+/* Appends the text from a byte on, after a \n that stands for the preceding text, if there
+ * is one; and the marks that lie in it. */
+static quire_err prompt_take_after(str text, size_t from, bool is_after, const text_marks *marks,
+                                   strbuf *after, text_marks *moved) {
+    const size_t lead = is_after ? 1 : 0;
+    if (is_after) {
+        TRY(strbuf_add_char(after, '\n'));
+    }
+    TRY(strbuf_add(after, text.p + from, text.n - from));
+    for (size_t i = 0; marks != NULL && i < marks->n; i++) {
+        const mark_run *m = &marks->runs[i];
+        size_t start = m->start > from ? m->start : from, end = m->end < text.n ? m->end : text.n;
+        if (start < end) {
+            TRY(text_marks_add(moved, start - from + lead, end - from + lead));
+        }
+    }
+    return QUIRE_OK;
+}
+
 /* Tokenises a text from byte `from` on, as a continuation of the request's ids. */
 static quire_err prompt_encode_continued(const stream_engine *e, const quire_request *r, str text,
                                          size_t from, const text_marks *marks, token_list *out,
@@ -140,13 +161,7 @@ static quire_err prompt_encode_continued(const stream_engine *e, const quire_req
     const size_t lead = is_after ? 1 : 0;
     strbuf after = {0};
     text_marks moved = {0};
-    quire_err er = is_after ? strbuf_add_char(&after, '\n') : QUIRE_OK; /* stands for the preceding text */
-    er = er == QUIRE_OK ? strbuf_add(&after, text.p + from, text.n - from) : er;
-    for (size_t i = 0; er == QUIRE_OK && marks != NULL && i < marks->n; i++) {
-        const mark_run *m = &marks->runs[i];
-        size_t start = m->start > from ? m->start : from, end = m->end < text.n ? m->end : text.n;
-        er = start < end ? text_marks_add(&moved, start - from + lead, end - from + lead) : QUIRE_OK;
-    }
+    quire_err er = prompt_take_after(text, from, is_after, marks, &after, &moved);
     const encode_options options = {
         .marks = marks != NULL ? &moved : NULL, .known = is_after ? &known : NULL, .from = lead};
     er = er == QUIRE_OK
@@ -295,8 +310,7 @@ static quire_err prompt_cut_remove(token_list *l, size_t from, size_t n, quire_e
     }
     assert(from + n <= l->n);
     quire_err e = token_list_add_all(&left, l->ids, from);
-    e = e == QUIRE_OK ? token_list_add_all(&left, l->ids + from + n, l->n - from - n) : e;
-    if (e != QUIRE_OK) {
+    if (e != QUIRE_OK || (e = token_list_add_all(&left, l->ids + from + n, l->n - from - n)) != QUIRE_OK) {
         token_list_deinit(&left);
         return err_set(err, e, -1, "out of memory for a prompt");
     }

@@ -150,13 +150,19 @@ static quire_err check_deadline(const quire_request *r, quire_error *err) {
     return QUIRE_BUSY;
 }
 
+static quire_err check_submitted(quire_queue *q, quire_request *r, bool is_held, quire_error *err) {
+    if (is_held) {
+        TRY(check_held(r, err));
+    }
+    TRY(check_engine(q, r, err));
+    TRY(request_check(r, err));
+    return check_deadline(r, err);
+}
+
 static quire_err stream_submit(quire_queue *q, quire_request *r, void *user, bool is_held, quire_stream **out,
                                quire_error *err) {
     *out = NULL;
-    quire_err e = is_held ? check_held(r, err) : QUIRE_OK;
-    e = e == QUIRE_OK ? check_engine(q, r, err) : e;
-    e = e == QUIRE_OK ? request_check(r, err) : e;
-    e = e == QUIRE_OK ? check_deadline(r, err) : e;
+    quire_err e = check_submitted(q, r, is_held, err);
     quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
     if (!s) {
         quire_request_free(r);

@@ -119,8 +119,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     TRY(request_copy(fields_of(c), &r, err));
     quire_err e =
         request_take_ids(r, stream_branch_copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
-    e = e == QUIRE_OK ? hold_fork(c, r, err) : e;
-    if (e != QUIRE_OK) {
+    if (e != QUIRE_OK || (e = hold_fork(c, r, err)) != QUIRE_OK) {
         quire_request_free(r);
         return e;
     }
@@ -206,11 +205,14 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     quire_err e = mem_check_for(m->constraint_state, "a request", err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && e == QUIRE_OK; i++) {
         e = token_list_add_all(&all, parts[i]->ids, parts[i]->n);
-        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for a request");
+        }
     }
     r.tokens = all.ids;
     r.n_tokens = (int32_t)all.n;
-    e = e == QUIRE_OK ? engine_constraint_state(c->stream->q->e->core, &r, m->constraint_state, err) : e;
+    TRY_DONE(e, engine_constraint_state(c->stream->q->e->core, &r, m->constraint_state, err));
+done:
     token_list_deinit(&all);
     return e;
 }
