@@ -25,7 +25,9 @@ void adapter_list_each(const server *s, void (*write)(const server *s, const qui
     quire_adapter **list;
     size_t n;
     quire_err e = quire_adapters(s->engine, &list, &n);
-    o->err = o->err == QUIRE_OK ? e : o->err;
+    if (o->err == QUIRE_OK) {
+        o->err = e;
+    }
     for (size_t i = 0; i < n; i++) {
         if (list[i]->number < 0) {
             write(s, list[i], json_item(o));
@@ -41,7 +43,9 @@ bool adapter_list_one(const server *s, str name,
     size_t n;
     bool is_found = false;
     quire_err e = quire_adapters(s->engine, &list, &n);
-    o->err = o->err == QUIRE_OK ? e : o->err;
+    if (o->err == QUIRE_OK) {
+        o->err = e;
+    }
     for (size_t i = 0; i < n && !is_found; i++) {
         is_found = list[i]->number < 0 && str_is(name, list[i]->name);
         if (is_found) {

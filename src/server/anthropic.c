@@ -402,7 +402,9 @@ void messages_write_models(const server *s, json_out *o) {
     quire_adapter **list;
     size_t n_adapters;
     quire_err e = quire_adapters(s->engine, &list, &n_adapters);
-    o->err = o->err == QUIRE_OK ? e : o->err;
+    if (o->err == QUIRE_OK) {
+        o->err = e;
+    }
     json_begin(o, '{');
     json_begin(json_name(o, "data"), '[');
     messages_write_model(s, str_of(s->model_name), n_tokens, json_item(o));

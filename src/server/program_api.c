@@ -160,6 +160,12 @@ static void program_api_note(conn *c, const quire_program_usage *u) {
         (int32_t)(u->completion_tokens < INT32_MAX ? u->completion_tokens : INT32_MAX);
 }
 
+static quire_err program_api_write_done(str report, strbuf *out) {
+    TRY(strbuf_add_str(out, "event: program.done\ndata: "));
+    TRY(strbuf_add(out, report.p, report.n));
+    return strbuf_add_str(out, "\n\n");
+}
+
 /* Sends the report of a program that is over, as the response or the stream's last
  * event. A program that failed before any of its calls ended is answered with an
  * error. */
@@ -182,9 +188,7 @@ static void program_api_finish(program_request *r) {
         return;
     }
     if (r->is_stream) {
-        quire_err e = strbuf_addf(&r->held, "event: program.done\ndata: ");
-        e = e == QUIRE_OK ? strbuf_add(&r->held, json, n) : e;
-        e = e == QUIRE_OK ? strbuf_add_str(&r->held, "\n\n") : e;
+        quire_err e = program_api_write_done((str){json, n}, &r->held);
         quire_free(json);
         if (e != QUIRE_OK) {
             program_api_no_memory(c);
@@ -275,7 +279,9 @@ static quire_err program_api_open(conn *c, program_request *r, quire_error *err)
     const quire_state_options o = {
         .size = sizeof o, .tenant = c->has_tenant ? c->tenant : NULL, .user = r, .limits = &limits};
     quire_err e = loop_model_open_programs(r->model);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for programs"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for programs");
+    }
     return quire_program_open(r->model->programs, body->n > 0 ? body->p : "", body->n, &o, &r->state, err);
 }
 

@@ -488,7 +488,9 @@ static void responses_write_first(const response *a, int32_t choice, json_out *o
 static void responses_write_chunk(const response *a, int32_t choice, json_out *o) {
     (void)choice;
     quire_err e = responses_take(a, o);
-    o->err = o->err == QUIRE_OK ? e : o->err;
+    if (o->err == QUIRE_OK) {
+        o->err = e;
+    }
 }
 
 static void responses_write_last(const response *a, json_out *o) {
@@ -541,7 +543,8 @@ static quire_err responses_store_it(const response *a, response_stage stage) {
                                    .replaces = a->conn == NULL && stage != RESPONSE_QUEUED,
                                    .in_progress = stage == RESPONSE_QUEUED || stage == RESPONSE_BEGUN};
     quire_err e = o.err != QUIRE_OK ? o.err : output.err;
-    e = e == QUIRE_OK ? response_store_keep(st->store, &keep, clock_us()) : e;
+    TRY_DONE(e, response_store_keep(st->store, &keep, clock_us()));
+done:
     strbuf_deinit(&object);
     strbuf_deinit(&lines);
     return e;

@@ -237,8 +237,7 @@ static void responses_list_input(conn *c, str id) {
     }
     e = responses_read_page(http_query(&c->request), &page, &err);
     str left = {lines.n > 0 ? lines.p : "", lines.n};
-    e = e == QUIRE_OK ? responses_write_page(left, &page, &o, &err) : e;
-    if (e == QUIRE_OK) {
+    if (e == QUIRE_OK && (e = responses_write_page(left, &page, &o, &err)) == QUIRE_OK) {
         conn_reply_json(c, &o, NULL);
     } else {
         conn_reply_failure(c, error_of(&err));

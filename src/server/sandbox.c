@@ -91,8 +91,7 @@ quire_err sandboxes_open(sandboxes **out) {
     sandboxes *s = mem_new(1, sizeof *s);
     TRY(mem_check(s));
     quire_err e = quire_kv_view_open(N_PAGES, MAX_SEQS, N_PAGES, MAX_EVENTS, &s->view);
-    e = e == QUIRE_OK && RAND_bytes(s->key, sizeof s->key) != 1 ? QUIRE_INTERNAL : e;
-    if (e != QUIRE_OK || pthread_mutex_init(&s->lock, NULL) != 0) {
+    if (e != QUIRE_OK || RAND_bytes(s->key, sizeof s->key) != 1 || pthread_mutex_init(&s->lock, NULL) != 0) {
         quire_kv_view_close(s->view);
         mem_free(s);
         return QUIRE_NO_MEMORY;

@@ -63,7 +63,9 @@ static quire_err server_open_parts(server *s, quire_error *err) {
     }
     quire_err e =
         response_store_open(s->options.max_responses_bytes, s->options.max_response_age_us, &s->responses);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "server: out of memory"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "server: out of memory");
+    }
     TRY(listen_open(s, err));
     s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
     TRY(mem_check_for(s->loops, "a server", err));
@@ -166,7 +168,9 @@ static quire_err server_check_adapters(const server *s, quire_error *err) {
     quire_adapter **list;
     size_t n;
     quire_err e = quire_adapters(s->engine, &list, &n);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "server: out of memory"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "server: out of memory");
+    }
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         const str name = str_of(list[i]->name);
         const bool is_model =

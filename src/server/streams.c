@@ -166,9 +166,9 @@ void streams_post(conn *c) {
         return;
     }
     quire_err e = stream_read_order(o, body->n > 0 ? body->p : "", body->n, &err);
-    e = e == QUIRE_OK && o->to == NULL
-            ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id")
-            : e;
+    if (e == QUIRE_OK && o->to == NULL) {
+        e = err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
+    }
     if (e != QUIRE_OK) {
         order_drop(o);
         conn_reply_failure(c, error_of(&err));
