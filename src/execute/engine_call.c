@@ -277,23 +277,32 @@ quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_e
     return mem_check_for(k->requests, "requests", err);
 }
 
+static quire_err exec_set_address(const engine_call *k, quire_request *r) {
+    const quire_state *s = k->c->state;
+    engine_state *es = exec_state_of(s);
+    const char *model = s->root->program.model;
+    TRY(quire_request_tenant(r, s->root->tenant));
+    if (model != NULL && !s->root->is_without_adapter && quire_adapter_known(k->x->e, model)) {
+        TRY(quire_request_adapter(r, model));
+    }
+    if ((k->stage != ENGINE_GEN && k->stage != ENGINE_PREFIX) || quire_request_describe(r)->beam_width != 0) {
+        return QUIRE_OK;
+    }
+    if (es->park == NULL) {
+        TRY(quire_park_open(k->x->e, &es->park));
+    }
+    return quire_request_park(r, 0, es->park);
+}
+
 /* Sets the tenant, adapter, park and program of a request of the stage. */
 static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err) {
     const quire_state *s = k->c->state;
-    engine_state *es = exec_state_of(s);
-    bool parks =
-        (k->stage == ENGINE_GEN || k->stage == ENGINE_PREFIX) && quire_request_describe(r)->beam_width == 0;
     quire_request_step(r, s->root->number, s->depth);
-    quire_err e = quire_request_tenant(r, s->root->tenant);
-    const char *model = s->root->program.model;
-    bool is_adapter = model != NULL && !s->root->is_without_adapter && quire_adapter_known(k->x->e, model);
-    e = e == QUIRE_OK && is_adapter ? quire_request_adapter(r, model) : e;
-    e = e == QUIRE_OK && parks && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
-    e = e == QUIRE_OK && parks ? quire_request_park(r, 0, es->park) : e;
-    return e == QUIRE_OK ? e
-           : e == QUIRE_INVALID
-               ? err_set(err, e, -1, "the field lora beside an adapter, %s, as the model", model)
-               : err_set(err, e, -1, "out of memory for a request");
+    quire_err e = exec_set_address(k, r);
+    return e == QUIRE_OK        ? e
+           : e == QUIRE_INVALID ? err_set(err, e, -1, "the field lora beside an adapter, %s, as the model",
+                                          s->root->program.model)
+                                : err_set(err, e, -1, "out of memory for a request");
 }
 
 void exec_count_running(engine_call *k, size_t n) {
@@ -333,7 +342,9 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
                           start);
     const program_steps *p = &k->c->state->root->program;
     quire_err e = quire_request_set_all(r, fields, (size_t)length, err);
-    e = e == QUIRE_OK && p->common != NULL ? quire_request_set_all(r, p->common, p->n_common, err) : e;
+    if (e == QUIRE_OK && p->common != NULL) {
+        e = quire_request_set_all(r, p->common, p->n_common, err);
+    }
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;

@@ -41,15 +41,17 @@ static void exec_look_ahead(engine_call *k) {
     }
     *a = (engine_call){.x = k->x, .c = next, .ahead_of = s};
     next->of_executor = es->ahead = a;
-    quire_err e = exec_want_state(next->state, NULL);
-    e = e == QUIRE_OK && es->park == NULL ? quire_park_open(k->x->e, &es->park) : e;
-    if (e == QUIRE_OK) {
-        engine_state *own = exec_state_of(next->state);
-        own->n_taken = n_before;
-        own->park = es->park;
-        e = exec_ids_replace(&own->ids, 0, es->ids->ids, 1);
+    quire_err e = QUIRE_OK;
+    TRY_DONE(e, exec_want_state(next->state, NULL));
+    if (es->park == NULL) {
+        TRY_DONE(e, quire_park_open(k->x->e, &es->park));
     }
-    e = e == QUIRE_OK ? exec_go_on(a, &is_over, &a->error) : e;
+    engine_state *own = exec_state_of(next->state);
+    own->n_taken = n_before;
+    own->park = es->park;
+    TRY_DONE(e, exec_ids_replace(&own->ids, 0, es->ids->ids, 1));
+    TRY_DONE(e, exec_go_on(a, &is_over, &a->error));
+done:
     if (e != QUIRE_OK) {
         exec_drop_ahead(es);
     }
@@ -65,7 +67,9 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
         const program_part *p = &s->parts[es->n_taken];
         if (p->kind == PART_TOKENS) {
             quire_err e = exec_ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids);
-            TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+            if (e != QUIRE_OK) {
+                return err_set(err, e, -1, "out of memory for a state");
+            }
         } else if (p->kind == PART_END && es->n_taken == s->n_parts - 1) {
             break; /* the text that ends a turn is tokenised with the next one */
         } else if (p->kind != PART_VALUE) {

@@ -50,7 +50,9 @@ static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_e
         .size = sizeof from, .ids = es->ids->ids + skip, .n_ids = n, .n_start = es->ids->n - es->n_turn};
     TRY(quire_request_parse(k->x->e, QUIRE_CHAT, body, sizeof body - 1, out, err));
     quire_err e = quire_request_continue(*out, &from, err);
-    e = e == QUIRE_OK && p->chat != NULL ? quire_request_set_all(*out, p->chat, p->n_chat, err) : e;
+    if (e == QUIRE_OK && p->chat != NULL) {
+        e = quire_request_set_all(*out, p->chat, p->n_chat, err);
+    }
     if (e != QUIRE_OK) {
         quire_request_free(*out);
     }
@@ -64,7 +66,9 @@ quire_err exec_start_ahead(engine_call *k, quire_error *err) {
     const engine_state *own = exec_state_of(a->c->state);
     size_t n = es->ids->n;
     quire_err e = exec_ids_replace(&es->ids, n, own->ids->ids + 1, own->ids->n - 1);
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a state"));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a state");
+    }
     es->n_taken = k->c->state->n_parts;
     es->n_turn = own->n_turn > 0 ? n + own->n_turn - 1 : es->n_turn;
     k->stage = ENGINE_GEN;
@@ -97,7 +101,9 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     TRY(exec_begin_stage(k, ENGINE_GEN, 1, err));
     TRY(exec_new_gen(k, &r, err));
     quire_err e = exec_set_fields(k->c, r, err);
-    e = e == QUIRE_OK ? exec_ready_gen(k, r, err) : e;
+    if (e == QUIRE_OK) {
+        e = exec_ready_gen(k, r, err);
+    }
     if (e != QUIRE_OK || k->is_waiting) {
         quire_request_free(r);
         return e;
@@ -235,7 +241,9 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {
         program_text all = {0};
         e = heals ? strbuf_add(&all.text, last, n_last) : QUIRE_OK;
-        e = e == QUIRE_OK ? exec_join_text(&all, c->choices[i]) : e;
+        if (e == QUIRE_OK) {
+            e = exec_join_text(&all, c->choices[i]);
+        }
         e = e == QUIRE_OK ? exec_submit_joined(k, &all, k->n_kept, (int32_t)i, err)
                           : err_set(err, e, -1, "out of memory for a choice");
         strbuf_deinit(&all.text);

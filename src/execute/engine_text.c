@@ -16,8 +16,11 @@ static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, js
                                         : err_set(err, body->err, -1, "out of memory for a text");
     strbuf_deinit(body->to);
     TRY(e);
-    e = chat != NULL && chat->chat != NULL ? quire_request_set_all(r, chat->chat, chat->n_chat, err) : e;
-    e = e == QUIRE_OK ? quire_request_continue(r, from, err) : e;
+    if (chat != NULL && chat->chat != NULL) {
+        TRY_DONE(e, quire_request_set_all(r, chat->chat, chat->n_chat, err));
+    }
+    TRY_DONE(e, quire_request_continue(r, from, err));
+done:
     if (e != QUIRE_OK) {
         quire_request_free(r);
     }
@@ -69,7 +72,8 @@ quire_err exec_take_texts(engine_call *k, quire_error *err) {
     }
     e = e == QUIRE_OK ? exec_begin_stage(k, ENGINE_TEXT, 1, err)
                       : err_set(err, e, -1, "out of memory for a text");
-    e = e == QUIRE_OK ? exec_submit_joined(k, &all, exec_n_ids(es), 0, err) : e;
+    TRY_DONE(e, exec_submit_joined(k, &all, exec_n_ids(es), 0, err));
+done:
     strbuf_deinit(&all.text);
     mem_free(all.plain);
     return e;
@@ -104,7 +108,9 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
                 : err_set(err, QUIRE_UNSUPPORTED, -1,
                           "a turn cannot have token ids, since the chat template writes it; give its text");
     }
-    e = e == QUIRE_OK && has != CONTENT_TEXT ? strbuf_add_str(&content, k->x->mark) : e;
+    if (e == QUIRE_OK && has != CONTENT_TEXT) {
+        e = strbuf_add_str(&content, k->x->mark);
+    }
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "role"), s->parts[from].role);
     json_text(json_name(o, "content"), content.n > 0 ? content.p : "", content.n);
@@ -140,7 +146,9 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
     json_end(&o, ']');
     json_bool(json_name(&o, "add_generation_prompt"), is_asked);
     json_end(&o, '}');
-    e = e == QUIRE_OK ? exec_begin_stage(k, begun == last ? ENGINE_ANSWER : ENGINE_TEXT, 1, err) : e;
+    if (e == QUIRE_OK) {
+        e = exec_begin_stage(k, begun == last ? ENGINE_ANSWER : ENGINE_TEXT, 1, err);
+    }
     if (e != QUIRE_OK) {
         strbuf_deinit(&body);
         return e;

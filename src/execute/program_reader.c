@@ -303,6 +303,16 @@ static const struct step_row {
     {STEP_TEXT, step_read_text_step, {"text"}},
 };
 
+static quire_err step_read_row(step_reader *r, const json_value *v, const struct step_row *row,
+                               step_list *to) {
+    step *s = step_list_add(to, row->kind);
+    TRY(step_reader_has(r, s));
+    if (row->kind != STEP_GEN) {
+        TRY(step_check_members(r, v, row->members));
+    }
+    return row->read(r, v, s);
+}
+
 static quire_err step_read_one(step_reader *r, const json_value *v, step_list *to) {
     if (++r->n_steps > PROGRAM_MAX_STEPS) {
         return err_set(r->err, QUIRE_TOO_LARGE, -1, "a program has more than %zu steps", PROGRAM_MAX_STEPS);
@@ -315,10 +325,7 @@ static quire_err step_read_one(step_reader *r, const json_value *v, step_list *t
     for (size_t i = 0; i < sizeof step_rows / sizeof *step_rows; i++) {
         const struct step_row *row = &step_rows[i];
         if (json_has(v, row->members[0])) {
-            step *s = step_list_add(to, row->kind);
-            quire_err e = step_reader_has(r, s);
-            e = e == QUIRE_OK && row->kind != STEP_GEN ? step_check_members(r, v, row->members) : e;
-            e = e == QUIRE_OK ? row->read(r, v, s) : e;
+            quire_err e = step_read_row(r, v, row, to);
             return e == QUIRE_OK ? e : err_prefix(r->err, e, row->members[0]);
         }
     }
@@ -455,7 +462,8 @@ quire_err program_read_steps(str json, step_list *to, quire_error *err) {
     TRY(step_parse_json(json, &v, err));
     quire_err e = step_read_list(&r, v, &read);
     json_drop(v);
-    e = e == QUIRE_OK ? step_list_move(&read, to) : e;
+    TRY_DONE(e, step_list_move(&read, to));
+done:
     step_list_deinit(&read);
     return e;
 }

@@ -151,10 +151,11 @@ quire_err quire_state_gen(quire_state *s, const char *name, const char *fields, 
     DOOR_STEP(made, s, STEP_GEN, err)
     quire_err e = step_name_set(made->name, str_of(name), err);
     if (e == QUIRE_OK && fields != NULL) {
-        e = program_check_fields((str){fields, n_fields}, err);
-        e = e == QUIRE_OK ? door_copy(&made->fields, fields, n_fields, err) : e;
+        TRY_DONE(e, program_check_fields((str){fields, n_fields}, err));
+        TRY_DONE(e, door_copy(&made->fields, fields, n_fields, err));
         made->n_fields = n_fields;
     }
+done:
     return door_end(s, e);
 }
 
@@ -162,17 +163,18 @@ quire_err quire_state_select(quire_state *s, const char *name, const char *const
                              const size_t *sizes, size_t n, quire_select_method method, quire_error *err) {
     DOOR_STEP(made, s, STEP_SELECT, err)
     quire_err e = step_name_set(made->name, str_of(name), err);
-    e = e == QUIRE_OK && (n == 0 || n > PROGRAM_MAX_CHOICES)
-            ? err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has %zu choices; it must have 1 to %d", name, n,
-                      PROGRAM_MAX_CHOICES)
-            : e;
+    if (e == QUIRE_OK && (n == 0 || n > PROGRAM_MAX_CHOICES)) {
+        e = err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has %zu choices; it must have 1 to %d", name, n,
+                    PROGRAM_MAX_CHOICES);
+    }
     made->method = method;
     made->choices = e == QUIRE_OK ? mem_new(n, sizeof *made->choices) : NULL;
-    e = e == QUIRE_OK ? mem_check_for(made->choices, "choices", err) : e;
+    TRY_DONE(e, mem_check_for(made->choices, "choices", err));
     for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
         e = step_text_read((str){choices[i], sizes[i]}, &made->choices[i], err);
         made->n_choices++;
     }
+done:
     return door_end(s, e);
 }
 
