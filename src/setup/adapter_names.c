@@ -83,7 +83,9 @@ static quire_err adapter_read_object(str line, strbuf *own, adapter_listed *out,
     quire_err e = QUIRE_INVALID;
     if (name.n > 0 && path.n > 0) {
         e = strbuf_add(own, name.p, name.n);
-        e = e == QUIRE_OK ? strbuf_add(own, path.p, path.n) : e;
+        if (e == QUIRE_OK) {
+            e = strbuf_add(own, path.p, path.n);
+        }
         *out = (adapter_listed){.name = {own->p, name.n}, .path = {own->p + name.n, path.n}, .scale = 1.0f};
     }
     json_drop(v);

@@ -102,12 +102,13 @@ static quire_err engine_adapters_add_named(const quire_options *o, adapter_store
     adapter_listed one;
     quire_err e = QUIRE_OK;
     err->code = QUIRE_OK;
-    while (e == QUIRE_OK && adapter_names_next(&lines, &own, &one, err)) {
-        e = engine_adapters_text(one.name, &name, err);
-        e = e == QUIRE_OK ? engine_adapters_text(one.path, &path, err) : e;
-        e = e == QUIRE_OK ? check_path("--lora-modules", path.p, err) : e;
-        e = e == QUIRE_OK ? adapter_store_add(s, name.p, path.p, true, err) : e;
+    while (adapter_names_next(&lines, &own, &one, err)) {
+        TRY_DONE(e, engine_adapters_text(one.name, &name, err));
+        TRY_DONE(e, engine_adapters_text(one.path, &path, err));
+        TRY_DONE(e, check_path("--lora-modules", path.p, err));
+        TRY_DONE(e, adapter_store_add(s, name.p, path.p, true, err));
     }
+done:
     strbuf_deinit(&own);
     strbuf_deinit(&name);
     strbuf_deinit(&path);
@@ -119,14 +120,15 @@ static quire_err engine_adapters_add_numbered(const quire_options *o, adapter_st
     strbuf path = {0};
     adapter_listed one;
     quire_err e = QUIRE_OK;
-    for (int32_t n = 0; e == QUIRE_OK && adapter_paths_next(&lines, &one); n++) {
-        e = engine_adapters_text(one.path, &path, err);
-        e = e == QUIRE_OK ? check_path("--lora", path.p, err) : e;
-        e = e == QUIRE_OK ? adapter_store_add(s, path.p, path.p, false, err) : e;
-        if (e == QUIRE_OK && !o->lora_init_without_apply) {
-            e = adapter_store_scale(s, n, one.scale, err);
+    for (int32_t n = 0; adapter_paths_next(&lines, &one); n++) {
+        TRY_DONE(e, engine_adapters_text(one.path, &path, err));
+        TRY_DONE(e, check_path("--lora", path.p, err));
+        TRY_DONE(e, adapter_store_add(s, path.p, path.p, false, err));
+        if (!o->lora_init_without_apply) {
+            TRY_DONE(e, adapter_store_scale(s, n, one.scale, err));
         }
     }
+done:
     strbuf_deinit(&path);
     return e;
 }

@@ -93,7 +93,9 @@ static quire_err model_inspect_add_draft(const quire_options *o, pool_plan *plan
     model_desc d = {0};
     quire_err e = speculation_read(o, &s, err);
     plan->has_draft = s.draft.method == DRAFT_METHOD_MODEL;
-    e = e == QUIRE_OK && plan->has_draft ? speculation_describe(&s, o, &d, err) : e;
+    if (e == QUIRE_OK && plan->has_draft) {
+        e = speculation_describe(&s, o, &d, err);
+    }
     plan->draft_bytes = d.weight_bytes;
     speculation_close(&s);
     return e;
@@ -118,7 +120,8 @@ static quire_err fill_plan(const quire_options *o, summary *s, quire_error *err)
 static quire_err add_plan(strbuf *b, const pool_plan *plan) {
     strbuf text = {0};
     quire_err e = pool_plan_explain(plan, &text);
-    e = e == QUIRE_OK ? add_shown(b, (str){text.p, text.n}) : e;
+    TRY_DONE(e, add_shown(b, (str){text.p, text.n}));
+done:
     strbuf_deinit(&text);
     return e;
 }

@@ -48,8 +48,9 @@ static quire_err pack_keep_add_key(pack_keeper *k) {
     strbuf whole = {0};
     quire_err e =
         path[0] != '/' && getcwd(here, sizeof here) != NULL ? strbuf_addf(&whole, "%s/", here) : QUIRE_OK;
-    e = e == QUIRE_OK ? strbuf_add_str(&whole, path) : e;
-    e = e == QUIRE_OK ? packed_image_key(k->what.image, k->what.key, whole.p) : e;
+    TRY_DONE(e, strbuf_add_str(&whole, path));
+    TRY_DONE(e, packed_image_key(k->what.image, k->what.key, whole.p));
+done:
     strbuf_deinit(&whole);
     return e;
 }
