@@ -321,7 +321,9 @@ static quire_err add_carried(overrides *o, const char *file, str text, quire_err
     quire_error why;
     quire_err e = text.n <= MAX_BYTES ? json_read(text, &overrides_limits, JSON_WIDE_REAL, &root, &fault)
                                       : QUIRE_TOO_LARGE;
-    e = e == QUIRE_OK && !json_is(root, JSON_KIND_OBJECT) ? QUIRE_BAD_FILE : e;
+    if (e == QUIRE_OK && !json_is(root, JSON_KIND_OBJECT)) {
+        e = QUIRE_BAD_FILE;
+    }
     for (json_member m = {0}; e == QUIRE_OK && json_next(root, &m);) {
         e = overrides_add(o, str_of(m.name), m.value, true, &why);
     }

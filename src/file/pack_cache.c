@@ -431,7 +431,9 @@ quire_err quire_packed_list(const char *dir, quire_packed_form **forms, size_t *
     *forms = NULL;
     *n = 0;
     quire_err e = open_there(dir, &c, err);
-    e = e == QUIRE_OK && c.dir != NULL ? pack_cache_list(&c, &found, n, err) : e;
+    if (e == QUIRE_OK && c.dir != NULL) {
+        e = pack_cache_list(&c, &found, n, err);
+    }
     if (e == QUIRE_OK && *n > 0) {
         *forms = mem_new(*n, sizeof **forms);
         e = *forms != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the list");
@@ -487,8 +489,11 @@ quire_err quire_packed_remove(const char *dir, const char *name, int64_t *bytes,
         return err_set(err, QUIRE_INVALID, -1, "%s: a packed form's name begins with " PREFIX, name);
     }
     quire_err e = open_there(dir, &c, err);
-    e = e == QUIRE_OK && c.dir != NULL ? pack_cache_list(&c, &found, &n, err) : e;
-    e = e == QUIRE_OK ? remove_meant(&c, found, n, name, bytes, err) : e;
+    if (c.dir != NULL) {
+        TRY_DONE(e, pack_cache_list(&c, &found, &n, err));
+    }
+    TRY_DONE(e, remove_meant(&c, found, n, name, bytes, err));
+done:
     mem_free(found);
     pack_cache_close(&c);
     return e;

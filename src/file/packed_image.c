@@ -162,7 +162,8 @@ static quire_err put_gguf(strbuf *b, const gguf *g, bool has_tables) {
 static quire_err packed_image_add_gguf(packed_image *i, const gguf *g, bool has_tables) {
     strbuf b = {0};
     quire_err e = put_gguf(&b, g, has_tables);
-    e = e == QUIRE_OK ? add_section(i, PACKED_GGUF, (str){b.p, b.n}) : e;
+    TRY_DONE(e, add_section(i, PACKED_GGUF, (str){b.p, b.n}));
+done:
     strbuf_deinit(&b);
     return e;
 }

@@ -95,7 +95,8 @@ static quire_err sampling_defaults_read_file(sampling_defaults *d, quire_error *
     json_doc doc = {0};
     TRY(file_map_open(d->source.p, MAX_BYTES, &map, err));
     quire_err e = json_doc_parse(&doc, file_map_text(&map), JSON_NAMES_LAST, d->source.p, err);
-    e = e == QUIRE_OK ? sampling_defaults_take_json(d, &doc, err) : e;
+    TRY_DONE(e, sampling_defaults_take_json(d, &doc, err));
+done:
     json_doc_deinit(&doc);
     file_map_close(&map);
     return e;

@@ -22,8 +22,9 @@ void tensor_dir_deinit(tensor_dir *d) {
 static quire_err tensors_add_name(tensor_dir *d, str name) {
     size_t was = d->names.n;
     quire_err e = d->prefix != NULL ? strbuf_add_str(&d->names, d->prefix) : QUIRE_OK;
-    e = e == QUIRE_OK ? strbuf_add(&d->names, name.p, name.n) : e;
-    e = e == QUIRE_OK ? strbuf_add(&d->names, "", 1) : e;
+    TRY_DONE(e, strbuf_add(&d->names, name.p, name.n));
+    TRY_DONE(e, strbuf_add(&d->names, "", 1));
+done:
     if (e != QUIRE_OK) {
         d->names.n = was;
     }
