@@ -338,9 +338,10 @@ quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache,
             *err = why;
             return e;
         }
-        TRY(e == QUIRE_OK ? e
-                          : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
-                                                why.message));
+        if (e != QUIRE_OK) {
+            return request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
+                                       why.message);
+        }
     }
     return QUIRE_OK;
 }

@@ -136,19 +136,21 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
     quire_error why = {0};
     *out = NULL;
     quire_err e = answer_rule_take_text(&a, rule, &text, &why);
-    e = e == QUIRE_OK ? check_arena(&a, &why) : e;
+    TRY_DONE(e, check_arena(&a, &why));
     grammar_part answer = part_rule(rule->kind, text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;
     bool is_tag = rule->form == RULE_STRUCTURAL_TAG;
-    e = e == QUIRE_OK && is_tag ? write_tag(&a, rule->value, &parsed, &answer, &why) : e;
-    e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
-    if (e == QUIRE_OK &&
+    if (is_tag) {
+        TRY_DONE(e, write_tag(&a, rule->value, &parsed, &answer, &why));
+    }
+    TRY_DONE(e, take_grammar(&a, rule, text, &answer, c, out, &why));
+    if (is_tag) {
         /* also for a cached tag: the end tokens differ by request. A rule that compiled is
          * small enough to search */
-        is_tag) {
         e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
                                       &why);
     }
+done:
     if (e != QUIRE_OK) {
         grammar_drop(*out);
         *out = NULL;
@@ -456,10 +458,11 @@ quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_
     quire_err e = json_is(v, JSON_KIND_OBJECT)
                       ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
                       : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
-    e = e == QUIRE_OK ? read_rule(r, v, err) : e;
-    if (e == QUIRE_OK && schema_check_do(r, false, out) != QUIRE_OK) {
+    TRY_DONE(e, read_rule(r, v, err));
+    if (schema_check_do(r, false, out) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
     }
+done:
     request_free(r);
     json_drop(v);
     return e;

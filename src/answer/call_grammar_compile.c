@@ -138,7 +138,9 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
             TRY(e);
         }
         note_haste(m, e);
-        TRY(e == QUIRE_OK ? e : loosen_tool(m, &w, i, options, until, &owned[i], err));
+        if (e != QUIRE_OK) {
+            return loosen_tool(m, &w, i, options, until, &owned[i], err);
+        }
     }
     return QUIRE_OK;
 }
@@ -200,7 +202,8 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
     for (size_t i = 0; e == QUIRE_OK && i < c->n_tools; i++) {
         m.schemas[i] = c->tools[i].parameters;
     }
-    e = e == QUIRE_OK ? call_grammar_compile_do(&m, frame, &own, owned, out, err) : e;
+    TRY_DONE(e, call_grammar_compile_do(&m, frame, &own, owned, out, err));
+done:
     if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && !m.is_own_fault && err != NULL) {
         const quire_error at = *err;
         e = err_set(err, e, -1,

@@ -301,10 +301,11 @@ static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, str
     for (size_t i = 0; i < ids.n && e == QUIRE_OK; i++) {
         str part = ids.ids[i] < grammar_vocab_size(v) ? grammar_vocab_text(v, ids.ids[i]) : (str){"", 0};
         bool is_mark = part.n > 0 && tokenizer_is_added(t, ids.ids[i]);
-        e = strbuf_add(bytes, part.p, part.n);
+        TRY_DONE(e, strbuf_add(bytes, part.p, part.n));
         part = is_mark ? tokenizer_piece(t, ids.ids[i]) : part;
-        e = e == QUIRE_OK ? strbuf_add(plain, part.p, part.n) : e;
+        TRY_DONE(e, strbuf_add(plain, part.p, part.n));
     }
+done:
     token_list_deinit(&ids);
     return e;
 }
@@ -358,11 +359,12 @@ static quire_err fill_closing(thinking_budget *b, const reasoning_marks *m, cons
                               quire_error *err) {
     strbuf text = {0};
     quire_err e = strbuf_add(&text, m->close[0].p, m->close[0].n);
-    if (e == QUIRE_OK && b->reopens) {
-        e = strbuf_add(&text, m->next.p, m->next.n);
-        e = e == QUIRE_OK ? strbuf_add(&text, m->before[0].p, m->before[0].n) : e;
+    if (b->reopens) {
+        TRY_DONE(e, strbuf_add(&text, m->next.p, m->next.n));
+        TRY_DONE(e, strbuf_add(&text, m->before[0].p, m->before[0].n));
     }
-    e = e == QUIRE_OK ? fill_forced(b, (str){text.p, text.n}, t, err) : e;
+    TRY_DONE(e, fill_forced(b, (str){text.p, text.n}, t, err));
+done:
     strbuf_deinit(&text);
     return e;
 }
