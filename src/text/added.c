@@ -104,23 +104,22 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
     size_t n_stack = 0, cap_stack = 0, n = 0;
     const added_token **sorted = mem_new(a->n, sizeof *sorted);
     quire_err e = mem_check(sorted);
-    e = e == QUIRE_OK ? mem_grow(&t->nodes, &t->cap, 1, sizeof *t->nodes) : e;
-    e = e == QUIRE_OK ? mem_grow(&stack, &cap_stack, 1, sizeof *stack) : e;
-    if (e == QUIRE_OK) {
-        for (size_t i = 0; i < a->n; i++) {
-            if (a->tokens[i].normalized == normalized) {
-                sorted[n++] = &a->tokens[i];
-            }
-        }
-        qsort(sorted, n, sizeof *sorted, compare_patterns);
-        t->nodes[0] = (trie_node){.token = -1};
-        t->n = 1;
-        stack[n_stack++] = (trie_range){0, n, 0, 0};
-        while (n_stack > 0 && e == QUIRE_OK) {
-            trie_range r = stack[--n_stack];
-            e = added_add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
+    TRY_DONE(e, mem_grow(&t->nodes, &t->cap, 1, sizeof *t->nodes));
+    TRY_DONE(e, mem_grow(&stack, &cap_stack, 1, sizeof *stack));
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->tokens[i].normalized == normalized) {
+            sorted[n++] = &a->tokens[i];
         }
     }
+    qsort(sorted, n, sizeof *sorted, compare_patterns);
+    t->nodes[0] = (trie_node){.token = -1};
+    t->n = 1;
+    stack[n_stack++] = (trie_range){0, n, 0, 0};
+    while (n_stack > 0 && e == QUIRE_OK) {
+        trie_range r = stack[--n_stack];
+        e = added_add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
+    }
+done:
     mem_free(sorted);
     mem_free(stack);
     return e;

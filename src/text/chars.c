@@ -130,8 +130,7 @@ quire_err byte_level_add(strbuf *b, str text) {
             n += utf8_encode(byte_level_char((uint8_t)text.p[i]), block + n);
         }
         quire_err e = strbuf_add(b, block, n);
-        e = e == QUIRE_OK ? turn_poll((uint32_t)n / 16) : e;
-        if (e != QUIRE_OK) {
+        if (e != QUIRE_OK || (e = turn_poll((uint32_t)n / 16)) != QUIRE_OK) {
             b->n = before;
             return e;
         }

@@ -192,7 +192,8 @@ static quire_err added_list_read(added_list *l, json_value *added, json_value *c
     added_list_merge(l, sorted);
     quire_err e = sort_open(l, sorted);
     mem_free(sorted);
-    return e == QUIRE_OK ? mark_special(l, config) : e;
+    TRY(e);
+    return mark_special(l, config);
 }
 
 static void added_list_deinit(added_list *l) {

@@ -120,13 +120,12 @@ quire_err piece_trie_build(trie_piece *pieces, size_t n, piece_trie *out) {
         qsort(pieces, n, sizeof *pieces, piece_trie_compare);
     }
     quire_err e = piece_trie_grow(&b, WIDTH);
-    e = e == QUIRE_OK ? mem_grow(&b.stack, &b.cap_stack, 1, sizeof *b.stack) : e;
-    if (e == QUIRE_OK) {
-        b.stack[b.n_stack++] = (struct range){0, n, 0, PIECE_TRIE_ROOT};
+    TRY_DONE(e, mem_grow(&b.stack, &b.cap_stack, 1, sizeof *b.stack));
+    b.stack[b.n_stack++] = (struct range){0, n, 0, PIECE_TRIE_ROOT};
+    while (b.n_stack > 0) {
+        TRY_DONE(e, piece_trie_add_children(&b, b.stack[--b.n_stack]));
     }
-    while (b.n_stack > 0 && e == QUIRE_OK) {
-        e = piece_trie_add_children(&b, b.stack[--b.n_stack]);
-    }
+done:
     mem_free(b.next);
     mem_free(b.prev);
     mem_free(b.stack);

@@ -133,7 +133,8 @@ quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t 
 quire_err token_bytes_add_one(const tokenizer *t, int32_t id, strbuf *out) {
     strbuf text = {0};
     quire_err e = token_text_add(t, id, &text);
-    e = e == QUIRE_OK ? token_bytes_add_bytes(t, (str){text.p, text.n}, id, out) : e;
+    TRY_DONE(e, token_bytes_add_bytes(t, (str){text.p, text.n}, id, out));
+done:
     strbuf_deinit(&text);
     return e;
 }

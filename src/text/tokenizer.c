@@ -44,16 +44,14 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     TRY(mem_check_for(t, "a tokenizer", err));
     t->bos = t->eos = t->says_bos = t->start = -1;
     quire_err e = loaders[v->source](t, v, err);
-    e = e == QUIRE_OK ? find_start(t) : e;
+    TRY_DONE(e, find_start(t));
+    TRY_DONE(e, tokenizer_find_max_bytes(t, &t->max_bytes) == QUIRE_OK ? QUIRE_OK : QUIRE_NO_MEMORY);
+    t->fim = fim_find(v, &t->added, &t->vocab);
+done:
     if (e != QUIRE_OK) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
     }
-    if (tokenizer_find_max_bytes(t, &t->max_bytes) != QUIRE_OK) {
-        tokenizer_close(t);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the tokenizer");
-    }
-    t->fim = fim_find(v, &t->added, &t->vocab);
     *out = t;
     return QUIRE_OK;
 }
