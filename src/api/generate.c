@@ -93,11 +93,12 @@ quire_err quire_generate(quire_engine *e, quire_request *r, char **text, size_t 
         return err_set(err, got, -1, "a queue could not be opened: %s", quire_err_text(got));
     }
     got = quire_submit(q, r, NULL, &s, err);
-    got = got == QUIRE_OK ? collect_answer(q, s, &answer, err) : got;
-    quire_queue_close(q);
-    if (got == QUIRE_OK && strbuf_reserve(&answer, 1) != QUIRE_OK) {
+    TRY_DONE(got, collect_answer(q, s, &answer, err));
+    if (strbuf_reserve(&answer, 1) != QUIRE_OK) {
         got = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the answer");
     }
+done:
+    quire_queue_close(q);
     if (got != QUIRE_OK) {
         strbuf_deinit(&answer);
         return got;
@@ -178,7 +179,9 @@ quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, cons
         return err_set_param(err, QUIRE_BAD_REQUEST, "input", "there is no input; give at least one");
     }
     quire_err r = quire_queue_open(e, &q);
-    TRY(r == QUIRE_OK ? r : err_set(err, r, -1, "a queue could not be opened: %s", quire_err_text(r)));
+    if (r != QUIRE_OK) {
+        return err_set(err, r, -1, "a queue could not be opened: %s", quire_err_text(r));
+    }
     r = embed_inputs_run(e, q, inputs, o, &out, err);
     quire_queue_close(q);
     if (r != QUIRE_OK) {

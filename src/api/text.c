@@ -135,7 +135,8 @@ quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_er
     TRY(mem_check_for(t, "a tokenizer", err));
     quire_err e = bytes != NULL ? model_file_open_memory(bytes, n, path, &t->f, err)
                                 : model_file_open_vocabulary(path, &t->f, err);
-    e = e == QUIRE_OK ? tokenizer_open(model_file_vocab(t->f), &t->t, err) : e;
+    TRY_DONE(e, tokenizer_open(model_file_vocab(t->f), &t->t, err));
+done:
     if (e != QUIRE_OK) {
         quire_tokenizer_close(t);
         return e;

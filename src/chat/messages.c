@@ -673,7 +673,8 @@ quire_err chat_messages_read(const json_value *array, const chat_traits *traits,
         e = write_message(&c, json_at(array, c.i));
     }
     json_end(&c.o, ']');
-    e = e == QUIRE_OK ? c.o.err : e;
+    TRY_DONE(e, c.o.err);
+done:
     strbuf_deinit(&c.thoughts);
     if (e != QUIRE_OK) {
         chat_messages_deinit(&c.m);

@@ -23,7 +23,9 @@ static quire_err template_compile(chat_template *t, str source, const chat_token
                              .set = tokens->others};
     TRY(jinja_open(source, options, &t->program, err));
     quire_err e = jinja_define(t->program, "bos_token", tokens->bos);
-    e = e == QUIRE_OK ? jinja_define(t->program, "eos_token", tokens->eos) : e;
+    if (e == QUIRE_OK) {
+        e = jinja_define(t->program, "eos_token", tokens->eos);
+    }
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
 }
 

@@ -66,9 +66,9 @@ static bool template_probe_render(prober *p, bool with_tools) {
         "\"documents\":null%s}",
         p->messages, p->ended ? "false" : "true", with_tools ? TOOLS : "null",
         p->thinks ? ",\"enable_thinking\":true,\"thinking\":true" : "");
-    e = e == QUIRE_OK ? jinja_render_within(p->program, (str){p->variables.p, p->variables.n}, &p->steps_left,
-                                            &p->out, NULL)
-                      : e;
+    TRY_DONE(e, jinja_render_within(p->program, (str){p->variables.p, p->variables.n}, &p->steps_left,
+                                    &p->out, NULL));
+done:
     p->is_over = e == QUIRE_TOO_LARGE || e == QUIRE_CANCELLED || e == QUIRE_NO_MEMORY;
     return e == QUIRE_OK;
 }

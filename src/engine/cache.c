@@ -252,13 +252,14 @@ void engine_audit(const engine *e) {
     quire_error err = {0};
     quire_err r = QUIRE_OK;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
-        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
+        TRY_DONE(r, kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err));
     }
-    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
-    r = r == QUIRE_OK ? parks_check(e, &err) : r;
-    if (r == QUIRE_OK && e->drafter != NULL && e->drafter->ops->check != NULL) {
+    TRY_DONE(r, kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err));
+    TRY_DONE(r, parks_check(e, &err));
+    if (e->drafter != NULL && e->drafter->ops->check != NULL) {
         r = e->drafter->ops->check(e->drafter, &err);
     }
+done:
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }

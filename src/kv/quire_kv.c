@@ -90,7 +90,8 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     kv->open.prev = kv->open.next = &kv->open;
     kv_cache_options co;
     quire_err e = cache_options(o, &co);
-    e = e == QUIRE_OK ? kv_cache_open(&co, &kv->c) : e;
+    TRY_DONE(e, kv_cache_open(&co, &kv->c));
+done:
     if (e != QUIRE_OK) {
         quire_kv_close(kv);
         return e;
