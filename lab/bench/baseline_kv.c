@@ -313,7 +313,8 @@ quire_err baseline_kv_attach(backend *b, int32_t max_seqs, int32_t max_len, base
     k->acc_stride = (int32_t)size_align((size_t)widest_head(&c->layout), 16);
     b->ops = &k->ops;
     quire_err e = open_workers(k, c);
-    e = e == QUIRE_OK ? open_pieces(k, c) : e;
+    TRY_DONE(e, open_pieces(k, c));
+done:
     if (e != QUIRE_OK) {
         baseline_kv_detach(k);
         return e;

@@ -431,7 +431,8 @@ quire_err headline_engine_run(model_runner *b, const trace *t, const serving_opt
     quire_err e = open_requests(&c);
     e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)
                       : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
-    e = e == QUIRE_OK ? headline_engine_serve(&c, err) : e;
+    TRY_DONE(e, headline_engine_serve(&c, err));
+done:
     headline_engine_close_all(&c);
     if (e != QUIRE_OK) {
         serving_result_deinit(&r);

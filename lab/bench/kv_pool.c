@@ -230,8 +230,9 @@ quire_err kv_bench_ops(kv_pool *const *pools, int32_t n_pools, int32_t n_pages, 
     for (int32_t i = 0; i < n_threads && e == QUIRE_OK; i++) {
         e = kv_pool_make_worker(&c, pools[i % n_pools], n_pages / n_threads, &workers[i]);
     }
-    e = e == QUIRE_OK ? run_contest(&c, workers, n_threads, wall_ms) : e;
-    e = e == QUIRE_OK ? sum_up(workers, n_threads, ns, share) : e;
+    TRY_DONE(e, run_contest(&c, workers, n_threads, wall_ms));
+    TRY_DONE(e, sum_up(workers, n_threads, ns, share));
+done:
     for (int32_t i = 0; i < n_threads; i++) {
         free_worker(&workers[i]);
     }
@@ -271,14 +272,13 @@ static quire_err kv_index_insert(forest *f, int64_t number, int64_t *took_ns, in
     TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
     quire_err e = kv_seq_admit(&f->c, &f->seq, f->tokens, f->prompt_tokens - 1);
     int32_t n_new = f->prompt_tokens - f->seq.n_computed;
-    e = e == QUIRE_OK ? kv_seq_reserve(&f->c, &f->seq, n_new, &f->copies) : e;
-    if (e == QUIRE_OK) {
-        kv_seq_advance(&f->seq, n_new);
-        int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
-        kv_seq_publish_tail(&f->c, &f->seq, f->tokens);
-        *took_ns += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns;
-        *n_tokens += n_new;
-    }
+    TRY_DONE(e, kv_seq_reserve(&f->c, &f->seq, n_new, &f->copies));
+    kv_seq_advance(&f->seq, n_new);
+    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    kv_seq_publish_tail(&f->c, &f->seq, f->tokens);
+    *took_ns += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns;
+    *n_tokens += n_new;
+done:
     kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
     kv_seq_close(&f->c, &f->seq);
     return e;
@@ -356,19 +356,18 @@ quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_to
     forest f = {.n_pages = n_pages, .page_tokens = page_tokens, .prompt_tokens = prompt_tokens};
     int64_t ignored_ns = 0, n_ignored = 0;
     quire_err e = open_forest(&f);
-    e = e == QUIRE_OK ? kv_index_fill(&f, &ignored_ns, &n_ignored) : e;
-    for (int32_t i = 0; i < n_runs && e == QUIRE_OK; i++) {
-        e = kv_index_run(&f, &runs[i]);
+    TRY_DONE(e, kv_index_fill(&f, &ignored_ns, &n_ignored));
+    for (int32_t i = 0; i < n_runs; i++) {
+        TRY_DONE(e, kv_index_run(&f, &runs[i]));
     }
-    if (e == QUIRE_OK) {
-        kv_index_counts c = kv_index_count(f.c.index);
-        *sizes = (kv_index_sizes){.n_entries = c.n_entries,
-                                  .n_nodes = c.n_nodes,
-                                  .index_bytes = (double)kv_index_bytes(f.c.index) / n_pages,
-                                  .pool_bytes = (double)kv_pool_bytes(f.c.pool) / n_pages,
-                                  .table_bytes = (double)f.seq.tables[0].cap_pages * (double)sizeof(page_id) /
-                                                 prompt_tokens};
-    }
+    kv_index_counts c = kv_index_count(f.c.index);
+    *sizes = (kv_index_sizes){.n_entries = c.n_entries,
+                              .n_nodes = c.n_nodes,
+                              .index_bytes = (double)kv_index_bytes(f.c.index) / n_pages,
+                              .pool_bytes = (double)kv_pool_bytes(f.c.pool) / n_pages,
+                              .table_bytes = (double)f.seq.tables[0].cap_pages * (double)sizeof(page_id) /
+                                             prompt_tokens};
+done:
     kv_seq_deinit(&f.seq);
     kv_cache_close(&f.c);
     mem_free(f.copies.pairs);

@@ -19,7 +19,8 @@ quire_err lab_engine_open(model *m, backend *b, const kv_layout *layout, const e
                           lab_engine *out, quire_error *err) {
     TRY(engine_open(m, b, layout, o, &out->e, err));
     quire_err e = wake_init(&out->reader);
-    e = e == QUIRE_OK ? engine_out_open(out->e, &out->reader, &out->out) : e;
+    TRY_DONE(e, engine_out_open(out->e, &out->reader, &out->out));
+done:
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
 }
 
@@ -118,7 +119,8 @@ quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len
         e = lab_open_model(o, max_len, f, out, err);
         model_file_close(f);
     }
-    e = e == QUIRE_OK ? lab_open_engine(o, off, max_len, out, err) : e;
+    TRY_DONE(e, lab_open_engine(o, off, max_len, out, err));
+done:
     if (e != QUIRE_OK) {
         lab_close(out);
     }
@@ -306,7 +308,9 @@ static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const
             e = ended;
             *err = one;
         }
-        e = e == QUIRE_OK ? send_more(c, at_once, samples, first_sample, err) : e;
+        if (e == QUIRE_OK) {
+            e = send_more(c, at_once, samples, first_sample, err);
+        }
     }
     return e == QUIRE_OK && c->n_ended < c->n
                ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended",
@@ -360,11 +364,10 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     sample *samples = mem_new((size_t)c.n_samples_all, sizeof *samples);
     quire_err e = mem_check_for(first_sample && samples ? first_sample : NULL, "the requests", err);
     int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
-    e = e == QUIRE_OK ? lab_run_job(&c, at_once, samples, first_sample, err) : e;
-    if (e == QUIRE_OK) {
-        lab_fill_result(&c, start);
-        out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
-    }
+    TRY_DONE(e, lab_run_job(&c, at_once, samples, first_sample, err));
+    lab_fill_result(&c, start);
+    out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
+done:
     mem_free(samples);
     mem_free(first_sample);
     return e;

@@ -39,8 +39,9 @@ static quire_err open_cache(logprob_scorer *s, quire_error *err) {
     kv_cache_options o = kv_cache_options_of(&s->b.layout, (int32_t)n_pages);
     o.no_index = true;
     quire_err e = kv_cache_open(&o, &s->cache);
-    e = e == QUIRE_OK ? open_seqs(s, o.n_groups) : e;
-    TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "no cache of %d pages: %s", (int)n_pages, quire_err_text(e)));
+    if (e != QUIRE_OK || (e = open_seqs(s, o.n_groups)) != QUIRE_OK) {
+        return err_set(err, e, -1, "no cache of %d pages: %s", (int)n_pages, quire_err_text(e));
+    }
     return s->b.b->ops->kv_open(s->b.b, (int32_t)n_pages, err);
 }
 
@@ -156,10 +157,11 @@ quire_err logprob_scorer_end(logprob_scorer *s, const int32_t *tokens, quire_err
     int32_t n_tables = 0;
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < s->n_seqs; i++) {
-        e = e == QUIRE_OK ? kv_seq_check(&s->cache, &s->seqs[i], err) : e;
+        TRY_DONE(e, kv_seq_check(&s->cache, &s->seqs[i], err));
         n_tables += kv_seq_list_tables(&s->seqs[i], tables + n_tables);
     }
-    e = e == QUIRE_OK ? kv_cache_check(&s->cache, tables, n_tables, err) : e;
+    TRY_DONE(e, kv_cache_check(&s->cache, tables, n_tables, err));
+done:
     for (int32_t i = 0; i < s->n_seqs; i++) {
         kv_seq_release(&s->cache, &s->seqs[i], tokens, KV_DROP);
     }
@@ -196,11 +198,12 @@ quire_err logprob_scorer_decode(logprob_scorer *s, const int32_t *tokens, int32_
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n; i++) {
         kv_seq *q = &s->seqs[i];
-        e = e == QUIRE_OK ? kv_seq_reserve(&s->cache, q, 1, &none) : e;
+        TRY_DONE(e, kv_seq_reserve(&s->cache, q, 1, &none));
         parts[i] =
             (runner_part){.tokens = tokens, .first = q->n_computed, .n_rows = 1, .n_logits = 1, .seq = q};
     }
-    e = e == QUIRE_OK ? model_runner_forward(&s->b, parts, n) : e;
+    e = model_runner_forward(&s->b, parts, n);
+done:
     for (int32_t i = 0; i < n; i++) {
         kv_seq_trim(&s->cache, &s->seqs[i]);
     }
@@ -230,8 +233,8 @@ quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tok
         quire_err end = logprob_scorer_end(s, tokens, &audit);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = audit;
+            e = end;
         }
-        e = e == QUIRE_OK ? end : e;
     }
     return e;
 }

@@ -260,8 +260,7 @@ quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, 
     }
     st.token_bytes = kv_layout_token_bytes(&st.layout);
     quire_err e = open_store(&st);
-    e = e == QUIRE_OK ? memory_cases_fill(&st) : e;
-    if (e != QUIRE_OK) {
+    if (e != QUIRE_OK || (e = memory_cases_fill(&st)) != QUIRE_OK) {
         err_set(err, e, -1, "%s: %s", memory_scenario_name(c->scenario), quire_err_text(e));
     } else {
         e = memory_cases_check(&st, err);

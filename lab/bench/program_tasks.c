@@ -87,8 +87,10 @@ static quire_err task_read_lines(task_texts *d, const char *directory, const cha
         end = p != NULL ? (size_t)(p - text.p) : text.n;
         json_value *line = json_document((str){text.p + at, end - at});
         e = take(d, line);
-        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for texts");
         json_drop(line);
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for texts");
+        }
     }
     strbuf_deinit(&path);
     strbuf_deinit(&text);
@@ -99,9 +101,9 @@ quire_err task_texts_open(const char *directory, task_texts **out, quire_error *
     task_texts *d = mem_new(1, sizeof *d);
     TRY(mem_check_for(d, "texts", err));
     quire_err e = task_read_lines(d, directory, "evals/gsm8k_test_first200.jsonl", task_take_maths, err);
-    e = e == QUIRE_OK ? task_read_lines(d, directory, "evals/spec_bench/question.jsonl", task_take_turns, err)
-                      : e;
-    e = e == QUIRE_OK ? task_read_lines(d, directory, "json/maskbench/JME.jsonl", task_take_form, err) : e;
+    TRY_DONE(e, task_read_lines(d, directory, "evals/spec_bench/question.jsonl", task_take_turns, err));
+    TRY_DONE(e, task_read_lines(d, directory, "json/maskbench/JME.jsonl", task_take_form, err));
+done:
     if (e == QUIRE_OK && (d->maths.n == 0 || d->chats.n == 0 || d->questions.n == 0 || d->passages.n == 0 ||
                           d->forms.n == 0)) {
         e = err_set(err, QUIRE_BAD_FILE, -1,
@@ -364,8 +366,9 @@ static quire_err task_tokenize(const task_writer *w, task_text make, const task_
     quire_err e = make(w->d, at, &text);
     *ids = NULL;
     *n = 0;
-    e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a program");
-    if (e == QUIRE_OK && text.n > 0) {
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "out of memory for a program");
+    } else if (text.n > 0) {
         e = quire_tokenize(w->e, text.p, text.n, at->branch < 0, ids, n, err);
     }
     strbuf_deinit(&text);

@@ -206,16 +206,20 @@ typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank)
 static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context) {
     strbuf bytes = {0};
     quire_err e = QUIRE_OK;
-    for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
+    for (int32_t id = 0; id < tokenizer_n_tokens(from); id++) {
         strbuf_clear(&bytes);
-        e = tokenizer_is_special(from, id) ? QUIRE_OK
-                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
+        if (!tokenizer_is_special(from, id)) {
+            TRY_DONE(e, byte_level_add_bytes(&bytes, tokenizer_piece(from, id)));
+        }
         bool is_word = bytes.n > 1 && bytes.p[0] == ' ';
         str piece = {bytes.n > 0 ? bytes.p + is_word : "", bytes.n - is_word};
         bool is_plain = piece.n > 0 && utf8_is_valid(piece) && memchr(piece.p, ' ', piece.n) == NULL &&
                         !str_contains(piece, str_of(MARK));
-        e = e == QUIRE_OK && is_plain ? add(context, piece, is_word, id) : e;
+        if (is_plain) {
+            TRY_DONE(e, add(context, piece, is_word, id));
+        }
     }
+done:
     strbuf_deinit(&bytes);
     return e;
 }
@@ -302,15 +306,19 @@ static quire_err fill_ranks(const tokenizer *from, strbuf *file) {
     strbuf bytes = {0};
     int32_t rank = 0;
     quire_err e = QUIRE_OK;
-    for (int b = 0; b < BYTES && e == QUIRE_OK; b++) {
-        e = add_rank(file, (str){(const char[]){(char)b}, 1}, &rank);
+    for (int b = 0; b < BYTES; b++) {
+        TRY_DONE(e, add_rank(file, (str){(const char[]){(char)b}, 1}, &rank));
     }
-    for (int32_t id = 0; id < tokenizer_n_tokens(from) && e == QUIRE_OK; id++) {
+    for (int32_t id = 0; id < tokenizer_n_tokens(from); id++) {
         strbuf_clear(&bytes);
-        e = tokenizer_is_special(from, id) ? QUIRE_OK
-                                           : byte_level_add_bytes(&bytes, tokenizer_piece(from, id));
-        e = e == QUIRE_OK && bytes.n > 1 ? add_rank(file, (str){bytes.p, bytes.n}, &rank) : e;
+        if (!tokenizer_is_special(from, id)) {
+            TRY_DONE(e, byte_level_add_bytes(&bytes, tokenizer_piece(from, id)));
+        }
+        if (bytes.n > 1) {
+            TRY_DONE(e, add_rank(file, (str){bytes.p, bytes.n}, &rank));
+        }
     }
+done:
     strbuf_deinit(&bytes);
     return e;
 }

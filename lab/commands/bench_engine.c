@@ -159,11 +159,10 @@ static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, 
     engine_bench w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? bench_engine_open(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    e = e == QUIRE_OK ? bench_engine_run_load(&w, err) : e;
-    if (e == QUIRE_OK) {
-        figures f = bench_engine_measure(&w, scratch);
-        print(&w, t, &f);
-    }
+    TRY_DONE(e, bench_engine_run_load(&w, err));
+    figures f = bench_engine_measure(&w, scratch);
+    print(&w, t, &f);
+done:
     bench_engine_close(&w);
     mem_free(scratch);
     return e;

@@ -95,32 +95,37 @@ static quire_err make_vocabulary(bench *b) {
                  k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
                 e = strbuf_add_char(&b->bytes, (char)('a' + k % 26));
             }
-            e = e == QUIRE_OK ? strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]) : e;
+            TRY_DONE(e, strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]));
         }
         starts[i + 1] = (uint32_t)b->bytes.n;
     }
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         b->texts[i] = (str){b->bytes.p + starts[i], starts[i + 1] - starts[i]};
     }
+done:
     mem_free(starts);
-    return e == QUIRE_OK ? index_tokens(b, n) : e;
+    TRY(e);
+    return index_tokens(b, n);
 }
 
 static quire_err read_vocabulary(bench *b, token_texts **texts, quire_error *err) {
     model_file *f = NULL;
     tokenizer *t = NULL;
+    int32_t n = 0;
     TRY(model_file_open_vocabulary(b->o->tokenizer, &f, err));
     quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
-    e = e == QUIRE_OK ? token_texts_open(t, texts) : e;
-    int32_t n = e == QUIRE_OK ? tokenizer_n_tokens(t) : 0;
+    TRY_DONE(e, token_texts_open(t, texts));
+    n = tokenizer_n_tokens(t);
     b->texts = mem_new((size_t)n + 1, sizeof *b->texts);
-    e = e == QUIRE_OK ? mem_check(b->texts) : e;
-    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+    TRY_DONE(e, mem_check(b->texts));
+    for (int32_t i = 0; i < n; i++) {
         b->texts[i] = tokenizer_is_special(t, i) ? (str){"", 0} : token_texts_of(*texts, i);
     }
+done:
     tokenizer_close(t);
     model_file_close(f);
-    return e == QUIRE_OK ? index_tokens(b, n + 1) : e;
+    TRY(e);
+    return index_tokens(b, n + 1);
 }
 
 /* ---- schemas ---- */
@@ -183,7 +188,9 @@ static quire_err run_schema(void *user, json_value *record) {
     b->n_refused += e != QUIRE_OK;
     bool refused = e != QUIRE_OK;
     e = bench_grammar_note(&b->compile, from);
-    e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
+    if (e == QUIRE_OK && !refused) {
+        e = grammar_run_open(g, b->v, 0, &r);
+    }
     b->grammar_bytes += refused ? 0 : grammar_bytes(g);
     for (; has_instance && r != NULL && e == QUIRE_OK;
          has_instance = write_instance(&to_instance, tests, &at)) {
@@ -307,10 +314,10 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
         b.texts = mem_new((size_t)o->n_tokens, sizeof *b.texts);
         e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
     }
-    e = e == QUIRE_OK ? schema_lines_each(o->schemas, o->every, run_schema, &b, err) : e;
-    if (e == QUIRE_OK) {
-        bench_grammar_report(&b);
-    } else if (err->code != e) {
+    TRY_DONE(e, schema_lines_each(o->schemas, o->every, run_schema, &b, err));
+    bench_grammar_report(&b);
+done:
+    if (e != QUIRE_OK && err->code != e) {
         (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));
     }
     token_texts_close(texts);

@@ -65,7 +65,8 @@ static quire_err decode_contiguous(latency *l, int32_t n, double *token_ms) {
     double first_ms;
     TRY(baseline_kv_attach(l->b.b, 1, n + l->n_steps, &k));
     quire_err e = bench_latency_decode(l, CONTIGUOUS, n, &first_ms, token_ms);
-    e = e == QUIRE_OK ? baseline_kv_error(k) : e;
+    TRY_DONE(e, baseline_kv_error(k));
+done:
     baseline_kv_detach(k);
     return e;
 }
@@ -157,7 +158,8 @@ static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
     longest = figures_largest(contexts, n);
     TRY(synthetic_open_builtin(&own.cli.engine, &made, err));
     quire_err e = open_latency(&own, longest, &l, err);
-    e = e == QUIRE_OK ? run_lengths(&own, contexts, n, &l, err) : e;
+    TRY_DONE(e, run_lengths(&own, contexts, n, &l, err));
+done:
     close_latency(&l);
     synthetic_close(&made);
     return e;

@@ -70,9 +70,10 @@ static quire_err loads_each_matrix(const model *m, int32_t rank,
             continue;
         }
         is_done[ref->entry] = true;
-        e = write(context, &(loads_matrix){name, rank, w->n_in, 'A'});
-        e = e == QUIRE_OK ? write(context, &(loads_matrix){name, w->n_out, rank, 'B'}) : e;
+        TRY_DONE(e, write(context, &(loads_matrix){name, rank, w->n_in, 'A'}));
+        TRY_DONE(e, write(context, &(loads_matrix){name, w->n_out, rank, 'B'}));
     }
+done:
     mem_free(is_done);
     return e;
 }
@@ -140,15 +141,18 @@ static quire_err loads_write(const model *m, int32_t rank, const char *dir, quir
         fprintf(f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d}", (int)rank, (int)rank) > 0;
     TRY(loads_close(f, is_said ? QUIRE_OK : QUIRE_IO, dir, err));
     quire_err e = loads_each_matrix(m, rank, loads_put_header, &w);
-    e = e == QUIRE_OK ? strbuf_add_str(&w.header, w.at > 0 ? "}" : "{}") : e;
+    if (e == QUIRE_OK) {
+        e = strbuf_add_str(&w.header, w.at > 0 ? "}" : "{}");
+    }
     w.f = e == QUIRE_OK ? loads_create(dir, "adapter_model.safetensors", err) : NULL;
     if (w.f == NULL) {
         strbuf_deinit(&w.header);
         return e == QUIRE_OK ? QUIRE_IO : err_set(err, e, -1, "out of memory");
     }
     const uint64_t n = w.header.n;
-    e = fwrite(&n, sizeof n, 1, w.f) == 1 && fwrite(w.header.p, 1, n, w.f) == n ? QUIRE_OK : QUIRE_IO;
-    e = e == QUIRE_OK ? loads_each_matrix(m, rank, loads_put_numbers, &w) : e;
+    e = fwrite(&n, sizeof n, 1, w.f) == 1 && fwrite(w.header.p, 1, n, w.f) == n
+            ? loads_each_matrix(m, rank, loads_put_numbers, &w)
+            : QUIRE_IO;
     strbuf_deinit(&w.header);
     return loads_close(w.f, e, dir, err);
 }
@@ -251,7 +255,9 @@ static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, lo
         if (!is_there[i]) {
             (void)wake_wait(&all[i].answered, -1);
         }
-        e = e == QUIRE_OK ? loads_result(&all[i], err) : e;
+        if (e == QUIRE_OK) {
+            e = loads_result(&all[i], err);
+        }
         out->all_wait = fmax(out->all_wait, (double)all[i].want.load_us * 1e-3);
     }
     mem_free(is_there);
@@ -288,24 +294,30 @@ static quire_err loads_know(adapter_store *s, int32_t n, const char *path, quire
     return QUIRE_OK;
 }
 
+static quire_err loads_run_with(adapter_store *s, const adapter_loads_options *o, const char *path,
+                                loads_request *all, adapter_loads *out, quire_error *err) {
+    uint64_t seed = 17;
+    for (int32_t i = 0; i < o->n_in_use; i++) {
+        if (wake_init(&all[i].answered) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "no wake-up");
+        }
+    }
+    TRY(loads_know(s, o->n_known, path, err));
+    TRY(loads_fill(s, o, all, &seed, out, err));
+    return loads_replace(s, o, all, &seed, out, err);
+}
+
 static quire_err loads_run(adapter_store *s, const adapter_loads_options *o, const char *path,
                            adapter_loads *out, quire_error *err) {
-    uint64_t seed = 17;
     loads_request *all = mem_new((size_t)o->n_in_use, sizeof *all);
-    quire_err e = mem_check_for(all, "requests", err);
-    for (int32_t i = 0; e == QUIRE_OK && i < o->n_in_use; i++) {
-        e = wake_init(&all[i].answered) == QUIRE_OK ? QUIRE_OK
-                                                    : err_set(err, QUIRE_NO_MEMORY, -1, "no wake-up");
-    }
-    e = e == QUIRE_OK ? loads_know(s, o->n_known, path, err) : e;
-    e = e == QUIRE_OK ? loads_fill(s, o, all, &seed, out, err) : e;
-    e = e == QUIRE_OK ? loads_replace(s, o, all, &seed, out, err) : e;
+    TRY(mem_check_for(all, "requests", err));
+    quire_err e = loads_run_with(s, o, path, all, out, err);
     const adapter_bounds b = adapter_store_bounds(s);
     out->n_loads = b.n_loads;
     out->n_evictions = b.n_evictions;
     out->n_bytes = b.n_bytes;
     out->most_loaded = b.most_resident;
-    for (int32_t i = 0; all != NULL && i < o->n_in_use; i++) {
+    for (int32_t i = 0; i < o->n_in_use; i++) {
         adapter_ref_drop(all[i].want.ref);
         wake_deinit(&all[i].answered);
     }
@@ -328,7 +340,8 @@ static quire_err adapter_loads_measure(model *m, backend *b, const adapter_loads
                                &(adapter_loader){.load = loads_load, .free = loads_free, .context = &l}, &s,
                                err);
     }
-    e = e == QUIRE_OK ? loads_run(s, o, dir.path, out, err) : e;
+    TRY_DONE(e, loads_run(s, o, dir.path, out, err));
+done:
     adapter_store_close(s);
     temporary_remove(&dir);
     return e;
@@ -411,10 +424,11 @@ static quire_err load_adapter(lora_run *r, const uint16_t *halves, size_t n_halv
         changes[n] = (adapter_change){.w = w, .a = &views[2 * n], .b = &views[2 * n + 1], .scale = 2.0f};
         n++;
     }
-    e = e == QUIRE_OK ? ops->adapter_load(r->with.b, changes, n, &r->adapters[number], err) : e;
+    TRY_DONE(e, ops->adapter_load(r->with.b, changes, n, &r->adapters[number], err));
+    r->adapter_bytes += ops->adapter_bytes(r->adapters[number]);
+done:
     mem_free(changes);
     mem_free(views);
-    r->adapter_bytes += e == QUIRE_OK ? ops->adapter_bytes(r->adapters[number]) : 0;
     return e;
 }
 
@@ -457,7 +471,9 @@ static quire_err lora_open(lora_run *r, quire_error *err) {
         TRY(synthetic_open_named(o->shape, o->type, &engine, &made, err));
     }
     quire_err e = open_runner(r, &engine, false, &r->without, err);
-    e = e == QUIRE_OK ? open_runner(r, &engine, true, &r->with, err) : e;
+    if (e == QUIRE_OK) {
+        e = open_runner(r, &engine, true, &r->with, err);
+    }
     if (made.fd >= 0) {
         synthetic_close(&made);
     }

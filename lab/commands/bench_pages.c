@@ -161,7 +161,9 @@ static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, i
     share_trials(sh, k, n_samples, requests, t);
     quire_err e = variants_run(t, APART_THERE, sh->n_runs, beams, err);
     t[APART_THERE].options.n_pages = (int32_t)t[WITH_FORKS].best.n_pages_most;
-    e = e == QUIRE_OK && !beams ? variants_run(t + APART_THERE, 1, sh->n_runs, true, err) : e;
+    if (e == QUIRE_OK && !beams) {
+        e = variants_run(t + APART_THERE, 1, sh->n_runs, true, err);
+    }
     mem_free(tokens);
     TRY(e);
     if (t[WITH_FORKS].best.digest != t[APART].best.digest ||
@@ -376,7 +378,8 @@ static quire_err together(const experiment_options *o, const bench_table *s, int
     ways[1] = ways[0];
     ways[1].name = "32 together";
     ways[1].n_first = 0;
-    e = e == QUIRE_OK ? experiment_prefix_compare(s, ways, n_runs, err) : e;
+    TRY_DONE(e, experiment_prefix_compare(s, ways, n_runs, err));
+done:
     mem_free(drawn);
     mem_free(tokens);
     return e;

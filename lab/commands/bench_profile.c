@@ -289,7 +289,8 @@ static quire_err bench_profile_run(const cli_options *cli, quire_error *err) {
     profile p = {.o = (const void *)cli};
     TRY(profile_check_flags(p.o, err));
     quire_err e = run_profile(&p, err);
-    e = e == QUIRE_OK ? print_profile(&p, err) : e;
+    TRY_DONE(e, print_profile(&p, err));
+done:
     close_profile(&p);
     return e;
 }

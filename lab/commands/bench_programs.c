@@ -123,10 +123,11 @@ static quire_err request_make(request_executor *x, const program_call *c, quire_
     TRY(e == QUIRE_OK ? quire_request_ids(x->e, all->ids, all->n, out, err)
                       : err_set(err, e, -1, "out of memory for a request"));
     e = quire_request_set_all(*out, p->fields, p->n_fields, err);
-    e = e == QUIRE_OK ? quire_request_set_all(*out, c->step->fields, c->step->n_fields, err) : e;
+    TRY_DONE(e, quire_request_set_all(*out, c->step->fields, c->step->n_fields, err));
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);
-    e = e == QUIRE_OK ? quire_request_set(*out, "seed", seed, err) : e;
+    TRY_DONE(e, quire_request_set(*out, "seed", seed, err));
+done:
     if (e != QUIRE_OK) {
         quire_request_free(*out);
     }
@@ -139,7 +140,8 @@ static quire_err request_gen(void *executor, program_call *c, quire_error *err) 
     c->outputs = mem_new(1, sizeof *c->outputs);
     c->n_outputs = c->outputs != NULL ? 1 : 0;
     quire_err e = mem_check_for(c->outputs != NULL ? k : NULL, "a request", err);
-    e = e == QUIRE_OK ? request_make(x, c, &k->request, err) : e;
+    TRY_DONE(e, request_make(x, c, &k->request, err));
+done:
     if (e != QUIRE_OK) {
         mem_free(k);
         return e;
@@ -350,7 +352,8 @@ static quire_err programs_run_once(const experiment_options *o, programs_way way
     own.max_model_len = 2048;
     TRY(quire_engine_open(&own, &e, err));
     quire_err ran = program_task_write(t, texts, e, &json, err);
-    ran = ran == QUIRE_OK ? programs_run_on(e, way, &json, r, err) : ran;
+    TRY_DONE(ran, programs_run_on(e, way, &json, r, err));
+done:
     strbuf_deinit(&json);
     quire_engine_close(e);
     return ran;

@@ -310,9 +310,10 @@ static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_row
     for (int32_t i = 0; i < g->o->n_steps; i++) {
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = logprob_scorer_decode(s, g->window, n_rows);
-        TRY(e == QUIRE_OK ? e
-                          : err_set(err, e, -1, "%d rows after %d tokens: %s", (int)n_rows, (int)g->context,
-                                    quire_err_text(e)));
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "%d rows after %d tokens: %s", (int)n_rows, (int)g->context,
+                           quire_err_text(e));
+        }
         int64_t us = figures_time_us(s->b.n_threads) - start;
         least = us < least ? us : least;
     }
@@ -326,9 +327,10 @@ static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
         return QUIRE_OK;
     }
     quire_err e = logprob_scorer_copy(&m->s);
-    TRY(e == QUIRE_OK ? e
-                      : err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context,
-                                quire_err_text(e)));
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%d sequences of %d tokens: %s", QUALITY_SEQS, (int)g->context,
+                       quire_err_text(e));
+    }
     TRY(time_decodes(g, &m->s, 1, &m->speeds[0], err));
     return time_decodes(g, &m->s, QUALITY_SEQS, &m->speeds[1], err);
 }
@@ -386,8 +388,9 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
         quire_err e = compare_window(g, i + 1 == g->n_windows, err), end = end_window(g, &audit);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = audit;
+            e = end;
         }
-        TRY(e == QUIRE_OK ? end : e);
+        TRY(e);
     }
     if (g->o->shows_progress) {
         fprintf(stderr, "\r\033[K");
@@ -527,7 +530,8 @@ static quire_err measure_context(quality *g, int32_t context, quire_error *err) 
     exact.compute = QUIRE_COMPUTE_F32;
     exact.kv_dtype = QUIRE_KV_F32;
     quire_err e = open_side(g, &exact, &g->reference, err);
-    e = e == QUIRE_OK ? bench_quality_measure_all(g, err) : e;
+    TRY_DONE(e, bench_quality_measure_all(g, err));
+done:
     close_side(&g->reference);
     mem_free(g->window);
     g->window = NULL;
@@ -587,7 +591,8 @@ static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
     own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
     scored_text text;
     quire_err e = scored_text_read(o, "bench quality", &text, &own.text, err);
-    e = e == QUIRE_OK ? bench_quality_measure(&own, err) : e;
+    TRY_DONE(e, bench_quality_measure(&own, err));
+done:
     scored_text_deinit(&text);
     return e;
 }

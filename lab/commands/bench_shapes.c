@@ -99,7 +99,8 @@ static quire_err runner_open(const bench_speed_options *o, const model_shape *s,
                                          .n_pages = most * (PROMPT / PAGE_TOKENS), .max_rows = PROMPT,
                                          .max_seqs = most, .max_len = PROMPT, .has_groups = true);
     synthetic_close(&made);
-    return result == QUIRE_OK ? open_passes(r, most, err) : result;
+    TRY(result);
+    return open_passes(r, most, err);
 }
 
 /* ---- passes ---- */
@@ -237,7 +238,8 @@ static quire_err run_works(shapes_bench *b, shape_model *r, const model_shape *s
 static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_type *type, quire_error *err) {
     shape_model r;
     quire_err e = runner_open(b->o, s, type, b->most, &r, err);
-    e = e == QUIRE_OK ? run_works(b, &r, s, type, err) : e;
+    TRY_DONE(e, run_works(b, &r, s, type, err));
+done:
     shape_model_close(&r);
     return e;
 }
@@ -276,7 +278,8 @@ static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *
 static quire_err bench_shapes_run_type(shapes_bench *b, const speed_type *type, quire_error *err) {
     model_shape llama = b->o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
     quire_err e = runner_open(b->o, &llama, type, 1, &b->llama, err);
-    e = e == QUIRE_OK ? run_list(b, type, err) : e;
+    TRY_DONE(e, run_list(b, type, err));
+done:
     shape_model_close(&b->llama);
     return e;
 }

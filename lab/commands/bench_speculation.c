@@ -393,18 +393,16 @@ static quire_err bench_speculation_measure(const bench_speculation_options *o, q
     *b = (speculation){.o = o};
     str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
     quire_err e = choose_ways(b, err);
-    e = e == QUIRE_OK ? prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each,
-                                          &b->prompts, err)
-                      : e;
-    for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
-        e = open_way(b, &b->ways[i], err);
+    TRY_DONE(e, prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each,
+                                  &b->prompts, err));
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        TRY_DONE(e, open_way(b, &b->ways[i], err));
     }
-    for (int32_t i = 0; e == QUIRE_OK && i < b->prompts.n; i++) {
-        e = answer_by_all(b, i, err);
+    for (int32_t i = 0; i < b->prompts.n; i++) {
+        TRY_DONE(e, answer_by_all(b, i, err));
     }
-    if (e == QUIRE_OK) {
-        print_all(b);
-    }
+    print_all(b);
+done:
     for (int32_t i = 0; i < b->n_ways; i++) {
         close_way(&b->ways[i]);
     }

@@ -64,7 +64,8 @@ static quire_err time_return(const client *host, const quire_options *o, double 
     const int64_t start = clock_us();
     TRY(client_open_beside(host, o, &c, err));
     quire_err e = client_send(&c, &(int32_t){1}, 1, 1, &s, err);
-    e = e == QUIRE_OK ? client_await(&c, 1, err) : e;
+    TRY_DONE(e, client_await(&c, 1, err));
+done:
     *ms = (double)(s.first_us - start) * 1e-3;
     client_close(&c);
     return e;

@@ -270,7 +270,8 @@ static quire_err bench_text_run(const cli_options *o, quire_error *err) {
         e = err_set(err, QUIRE_INVALID, -1, "--file %s: the file is empty; give one with text", file);
     }
     own.text = (str){text.p, text.n};
-    e = e == QUIRE_OK ? bench_text_measure(&own, err) : e;
+    TRY_DONE(e, bench_text_measure(&own, err));
+done:
     strbuf_deinit(&text);
     return e;
 }

@@ -219,7 +219,8 @@ static quire_err rule_compile(const tokenizer *t, int32_t n_vocab, constraint **
     grammar *g;
     TRY(grammar_compile(GRAMMAR_SCHEMA, str_of(SCHEMA), &compact, &g, err));
     quire_err e = grammar_constraint_vocab(t, n_vocab, NULL, &v);
-    e = e == QUIRE_OK ? grammar_constraint_open(g, v, NULL, 0, out) : e;
+    TRY_DONE(e, grammar_constraint_open(g, v, NULL, 0, out));
+done:
     grammar_vocab_drop(v);
     grammar_drop(g);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the rule of the answers: %s", quire_err_text(e));
@@ -232,8 +233,9 @@ static quire_err rule_open(const quire_options *o, constraint **out, quire_error
     tokenizer *t = NULL;
     TRY(options_open_file(o, &f, err));
     quire_err e = model_describe(f, &d, err);
-    e = e == QUIRE_OK ? tokenizer_open(model_file_vocab(f), &t, err) : e;
-    e = e == QUIRE_OK ? rule_compile(t, d.n_vocab, out, err) : e;
+    TRY_DONE(e, tokenizer_open(model_file_vocab(f), &t, err));
+    TRY_DONE(e, rule_compile(t, d.n_vocab, out, err));
+done:
     tokenizer_close(t);
     model_file_close(f);
     return e;

@@ -235,11 +235,15 @@ static void print_scores(const scoring *g) {
 static quire_err perplexity_measure(const perplexity_options *o, quire_error *err) {
     scoring g = {.o = o};
     quire_err e = open_scoring(&g, err);
-    e = e == QUIRE_OK ? score_all(&g, err) : e;
+    if (e == QUIRE_OK) {
+        e = score_all(&g, err);
+    }
     if (o->shows_progress) {
         fprintf(stderr, "\r\033[K");
     }
-    e = e == QUIRE_OK && o->out != NULL ? write_logprobs(&g, err) : e;
+    if (e == QUIRE_OK && o->out != NULL) {
+        e = write_logprobs(&g, err);
+    }
     if (e == QUIRE_OK) {
         print_scores(&g);
     }
@@ -266,7 +270,8 @@ static quire_err perplexity_run(const cli_options *o, quire_error *err) {
     own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
     scored_text text;
     quire_err e = scored_text_read(o, "perplexity", &text, &own.text, err);
-    e = e == QUIRE_OK ? perplexity_measure(&own, err) : e;
+    TRY_DONE(e, perplexity_measure(&own, err));
+done:
     scored_text_deinit(&text);
     return e;
 }

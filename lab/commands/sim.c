@@ -446,9 +446,10 @@ static quire_err sim_all(const sim_options *o, quire_error *err) {
     s->shows_progress = isatty(STDERR_FILENO);
     s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     quire_err e = parse_pages(s, err);
-    e = e == QUIRE_OK ? parse_policies(s, err) : e;
-    e = e == QUIRE_OK ? trace_read(o->trace, o->limit, &s->t, err) : e;
-    e = e == QUIRE_OK ? sim_replay_all(s, err) : e;
+    TRY_DONE(e, parse_policies(s, err));
+    TRY_DONE(e, trace_read(o->trace, o->limit, &s->t, err));
+    TRY_DONE(e, sim_replay_all(s, err));
+done:
     trace_deinit(&s->t);
     mem_free(s);
     return e;

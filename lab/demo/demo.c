@@ -203,7 +203,8 @@ static quire_err run_contiguous(snapshot *s) {
     baseline_kv *k;
     TRY(baseline_kv_attach(s->b.b, 1, s->n_prompt + s->n_decode, &k));
     quire_err e = collect_logits(s, NULL, s->contiguous);
-    e = e == QUIRE_OK ? baseline_kv_error(k) : e;
+    TRY_DONE(e, baseline_kv_error(k));
+done:
     baseline_kv_detach(k);
     return e;
 }

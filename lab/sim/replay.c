@@ -146,13 +146,14 @@ static quire_err look_ahead(belady *b, int32_t n_pool_pages) {
     page_maps m = {0};
     int32_t *tokens = mem_new((size_t)b->t->longest, sizeof *tokens);
     quire_err e = tokens != NULL ? map_open(&m.whole, b->n_pages) : QUIRE_NO_MEMORY;
-    e = e == QUIRE_OK ? map_open(&m.tails, b->t->n_requests) : e;
+    TRY_DONE(e, map_open(&m.tails, b->t->n_requests));
     for (int32_t i = 0; e == QUIRE_OK && i < b->t->n_requests; i++) {
         if (replay_pages_of(b, &b->t->requests[i]) <= n_pool_pages) {
             trace_tokens(b->t, &b->t->requests[i], tokens);
             replay_add_request(b, &m, i, tokens);
         }
     }
+done:
     map_close(&m.whole);
     map_close(&m.tails);
     mem_free(tokens);

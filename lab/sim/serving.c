@@ -585,7 +585,8 @@ static quire_err serving_check(const serving *s, quire_error *err) {
                         (int)t->arrival, t->kv.n_computed, tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_cache_check(&s->kv, tables, s->sched.n_running, err) : e;
+    TRY_DONE(e, kv_cache_check(&s->kv, tables, s->sched.n_running, err));
+done:
     mem_free(tables);
     return e;
 }
@@ -740,7 +741,9 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
         e = serving_static_run(t, o, &r);
     } else if (e == QUIRE_OK) {
         e = serving_open_all(&s);
-        e = e == QUIRE_OK ? sim_serving_run(&s, &inner) : e;
+        if (e == QUIRE_OK) {
+            e = sim_serving_run(&s, &inner);
+        }
         serving_close_all(&s);
     }
     if (e == QUIRE_OK && r.times.n == 0) {

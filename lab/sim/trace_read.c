@@ -639,7 +639,8 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
         e = arrivals_add_request(&b, l, o->most, at_s, &state);
         at_s += -log(uniform(&state)) / o->rate;
     }
-    e = e == QUIRE_OK ? trace_build_finish(&b, out) : e;
+    TRY_DONE(e, trace_build_finish(&b, out));
+done:
     trace_build_deinit(&b);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%d requests: %s", (int)o->n, quire_err_text(e));
 }
