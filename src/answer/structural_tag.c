@@ -92,6 +92,30 @@ static quire_err take_flag(const reader *r, const json_value *format, const char
                : fail(r, QUIRE_INVALID, ".%s must be true or false", name);
 }
 
+/* Refuses what else a format says. `any_order` lets members come in any order: that of
+ * the schema is one. */
+static quire_err structural_tag_refuse_others(const reader *r, const json_value *format) {
+    static const char *const names[] = {
+        "type",     "value",   "token",    "json_schema", "style",        "any_order",
+        "pattern",  "grammar", "elements", "content",     "min",          "max",
+        "begin",    "end",     "triggers", "tags",        "at_least_one", "stop_after_first",
+        "separator"};
+    str type = json_get_str(format, "type");
+    bool excludes = str_is(type, "any_text") || str_is(type, "triggered_tags");
+    for (json_member m = {0}; json_next(format, &m);) {
+        bool known = excludes && strcmp(m.name, "excludes") == 0;
+        bool says_nothing = json_length(m.value) == 0 && !json_truth(m.value) && !json_numeric(m.value) &&
+                            json_str(m.value).n == 0;
+        for (size_t i = 0; i < sizeof names / sizeof *names && !known; i++) {
+            known = strcmp(m.name, names[i]) == 0;
+        }
+        if (!known && !says_nothing) {
+            return fail(r, QUIRE_UNSUPPORTED, ".%.60s is not supported in a format of this type", m.name);
+        }
+    }
+    return QUIRE_OK;
+}
+
 /* ---- leaves ---- */
 
 /* A rule whose errors name its place. */
@@ -126,10 +150,6 @@ static quire_err read_text_rule(reader *r, const json_value *format, const char 
                                 grammar_part *out) {
     str text;
     TRY(structural_tag_take_text(r, format, name, &text));
-    if (json_length(json_get(format, "excludes")) > 0) {
-        return fail(r, QUIRE_UNSUPPORTED, ".excludes is for any_text and triggered_tags; write it in the %s",
-                    name);
-    }
     *out = rule_here(r, kind, text);
     return QUIRE_OK;
 }
@@ -222,6 +242,7 @@ static quire_err read_inside(reader *r, const json_value *content, const str *en
 static quire_err read_tag(reader *r, const json_value *tag, str *begin, grammar_part *rest) {
     const str *begins = NULL, *ends = NULL;
     size_t n = 0, n_ends = 0;
+    TRY(structural_tag_refuse_others(r, tag));
     TRY(take_texts(r, json_get(tag, "begin"), "begin", &begins, &n));
     if (n > 1) {
         return fail(r, QUIRE_INVALID, ".begin must be one string");
@@ -258,7 +279,7 @@ static quire_err read_triggered(reader *r, const json_value *format, grammar_par
     *out = (grammar_part){.part = GRAMMAR_PART_TAGS};
     TRY(take_texts(r, json_get(format, "triggers"), "triggers", &out->texts, &out->n_texts));
     TRY(take_excludes(r, format, &excludes, &n_excludes));
-    TRY(take_flag(r, format, "at_least_one", &out->at_least_one));
+    TRY(take_flag(r, format, "at_least_one", &out->begins_with_tag));
     TRY(take_flag(r, format, "stop_after_first", &out->stop_after_first));
     TRY(take_tags(r, format, &list, &n));
     out->never = join_texts(r->a, excludes, n_excludes, r->ends, r->n_ends);
@@ -359,6 +380,7 @@ static quire_err read_format(reader *r, const json_value *v, grammar_part *out) 
     if (++r->depth > MAX_DEPTH) {
         return fail(r, QUIRE_INVALID, " nests deeper than %d formats", MAX_DEPTH);
     }
+    TRY(structural_tag_refuse_others(r, v));
     TRY(read_type(r, type, v, out));
     r->depth--;
     return QUIRE_OK;

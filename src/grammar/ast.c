@@ -94,9 +94,14 @@ static int ast_compare_ranges(const void *x, const void *y) {
 }
 
 static void push_range(ast *t, uint32_t lo, uint32_t hi) {
-    nfa_range *r = NFA_PUSH(t->b, t->ranges);
-    if (r != NULL) {
-        *r = (nfa_range){lo, hi};
+    static const nfa_range all[] = {{0, NFA_MAX_CHAR}}, space[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}};
+    const nfa_range *within = t->only_space ? space : all;
+    for (size_t i = 0; i < (t->only_space ? sizeof space : sizeof all) / sizeof *all; i++) {
+        uint32_t from = lo > within[i].lo ? lo : within[i].lo, to = hi < within[i].hi ? hi : within[i].hi;
+        nfa_range *r = from <= to ? NFA_PUSH(t->b, t->ranges) : NULL;
+        if (r != NULL) {
+            *r = (nfa_range){from, to};
+        }
     }
 }
 

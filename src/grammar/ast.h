@@ -30,6 +30,7 @@ typedef struct ast_node {
 
 typedef struct ast {
     build *b;
+    bool only_space; /* white space of JSON alone: other characters are taken out of classes */
     NFA_VEC(ast_node) nodes;
     NFA_VEC(nfa_range) ranges;
 } ast;

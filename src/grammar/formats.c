@@ -38,7 +38,8 @@
 #define PCHAR_NC  "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|" PCT ")"
 #define USERINFO  "(?:[A-Za-z0-9._~!$&'()*+,;=:-]|" PCT ")*"
 #define REGNAME   "(?:[A-Za-z0-9._~!$&'()*+,;=-]|" PCT ")*"
-#define AUTHORITY "(?:" USERINFO "@)?(?:" REGNAME "|\\[" IPV6 "\\])(?::[0-9]*)?"
+#define IPVFUTURE "[Vv][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+"
+#define AUTHORITY "(?:" USERINFO "@)?(?:" REGNAME "|\\[(?:" IPV6 "|" IPVFUTURE ")\\])(?::[0-9]*)?"
 #define TAIL      "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define HIER                                                                                                 \
     "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"
@@ -50,9 +51,13 @@
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARNAME "(?:[A-Za-z0-9_]|" PCT ")(?:\\.?(?:[A-Za-z0-9_]|" PCT "))*"
 #define VARSPEC VARNAME "(?::[1-9][0-9]{0,3}|\\*)?"
+/* ucschar and iprivate, of the planes that are assigned */
+#define UCS                                                                                                  \
+    "\\u00a0-\\ud7ff\\ue000-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"                \
+    "\\u{30000}-\\u{3fffd}\\u{e1000}-\\u{efffd}\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
 #define TEMPLATE                                                                                             \
-    "(?:[!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~\\u00a0-\\ud7ff\\uf900-\\uffef-]|" PCT                             \
-    "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC ")*\\})*"
+    "(?:[!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~" UCS "-]|" PCT "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC       \
+    ")*\\})*"
 
 /* ISO 8601 as RFC 3339 has it in appendix A */
 #define TIME_PART "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"

@@ -18,6 +18,7 @@ typedef struct free_text {
     parts *p;
     NFA_VEC(trigger) triggers;
     NFA_VEC(str) watched;   /* letters that free text does not contain */
+    uint32_t n_ending;      /* of watched: the others may occur in what ends the free text */
     NFA_VEC(int32_t) marks; /* tokens that it does not hold as such */
     NFA_VEC(uint32_t) ways;
     bool has_pattern;
@@ -136,6 +137,30 @@ static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
     }
 }
 
+/* Texts that end with the letters and hold before them a watched text that does not end
+ * free text. */
+static uint32_t watched_before(free_text *f, str letters) {
+    strbuf regex = {0};
+    quire_err e = QUIRE_OK;
+    size_t len;
+    for (uint32_t i = f->n_ending; i <= f->watched.n && e == QUIRE_OK; i++) {
+        str text = i < f->watched.n ? f->watched.p[i] : letters;
+        e = strbuf_add_str(&regex, i == f->n_ending    ? "(?:"
+                                   : i == f->watched.n ? ")[\\x00-\\u{10FFFF}]*"
+                                                       : "|");
+        for (size_t at = 0; at < text.n && e == QUIRE_OK; at += len) {
+            e = strbuf_addf(&regex, "\\u{%X}", (unsigned)utf8_decode(text.p + at, text.n - at, &len));
+        }
+    }
+    e = e == QUIRE_OK ? strbuf_add_str(&regex, "$") : e;
+    uint32_t found = e == QUIRE_OK ? dfa_pattern(&f->p->dfas, (str){regex.p, regex.n}) : DFA_ANY;
+    strbuf_deinit(&regex);
+    if (e != QUIRE_OK) {
+        (void)build_fail(f->p->b, e, -1, "out of memory for the grammar");
+    }
+    return found;
+}
+
 /* The letters up to a trigger, and it: lead to `next`. */
 static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint32_t next) {
     dfa_pool *dfas = &f->p->dfas;
@@ -147,10 +172,13 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
         return;
     }
     uint32_t i = 0;
-    while (i < f->watched.n && !str_eq(f->watched.p[i], t->letters) && build_step(f->p->b, 1)) {
+    while (i < f->n_ending && !str_eq(f->watched.p[i], t->letters) && build_step(f->p->b, 1)) {
         i++;
     }
-    uint32_t until = without_pattern(f, dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST));
+    uint32_t until = without_pattern(f, dfa_search(dfas, f->watched.p, f->n_ending, i, DFA_FIRST));
+    if (f->n_ending < f->watched.n) {
+        until = dfa_combine(dfas, until, watched_before(f, t->letters), DFA_AND_NOT);
+    }
     if (!dfa_is_empty(dfas, until)) {
         free_text_push_way(f, emit_string(f, until, next));
     }
@@ -197,6 +225,7 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
         (void)add_trigger(f, trigger_of(f->p, part->texts[i]));
     }
     uint32_t n = f->triggers.n;
+    f->n_ending = f->watched.n;
     free_text_watch(f, part->never, part->n_never);
     uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
@@ -307,22 +336,33 @@ static void open_pattern(free_text *f, const grammar_part *part) {
     build_rule_set(f->p->b, f->pattern_rule, node);
 }
 
-static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_t next) {
+/* A tag with no text before it: leads to `behind`. */
+static uint32_t emit_first_tag(free_text *f, uint32_t behind) {
     build *b = f->p->b;
-    uint32_t first = build_loop(b), more = first;
+    f->ways.n = 0;
+    for (uint32_t i = 0; i < f->triggers.n && build_step(b, 1); i++) {
+        trigger t = f->triggers.p[i];
+        uint32_t tag = t.rule > 0 ? build_call(b, t.rule - 1, behind) : NFA_FAIL_NODE;
+        tag = t.rule > 0 && t.mark >= 0 ? parts_emit_mark(f->p, t.mark, tag) : tag;
+        free_text_push_way(f, t.rule > 0 ? parts_emit_text(f->p, t.letters, tag) : tag);
+    }
+    return b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE;
+}
+
+static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_t next) {
     emit_tags(f, part);
     if (part->pattern.n > 0) {
         open_pattern(f, part);
     }
     free_text_watch(f, part->texts, part->n_texts);
     free_text_watch(f, part->never, part->n_never);
-    if (part->at_least_one && !part->stop_after_first) {
-        more = build_loop(b);
-        emit_tagged(f, part, more, more, next);
+    f->n_ending = f->watched.n;
+    if (part->begins_with_tag && part->stop_after_first) {
+        return emit_first_tag(f, next);
     }
-    emit_tagged(f, part, first, part->stop_after_first ? next : more,
-                part->at_least_one ? NFA_FAIL_NODE : next);
-    return first;
+    uint32_t loop = build_loop(f->p->b);
+    emit_tagged(f, part, loop, part->stop_after_first ? next : loop, next);
+    return part->begins_with_tag ? emit_first_tag(f, loop) : loop;
 }
 
 uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next) {

@@ -93,7 +93,7 @@ static bool at_head(parser *p) {
     return head;
 }
 
-static uint32_t gbnf_take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
+static uint32_t gbnf_take_char(parser *p, nfa_range set[REGEX_ESCAPE_RANGES], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
     if (p->w3c && p->text.n - p->at > 2 && gbnf_peek(p) == '#' && p->text.p[p->at + 1] == 'x' &&
@@ -114,7 +114,7 @@ static uint32_t gbnf_take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
 }
 
 static uint32_t gbnf_parse_string(parser *p, char quote) {
-    nfa_range set[8];
+    nfa_range set[REGEX_ESCAPE_RANGES];
     uint32_t n_set;
     ast_list l = {0};
     while (gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != quote) {
@@ -132,13 +132,13 @@ static uint32_t gbnf_parse_string(parser *p, char quote) {
 }
 
 static uint32_t gbnf_parse_class(parser *p) {
-    nfa_range ranges[MAX_RANGES], set[8];
+    nfa_range ranges[MAX_RANGES], set[REGEX_ESCAPE_RANGES];
     uint32_t n = 0, n_set;
     bool negated = gbnf_peek(p) == '^';
     p->at += negated;
     while (gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != ']') {
         uint32_t lo = gbnf_take_char(p, set, &n_set), hi = lo;
-        if (n + 9 > MAX_RANGES) {
+        if (n + REGEX_ESCAPE_RANGES > MAX_RANGES) {
             return gbnf_fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
         }
         if (n_set > 0) {
@@ -192,7 +192,7 @@ static uint32_t gbnf_parse_atom(parser *p) {
         return ast_class(p->t, NULL, 0, true);
     }
     if (p->w3c && c == '#') {
-        nfa_range set[8];
+        nfa_range set[REGEX_ESCAPE_RANGES];
         uint32_t n_set, code = gbnf_take_char(p, set, &n_set);
         return ast_char(p->t, code);
     }
@@ -218,12 +218,13 @@ static uint32_t gbnf_take_number(parser *p, uint32_t otherwise) {
 }
 
 static uint32_t gbnf_parse_counts(parser *p, uint32_t node) {
-    uint32_t min = gbnf_take_number(p, 0), max = min;
+    uint32_t given = gbnf_take_number(p, NFA_NONE), min = given == NFA_NONE ? 0 : given, max = given;
     if (gbnf_peek(p) == ',') {
         p->at++;
         max = gbnf_take_number(p, NFA_NONE);
+        given = min;
     }
-    if (gbnf_ok(p) && (gbnf_peek(p) != '}' || min > max)) {
+    if (gbnf_ok(p) && (gbnf_peek(p) != '}' || min > max || given == NFA_NONE)) {
         return gbnf_fail(p, QUIRE_INVALID, "a repeat is {n}, {n,} or {n,m}");
     }
     p->at++;

@@ -66,8 +66,9 @@ typedef struct grammar_tag {
  * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the beginning of a tag
  * with that trigger continues. A text of triggers is such by its letters; one with a
  * special token is such by its first one, which occurs in no other way then. After a tag
- * free text continues. A trigger with which no tag begins occurs nowhere. A `pattern`
- * begins a tag too, where it matches for the first time: then `behind` follows as the
+ * free text continues. With `begins_with_tag` none stands before the first one. A trigger
+ * with which no tag begins occurs nowhere. A `pattern` begins a tag too, where it matches
+ * for the first time: then `behind` follows as the
  * rest of a tag does, or `other`, after which the same free text continues. */
 struct grammar_part {
     grammar_part_kind part;
@@ -87,14 +88,17 @@ struct grammar_part {
     uint32_t min, max; /* of REPEAT; max: GRAMMAR_NO_MAX */
     const str *texts;  /* of FREE, UNTIL, TAGS: valid UTF-8, not empty; of OTHER: valid UTF-8 */
     size_t n_texts;
-    const str *never; /* of TAGS, UNTIL: texts that the free text does not contain either */
+    /* of TAGS, UNTIL: texts that the free text does not contain either; what ends UNTIL
+     * may */
+    const str *never;
     size_t n_never;
     grammar_specials specials; /* of FREE, UNTIL, TAGS */
     const grammar_tag *tags;   /* of TAGS */
     size_t n_tags;
-    bool at_least_one, stop_after_first; /* of TAGS */
-    str pattern;                         /* of TAGS: a regex; empty: none */
-    const grammar_part *behind, *other;  /* of TAGS with a pattern */
+    bool begins_with_tag;               /* of TAGS without a pattern */
+    bool stop_after_first;              /* of TAGS */
+    str pattern;                        /* of TAGS: a regex; empty: none */
+    const grammar_part *behind, *other; /* of TAGS with a pattern */
 };
 
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */

@@ -176,7 +176,7 @@ static uint32_t terminal(parser *p, uint32_t node) {
 }
 
 static uint32_t lark_take_char(parser *p) {
-    nfa_range set[8];
+    nfa_range set[REGEX_ESCAPE_RANGES];
     uint32_t n_set = 0;
     size_t len;
     if (lark_peek(p) == '\\') {

@@ -256,11 +256,25 @@ static uint32_t renumber(uint32_t s, uint32_t start) {
     return s == start ? 0 : s == 0 ? start : s;
 }
 
-static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
-    uint32_t x = dfa_new(p);
+/* Follows the first step where nothing precedes. `end` joins it where the empty text
+ * matches: the set may recur, where something does. */
+static bool pattern_begin(finder *f, uint32_t first, uint32_t end) {
     f->now++;
     pattern_push(f, first);
-    bool found = pattern_follow(f, true, false);
+    bool is_empty = pattern_follow(f, true, true);
+    f->now++;
+    f->work.n = 0;
+    pattern_push(f, first);
+    if (is_empty) {
+        pattern_push(f, end);
+    }
+    return pattern_follow(f, true, false);
+}
+
+/* end: a step that leads to the match at the end of the text. */
+static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first, uint32_t end) {
+    uint32_t x = dfa_new(p);
+    bool found = pattern_begin(f, first, end);
     f->now++;
     f->work.n = 0;
     set *any = NFA_PUSH(f->b, f->sets); /* set 0 */
@@ -302,7 +316,8 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
     uint32_t root = regex_parse(&t, regex), found = pattern_add_step(&f, (step){.kind = STEP_FOUND});
     uint32_t body = pattern_emit(&f, root, found), x = DFA_ANY;
     /* the match may begin at any character */
-    uint32_t every = ast_class(&t, NULL, 0, true);
+    uint32_t every = ast_class(&t, NULL, 0, true),
+             end = pattern_add_step(&f, (step){.kind = STEP_END, .next = found});
     if (p->b->failed == QUIRE_OK) {
         uint32_t skip =
             pattern_add_step(&f, (step){STEP_CLASS, t.nodes.p[every].first, t.nodes.p[every].n, 0});
@@ -312,7 +327,7 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
             (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         } else {
             f.steps.p[skip].next = loop;
-            x = determinise(&f, p, loop);
+            x = determinise(&f, p, loop, end);
         }
     }
     NFA_FREE(p->b, f.steps);

@@ -37,7 +37,9 @@ static bool regex_syntax_take(parser *p, const char *what) {
 /* ---- escapes ---- */
 
 static const nfa_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
-                       spaces[] = {{'\t', '\r'}, {' ', ' '}};
+                       spaces[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+                                   {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                   {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 
 static void put_set(nfa_range *out, uint32_t *n, const nfa_range *set, uint32_t n_set, bool negated) {
     uint32_t from = 0;
@@ -90,7 +92,7 @@ static uint32_t hex_escape(str text, size_t *at, char letter) {
     return c;
 }
 
-uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_t *n) {
+uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[REGEX_ESCAPE_RANGES], uint32_t *n) {
     assert(at != NULL);
     static const char letters[] = "tnrfv0a", meanings[] = "\t\n\r\f\v\0\a";
     size_t len, from = *at;
@@ -105,15 +107,15 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
     switch (c) {
     case 'd':
     case 'D':
-        put_set(ranges, n, digits, 1, c == 'D');
+        put_set(ranges, n, digits, sizeof digits / sizeof *digits, c == 'D');
         return 0;
     case 'w':
     case 'W':
-        put_set(ranges, n, words, 4, c == 'W');
+        put_set(ranges, n, words, sizeof words / sizeof *words, c == 'W');
         return 0;
     case 's':
     case 'S':
-        put_set(ranges, n, spaces, 2, c == 'S');
+        put_set(ranges, n, spaces, sizeof spaces / sizeof *spaces, c == 'S');
         return 0;
     case 'x':
     case 'u':
@@ -132,6 +134,11 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
         }
         break;
     default:
+        if (c == '0' && *at < text.n && text.p[*at] >= '0' && text.p[*at] <= '9') {
+            (void)build_fail(t->b, QUIRE_UNSUPPORTED, (int64_t)from,
+                             "at byte %zu: octal escapes are not supported; write \\xHH", from);
+            return 0;
+        }
         if (c > 0 && c < 0x80 && strchr(letters, c) != NULL) {
             return (uint8_t)meanings[strchr(letters, c) - letters];
         }
@@ -162,7 +169,7 @@ static bool regex_syntax_add_range(parser *p, nfa_range *r, uint32_t *n, uint32_
 }
 
 /* One character or escape within brackets; *n_set > 0: a class. */
-static uint32_t class_char(parser *p, nfa_range set[8], uint32_t *n_set) {
+static uint32_t class_char(parser *p, nfa_range set[REGEX_ESCAPE_RANGES], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
     if (p->text.p[p->at] != '\\') {
@@ -178,7 +185,7 @@ static uint32_t class_char(parser *p, nfa_range set[8], uint32_t *n_set) {
 }
 
 static uint32_t regex_syntax_parse_class(parser *p) {
-    nfa_range ranges[MAX_RANGES], set[8];
+    nfa_range ranges[MAX_RANGES], set[REGEX_ESCAPE_RANGES];
     uint32_t n = 0, n_set;
     bool negated = regex_syntax_take(p, "^"), first = true;
     for (; regex_syntax_more(p) && (first || p->text.p[p->at] != ']'); first = false) {
@@ -242,7 +249,7 @@ static uint32_t regex_syntax_parse_group(parser *p) {
 }
 
 static uint32_t regex_syntax_parse_atom(parser *p) {
-    nfa_range set[8];
+    nfa_range set[REGEX_ESCAPE_RANGES];
     uint32_t n_set;
     size_t len;
     if (regex_syntax_take(p, "(")) {

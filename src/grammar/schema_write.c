@@ -16,6 +16,7 @@ static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
     if (*rule == 0) {
         ast t;
         ast_init(&t, s->b);
+        t.only_space = rule == &s->space_rule;
         uint32_t root = regex_parse(&t, regex);
         *rule = build_rule(s->b) + 1;
         build_rule_set(s->b, *rule - 1, ast_emit(&t, root, NFA_RETURN_NODE, 3));

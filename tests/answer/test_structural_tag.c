@@ -57,8 +57,17 @@ TEST(a_structural_tag_takes_the_texts_that_it_describes) {
          {"no", "<f>x</f>", "\1h", "<f>1</f>no"}},
         {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\"],\"tags\":[" F_TAG
                 "],\"at_least_one\":true,\"stop_after_first\":true}"),
-         {"<f>1</f>", "x<f>1</f>"},
-         {"", "x", "<f>1</f>x", "<f>1</f><f>1</f>"}},
+         {"<f>1</f>"},
+         {"", "x", "x<f>1</f>", "<f>1</f>x", "<f>1</f><f>1</f>"}},
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<f\",\"<tool>\"],\"tags\":[" F_TAG "," G_TAG
+                "],\"at_least_one\":true}"),
+         {"<f>1</f>", "<f>1</f>x<f>2</f>y", "\1g</g>"},
+         {"", "x<f>1</f>", "x\1g</g>"}},
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"(\",\"content\":{\"type\":\"any_text\",\"excludes\":[\"<\","
+                "\"x)\"],"
+                "\"max_chars\":null},\"end\":[\"</a>\",\")\"]}"),
+         {"(</a>", "(text</a>", "(x)"},
+         {"(a<b</a>", "(x</a>)", "(x)</a>"}},
         {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\",\",\"tags\":[" F_TAG
                 "],\"at_least_one\":true}"),
          {"<f>1</f>", "<f>1</f>,<f>2</f>,<f>3</f>"},
@@ -128,6 +137,11 @@ TEST(what_cannot_be_done_is_refused_with_its_place) {
          "format.elements[1]: "},
         {FORMAT("{\"type\":\"sequence\",\"elements\":[]}"), "format.elements"},
         {FORMAT("{\"type\":\"regex\",\"pattern\":\"a\",\"excludes\":[\"b\"]}"), "format.excludes"},
+        {FORMAT("{\"type\":\"json_schema\",\"json_schema\":{},\"excludes\":[\"b\"]}"), "format.excludes"},
+        {FORMAT("{\"type\":\"any_text\",\"max_chars\":10}"), "format.max_chars"},
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[{\"begin\":\"<\","
+                "\"content\":" NUMBER ",\"end\":\"\",\"when\":1}]}"),
+         "format.tags[0].when"},
         {FORMAT("{\"type\":\"tag\",\"begin\":5,\"content\":" NUMBER ",\"end\":\"\"}"), "format.begin"},
         {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[],\"tags\":[" F_TAG "]}"), "format.triggers"},
         {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":[" F_TAG "],\"at_least_one\":1}"),

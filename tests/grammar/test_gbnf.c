@@ -126,6 +126,7 @@ TEST(rules_may_span_lines_and_hold_comments) {
 }
 
 TEST(wrong_grammars_are_refused_with_their_line) {
+    case_refused(GRAMMAR_EBNF, "root ::= \"a\"{}\n", QUIRE_INVALID, "a repeat is");
     case_refused(GRAMMAR_EBNF, "root ::= a\n", QUIRE_INVALID, "no rule \"a\"");
     case_refused(GRAMMAR_EBNF, "a ::= \"x\"\n", QUIRE_INVALID, "no rule \"root\"");
     case_refused(GRAMMAR_EBNF, "root ::= \"x\"\nroot ::= \"y\"\n", QUIRE_INVALID, "line 2");

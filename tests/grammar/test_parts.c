@@ -216,7 +216,7 @@ TEST(free_text_holds_none_of_its_texts) {
 }
 
 /* Tags f and g, whose bodies are numbers and letters. */
-static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
+static grammar_case open_tags(bool begins_with_tag, bool stop_after_first) {
     static grammar_part f[2] = {RULE(GRAMMAR_REGEX, "[0-9]+"), TEXT("</f>")},
                         g[2] = {RULE(GRAMMAR_SCHEMA, "{\"const\":\"<f=\"}"), TEXT("</tool>")};
     static const grammar_part f_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = f, .n_parts = 2};
@@ -229,7 +229,7 @@ static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
                                .n_texts = 2,
                                .tags = tags,
                                .n_tags = 3,
-                               .at_least_one = at_least_one,
+                               .begins_with_tag = begins_with_tag,
                                .stop_after_first = stop_after_first};
     return open_parts(&part);
 }
@@ -291,14 +291,15 @@ TEST(a_trigger_begins_a_tag_anywhere_in_free_text) {
     rejects(&c, "a\3", 1);
     case_close(&c);
     c = open_tags(true, false);
-    rejects(&c, "text", -1);
+    rejects(&c, "text", 0);
     accepts(&c, "<f=1>1</f>");
-    accepts(&c, "a<f=1>1</f>b<f=2>1</f>c");
+    accepts(&c, "<f=1>1</f>b<f=2>1</f>c");
+    rejects(&c, "a<f=1>1</f>", 0);
     case_close(&c);
     c = open_tags(true, true);
-    rejects(&c, "text", -1);
-    accepts(&c, "a<f=1>1</f>");
-    rejects(&c, "a<f=1>1</f>b", 11);
+    rejects(&c, "text", 0);
+    accepts(&c, "<f=1>1</f>");
+    rejects(&c, "<f=1>1</f>b", 10);
     case_close(&c);
     c = open_tags(false, true);
     accepts(&c, "text");

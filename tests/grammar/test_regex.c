@@ -64,6 +64,16 @@ TEST(characters_are_whole_even_where_tokens_cut_them) {
     case_close(&c);
 }
 
+TEST(white_space_is_that_of_json_schema) {
+    grammar_case c = case_open(GRAMMAR_REGEX, "\\s[\\s]\\S[^\\S ]", NULL);
+    case_accepts(&c, "\t\xE3\x80\x80"
+                     "a\xC2\xA0"); /* U+3000, U+00A0 */
+    case_rejects(&c, "a", 0);
+    case_rejects(&c, "  \xE3\x80\x80", 4);
+    case_rejects(&c, "  a ", 3);
+    case_close(&c);
+}
+
 TEST(anchors_count_at_the_edges_alone) {
     grammar_case c = case_open(GRAMMAR_REGEX, "^(?:^ab|x)$", NULL);
     case_accepts(&c, "ab");
@@ -72,6 +82,7 @@ TEST(anchors_count_at_the_edges_alone) {
     case_refused(GRAMMAR_REGEX, "a^b", QUIRE_UNSUPPORTED, "anchor");
     case_refused(GRAMMAR_REGEX, "(?=a)b", QUIRE_UNSUPPORTED, "group");
     case_refused(GRAMMAR_REGEX, "(a)\\1", QUIRE_UNSUPPORTED, "\\1");
+    case_refused(GRAMMAR_REGEX, "\\012", QUIRE_UNSUPPORTED, "octal");
     case_refused(GRAMMAR_REGEX, "a\\b", QUIRE_UNSUPPORTED, "\\b");
     case_refused(GRAMMAR_REGEX, "a*+", QUIRE_UNSUPPORTED, "possessive");
     case_refused(GRAMMAR_REGEX, "(a", QUIRE_INVALID, "( without");
@@ -141,7 +152,8 @@ TEST(a_regex_is_looked_for_in_a_text) {
             fail_msg("%s in %s", cases[i].regex, cases[i].text);
         }
     }
-    /* bytes that are no UTF-8 are one character each, and a text that ends within one is read to its end */
+    /* bytes that are no UTF-8 are one character each, and a text that ends within one is
+     * read to its end */
     assert_true(matches("^a\\x{fffd}b.$", (str){"a\xFF"
                                                 "b\xE6\x97",
                                                 5}));
@@ -191,6 +203,7 @@ int main(void) {
         cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
         cmocka_unit_test(stacked_repeats_are_the_one_that_says_both),
         cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
+        cmocka_unit_test(white_space_is_that_of_json_schema),
         cmocka_unit_test(anchors_count_at_the_edges_alone),
         cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),

@@ -54,12 +54,19 @@ TEST(strings_keep_length_pattern_and_format) {
         {"{\"type\":\"string\",\"pattern\":\"b+\",\"maxLength\":3}",
          {"\"b\"", "\"abb\""},
          {"\"a\"", "\"aabb\""}},
+        {"{\"type\":\"string\",\"pattern\":\"$^|a$\"}", {"\"\"", "\"ba\""}, {"\"b\"", "\"ab\""}},
         {"{\"type\":\"string\",\"pattern\":\"^x|y$\"}",
          {"\"xaa\"", "\"aay\"", "\"x\""},
          {"\"ax\"", "\"ya\""}},
         {"{\"type\":\"string\",\"format\":\"date\"}",
          {"\"2024-02-29\"", "\"1999-12-31\""},
          {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-13-01\""}},
+        {"{\"type\":\"string\",\"format\":\"uri\"}",
+         {"\"h://u@[v1.a:b]:80/\"", "\"h://[::1]\""},
+         {"\"h://[v.a]\"", "\"h://[v1.]\"", "\"h://[a]\""}},
+        {"{\"type\":\"string\",\"format\":\"uri-template\"}",
+         {"\"\xF0\x9F\x98\x80{x}\"", "\"\\ue000\""},
+         {"\"\\ufdd0\"", "\"\\ufffe\""}},
         {"{\"type\":\"string\",\"format\":\"no-such-format\"}", {"\"x\""}, {"1"}},
         {"{\"type\":\"string\",\"not\":{\"pattern\":\"^a\"}}", {"\"ba\"", "\"\""}, {"\"ab\""}},
         {"{\"enum\":[\"a\\\"b\",\"\\u00e9\"]}",
@@ -183,6 +190,12 @@ TEST(white_space_is_none_or_at_most_20_bytes) {
     c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.whitespace_pattern = str_of(" ?")}));
     case_accepts(&c, "[ 1, 2 ]");
     case_rejects(&c, "[  ", 2);
+    case_close(&c);
+    /* of other characters none is white space of JSON */
+    c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.whitespace_pattern = str_of("(?:\\s|x)?")}));
+    case_accepts(&c, "[ 1,\n2\t]");
+    case_rejects(&c, "[\v", 1);
+    case_rejects(&c, "[x", 1);
     case_close(&c);
 }
 
