@@ -14,7 +14,6 @@
 
 #include "base/str.h"
 #include "text/piece_table.h"
-#include "text/piece_trie.h"
 #include "text/token_list.h"
 
 #define BPE_DIRECT_CHARS 0x400

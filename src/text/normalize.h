@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "text/piece_trie.h"
+#include "text/piece_table.h"
 #include "text/regex.h"
 
 /* Precompiled normalization rules of SentencePiece: texts and what they become, as a

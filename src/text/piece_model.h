@@ -12,7 +12,6 @@
 #include "base/str.h"
 #include "text/bpe.h"
 #include "text/piece_table.h"
-#include "text/piece_trie.h"
 #include "text/token_list.h"
 
 /* The unigram language model (Kudo 2018, arXiv:1804.10959) of one piece: of all ways to

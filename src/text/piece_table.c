@@ -1,10 +1,12 @@
 #include "text/piece_table.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "base/turn.h"
 
 static uint64_t piece_table_mix(uint64_t h) {
     h ^= h >> 32;
@@ -167,4 +169,175 @@ quire_err pair_table_put(pair_table *t, int32_t left, int32_t right, uint32_t ra
 const pair_slot *pair_table_find(const pair_table *t, int32_t left, int32_t right) {
     const pair_slot *s = pair_slot_of(t, left, right);
     return s->left_plus_1 == 0 ? NULL : s;
+}
+
+#define WIDTH     256
+#define MAX_UNITS ((size_t)INT32_MAX - 2 * WIDTH)
+#define MAX_TRIES 64 /* places that are tried for a node's children before the array grows */
+
+/* Free units form a ring through `next` and `prev`, in ascending order; unit 0, the root,
+ * is its head. */
+typedef struct builder {
+    const trie_piece *pieces;
+    trie_unit *units;
+    int32_t *next, *prev;
+    size_t n, cap_units, cap_next, cap_prev;
+    struct range {
+        size_t low, high, depth;
+        int32_t node;
+    } * stack;
+    size_t n_stack, cap_stack;
+} builder;
+
+static int piece_trie_compare(const void *x, const void *y) {
+    const trie_piece *a = x, *b = y;
+    size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
+    int c = n > 0 ? memcmp(a->text.p, b->text.p, n) : 0;
+    return c != 0                   ? c
+           : a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1)
+                                    : (a->id < b->id) - (a->id > b->id);
+}
+
+static quire_err piece_trie_grow(builder *b, size_t n) {
+    if (n > MAX_UNITS) {
+        return QUIRE_TOO_LARGE;
+    }
+    TRY(mem_grow(&b->units, &b->cap_units, n, sizeof *b->units));
+    TRY(mem_grow(&b->next, &b->cap_next, n, sizeof *b->next));
+    TRY(mem_grow(&b->prev, &b->cap_prev, n, sizeof *b->prev));
+    for (int32_t i = (int32_t)b->n; i < (int32_t)n; i++) {
+        b->units[i] = (trie_unit){.base = 0, .parent = -1, .id = -1};
+        b->prev[i] = i == 0 ? 0 : b->prev[0];
+        b->next[i] = 0;
+        b->next[b->prev[i]] = i;
+        b->prev[0] = i;
+    }
+    b->n = n > b->n ? n : b->n;
+    return QUIRE_OK;
+}
+
+static void piece_trie_take(builder *b, int32_t unit, int32_t parent) {
+    b->next[b->prev[unit]] = b->next[unit];
+    b->prev[b->next[unit]] = b->prev[unit];
+    b->units[unit].parent = parent;
+}
+
+static bool piece_trie_fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (base + bytes[i] >= (int32_t)b->n) {
+            return true; /* entries after the array are free */
+        }
+        if (base + bytes[i] == PIECE_TRIE_ROOT || b->units[base + bytes[i]].parent >= 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A base at which all children find a free unit. The last free units are tried: the ones
+ * at the front are mostly holes that few nodes fit. */
+static int32_t find_base(const builder *b, const uint8_t *bytes, size_t n) {
+    int32_t unit = b->prev[0];
+    int32_t best = (int32_t)b->n - bytes[0];
+    for (int tries = 0; tries < MAX_TRIES && unit != 0; tries++, unit = b->prev[unit]) {
+        if (unit >= bytes[0] && piece_trie_fits(b, unit - bytes[0], bytes, n)) {
+            best = unit - bytes[0];
+        }
+    }
+    return best > 0 ? best : 0;
+}
+
+static quire_err piece_trie_add_children(builder *b, struct range r) {
+    uint8_t bytes[WIDTH];
+    size_t starts[WIDTH + 1], n = 0;
+    for (; r.low < r.high && b->pieces[r.low].text.n == r.depth; r.low++) {
+        if (b->units[r.node].id < 0 && r.depth > 0) {
+            b->units[r.node].id = b->pieces[r.low].id;
+        }
+    }
+    for (size_t i = r.low; i < r.high; i++) {
+        uint8_t byte = (uint8_t)b->pieces[i].text.p[r.depth];
+        if (n == 0 || bytes[n - 1] != byte) {
+            bytes[n] = byte;
+            starts[n++] = i;
+        }
+    }
+    starts[n] = r.high;
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    int32_t base = find_base(b, bytes, n);
+    TRY(piece_trie_grow(b, (size_t)base + WIDTH > b->n ? (size_t)base + WIDTH : b->n));
+    TRY(mem_grow(&b->stack, &b->cap_stack, b->n_stack + n, sizeof *b->stack));
+    b->units[r.node].base = base;
+    for (size_t i = 0; i < n; i++) {
+        piece_trie_take(b, base + bytes[i], r.node);
+    }
+    for (size_t i = n; i-- > 0;) {
+        b->stack[b->n_stack++] = (struct range){starts[i], starts[i + 1], r.depth + 1, base + bytes[i]};
+    }
+    return QUIRE_OK;
+}
+
+quire_err piece_trie_build(trie_piece *pieces, size_t n, piece_trie *out) {
+    builder b = {.pieces = pieces};
+    if (n > 1) {
+        qsort(pieces, n, sizeof *pieces, piece_trie_compare);
+    }
+    quire_err e = piece_trie_grow(&b, WIDTH);
+    TRY_DONE(e, mem_grow(&b.stack, &b.cap_stack, 1, sizeof *b.stack));
+    b.stack[b.n_stack++] = (struct range){0, n, 0, PIECE_TRIE_ROOT};
+    while (b.n_stack > 0) {
+        TRY_DONE(e, piece_trie_add_children(&b, b.stack[--b.n_stack]));
+    }
+done:
+    mem_free(b.next);
+    mem_free(b.prev);
+    mem_free(b.stack);
+    if (e != QUIRE_OK) {
+        mem_free(b.units);
+        return e;
+    }
+    *out = (piece_trie){.units = b.units, .n = b.n};
+    return QUIRE_OK;
+}
+
+void piece_trie_deinit(piece_trie *t) {
+    if (!t->borrowed) {
+        mem_free(t->units);
+    }
+    *t = (piece_trie){0};
+}
+
+bool piece_trie_check(const piece_trie *t) {
+    assert(t != NULL);
+    bool good = t->n >= WIDTH && t->n <= INT32_MAX;
+    for (size_t i = 0; i < t->n && good; i++) {
+        good = t->units[i].base >= 0 && (size_t)t->units[i].base <= t->n - WIDTH;
+    }
+    return good;
+}
+
+int32_t piece_trie_walk(const piece_trie *t, int32_t node, str text) {
+    for (size_t i = 0; i < text.n && node >= 0; i++) {
+        node = piece_trie_step(t, node, (uint8_t)text.p[i]);
+    }
+    return node;
+}
+
+int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *n) {
+    int32_t id = -1;
+    size_t i = 0;
+    for (; i < text.n; i++) {
+        node = piece_trie_step(t, node, (uint8_t)text.p[i]);
+        if (node < 0) {
+            break;
+        }
+        if (t->units[node].id >= 0) {
+            id = t->units[node].id;
+            *n = i + 1;
+        }
+    }
+    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll has the error too */
+    return id;
 }

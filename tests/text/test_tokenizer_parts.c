@@ -291,7 +291,7 @@ static size_t merge_plainly(const toy *t, const char *word, size_t n, int32_t *i
 }
 
 /* Words of few symbols, of many, and of runs of one: each is merged in another way
- * (bpe_merge.c). */
+ * (bpe.c). */
 TEST(each_way_to_merge_is_merging_by_definition) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
