@@ -8,7 +8,84 @@
 #ifndef FILE_ADAPTER_FILE_H
 #define FILE_ADAPTER_FILE_H
 
-#include "file/adapter_config.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "file/gguf.h"
+#include "file/tensors.h"
+
+/* An adapter's config: adapter_config.json, or the keys of a GGUF file. Read by
+ * adapter_file.c, then immutable. */
+
+/* ---- patterns for the names of modules ---- */
+
+/* Patterns of a PEFT config's rank_pattern and alpha_pattern: regular expressions for the
+ * names of modules. A key matches a name where `(.*\.)?(KEY)$` does, as Python's re has
+ * it.
+ *
+ * A list is filled by one thread and immutable after that. */
+
+typedef struct adapter_pattern {
+    char *plain; /* a key of letters and dots alone, where '.' stands for any character; or NULL */
+    void *code;  /* a compiled expression; or NULL */
+    double value;
+} adapter_pattern;
+
+/* Zero-initialised is empty. */
+typedef struct adapter_patterns {
+    adapter_pattern *list;
+    size_t n, cap, n_compiled;
+} adapter_patterns;
+
+void adapter_patterns_deinit(adapter_patterns *p);
+/* Adds a key after the others. QUIRE_BAD_FILE for one that is not an expression,
+ * QUIRE_TOO_LARGE for one that is too long, or one too many; where: of the message. */
+quire_err adapter_patterns_add(adapter_patterns *p, str key, double value, const char *where,
+                               quire_error *err);
+/* The value of the first pattern that matches the name; false: none does. A match that
+ * takes too many steps is none. Any thread. */
+bool adapter_patterns_find(const adapter_patterns *p, str name, double *value);
+
+/* ---- adapter_config ---- */
+
+typedef enum adapter_format { ADAPTER_PEFT, ADAPTER_GGUF } adapter_format;
+
+/* What an adapter says about itself. */
+typedef struct adapter_facts {
+    adapter_format format;
+    int32_t rank;          /* the largest that config or tensors name */
+    int64_t n_bytes;       /* of the file that holds the tensors */
+    char base[256];        /* the model for which it was made, for people; "": not said */
+    char architecture[64]; /* of that model, of a GGUF file; "": not said */
+    bool has_dora;         /* DoRA: the config says that there are magnitudes */
+    bool is_activated;     /* it names invocation tokens (activated LoRA) */
+} adapter_facts;
+
+/* An adapter that is read. Members are read-only. */
+typedef struct adapter_file {
+    adapter_facts facts;
+    char *path;                   /* the directory, or the GGUF file */
+    void *config_text, *content;  /* memory of the files; config_text NULL: a GGUF file */
+    gguf keys;                    /* of a GGUF file */
+    tensor_dir tensors;           /* types f32, f16, bf16 and others; names as in the file */
+    uint8_t digest[SHA256_BYTES]; /* of config and tensors, as their files have them */
+    int32_t *invocation;          /* [n_invocation] the tokens that activate it */
+    int32_t n_invocation;
+    char *invocation_text; /* the text of these tokens, where the config has no list; or NULL */
+    /* of scales; of a GGUF file alpha alone, 0: not said */
+    int64_t rank;
+    double alpha;
+    bool ties;    /* changes of tied embeddings apply to the head too */
+    bool by_root; /* rsLoRA: alpha / sqrt(rank) */
+    adapter_patterns ranks, alphas;
+    int32_t n_parameters; /* target_parameters of experts, in the config's order */
+    char **parameters;    /* [n_parameters] */
+} adapter_file;
+
+/* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
+ * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
+quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err);
+/* As above, of f->keys, with the ranks of f->tensors. */
+quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err);
 
 /* "PEFT" or "GGUF". */
 const char *adapter_format_name(adapter_format f);

@@ -1,5 +1,5 @@
 /* The contents of an open model file, shared by the readers of this room: model_file.c
- * dispatches; open_gguf.c, open_hf.c and open_packed.c fill it. */
+ * dispatches; open_formats.c fills it. */
 #ifndef FILE_OPEN_FILE_H
 #define FILE_OPEN_FILE_H
 
@@ -14,7 +14,7 @@ typedef struct file_section {
     str name, data;
 } file_section;
 
-/* A module of a sentence-transformers model (modules.h). */
+/* A module of a sentence-transformers model (model_file.h). */
 typedef struct file_module {
     char path[64]; /* its directory, a plain name; empty: the model's own */
     str type, config_text;
@@ -118,7 +118,7 @@ quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *t
                        quire_error *err);
 quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out,
                        quire_error *err);
-/* Reads modules.json and the configs that it names (modules.h). */
+/* Reads modules.json and the configs that it names (model_file.h). */
 quire_err modules_read(model_file *f, quire_error *err);
 /* Adds the tensors of the modules' directories as those of parts from `part` on. */
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err);

@@ -67,7 +67,7 @@ const char *tensor_dir_why_unread(const tensor_dir *d, str name);
  * type's block. */
 bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes);
 
-/* ---- safetensors.c ---- */
+/* ---- tensors.c ---- */
 /* Adds the tensors of the file to *dir as those of part `part`. After a failure *dir may
  * only be deinitialised. */
 quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "file/modules.h"
+#include "file/model_file.h"
 #include "model/pooling.h"
 #include "model/row_facts.h"
 

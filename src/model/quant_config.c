@@ -1,5 +1,5 @@
 /* Checks "quantization_config" of config.json, or of the files that stand for it
- * (open_hf.c): which quantised checkpoints this build reads. What a layer's tensors
+ * (open_formats.c): which quantised checkpoints this build reads. What a layer's tensors
  * are, their names, types and shapes say (quant_method.h); here stands what those
  * cannot show. */
 #include <assert.h>
