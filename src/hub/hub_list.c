@@ -1,8 +1,12 @@
 /* quire_hub_list: the models of the cache, one for each revision's safetensors and one
  * for each GGUF model. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "file/map.h"
@@ -242,4 +246,314 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
     *models = x.models;
     *n = x.n;
     return QUIRE_OK;
+}
+
+/* quire_hub_remove. Everything is checked before anything is removed: what cannot be read
+ * may lead to a blob. Then go the references, the links and the blobs that no link leads
+ * to any more, in this order: a process that dies in between leaves blobs that the next
+ * pull or removal finds. */
+
+#define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
+
+typedef struct removal {
+    hub_name name;
+    hub_repo repo;
+    bool one_revision;       /* @REVISION was given */
+    char commit[41];         /* then its commit */
+    int32_t n_found, n_left; /* links, or snapshots, that go; files that are left */
+    int64_t bytes;
+    hub_listing going; /* paths of links and snapshots that go */
+    hub_listing used;  /* names of blobs that other links lead to, as paths; sorted */
+    bool is_busy, failed;
+} removal;
+
+/* ---- trees ---- */
+
+/* Removes an entry of the open directory, with all that is below it. A link is removed,
+ * not followed. */
+static void remove_entry(int dir, const char *name, removal *x);
+
+static void remove_below(int dir, const char *name, removal *x) {
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL; entry = readdir(d)) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            remove_entry(dirfd(d), entry->d_name, x);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void remove_entry(int dir, const char *name, removal *x) {
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        x->failed = x->failed || errno != ENOENT;
+        return;
+    }
+    bool is_directory = S_ISDIR(st.st_mode);
+    if (is_directory) {
+        remove_below(dir, name, x);
+    }
+    if (unlinkat(dir, name, is_directory ? AT_REMOVEDIR : 0) != 0) {
+        x->failed = x->failed || errno != ENOENT;
+    } else if (S_ISREG(st.st_mode)) {
+        x->bytes += (int64_t)st.st_size;
+    }
+}
+
+static void remove_path(const char *path, removal *x) {
+    remove_entry(AT_FDCWD, path, x);
+}
+
+/* ---- links ---- */
+
+static bool hub_remove_is_wanted(const removal *x, const char *path) {
+    hub_gguf g, wanted;
+    if (!hub_path_is_safe(str_of(path)) || !hub_gguf_read(str_of(path), &g)) {
+        return false;
+    }
+    if (hub_gguf_read(str_of(x->name.pick), &wanted)) {
+        return str_eq(g.stem, wanted.stem) && g.n_parts == wanted.n_parts;
+    }
+    return hub_quant_same(g.quant, str_of(x->name.pick));
+}
+
+/* Where a look at the snapshots is. */
+typedef struct look {
+    removal *of;
+    const char *directory; /* whose entries are visited */
+    size_t n_root;         /* length of the snapshot's path in theirs */
+    bool loses_links;      /* a snapshot that loses its links to the model */
+    int depth;
+    quire_error *err;
+} look;
+
+static quire_err unreadable(const char *path, quire_error *err) {
+    return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+}
+
+/* Notes the blob that a link leads to, whatever it is called. Of what is not a link there
+ * is nothing to note. */
+static quire_err note_used(removal *x, const char *path, quire_error *err) {
+    char target[4096];
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0) {
+        return errno == EINVAL ? QUIRE_OK : unreadable(path, err);
+    }
+    target[n] = 0;
+    const char *slash = strrchr(target, '/');
+    return hub_listing_add(&x->used, str_of(slash != NULL ? slash + 1 : target), (str){"", 0}, 0);
+}
+
+static quire_err visit_entry(void *user, const char *name);
+
+/* Visits one entry: descends into a directory of any name; for other entries records
+ * whether they are removed or used. */
+static quire_err hub_remove_look_at(const look *l, str path) {
+    struct stat st;
+    removal *x = l->of;
+    if (lstat(path.p, &st) != 0) {
+        return unreadable(path.p, l->err);
+    }
+    if (S_ISDIR(st.st_mode)) {
+        look below = *l;
+        below.directory = path.p;
+        below.depth++;
+        return below.depth <= MAX_DEPTH
+                   ? hub_visit_all(path.p, visit_entry, &below, l->err)
+                   : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other",
+                             path.p);
+    }
+    if (l->loses_links && path.n > l->n_root && hub_remove_is_wanted(x, path.p + l->n_root + 1)) {
+        x->n_found++;
+        return hub_listing_add(&x->going, path, (str){"", 0}, 0);
+    }
+    x->n_left++;
+    return note_used(x, path.p, l->err);
+}
+
+static quire_err visit_entry(void *user, const char *name) {
+    const look *l = user;
+    strbuf path = {0};
+    quire_err e = strbuf_addf(&path, "%s/%s", l->directory, name);
+    TRY_DONE(e, hub_remove_look_at(l, (str){path.p, path.n}));
+done:
+    strbuf_deinit(&path);
+    return e;
+}
+
+/* Notes a snapshot that goes as a whole, or what of it does. */
+static quire_err hub_remove_visit_snapshot(void *user, const char *name) {
+    look l = *(const look *)user;
+    removal *x = l.of;
+    bool has_pick = x->name.pick[0] != 0, is_it = strcmp(name, x->commit) == 0;
+    strbuf path = {0};
+    quire_err e = strbuf_addf(&path, "%s/%s", l.directory, name);
+    l.n_root = path.n;
+    l.loses_links = has_pick && hub_is_hex(str_of(name), 40) && (is_it || !x->one_revision);
+    if (e == QUIRE_OK && is_it && !has_pick) {
+        x->n_found++;
+        e = hub_listing_add(&x->going, (str){path.p, path.n}, (str){"", 0}, 0);
+    } else if (e == QUIRE_OK) {
+        e = hub_remove_look_at(&l, (str){path.p, path.n});
+    }
+    strbuf_deinit(&path);
+    return e;
+}
+
+/* Finds what goes and which blobs the rest leads to, before anything is removed. */
+static quire_err look_around(removal *x, quire_error *err) {
+    strbuf path = {0};
+    quire_err e = hub_repo_directory(&x->repo, "snapshots", &path);
+    if (e == QUIRE_OK) {
+        look l = {.of = x, .directory = path.p, .err = err};
+        e = hub_visit_all(path.p, hub_remove_visit_snapshot, &l, err);
+    }
+    strbuf_deinit(&path);
+    hub_listing_sort(&x->used);
+    if (e == QUIRE_IO) {
+        return err_prefix(err, e, "nothing was removed, for what cannot be seen may be in use");
+    }
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
+}
+
+/* Removes a reference to the commit that goes. */
+static quire_err hub_remove_visit_ref(void *user, const char *name) {
+    removal *x = user;
+    char commit[41];
+    strbuf path = {0};
+    if (hub_repo_commit(&x->repo, name, commit) && strcmp(commit, x->commit) == 0 &&
+        strbuf_addf(&path, "%s/refs/%s", x->repo.dir, name) == QUIRE_OK) {
+        remove_path(path.p, x);
+    }
+    strbuf_deinit(&path);
+    return QUIRE_OK;
+}
+
+/* ---- blobs ---- */
+
+static quire_err hub_remove_visit_blob(void *user, const char *name) {
+    removal *x = user;
+    strbuf path = {0};
+    if (hub_listing_find(&x->used, str_of(name)) < 0) {
+        TRY(hub_repo_blob(&x->repo, name, "", &path, NULL));
+        remove_path(path.p, x);
+    }
+    strbuf_deinit(&path);
+    return QUIRE_OK;
+}
+
+/* Visits the entries of a directory of the repository. */
+static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
+    strbuf path = {0};
+    quire_err e = hub_repo_directory(&x->repo, directory, &path);
+    TRY_DONE(e, hub_visit_all(path.p, visit, x, NULL));
+done:
+    strbuf_deinit(&path);
+    return e;
+}
+
+/* Removes the found files. Blobs stay if a link could not be removed. */
+static quire_err remove_part(removal *x) {
+    if (x->name.pick[0] == 0) {
+        TRY(visit_in(x, "refs", hub_remove_visit_ref));
+    }
+    for (size_t i = 0; i < x->going.n; i++) {
+        remove_path(x->going.files[i].path, x);
+    }
+    x->bytes = 0; /* links and references are not content */
+    if (x->failed) {
+        return QUIRE_IO;
+    }
+    if (x->n_left == 0) {
+        remove_path(x->repo.dir, x);
+        return QUIRE_OK;
+    }
+    return visit_in(x, "blobs", hub_remove_visit_blob);
+}
+
+/* ---- locks ---- */
+
+/* Checks whether another program writes a blob, and removes what a killed process
+ * left. */
+static quire_err visit_lock(void *user, const char *name) {
+    removal *x = user;
+    char id[HUB_DIGEST_BYTES];
+    size_t n = strlen(name);
+    int fd;
+    if (n > 5 && n - 5 < sizeof id && str_ends(str_of(name), ".lock") && strcmp(name, "quire.lock") != 0) {
+        (void)snprintf(id, sizeof id, "%.*s", (int)(n - 5), name);
+        x->is_busy = hub_lock(&x->repo, id, HUB_LOCK_EXCLUSIVE, &fd, NULL) == QUIRE_BUSY || x->is_busy;
+        hub_unlock(fd);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err remove_locked(removal *x, quire_error *err) {
+    const char *repo = x->name.repo;
+    bool is_whole = x->name.pick[0] == 0 && !x->one_revision;
+    quire_err e = QUIRE_OK;
+    TRY(hub_visit_all(x->repo.locks, visit_lock, x, err));
+    if (x->is_busy) {
+        return err_set(err, QUIRE_BUSY, -1, "%s: another program is fetching it; wait for that, or stop it",
+                       repo);
+    }
+    if (!is_whole) {
+        TRY(look_around(x, err));
+    }
+    if (!is_whole && x->n_found == 0) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache; `quire list` shows what is", repo,
+                       x->name.pick[0] != 0 ? ":" : "@",
+                       x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
+    }
+    if (is_whole) {
+        remove_path(x->repo.dir, x);
+    } else {
+        e = remove_part(x);
+    }
+    if (e != QUIRE_OK || x->failed) {
+        return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1,
+                       "%s: not all of it could be removed; may this user write there?", x->repo.dir);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err hub_remove_run(removal *x, const char *cache, quire_error *err) {
+    struct stat st;
+    int lock;
+    TRY(hub_repo_init(cache, x->name.repo, &x->repo, err));
+    bool there = lstat(x->repo.dir, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!there || (x->one_revision && !hub_repo_commit(&x->repo, x->name.revision, x->commit))) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s; `quire list` shows what is",
+                       x->name.repo, there ? "@" : "", there ? x->name.revision : "", cache);
+    }
+    TRY(hub_repo_make(&x->repo, err)); /* for the locks' directory */
+    quire_err e = hub_lock(&x->repo, "quire", HUB_LOCK_EXCLUSIVE, &lock, err);
+    if (e == QUIRE_BUSY) {
+        return err_set(err, e, -1, "%s: another process is pulling it; wait for that, or stop it",
+                       x->name.repo);
+    }
+    TRY_DONE(e, remove_locked(x, err));
+done:
+    hub_unlock(lock);
+    return e;
+}
+
+quire_err quire_hub_remove(const quire_hub_options *o, const char *name, int64_t *bytes, quire_error *err) {
+    quire_hub_options own;
+    removal x = {.one_revision = strchr(name, '@') != NULL};
+    *bytes = 0;
+    TRY(hub_options_read(o, &own, err));
+    TRY(hub_name_parse(name, &x.name, err));
+    quire_err e = hub_remove_run(&x, own.cache, err);
+    hub_listing_deinit(&x.going);
+    hub_listing_deinit(&x.used);
+    hub_repo_deinit(&x.repo);
+    *bytes = x.bytes;
+    return e;
 }

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_choose.h"
-#include "hub/hub_client.h"
 #include "hub/hub_fetch.h"
 #include "hub/hub_name.h"
 #include "quire_hub.h"
