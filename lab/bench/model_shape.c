@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "core/half.h"
 #include "core/quant.h"
-#include "setup/memory_limits.h"
+#include "setup/pool_plan.h"
 
 quire_compute speed_type_compute(const speed_type *t) {
     return (quire_compute)((int)t->compute + (int)QUIRE_COMPUTE_F32);
@@ -88,12 +88,12 @@ speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const
                        by);
 }
 
-speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
+speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n_seqs,
                                double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return shape_lower(batch * r->read.best /
-                           (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),
+    return shape_lower(n_seqs * r->read.best /
+                           (shape_weight_bytes(s, t) + n_seqs * context * shape_kv_bytes(s, kv)),
                        peak / shape_token_operations(s), by);
 }
 

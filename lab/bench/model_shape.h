@@ -70,9 +70,9 @@ typedef struct speed_limit {
 
 /* A prompt of n tokens: its operations, and the weights once. */
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n);
-/* batch sequences that decode with `context` tokens each after them, in pages of type
+/* n_seqs sequences that decode with `context` tokens each after them, in pages of type
  * kv. */
-speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch,
+speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n_seqs,
                                double context, dtype kv);
 
 enum { SHAPE_PACE_POINTS = 10 };

@@ -13,7 +13,7 @@
 #include "request/read_turns.h"
 #include "setup/adapter_names.h"
 #include "setup/engine_config.h"
-#include "setup/memory_limits.h"
+#include "setup/pool_plan.h"
 #include "stream/stream.h"
 
 #define STUCK_US 60000000

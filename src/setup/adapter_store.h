@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "core/adapter_ref.h"
-#include "setup/adapter_loader.h"
+#include "setup/adapter_entries.h"
 
 typedef struct adapter_store adapter_store;
 
