@@ -172,6 +172,7 @@ static quire_err load_taps(binding *b, const float *all, conv_channels at, conv_
 static quire_err add_convs(binding *b, const float *taps, int32_t n_all, delta_block *to) {
     const delta_desc *r = &b->d->delta;
     const buffer rows[] = {to->heads.q, to->heads.k, to->heads.v};
+    const activation f = b->d->activation == ACT_CLAMPED_SILU ? ACT_SILU : b->d->activation;
     int32_t first = 0, unit = 0;
     for (int i = 0; i < 3; i++) {
         int32_t n = piece_width(r, (delta_piece)i);
@@ -180,7 +181,7 @@ static quire_err add_convs(binding *b, const float *taps, int32_t n_all, delta_b
         to->convs[to->n_convs++] = (conv_use){.cache = b->d->layers[b->layer].caches[CACHE_CONV],
                                               .unit = unit,
                                               .w = w,
-                                              .f = ACT_SILU,
+                                              .f = f,
                                               .x = rows[i],
                                               .out = rows[i]};
         first += n;

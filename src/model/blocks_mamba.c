@@ -7,7 +7,7 @@
  *   step, B, C = norms of x Wx^T          y = S^T C + skip x, for each head a state S with
  *   t = step Wt^T + bias                    S = a S + B (t x)^T, a = exp(-rate t),
  *   y = scan(x, t, B, C)                    t = softplus(step + bias)
- *   out = (f(z) y) Wo^T                   out = norm(silu(z) y) Wo^T
+ *   out = (silu(z) y) Wo^T                out = norm(silu(z) y) Wo^T
  *
  * x, z: [M, I]; B, C: [M, N], or [M, G N]; step: [M, R], or [M, H]; t: [M, I]. */
 #include <assert.h>
@@ -153,7 +153,7 @@ static quire_err mamba1_bind(binding *b, row_value in, buffer *out) {
     to->scan.dt = to->step.out;
     to->scan.b = to->inner[1].out;
     to->scan.c = to->inner[2].out;
-    to->gate = (multiply_use){.f = m->activation, .gate = z, .x = x, .out = x};
+    to->gate = (multiply_use){.f = ACT_SILU, .gate = z, .x = x, .out = x};
     *out = x;
     return binding_emit(b, (decoder_op){.run = mamba1_run, .in = in.at, .nm = in.nm, .own = to});
 }
