@@ -176,7 +176,7 @@ typedef struct routing {
     bool by_logits; /* ROUTE_SIGMOID: the choice takes logits + bias */
     float cap;      /* the logits become cap * tanh(logit / cap) first; 0: they do not */
     /* experts outside the chosen groups compete with a score of 0, so they beat negative
-     * scores (DeepSeek-V3), in place of coming last */
+     * scores (A.X K2), in place of coming last */
     bool closed_is_zero;
     const float *bias;          /* [n_experts], added for the choice only; or NULL */
     bool renormalise;           /* a row's weights are divided by their sum */

@@ -21,13 +21,13 @@ void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].steps = steps_pre_norm;
 }
 
-#define SHARED_COUNT                                                                                         \
-    "n_shared_experts|num_shared_experts|moe_num_shared_experts|num_shared_expert|num_shared_experts"
+#define SHARED_COUNT "n_shared_experts|num_shared_experts|moe_num_shared_experts|num_shared_expert"
 
 void config_usual_shared(const config *c, int32_t n, model_desc *d) {
     moe_desc *m = &d->moe;
-    bool says = config_has(c, "expert_shared_count", SHARED_COUNT);
-    m->d_shared = m->d_shared == 0 && !says && m->d_expert <= INT32_MAX / n ? n * m->d_expert : m->d_shared;
+    bool says = config_has(c, "expert_shared_count", SHARED_COUNT) || config_is_null(c, SHARED_COUNT);
+    bool counts = n > 0 && !says && m->d_shared == 0 && m->d_expert <= INT32_MAX / n;
+    m->d_shared = counts ? n * m->d_expert : m->d_shared;
 }
 
 /* GGUF's expert_gating_func, config.json's scoring_func. */

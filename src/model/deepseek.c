@@ -127,8 +127,8 @@ static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int3
         d->moe.correction_bias = has_bias;
     }
     TRY(config_moe(c, d));
-    /* as V2's choice, and V3's */
-    d->moe.group_by_best_two = d->moe.closed_is_zero = d->moe.score == ROUTE_SIGMOID;
+    config_usual_shared(c, c->is_gguf ? 0 : config_is(c, "DeepseekV2ForCausalLM") ? 2 : 1, d);
+    d->moe.group_by_best_two = d->moe.score == ROUTE_SIGMOID; /* as V2's choice, and V3's */
     return d->layers[0].n_experts > 0 ? read_dense_layers(c, n_dense, d_ff, d) : QUIRE_OK;
 }
 
@@ -209,7 +209,7 @@ static quire_err describe_axk2(const config *c, model_desc *d) {
     usual_experts.n_groups = usual_experts.n_groups_used = 1;
     TRY(config_latents(c, &axk2_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(deepseek_describe_experts(c, usual_experts, 1, d));
-    d->moe.closed_is_zero = false;
+    d->moe.closed_is_zero = true;
     d->norm.gate_rank = 16;
     TRY(config_i32(c, NULL, "gated_norm_rank", &d->norm.gate_rank));
     if (d->norm.gate_rank < 1 || d->norm.gate_rank > d->d_model || d->latent.q_rank < 1 ||
@@ -227,7 +227,6 @@ static quire_err describe_axk2(const config *c, model_desc *d) {
 static quire_err describe_v32(const config *c, model_desc *d) {
     const index_desc usual = {.n_best = 2048, .n_heads = 64, .d_head = 128};
     TRY(describe_v3(c, d));
-    d->moe.closed_is_zero = false;
     return config_index(c, usual, ROPE_HALVES, d);
 }
 

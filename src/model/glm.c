@@ -66,9 +66,9 @@ static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense
     d->moe = (moe_desc){.score = ROUTE_SIGMOID,
                         .correction_bias = true,
                         .group_by_best_two = true,
-                        .closed_is_zero = true,
                         .renormalise = renormalise};
     TRY(config_moe(c, d));
+    config_usual_shared(c, c->is_gguf || config_is(c, "Dots1ForCausalLM") ? 0 : 1, d);
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
     for (int32_t i = 0; i < n_dense && i < d->n_layers; i++) {
         config_set_dense(d, i, s.d_ff);

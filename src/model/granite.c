@@ -51,12 +51,13 @@ quire_err config_granite(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's. */
-static quire_err read_minicpm_factors(const config *c, model_desc *d) {
-    float depth = c->is_gguf ? 1.4f : 1.0f, base = c->is_gguf ? 256.0f : 1.0f, logits;
+/* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's, as MiniCPM
+ * 3's usual ones are. */
+static quire_err read_minicpm_factors(const config *c, bool is_usual, model_desc *d) {
+    float depth = is_usual ? 1.4f : 1.0f, base = is_usual ? 256.0f : 1.0f, logits;
     TRY(config_f32(c, NULL, "scale_depth", &depth));
     TRY(config_f32(c, NULL, "dim_model_base", &base));
-    d->embed.scale = c->is_gguf ? 12.0f : 1.0f;
+    d->embed.scale = is_usual ? 12.0f : 1.0f;
     TRY(config_f32(c, "embedding_scale", "scale_emb", &d->embed.scale));
     d->residual_scale = depth / sqrtf((float)d->n_layers);
     TRY(config_f32(c, "residual_scale", NULL, &d->residual_scale));
@@ -73,23 +74,20 @@ static quire_err read_minicpm_factors(const config *c, model_desc *d) {
 static quire_err describe_minicpm(const config *c, model_desc *d) {
     d->tied_embeddings = !c->is_gguf;
     TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
-    return read_minicpm_factors(c, d);
+    return read_minicpm_factors(c, c->is_gguf, d);
 }
 
 static quire_err describe_minicpm3(const config *c, model_desc *d) {
     static const latent_desc usual = {.q_rank = 768, .rank = 256, .d_nope = 64, .d_rope = 32};
     TRY(config_latents(c, &usual, ROPE_HALVES, ROPE_HALVES, d));
-    return read_minicpm_factors(c, d);
+    return read_minicpm_factors(c, true, d);
 }
 
 static quire_err describe_hyperclovax(const config *c, model_desc *d) {
     bool post_norm = true;
     TRY(config_bool(c, NULL, "use_post_norm", &post_norm));
-    if (!post_norm) {
-        return config_unsupported(c, "use_post_norm false is not supported");
-    }
     TRY(describe_factors(c, 0.0f, d, &d->head.scale));
-    steps_set(d, steps_sandwich);
+    steps_set(d, post_norm ? steps_sandwich : steps_pre_norm);
     return QUIRE_OK;
 }
 

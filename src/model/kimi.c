@@ -192,7 +192,8 @@ static quire_err describe_kimi_linear(const config *c, model_desc *d) {
         (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = true, .scale = 2.446f};
     TRY(config_moe(c, d));
     TRY(config_bool(c, NULL, "moe_renormalize", &d->moe.renormalise));
-    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    config_usual_shared(c, c->is_gguf ? 0 : 1, d);
+    d->moe.group_by_best_two = true;
     TRY(kimi_read_delta(c, c->is_gguf ? shape.n_heads : 32, 128, d));
     d->delta.d_low = d->delta.d_key;
     TRY(kimi_read_layers(c, 4, d, &s));
@@ -218,7 +219,8 @@ static quire_err describe_ling3(const config *c, model_desc *d) {
                         .renormalise = true,
                         .scale = 2.5f};
     TRY(config_moe(c, d));
-    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    config_usual_shared(c, c->is_gguf ? 0 : 1, d);
+    d->moe.group_by_best_two = true;
     TRY(config_i32(c, NULL, "head_dim", &d_head));
     TRY(kimi_read_delta(c, shape.n_heads, d_head, d));
     d->delta.lower = -5.0f;
@@ -299,7 +301,7 @@ static quire_err describe_glm5_next(const config *c, model_desc *d) {
                         .scale = 2.5f};
     TRY(config_moe(c, d));
     config_usual_shared(c, 1, d);
-    d->moe.group_by_best_two = d->moe.closed_is_zero = true;
+    d->moe.group_by_best_two = true;
     TRY(glm5_read_limits(c, d));
     TRY(kimi_read_delta(c, 64, 128, d));
     d->delta.n_heads = d->delta.n_key_heads = c->is_gguf ? shape.n_heads : d->delta.n_heads;

@@ -101,6 +101,29 @@ TEST(greedy_choices_have_no_groups) {
     refused("DeepseekV2ForCausalLM", "", "experts"); /* how many a row uses has no published number */
 }
 
+/* Experts of closed groups are never chosen, but for A.X K2, where they count as 0. */
+TEST(shared_experts_and_closed_groups_are_the_published_ones) {
+    static const char *const architectures[] = {
+        "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",  "AXK1ForCausalLM",      "GlmMoeDsaForCausalLM",
+        "AXK2ForCausalLM",       "Glm4MoeLiteForCausalLM",  "Glm4MoeForCausalLM",   "SolarOpenForCausalLM",
+        "Dots1ForCausalLM",      "BailingMoeV3ForCausalLM", "KimiLinearForCausalLM"};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        const char *name = architectures[i];
+        const char *used = "\"num_experts_per_tok\": 2, \"n_routed_experts\": 8, \"mla_use_nope\": true, "
+                           "\"num_key_value_heads\": 4";
+        char more[256];
+        model_desc d = described(name, used);
+        assert_int_equal(d.moe.closed_is_zero, strcmp(name, "AXK2ForCausalLM") == 0);
+        assert_int_equal(d.moe.d_shared, strcmp(name, "Dots1ForCausalLM") == 0 ? 0 : d.moe.d_expert);
+        (void)snprintf(more, sizeof more, "%s, \"n_shared_experts\": null", used);
+        assert_int_equal(described(name, more).moe.d_shared, 0);
+    }
+    model_desc d = described("DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2");
+    assert_int_equal(d.moe.d_shared, 2 * d.moe.d_expert);
+    d = described("MiniCPM3ForCausalLM", "");
+    assert_true(d.embed.scale == 12.0f && d.head.scale == 256.0f / (float)d.d_model);
+}
+
 TEST(layers_share_a_choice_as_the_file_says) {
     model_desc d =
         described("GlmMoeDsaForCausalLM",
@@ -251,6 +274,7 @@ int main(void) {
         cmocka_unit_test(layers_are_dense_as_the_file_says),
         cmocka_unit_test(yarn_scales_scores_by_its_own_number),
         cmocka_unit_test(greedy_choices_have_no_groups),
+        cmocka_unit_test(shared_experts_and_closed_groups_are_the_published_ones),
         cmocka_unit_test(layers_share_a_choice_as_the_file_says),
         cmocka_unit_test(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row),
         cmocka_unit_test(layers_share_latents_and_lose_their_rotary_part_as_the_file_says),
