@@ -50,7 +50,7 @@ static quire_err bert_describe_common(const config *c, const char *own_activatio
     steps_set(d, steps_post_norm);
     d->norm.kind = NORM_LAYER;
     d->two_sided = true;
-    d->embed.n_token_types = config_table_rows(c, "token_types.weight");
+    d->embed.n_token_types = c->is_gguf ? config_table_rows(c, "token_types.weight") : 2;
     return config_i32(c, NULL, "type_vocab_size", &d->embed.n_token_types);
 }
 

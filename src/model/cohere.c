@@ -8,6 +8,7 @@ static quire_err cohere_describe_common(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->norm_eps = 1e-5f;
     TRY(config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
+    TRY(config_f32(c, NULL, "layer_norm_eps", &d->norm_eps));
     steps_set(d, steps_parallel);
     d->norm.kind = d->attend.qk_norm_type = NORM_LAYER;
     d->head.scale = 0.0625f;
@@ -76,6 +77,7 @@ static quire_err describe_cohere2_moe(const config *c, model_desc *d) {
     bool is_rms = config_has(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps") &&
                   !config_is_null(c, "rms_norm_eps");
     int32_t d_ff = d->layers[0].d_ff;
+    TRY(config_f32(c, NULL, "rms_norm_eps", &d->norm_eps));
     d->norm.kind = is_rms ? NORM_RMS : NORM_LAYER;
     TRY(cohere_read_experts(c, d));
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
@@ -93,6 +95,7 @@ static quire_err describe_cohere_compass(const config *c, model_desc *d) {
     int32_t window = 4096;
     d->tied_embeddings = true;
     TRY(config_decoder(c, &s, d));
+    TRY(config_f32(c, NULL, "layer_norm_eps", &d->norm_eps));
     steps_set(d, steps_parallel);
     d->norm.kind = NORM_LAYER;
     TRY(config_f32_or_none(c, NULL, "logit_scale", &d->head.scale));
@@ -108,5 +111,5 @@ const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .d
 const arch arch_cohere2_moe = {
     .gguf = {"cohere2moe"}, .hf = {"Cohere2MoeForCausalLM"}, .describe = describe_cohere2_moe};
 const arch arch_north = {.gguf = {"cohere_compass"},
-                                  .hf = {"CohereCompassForConditionalGeneration", "CohereCompassForCausalLM"},
-                                  .describe = describe_cohere_compass};
+                         .hf = {"CohereCompassForConditionalGeneration", "CohereCompassForCausalLM"},
+                         .describe = describe_cohere_compass};

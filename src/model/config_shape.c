@@ -263,7 +263,7 @@ static quire_err read_activation(const config *c, const decoder_shape *s, model_
 static quire_err read_tying(const config *c, model_desc *d) {
     if (!c->is_gguf) {
         config whole = *c;
-        bool is_tied = false;
+        bool is_tied = d->tied_embeddings;
         whole.has_text = false;
         TRY(config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings));
         if (c->has_text) {

@@ -174,10 +174,13 @@ static const layer_step conv_sandwich[] = {
 static quire_err lfm3_ropes(const config *c, const state_layers *s, model_desc *d) {
     static const char *const objects[] = {"rope_parameters.full_attention",
                                           "rope_parameters.sliding_attention"};
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters")) {
+        return config_bad(c, "rope_parameters", "is missing from the metadata");
+    }
     for (int w = 0; w < 2; w++) {
         rope_desc r = config_plain_rope(c, d);
         r.pairs = ROPE_HALVES;
-        TRY(config_rope(c, config_has(c, NULL, "rope_parameters") ? objects[w] : NULL, d, &r));
+        TRY(config_rope(c, c->is_gguf ? NULL : objects[w], d, &r));
         d->ropes[d->n_ropes++] = r;
         for (int32_t i = 0; i < d->n_layers; i++) {
             d->layers[i].rope = s->has_window[i] == (w == 1) ? (int16_t)w : d->layers[i].rope;
@@ -188,10 +191,10 @@ static quire_err lfm3_ropes(const config *c, const state_layers *s, model_desc *
 
 static quire_err describe_lfm3(const config *c, model_desc *d) {
     state_layers s = {.may_have_windows = true};
-    bool is_sandwich = false, is_gated = false;
-    int32_t window = 0;
+    bool is_sandwich = !c->is_gguf, is_gated = !c->is_gguf;
+    int32_t window = 256;
     TRY(lfm_decoder(c, d));
-    d->conv.n_taps = 3;
+    d->conv.n_taps = 7;
     d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_taps(c, "shortconv.l_cache", "conv_L_cache", &d->conv.n_taps));
     TRY(config_bool(c, NULL, "use_sandwich_norm", &is_sandwich));

@@ -32,6 +32,7 @@ static quire_err read_full_layers(const config *c, model_desc *d) {
 
 static quire_err describe_mistral(const config *c, model_desc *d) {
     str type = {0};
+    d->tied_embeddings = config_is(c, "Mistral3ForConditionalGeneration");
     TRY(describe_llama(c, d));
     TRY(config_str(c, NULL, "model_type", &type));
     bool is_ministral3 = str_is(type, "ministral3") || config_is(c, "Ministral3ForCausalLM");

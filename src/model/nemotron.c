@@ -192,6 +192,7 @@ static quire_err nemotron_h_read_experts(const config *c, model_desc *d) {
     d->moe = (moe_desc){.score = ROUTE_SIGMOID,
                         .correction_bias = true,
                         .group_by_best_two = true,
+                        .n_groups_used = 1,
                         .renormalise = true,
                         .d_shared = c->is_gguf ? 0 : 7688};
     TRY(config_moe(c, d));

@@ -253,7 +253,6 @@ static quire_err describe_qwen4(const config *c, model_desc *d) {
     TRY(qwen4_read_gate(c, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = 512, .renormalise = true};
     TRY(config_moe(c, d));
-    d->moe.renormalise = true;
     if (d->layers[0].n_experts < 1) {
         return config_bad(c, c->is_gguf ? "expert_count" : "num_experts", "must be at least 1");
     }

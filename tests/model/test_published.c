@@ -5,6 +5,7 @@
 
 #include "describe_config.h"
 #include "golden_model.h"
+#include "model/steps.h"
 
 #define SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"intermediate_size\": 64, \"vocab_size\": 40"
 
@@ -421,6 +422,13 @@ TEST(keys_mean_what_their_class_makes_of_them) {
     d = described("HunYuanMoEV1ForCausalLM", numbers);
     assert_true(d.moe.renormalise && d.moe.d_expert == 64 && d.moe.d_shared == 64 && d.moe.n_used == 2 &&
                 d.moe.n_groups == 0);
+    (void)snprintf(numbers, sizeof numbers, "%s\"rms_norm_eps\": 1e-3, \"layer_norm_eps\": 1e-4", heads);
+    assert_true(described("CohereForCausalLM", numbers).norm_eps == 1e-4f);
+    (void)snprintf(numbers, sizeof numbers, "%s\"use_post_norm\": false", heads);
+    assert_ptr_equal(described("HyperCLOVAXForCausalLM", numbers).layers[0].steps, steps_pre_norm);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"text_config\": {\"model_type\": \"mistral\", \"tie_word_embeddings\": false}", heads);
+    assert_true(described("Mistral3ForConditionalGeneration", numbers).tied_embeddings);
     (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
     assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);

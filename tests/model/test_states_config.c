@@ -121,6 +121,22 @@ TEST(the_base_of_lfms_rotation_has_two_names) {
     assert_float_equal(d.ropes[0].theta, 7000.0f, 0.0f);
 }
 
+#define LFM3_ROPES                                                                                           \
+    "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e6}, \"sliding_attention\": "               \
+    "{\"rope_theta\": 1e4}}"
+
+TEST(lfm3_has_gates_and_seven_taps_unless_the_file_says_otherwise) {
+    model_desc d =
+        described("Lfm3ForCausalLM", LFM3_ROPES ", \"layer_types\": [\"conv\", \"full_attention\", "
+                                                "\"conv\", \"sliding_attention\"]");
+    assert_int_equal(d.layers[3].window, 256);
+    assert_int_equal(d.conv.n_taps, 7);
+    assert_int_equal(d.attend.gate, ATTEND_GATE_HEADS);
+    has_steps(&d, 0, "norm conv norm add norm mlp norm add");
+    has_steps(&d, 1, "norm attend norm add norm mlp norm add");
+    refused("Lfm3ForCausalLM", "\"conv_L_cache\": 3", "rope_parameters is missing");
+}
+
 TEST(lfm_adjusts_the_width_of_its_feed_forward_part) {
     model_desc d = described("Lfm2ForCausalLM", "\"block_ff_dim\": 60, \"block_multiple_of\": 8");
     assert_int_equal(d.layers[0].d_ff, 40);
@@ -136,7 +152,7 @@ TEST(sizes_that_no_state_has_are_refused) {
     refused("Lfm2ForCausalLM", "\"conv_L_cache\": 1000000", "conv_L_cache is 1000000");
     refused("Lfm2ForCausalLM", "\"layer_types\": [\"conv\", \"conv\", \"mamba\", \"conv\"]", "\"mamba\"");
     refused("Lfm2ForCausalLM", "\"layer_types\": [\"conv\"]", "one text for each layer");
-    refused("Lfm3ForCausalLM", "\"hidden_size\": 2147483647", "hidden size is 2147483647");
+    refused("Lfm3ForCausalLM", LFM3_ROPES ", \"hidden_size\": 2147483647", "hidden size is 2147483647");
     refused("Qwen3_5ForCausalLM", "\"linear_num_value_heads\": 0", "linear_num_value_heads is 0");
     refused("Qwen3_5ForCausalLM", "\"linear_num_key_heads\": 0", "linear_num_key_heads is 0");
     refused("Qwen3_5ForCausalLM", "\"linear_num_value_heads\": 2147483647", "linear_num_value_heads");
@@ -190,6 +206,7 @@ int main(void) {
         cmocka_unit_test(layers_without_attention_keep_a_state),
         cmocka_unit_test(a_state_has_the_size_of_its_heads),
         cmocka_unit_test(the_base_of_lfms_rotation_has_two_names),
+        cmocka_unit_test(lfm3_has_gates_and_seven_taps_unless_the_file_says_otherwise),
         cmocka_unit_test(lfm_adjusts_the_width_of_its_feed_forward_part),
         cmocka_unit_test(sizes_that_no_state_has_are_refused),
         cmocka_unit_test(sizes_of_a_gguf_file_that_no_state_has_are_refused),
