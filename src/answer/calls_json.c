@@ -408,19 +408,19 @@ static bool head_read(str head, str text, head_parts *h) {
     return h->name.n > 0;
 }
 
-/* "functions.NAME:3" is a name with the call's id. */
+/* "functions.NAME:3" is a name with the call's id, and "functions.NAME" an offered name. */
 static quire_err take_numbered(call_reader *r, str *name) {
-    size_t n = name->n;
+    size_t n = name->n, prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
+    str bare = {name->p + prefix, name->n - prefix};
     while (n > 0 && name->p[n - 1] >= '0' && name->p[n - 1] <= '9') {
         n--;
     }
     if (n == 0 || n == name->n || name->p[n - 1] != ':') {
+        *name = call_is_offered(r, bare) ? bare : *name;
         return QUIRE_OK;
     }
     TRY(call_set(&r->id, *name));
-    name->n = n - 1;
-    size_t prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
-    *name = (str){name->p + prefix, name->n - prefix};
+    *name = (str){bare.p, n - 1 - prefix};
     return QUIRE_OK;
 }
 

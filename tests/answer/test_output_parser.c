@@ -95,6 +95,10 @@ TEST(a_name_before_the_arguments_is_the_calls_head) {
            "F:f{\"n\": 1};F:f#x1{};");
     expect(TOOLS("mistral"), "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", "F:f{};");
     expect(TOOLS("kimi_k2"),
+           "<|tool_call_begin|>functions.f<|tool_call_argument_begin|>{}<|tool_call_end|>"
+           "<|tool_call_begin|>functions.g<|tool_call_argument_begin|>{}<|tool_call_end|>",
+           "F:f{};F:functions.g{};");
+    expect(TOOLS("kimi_k2"),
            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}<|tool_"
            "call_end|>"
            "<|tool_calls_section_end|>",
