@@ -151,7 +151,7 @@ static quire_err eval_item(jrun *r, const jnode *node, jscope *scope, jvalue *ou
         }
     }
     r->at = node;
-    if (r->folds && !jcan_slice(object)) {
+    if (r->folds && !jcan_slice(object, bounds)) {
         return jrun_make_undefined(r, out, "%s object has no element slice", jvalue_type(object));
     }
     return jget_slice(r, object, bounds, out);
@@ -346,8 +346,8 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
     }
     const char *at = f->params;
     str name;
-    bool optional, open = false;
-    while (next_parameter(&at, &name, &optional)) {
+    bool optional, open = false, takes_names = strchr(f->params, '/') == NULL;
+    while (next_parameter(&at, &name, &optional) && !str_is(name, "/")) {
         if (str_is(name, "*")) {
             open = true;
             break;
@@ -358,7 +358,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
         } else if (taken < n_positional) {
             used[taken] = true;
             *slot = args->values[taken++];
-        } else if (!take_named(args, used, name, slot)) {
+        } else if (!takes_names || !take_named(args, used, name, slot)) {
             *slot = (jvalue){.kind = J_MISSING};
             if (!optional) {
                 return jrun_fail(r, QUIRE_BAD_REQUEST, "%s is missing the argument %.*s", f->name,

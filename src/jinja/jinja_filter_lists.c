@@ -2,6 +2,8 @@
  * iterators here: computed at once, walked once. */
 #include "jinja/jinja_filters.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -482,9 +484,14 @@ JFUNCTION(filter_batch) {
     const jvalue *items;
     jvalue *batches;
     size_t n;
-    int64_t size;
-    TRY(jrun_want_integer(r, args[1], "the size", &size));
+    int64_t size = INT64_MAX;
     TRY(jrun_items(r, args[0], &items, &n));
+    if (jis_integer(args[1])) {
+        size = jas_integer(args[1]);
+    } else if (jis(args[1], J_FLOAT) && args[1].u.f >= 1 && args[1].u.f <= (double)n &&
+               args[1].u.f == floor(args[1].u.f)) {
+        size = (int64_t)args[1].u.f;
+    }
     if (size < 1) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "batches of %lld items are not supported", (long long)size);
     }
@@ -505,12 +512,13 @@ JFUNCTION(filter_slice) {
     int64_t count;
     TRY(jrun_want_integer(r, args[1], "the number of slices", &count));
     TRY(jrun_items(r, args[0], &items, &n));
-    if (count < 1) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "%lld slices", (long long)count);
+    if (count == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "no slices");
     }
+    count = count < 0 ? 0 : count;
     TRY(jrun_step(r, (size_t)count));
     TRY(jrun_values(r, (size_t)count, &slices));
-    size_t each = n / (size_t)count, longer = n % (size_t)count;
+    size_t each = count > 0 ? n / (size_t)count : 0, longer = n - each * (size_t)count;
     for (size_t i = 0; i < (size_t)count; i++) {
         size_t size = each + (i < longer);
         bool filled = jgiven(args[2]) && i >= longer;

@@ -52,7 +52,8 @@ static JFUNCTION(filter_replace) {
     str from, to;
     TRY(jrun_to_text(r, args[1], &from));
     TRY(jrun_to_text(r, args[2], &to));
-    const jvalue all[] = {args[0], jstring(from), jstring(to), args[3]};
+    const jvalue none = {.kind = J_MISSING};
+    const jvalue all[] = {args[0], jstring(from), jstring(to), jgiven(args[3]) ? args[3] : none};
     return by_method(r, "replace", all, 4, out);
 }
 
@@ -271,7 +272,7 @@ static JFUNCTION(filter_int) {
     jvalue parsed = {.kind = J_MISSING};
     double f;
     if (!jis(args[2], J_MISSING)) {
-        TRY(jrun_want_integer(r, args[2], "the base", &base));
+        base = jis_integer(args[2]) ? jas_integer(args[2]) : -1; /* in which no text is an integer */
     }
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {

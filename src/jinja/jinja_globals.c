@@ -172,8 +172,8 @@ static quire_err make_turns(jrun *r, const jvalue *items, size_t n, bool joins, 
 }
 
 static JFUNCTION(global_cycler) {
-    if (rest->n == 0) {
-        TRY(jrun_fail(r, QUIRE_BAD_REQUEST, "at least one item has to be provided"));
+    if (rest->n == 0 || rest->n_named > 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "a cycler takes at least one item, and none by name");
     }
     return make_turns(r, rest->values, rest->n, false, out);
 }
@@ -191,7 +191,7 @@ static const jfunction globals[] = {
     {"dict.fromkeys", "keys ?value", global_fromkeys, 0},
     {"namespace", "*", global_namespace, 0},
     {"raise_exception", "message", global_raise_exception, 0},
-    {"range", "start ?stop ?step", global_range, 0},
+    {"range", "start ?stop ?step /", global_range, 0},
     {"strftime_now", "format", global_strftime_now, 0},
 };
 

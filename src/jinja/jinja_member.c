@@ -316,7 +316,12 @@ static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_
     return QUIRE_OK;
 }
 
-bool jcan_slice(jvalue v) {
+bool jcan_slice(jvalue v, const jvalue bounds[3]) {
+    for (int i = 0; i < 3; i++) {
+        if (!jis(bounds[i], J_NONE) && !jis_whole(bounds[i])) {
+            return false;
+        }
+    }
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
 }
 
@@ -400,11 +405,11 @@ static quire_err path_step(jrun *r, jvalue object, jvalue key, jvalue fallback, 
 }
 
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out) {
+    *out = object;
     if (!jis(path, J_STRING)) {
-        return path_step(r, object, path, fallback, out);
+        return jis(path, J_NONE) ? QUIRE_OK : path_step(r, object, path, fallback, out);
     }
     str rest = path.u.s;
-    *out = object;
     for (;;) {
         size_t dot = jstr_find(rest, str_of("."), 0);
         str part = {rest.p, dot == SIZE_MAX ? rest.n : dot};

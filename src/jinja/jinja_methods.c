@@ -19,7 +19,10 @@ quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, in
 }
 
 quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
-    TRY(jarg_integer(r, v, what, -1, out));
+    *out = -1;
+    if (!jis(v, J_MISSING)) {
+        TRY(jrun_want_integer(r, v, what, out));
+    }
     *out = *out < 0 ? -1 : *out;
     return QUIRE_OK;
 }
@@ -417,7 +420,7 @@ static const jfunction of_string[] = {
     {"translate", "", NULL, 0},
     {"casefold", "self", str_casefold, 0},
     {"format", "self *", str_format, 0},
-    {"format_map", "self mapping", str_format_map, 0},
+    {"format_map", "self mapping /", str_format_map, 0},
     {"isascii", "self", str_is_ascii, 0},
     {"isidentifier", "self", str_is_identifier, 0},
     {"isprintable", "self", str_is_printable, 0},
@@ -435,38 +438,38 @@ static const jfunction of_string[] = {
     {"isspace", "self", str_all_are, KIND_SPACE},
     {"isupper", "self", str_is_case, CASE_UPPER},
     {"islower", "self", str_is_case, CASE_LOWER},
-    {"strip", "self ?chars", str_strip, END_LEFT | END_RIGHT},
-    {"lstrip", "self ?chars", str_strip, END_LEFT},
-    {"rstrip", "self ?chars", str_strip, END_RIGHT},
-    {"removeprefix", "self prefix", str_remove_end, END_LEFT},
-    {"removesuffix", "self suffix", str_remove_end, END_RIGHT},
-    {"startswith", "self prefix ?start ?end", str_has_end, END_LEFT},
-    {"endswith", "self suffix ?start ?end", str_has_end, END_RIGHT},
-    {"find", "self sub ?start ?end", str_find, 0},
-    {"rfind", "self sub ?start ?end", str_find, FIND_LAST},
-    {"index", "self sub ?start ?end", str_find, FIND_OR_FAIL},
-    {"rindex", "self sub ?start ?end", str_find, FIND_LAST | FIND_OR_FAIL},
-    {"count", "self sub ?start ?end", str_count, 0},
+    {"strip", "self ?chars /", str_strip, END_LEFT | END_RIGHT},
+    {"lstrip", "self ?chars /", str_strip, END_LEFT},
+    {"rstrip", "self ?chars /", str_strip, END_RIGHT},
+    {"removeprefix", "self prefix /", str_remove_end, END_LEFT},
+    {"removesuffix", "self suffix /", str_remove_end, END_RIGHT},
+    {"startswith", "self prefix ?start ?end /", str_has_end, END_LEFT},
+    {"endswith", "self suffix ?start ?end /", str_has_end, END_RIGHT},
+    {"find", "self sub ?start ?end /", str_find, 0},
+    {"rfind", "self sub ?start ?end /", str_find, FIND_LAST},
+    {"index", "self sub ?start ?end /", str_find, FIND_OR_FAIL},
+    {"rindex", "self sub ?start ?end /", str_find, FIND_LAST | FIND_OR_FAIL},
+    {"count", "self sub ?start ?end /", str_count, 0},
     {"split", "self ?sep ?maxsplit", str_split, false},
     {"rsplit", "self ?sep ?maxsplit", str_split, true},
     {"splitlines", "self ?keepends", str_splitlines, 0},
-    {"partition", "self sep", str_partition, false},
-    {"rpartition", "self sep", str_partition, true},
-    {"join", "self iterable", str_join, 0},
-    {"replace", "self old new ?count", str_replace, 0},
-    {"center", "self width ?fillchar", str_pad, 'c'},
-    {"ljust", "self width ?fillchar", str_pad, 'l'},
-    {"rjust", "self width ?fillchar", str_pad, 'r'},
-    {"zfill", "self width", str_zfill, 0},
+    {"partition", "self sep /", str_partition, false},
+    {"rpartition", "self sep /", str_partition, true},
+    {"join", "self iterable /", str_join, 0},
+    {"replace", "self old new ?count /", str_replace, 0},
+    {"center", "self width ?fillchar /", str_pad, 'c'},
+    {"ljust", "self width ?fillchar /", str_pad, 'l'},
+    {"rjust", "self width ?fillchar /", str_pad, 'r'},
+    {"zfill", "self width /", str_zfill, 0},
     {"expandtabs", "self ?tabsize", str_expandtabs, 0},
 };
 static const jfunction of_list[] = {{"copy", "self", any_copy, 0},
-                                    {"count", "self value", list_count, 0},
-                                    {"index", "self value", list_index, 0}};
+                                    {"count", "self value /", list_count, 0},
+                                    {"index", "self value /", list_index, 0}};
 static const jfunction of_dict[] = {{"items", "self", dict_view, VIEW_ITEMS},
                                     {"keys", "self", dict_view, VIEW_KEYS},
                                     {"values", "self", dict_view, VIEW_VALUES},
-                                    {"get", "self key ?default", dict_get, 0},
+                                    {"get", "self key ?default /", dict_get, 0},
                                     {"copy", "self", any_copy, 0}};
 static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0},
                                     {"changed", "self *", loop_changed, 0}};

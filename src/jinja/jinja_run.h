@@ -235,7 +235,7 @@ quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out)
 
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
-bool jcan_slice(jvalue v);
+bool jcan_slice(jvalue v, const jvalue bounds[3]);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE if omitted */
 /* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback
  * (J_MISSING: none) replaces undefined values on the way. */
