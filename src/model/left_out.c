@@ -150,6 +150,24 @@ static void note_name(model_desc *d, const char *pattern) {
     }
 }
 
+/* The compute mode of `auto`: int8 where integers are more than weights of any other type.
+ * In a checkpoint that says that it is quantised, those that it leaves in 16 or 32 bits do
+ * not count. */
+static compute_mode auto_compute(const model_file *f, const int64_t by_type[N_DTYPES], dtype most) {
+    const bool is_said = quant_is(f);
+    int64_t integers = 0, others = 0;
+    for (int t = 0; t < N_DTYPES; t++) {
+        const bool is_float = t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
+        if (dtype_is_quantised((dtype)t) || t == DTYPE_I8 || quant_is_integers(f, (dtype)t)) {
+            integers += by_type[t];
+        } else if (!(is_said && is_float) && by_type[t] > others) {
+            others = by_type[t];
+        }
+    }
+    const bool has_floats = is_said && others > 0; /* of 8 or 4 bits */
+    return integers > others ? COMPUTE_INT8 : most == DTYPE_F32 && !has_floats ? COMPUTE_F32 : COMPUTE_BF16;
+}
+
 void describe_weights(const model_file *f, const arch_names *names, const char *root, model_desc *d) {
     int64_t by_type[N_DTYPES] = {0};
     int32_t n_next = 0, next;
@@ -185,11 +203,12 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->weight_type = (dtype)t;
         }
     }
-    /* asked for int8, products are int8 even where most weights are a table, which stays
-     * as it is */
-    bool is_int8 = d->quantise_to == DTYPE_I8 || dtype_is_quantised(d->weight_type) ||
-                   d->weight_type == DTYPE_I8 || quant_is_integers(f, d->weight_type);
     d->has_fp8_kv = quant_has_fp8_kv(f);
-    const bool is_f32 = d->weight_type == DTYPE_F32 && d->quantise_to != DTYPE_F8_E4M3;
-    d->auto_compute = is_int8 ? COMPUTE_INT8 : is_f32 ? COMPUTE_F32 : COMPUTE_BF16;
+    d->auto_compute = auto_compute(f, by_type, d->weight_type);
+    if (d->quantise_to == DTYPE_I8) {
+        /* products are int8 even where most weights are a table, which stays as it is */
+        d->auto_compute = COMPUTE_INT8;
+    } else if (d->quantise_to == DTYPE_F8_E4M3) {
+        d->auto_compute = COMPUTE_BF16;
+    }
 }

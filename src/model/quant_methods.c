@@ -298,14 +298,21 @@ int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
     return fits ? (int32_t)(size < n ? size : n) : 0;
 }
 
+/* The configuration's size of groups, compressed-tensors' config group i's, that gives
+ * n_groups; whole: no group may be shorter. 0: it does not. */
+static int32_t said_group(const quant_linear *q, int i, int64_t n_groups, bool whole) {
+    char key[QUANT_KEY_BYTES];
+    int64_t size = 0;
+    (void)model_file_i64(q->l->file,
+                         i < 0 ? QUANT_CONFIG ".group_size" : quant_group_key(i, ".weights.group_size", key),
+                         &size);
+    return size > 0 && whole && q->n_in % size != 0 ? 0 : quant_shared_by(q->n_in, n_groups, size);
+}
+
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
-    static const char *const keys[] = {QUANT_CONFIG ".group_size",
-                                       QUANT_CONFIG ".config_groups.group_0.weights.group_size"};
     int32_t group = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && group == 0; i++) {
-        int64_t size = 0;
-        (void)model_file_i64(q->l->file, keys[i], &size);
-        group = quant_shared_by(q->n_in, n_groups, size);
+    for (int i = -1; i < 2 * QUANT_GROUPS && group == 0; i++) { /* twice: the last group may be shorter */
+        group = said_group(q, i < QUANT_GROUPS ? i : i - QUANT_GROUPS, n_groups, i >= 0 && i < QUANT_GROUPS);
     }
     /* another of the configuration's groups, or a row */
     if (group == 0 && n_groups > 0 && q->n_in % n_groups == 0) {

@@ -406,6 +406,28 @@ def test_act_order_is_computed_in_int8_to_the_same_bits_however_the_work_is_cut(
     assert np.abs(got - want).max() < .05 * np.abs(want).max()
 
 
+def test_each_config_group_has_groups_of_its_own_size(quire, tmp_path):
+    """192 inputs in two groups: of 96 as one config group has it, not of 128 and 64."""
+    m = Model(int_packed(4, 128), architectures=["LlamaForCausalLM"])
+    p = m.outside(m.linear)
+    m.linear(p + "mlp.gate_proj", FF, WIDTH)
+    m.linear(p + "mlp.up_proj", FF, WIDTH)
+    m.make = int_packed(4, 96)[0]
+    m.linear(p + "mlp.down_proj", WIDTH, FF)
+    groups = m.quantisation["config_groups"]
+    groups["group_1"] = {**groups["group_0"], "targets": ["re:.*down_proj"], "weights": {"num_bits": 4, "group_size": 96, "strategy": "group", "symmetric": True}}
+    same(quire, tmp_path, m)
+
+
+@pytest.mark.parametrize("form, mode", [("int4-32", "int8"), ("awq-32", "int8"), ("fp8-block", "bf16"), ("nf4", "bf16")])
+@pytest.mark.parametrize("kind", ["F16", "F32"])
+def test_what_is_quantised_says_how_a_checkpoint_is_computed_however_much_is_not(quire, tmp_path, form, mode, kind):
+    m = llama(form, left_out=("gate_proj", "up_proj", "down_proj"))
+    m.stored = {name: (kind if stored[0] == "F16" and name.endswith((".weight", "norm")) else stored[0], stored[1]) for name, stored in m.stored.items()}
+    done = subprocess.run([quire, "logits", m.write(tmp_path / "q", True), "--ids", IDS, "--out", tmp_path / "o.npy", "-t", "1"], capture_output=True, text=True)
+    assert f"; compute {mode}" in done.stderr, done.stderr
+
+
 def test_act_order_keeps_its_bits_in_memory(quire, tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "WIDTH", 1024)
     monkeypatch.setitem(globals(), "FF", 2048)
