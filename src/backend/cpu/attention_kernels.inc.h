@@ -27,10 +27,11 @@ typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
 #define MOST_GROUPS ((ATTN_TILE + GROUP - 1) / GROUP)
 
 /* A group of queries that share loads. All of them see positions first..end, or none does
- * if the group has no such positions. The group prefetches `step` bytes of each wanted
- * block with each row that it multiplies, from byte `fetched` on. */
+ * if the group has no such positions; some of them see some_first..some_end. The group
+ * prefetches `step` bytes of each wanted block with each row that it multiplies, from byte
+ * `fetched` on. */
 typedef struct attn_group {
-    int32_t query, n, first, end, fetched, step;
+    int32_t query, n, first, end, some_first, some_end, fetched, step;
 } attn_group;
 
 /* FORGET makes the compiler load again what it has read from memory, instead of keeping
@@ -160,16 +161,22 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
     }
 }
 
-/* acc of n_q queries += weights . values over the group's positions, n_v vectors of
- * elements from d on. */
-INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, int32_t d) {
+/* What sums of values start from: 0, or what acc holds. */
+typedef enum sums_from { FROM_ZERO, FROM_ACC } sums_from;
+
+/* acc of n_q queries = weights . values over the group's positions, or += them, n_v
+ * vectors of elements from d on. */
+INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, sums_from from,
+                          int32_t d) {
     const int32_t size = element_bytes(type), row = t->d_value * size;
     attn_sums sums;
     UNROLL
     for (int r = 0; r < n_q; r++) {
         UNROLL
         for (int c = 0; c < n_v; c++) {
-            sums[r][c] = load_sums(type, t->acc + (g.query + r) * t->acc_stride + d + c * LANES);
+            sums[r][c] = from == FROM_ZERO
+                             ? f_zero()
+                             : load_sums(type, t->acc + (g.query + r) * t->acc_stride + d + c * LANES);
         }
     }
     for (int32_t p = g.first; p < g.end;) {
@@ -215,13 +222,13 @@ INLINE void dot_group(dtype type, int n_q, const attn_tile *t, attn_group g, int
     }
 }
 
-INLINE void weigh_group(dtype type, int n_q, const attn_tile *t, attn_group g) {
+INLINE void weigh_group(dtype type, int n_q, const attn_tile *t, attn_group g, sums_from from) {
     int32_t d = 0;
     for (; d + TILE_VECTORS(n_q) * LANES <= t->acc_stride; d += TILE_VECTORS(n_q) * LANES) {
-        weigh_vectors(type, n_q, TILE_VECTORS(n_q), t, g, d);
+        weigh_vectors(type, n_q, TILE_VECTORS(n_q), t, g, from, d);
     }
     for (; TILE_VECTORS(n_q) > 1 && d < t->acc_stride; d += LANES) {
-        weigh_vectors(type, n_q, 1, t, g, d);
+        weigh_vectors(type, n_q, 1, t, g, from, d);
     }
 }
 
@@ -245,11 +252,11 @@ INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block,
     }
 }
 
-INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
+INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g, sums_from from) {
     switch (g.n) {
 #define CASE(count)                                                                                          \
     case count:                                                                                              \
-        weigh_group(type, count, t, g);                                                                      \
+        weigh_group(type, count, t, g, from);                                                                \
         break;
         EACH_GROUP(CASE)
 #undef CASE
@@ -267,11 +274,14 @@ INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_r
     attn_group g = {.query = query,
                     .n = next - query,
                     .end = ATTN_CHUNK,
+                    .some_first = ATTN_CHUNK,
                     .fetched = n_rows * row_bytes * i / n,
                     .step = (row_bytes + n - 1) / n};
     for (int32_t q = query; q < next; q++) {
         g.first = t->first[q] > g.first ? t->first[q] : g.first;
         g.end = t->end[q] < g.end ? t->end[q] : g.end;
+        g.some_first = t->first[q] < g.some_first ? t->first[q] : g.some_first;
+        g.some_end = t->end[q] > g.some_end ? t->end[q] : g.some_end;
     }
     if (g.first >= g.end) {
         g.first = g.end = ATTN_CHUNK;
@@ -285,7 +295,7 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     for (int32_t q = g.query; q < g.query + g.n; q++) {
         int32_t first = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
         if (first < end) {
-            weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = first, .end = end});
+            weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = first, .end = end}, FROM_ACC);
         }
     }
 }
@@ -313,7 +323,7 @@ INLINE void weigh_seen(dtype type, const attn_tile *t, attn_group g, int32_t fro
         for (int32_t next; p < end; p = next) {
             next = stretch_end(seen, p, end);
             if ((seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0) {
-                weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = p, .end = next});
+                weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = p, .end = next}, FROM_ACC);
             }
         }
     }
@@ -337,25 +347,32 @@ INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
         if ((all[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0) {
             g.first = p;
             g.end = next;
-            weigh_any(type, t, g);
+            weigh_any(type, t, g, FROM_ACC);
         } else {
             weigh_seen(type, t, g, p, next);
         }
     }
 }
 
-/* acc of a group's queries += weights . values: the positions that all of them see
+/* acc of a group's queries = weights . values: the positions that all of them see
  * together, the positions before and after one query at a time. */
 INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
-    memset(t->acc + (int64_t)g.query * t->acc_stride, 0,
-           sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
+    const bool all_first = t->seen == NULL && g.some_first == g.first && g.first < g.end;
+    if (!all_first) {
+        memset(t->acc + (int64_t)g.query * t->acc_stride, 0,
+               sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
+    }
     if (t->seen != NULL) {
         attn_pv_seen(type, t, g);
         return;
     }
-    weigh_alone(type, t, g, 0, g.first);
-    weigh_any(type, t, g);
-    weigh_alone(type, t, g, g.end, ATTN_CHUNK);
+    if (g.some_first < g.first) {
+        weigh_alone(type, t, g, 0, g.first);
+    }
+    weigh_any(type, t, g, all_first ? FROM_ZERO : FROM_ACC);
+    if (g.some_end > g.end) {
+        weigh_alone(type, t, g, g.end, ATTN_CHUNK);
+    }
 }
 
 /* The range of blocks that at least one query sees. */
