@@ -13,7 +13,9 @@ void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v)
     str uri = json_str(v);
     bool known = !str_contains(uri, str_of("://")) || str_contains(uri, str_of("//json-schema.org/")) ||
                  str_contains(uri, str_of("//spec.openapis.org/"));
-    if (!known) {
+    if (!json_is(v, JSON_KIND_TEXT)) {
+        reader_malformed(r, keyword, "a string");
+    } else if (!known) {
         reader_refuse(r, keyword, "it names a dialect that is not known");
     } else if (schema_draft(r->e.value) != r->s->draft && r->s->resources.p[r->e.base].root == r->e.value) {
         reader_refuse(r, keyword, "another draft begins inside the schema");
@@ -63,7 +65,7 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     number_part one;
     memset(&one, 0, sizeof one);
     /* draft 4: whether minimum or maximum is excluded; read there */
-    if (json_is(v, JSON_KIND_BOOL)) {
+    if (exclusive && json_is(v, JSON_KIND_BOOL)) {
         return;
     }
     if (!json_numeric(v)) {
@@ -148,6 +150,10 @@ void keyword_pattern(schema_reader *r, const char *keyword, const json_value *v)
 
 void keyword_format(schema_reader *r, const char *keyword, const json_value *v) {
     const schema_format *f = json_is(v, JSON_KIND_TEXT) ? schema_format_find(json_str(v).p) : NULL;
+    if (v != NULL && !json_is(v, JSON_KIND_TEXT)) {
+        reader_malformed(r, keyword, "a string");
+        return;
+    }
     if (f == NULL) {
         schema_note(r->s, r->e.path, keyword, GRAMMAR_ANNOTATION, "the standard has no such format");
         return;
@@ -170,6 +176,10 @@ void keyword_format(schema_reader *r, const char *keyword, const json_value *v) 
 /* ---- arrays ---- */
 
 void keyword_item_list(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        reader_malformed(r, keyword, "an array");
+        return;
+    }
     for (size_t i = 0; i < json_length(v); i++) {
         uint32_t x = reader_below_at(r, keyword, i, json_at(v, i)), *item = PART_PUSH(r->s, r->items.prefix);
         if (item != NULL) {
@@ -220,7 +230,10 @@ void keyword_contains(schema_reader *r, const char *keyword, const json_value *v
 }
 
 void keyword_unique(schema_reader *r, const char *keyword, const json_value *v) {
-    (void)keyword;
+    if (v != NULL && !json_is(v, JSON_KIND_BOOL)) {
+        reader_malformed(r, keyword, "true or false");
+        return;
+    }
     r->array.unique = json_truth(v);
 }
 

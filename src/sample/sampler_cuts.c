@@ -177,7 +177,9 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        entropy += (double)s->weights[i] * surprise_of(s, logits, s->ids[i], log_total);
+        /* the least weight may stand for none */
+        double w = s->weights[i] > LEAST_WEIGHT ? (double)s->weights[i] : 0.0;
+        entropy += w * surprise_of(s, logits, s->ids[i], log_total);
     }
     entropy /= total;
     for (int32_t i = 0; i < s->n_kept; i++) {
@@ -265,13 +267,12 @@ static void cut_by_chance(sampler *s, const sample_context *c) {
 }
 
 /* Runs one stage on what those before it kept. */
-static void cuts_run_stage(sampler *s, const float *logits, const sample_context *c, sampling_stage stage,
-                           bool is_first) {
+static void cuts_run_stage(sampler *s, const float *logits, const sample_context *c, sampling_stage stage) {
     const sampling_params *p = c->params;
     if (stage == SAMPLING_TEMPERATURE) {
         cuts_temper(s, logits, p);
     } else if (stage == SAMPLING_TOP_N_SIGMA && p->top_n_sigma > 0.0f) {
-        (is_first ? cut_sigma : cut_sigma_kept)(s, logits, p->top_n_sigma);
+        cut_sigma_kept(s, logits, p->top_n_sigma);
     } else if (stage == SAMPLING_MIN_P && p->min_p > 0.0f) {
         cut_min_p(s, p->min_p);
     } else if (stage == SAMPLING_TOP_K && has_top_k(s, p)) {
@@ -285,17 +286,8 @@ static void cuts_run_stage(sampler *s, const float *logits, const sample_context
     }
 }
 
-/* Whether the request's order has a temperature that raises weights. */
-static bool cuts_are_raised(const sampling_params *p) {
-    bool has = false;
-    for (int32_t i = 0; i < SAMPLING_N_STAGES && p->order[i] != SAMPLING_END; i++) {
-        has = has || p->order[i] == SAMPLING_TEMPERATURE;
-    }
-    return has && p->temperature + p->dynatemp_range > 1.0f;
-}
-
 /* Keeps the live tokens of at least this logit, those that have no weight with the least
- * one: a later stage may raise it. */
+ * one: a later stage may raise it, or count it. */
 static void cuts_keep_far(sampler *s, const float *logits, float least) {
     s->is_whole = false;
     s->n_kept = s->rows->gather(s, logits, fmaxf(least, -FLT_MAX));
@@ -309,14 +301,9 @@ static void cuts_keep_far(sampler *s, const float *logits, float least) {
 static void cuts_run_in_order(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool is_top_k = p->order[0] == SAMPLING_TOP_K && has_top_k(s, p);
-    float least = is_top_k ? bound_of_top_k(s, p->top_k) : -INFINITY;
-    if (cuts_are_raised(p)) {
-        cuts_keep_far(s, logits, least);
-    } else {
-        sampler_keep_from(s, logits, least, LEAST_WEIGHT);
-    }
+    cuts_keep_far(s, logits, is_top_k ? bound_of_top_k(s, p->top_k) : -INFINITY);
     for (int32_t i = 0; i < SAMPLING_N_STAGES && p->order[i] != SAMPLING_END; i++) {
-        cuts_run_stage(s, logits, c, (sampling_stage)p->order[i], i == 0);
+        cuts_run_stage(s, logits, c, (sampling_stage)p->order[i]);
     }
 }
 

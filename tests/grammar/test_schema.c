@@ -279,6 +279,11 @@ TEST(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword) {
                  QUIRE_INVALID, "matches no text");
     case_refused(GRAMMAR_SCHEMA, "{\"type\":\"strin\"}", QUIRE_INVALID, "type at \"\"");
     case_refused(GRAMMAR_SCHEMA, "{\"minLength\":-1}", QUIRE_INVALID, "minLength at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"minimum\":true}", QUIRE_INVALID, "minimum at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"format\":5}", QUIRE_INVALID, "format at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"uniqueItems\":1}", QUIRE_INVALID, "uniqueItems at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"prefixItems\":{}}", QUIRE_INVALID, "prefixItems at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"$schema\":7}", QUIRE_INVALID, "$schema at \"\"");
     case_refused(GRAMMAR_SCHEMA, "[1]", QUIRE_INVALID, "must be an object");
     case_refused(GRAMMAR_SCHEMA, "{", QUIRE_INVALID, "byte 1");
     case_refused(GRAMMAR_SCHEMA, "false", QUIRE_INVALID, "matches no text");

@@ -245,7 +245,37 @@ TEST(a_high_temperature_reaches_far_tokens) {
     sampler_close(s);
 }
 
-/* A low temperature leaves tokens without a weight: the least likely one is not theirs. */
+/* Tokens too far from the best one to have a weight count for what is over all tokens. */
+TEST(far_tokens_count_at_any_place_of_a_stage) {
+    static const uint8_t orders[][2] = {{SAMPLING_TOP_N_SIGMA, SAMPLING_XTC},
+                                        {SAMPLING_XTC, SAMPLING_TOP_N_SIGMA}};
+    sampler *s;
+    sampling_params p;
+    sampling_params_init(&p);
+    sample_context c = {.params = &p};
+    float *probs;
+    assert_int_equal(sampler_open(4, 4, &s), QUIRE_OK);
+    p.top_n_sigma = 1;
+    for (int i = 0; i < 2; i++) {
+        float row[4] = {100, 98, -10, -10}; /* their deviation is 54; that of the first two 1 */
+        memcpy(p.order, orders[i], 2);
+        assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+        assert_float_equal(probs[1], 0.119203f, 1e-5); /* 1 / (1 + exp(2)) */
+    }
+    p.temperature = 0.5f; /* of an entropy of 0.26 of the most that four have */
+    p.dynatemp_range = 0.25f;
+    memcpy(p.order, (uint8_t[]){SAMPLING_TEMPERATURE, SAMPLING_END}, 2);
+    assert_int_equal(sampler_distribution(s, (float[]){100, 98, -10, -10}, &c, &probs), QUIRE_OK);
+    assert_float_equal(probs[1], 0.0052786f, 1e-5);
+    p.typical_p = 0.7f; /* the entropy is that of two tokens */
+    memcpy(p.order, (uint8_t[]){SAMPLING_TYPICAL_P, SAMPLING_END}, 2);
+    assert_int_equal(sampler_distribution(s, (float[]){2, 1, -3e38f, -3e38f}, &c, &probs), QUIRE_OK);
+    assert_float_equal(probs[0], 1, 0);
+    sampler_close(s);
+}
+
+/* A low temperature leaves tokens without a weight: the least likely one is not
+ * theirs. */
 TEST(the_least_likely_choice_has_a_weight) {
     float row[3] = {2, 1, 0}, *probs;
     sampler *s;
@@ -299,6 +329,7 @@ int main(void) {
         cmocka_unit_test(stages_run_in_the_order_that_is_named),
         cmocka_unit_test(a_temperature_at_the_end_changes_no_cut),
         cmocka_unit_test(a_high_temperature_reaches_far_tokens),
+        cmocka_unit_test(far_tokens_count_at_any_place_of_a_stage),
         cmocka_unit_test(the_least_likely_choice_has_a_weight),
         cmocka_unit_test(penalties_count_the_last_tokens),
     };
