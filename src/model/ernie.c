@@ -61,6 +61,7 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .correction_bias = true, .renormalise = true};
     TRY(config_moe(c, d));
     d->moe.renormalise = true;
+    config_usual_shared(c, c->is_gguf ? 0 : 2, d);
     TRY(config_i32(c, "leading_dense_block_count", "moe_layer_start_index", &first));
     TRY(config_layer(c, NULL, "moe_layer_end_index", &last));
     TRY(config_i32(c, "interleave_moe_layer_step", "moe_layer_interval", &step));

@@ -79,6 +79,7 @@ static quire_err describe_minicpm(const config *c, model_desc *d) {
 
 static quire_err describe_minicpm3(const config *c, model_desc *d) {
     static const latent_desc usual = {.q_rank = 768, .rank = 256, .d_nope = 64, .d_rope = 32};
+    d->tied_embeddings = !c->is_gguf;
     TRY(config_latents(c, &usual, ROPE_HALVES, ROPE_HALVES, d));
     return read_minicpm_factors(c, true, d);
 }

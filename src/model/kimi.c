@@ -201,7 +201,7 @@ static quire_err describe_kimi_linear(const config *c, model_desc *d) {
 }
 
 static quire_err describe_ling3(const config *c, model_desc *d) {
-    const latent_desc usual = {.q_rank = 1536, .rank = 512, .d_nope = 128, .d_rope = 64, .d_value = 128};
+    const latent_desc usual = {.rank = 512, .d_nope = 128, .d_rope = 64, .d_value = 128};
     decoder_shape shape = {.own_heads = true};
     state_layers s = {0};
     int32_t period = 8, d_head = 128;

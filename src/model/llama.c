@@ -36,6 +36,9 @@ static quire_err describe_mistral(const config *c, model_desc *d) {
     TRY(describe_llama(c, d));
     TRY(config_str(c, NULL, "model_type", &type));
     bool is_ministral3 = str_is(type, "ministral3") || config_is(c, "Ministral3ForCausalLM");
+    if (is_ministral3 && !c->is_gguf && !config_has(c, NULL, "rms_norm_eps")) {
+        d->norm_eps = 1e-5f;
+    }
     TRY(config_temperature(c, is_ministral3, d));
     TRY(config_window_on_all(c, is_ministral3 ? 0 : 4096, d));
     return config_is(c, "MinistralForCausalLM") ? read_full_layers(c, d) : QUIRE_OK;

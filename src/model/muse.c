@@ -31,45 +31,24 @@ enum { MOST_LATENT = 1 << 20 };
 
 enum { MUSE_PERIOD = 4 }; /* the last of each rotates no more and sees all */
 
-/* Layers of one base share a table; 0 stands for none. */
-static quire_err muse_set_rope(const config *c, model_desc *d, int32_t layer, float theta,
-                               const rope_desc *usual) {
-    if (theta < 0.0f) {
-        return config_bad(c, "layer_rope_theta", "must be 0 or more");
-    }
-    d->layers[layer].rope = NO_ROPE;
-    for (int32_t i = 0; i < d->n_ropes && theta > 0.0f; i++) {
-        if (d->ropes[i].theta == theta) {
-            d->layers[layer].rope = (int16_t)i;
-            return QUIRE_OK;
-        }
-    }
-    if (theta == 0.0f) {
-        return QUIRE_OK;
-    }
-    if (d->n_ropes == DESC_MAX_ROPES) {
-        return config_unsupported(c, "layer_rope_theta has too many different bases");
-    }
-    d->ropes[d->n_ropes] = *usual;
-    d->ropes[d->n_ropes].theta = theta;
-    d->layers[layer].rope = (int16_t)d->n_ropes++;
-    return QUIRE_OK;
-}
-
 static quire_err muse_read_positions(const config *c, model_desc *d) {
     int32_t window = 2048;
     rope_desc usual = config_plain_rope(c, d);
     /* the last layer sees all, and so does one of four before it */
     TRY(config_window(c, &window));
     TRY(config_windows(c, window, MUSE_PERIOD, (d->n_layers - 1) % MUSE_PERIOD, d));
-    usual.theta = c->is_gguf ? usual.theta : 5e5f;
     TRY(config_rope(c, NULL, d, &usual));
     usual.pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES;
     config_set_rows(c, ROPE_HALVES, ROPE_NEIGHBOURS);
+    TRY(config_add_rope(c, d, &usual));
+    /* layers of base 0 have no positions, all others the one base */
     for (int32_t i = 0; i < d->n_layers; i++) {
-        float theta = d->layers[i].window > 0 ? usual.theta : 0.0f;
+        float theta = d->layers[i].window > 0 ? 1.0f : 0.0f;
         TRY(config_f32_at(c, NULL, "layer_rope_theta", (size_t)i, &theta));
-        TRY(muse_set_rope(c, d, i, theta, &usual));
+        if (theta < 0.0f) {
+            return config_bad(c, "layer_rope_theta", "must be 0 or more");
+        }
+        d->layers[i].rope = theta > 0.0f ? d->layers[i].rope : NO_ROPE;
     }
     return QUIRE_OK;
 }

@@ -176,16 +176,17 @@ static quire_err describe_olmo_hybrid(const config *c, model_desc *d) {
 
 static quire_err describe_lara_mini(const config *c, model_desc *d) {
     state_layers s = {.may_have_windows = true};
-    int32_t window = 0;
+    int32_t window = 512;
     bool are_typed;
+    d->tied_embeddings = !c->is_gguf;
     TRY(config_llama(c, ROPE_HALVES, ROPE_HALVES, d));
     TRY(config_window(c, &window));
     d->attend.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     TRY(config_moe(c, d));
     d->delta = (delta_desc){.kind = DELTA_GATED,
-                            .n_heads = 32,
-                            .n_key_heads = 16,
+                            .n_heads = 16,
+                            .n_key_heads = 8,
                             .d_key = 128,
                             .d_value = 128,
                             .n_taps = 4,
@@ -193,8 +194,9 @@ static quire_err describe_lara_mini(const config *c, model_desc *d) {
     TRY(config_delta(c, d));
     TRY(config_state_types(c, d, "linear_attention", &s, &are_typed));
     for (int32_t i = 0; i < d->n_layers; i++) {
-        s.recurs[i] = are_typed ? s.recurs[i] : i % 4 != 3;
+        s.recurs[i] = are_typed ? s.recurs[i] : i % 5 == 0 || i % 5 == 2;
         s.attends[i] = !s.recurs[i];
+        s.has_window[i] = are_typed ? s.has_window[i] : i % 5 == 1 || i % 5 == 4;
         config_set_window(d, i, s.has_window[i] ? window : 0);
         d->layers[i].rope = s.has_window[i] ? d->layers[i].rope : NO_ROPE;
         d->layers[i].steps = s.recurs[i] ? steps_delta_moe : d->layers[i].steps;

@@ -3,6 +3,7 @@
  * experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
  * three axes: without an image one number. */
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/architectures.h"
@@ -90,7 +91,12 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
 /* Published files have an expert's weights the other way round than those that
  * transformers writes: their shape tells. */
 static bool are_transposed(const config *c, const model_desc *d) {
-    const tensor_view *t = model_file_find(c->f, "model.language_model.layers.0.mlp.experts.gate_up_proj");
+    const tensor_view *t = NULL;
+    for (int32_t i = 0; i < d->n_layers && t == NULL; i++) {
+        char name[96];
+        (void)snprintf(name, sizeof name, "model.language_model.layers.%d.mlp.experts.gate_up_proj", (int)i);
+        t = model_file_find(c->f, name);
+    }
     return t == NULL || t->n_dims != 3 || t->dims[2] != d->d_model || t->dims[1] == d->d_model;
 }
 

@@ -120,7 +120,11 @@ TEST(shared_experts_and_closed_groups_are_the_published_ones) {
     }
     model_desc d = described("DeepseekV2ForCausalLM", "\"num_experts_per_tok\": 2");
     assert_int_equal(d.moe.d_shared, 2 * d.moe.d_expert);
+    d = described("Ernie4_5_MoeForCausalLM", "\"num_key_value_heads\": 4, \"num_experts_per_tok\": 2");
+    assert_int_equal(d.moe.d_shared, 2 * d.moe.d_expert);
+    assert_int_equal(described("BailingMoeV3ForCausalLM", "\"num_key_value_heads\": 4").latent.q_rank, 0);
     d = described("MiniCPM3ForCausalLM", "");
+    assert_true(d.tied_embeddings);
     assert_true(d.embed.scale == 12.0f && d.head.scale == 256.0f / (float)d.d_model);
 }
 

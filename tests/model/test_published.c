@@ -429,6 +429,21 @@ TEST(keys_mean_what_their_class_makes_of_them) {
     (void)snprintf(numbers, sizeof numbers,
                    "%s\"text_config\": {\"model_type\": \"mistral\", \"tie_word_embeddings\": false}", heads);
     assert_true(described("Mistral3ForConditionalGeneration", numbers).tied_embeddings);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_parameters\": {\"rope_theta\": 3e4, \"llama_4_scaling_beta\": 0.1, "
+                   "\"original_max_position_embeddings\": 16}",
+                   heads);
+    assert_true(described("Ministral3ForCausalLM", numbers).norm_eps == 1e-5f);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"head_dim\": 8, \"per_layer_config\": {\"5\": {\"num_key_value_heads\": 2}}", heads);
+    d = described("Gemma4ForCausalLM", numbers);
+    assert_true(d.caches[5].d_key == 8 && d.caches[5].n_kv_heads == 2);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_parameters\": {\"rope_theta\": 3e4}, \"layer_rope_theta\": [1e4, 0, 1, 0, 1, 1]",
+                   heads);
+    d = described("MuseGlimmerForCausalLM", numbers);
+    assert_true(d.n_ropes == 1 && d.ropes[0].theta == 3e4f);
+    assert_true(d.layers[0].rope == 0 && d.layers[1].rope == NO_ROPE);
     (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
     assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);

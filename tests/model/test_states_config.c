@@ -99,6 +99,9 @@ TEST(layers_without_attention_keep_a_state) {
     assert_int_equal(d.layers[1].window, 16);
     assert_int_equal(d.layers[3].window, 0);
     assert_int_equal(d.layers[3].rope, NO_ROPE);
+    d = described("LaraMiniForCausalLM", "\"num_experts\": 8, \"num_experts_per_tok\": 2");
+    has_layers(&d, "sasa");
+    assert_true(d.layers[1].window == 512 && d.layers[3].rope == NO_ROPE && d.tied_embeddings);
 }
 
 TEST(a_state_has_the_size_of_its_heads) {
