@@ -256,8 +256,9 @@ static const struct {
 };
 
 /* The methods that src/model reads (quant_method.h). */
-static const char *const methods[] = {"compressed-tensors", "gptq",         "awq",  "fp8",
-                                      "modelopt",           "bitsandbytes", "mxfp4"};
+static const char *const methods[] = {
+    "compressed-tensors", "compressed_tensors", "gptq",  "awq",        "fp8",   "modelopt",
+    "modelopt_fp4",       "bitsandbytes",       "mxfp4", "auto-round", "quark", "fbgemm_fp8"};
 
 static bool is_read(str method) {
     bool is = false;
@@ -337,7 +338,7 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
                    "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors, GPTQ, AWQ, "
-                   "FP8, ModelOpt, "
+                   "AutoRound, FP8, ModelOpt, Quark, "
                    "bitsandbytes and MXFP4: download the model that this was made from%s%s, or a GGUF of it",
                    where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ",
                    is_mlx ? "" : show_name(form).text, width, by, base[0] != 0 ? ", " : "", base);

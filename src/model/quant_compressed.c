@@ -211,7 +211,8 @@ static quire_err compressed_read_mxfp4(quant_linear *q) {
     if (quant_rounds_rows(q, "float", 4)) {
         q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER, .group = 32};
     }
-    return read_fours(q, ".weight_packed", DTYPE_U8, 32);
+    return read_fours(q, str_ends(str_of(q->whole->name), "_packed") ? ".weight_packed" : ".weight", DTYPE_U8,
+                      32);
 }
 
 /* NVIDIA ModelOpt's NVFP4: the second scale multiplies. */
@@ -239,6 +240,11 @@ const quant_method quant_nvfp4_packed = {
     .suffix = ".weight_packed", .type = DTYPE_U8, .beside = ".weight_global_scale", .read = read_nvfp4};
 const quant_method quant_mxfp4_packed = {
     .suffix = ".weight_packed", .type = DTYPE_U8, .read = compressed_read_mxfp4};
+const quant_method quant_mxfp4_quark = {.suffix = ".weight",
+                                        .type = DTYPE_U8,
+                                        .beside = ".weight_scale",
+                                        .only_for = "quark",
+                                        .read = compressed_read_mxfp4};
 const quant_method quant_nvfp4_modelopt = {
     .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};
 

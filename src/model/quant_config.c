@@ -35,6 +35,15 @@ static const quant_rule modelopt_rules[] = {{"quant_algo", MODELOPT_TYPES},
                                             /* of hf_quant_config.json */
                                             {"quantization.quant_algo", MODELOPT_TYPES},
                                             {NULL, NULL}};
+/* Intel's AutoRound packs as GPTQ or AWQ; AMD's Quark has FP8, int8 and MXFP4. */
+static const quant_rule round_rules[] = {
+    {"bits", "2|3|4|8"},
+    {"data_type", "absent|\"int\""},
+    {"packing_format",
+     "absent|\"auto_round:auto_gptq\"|\"auto_round:gptq\"|\"auto_round:auto_awq\"|\"auto_round:awq\""},
+    {NULL, NULL}};
+static const quant_rule quark_rules[] = {
+    {"global_quant_config.weight.dtype", "absent|\"fp8_e4m3\"|\"fp4\"|\"int8\""}, {NULL, NULL}};
 static const quant_rule no_rules[] = {{NULL, NULL}};
 static const quant_rule compressed_rules[] = {
     {"format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|\"nvfp4-"
@@ -52,10 +61,18 @@ static const quant_rule compressed_rules[] = {
 static const struct {
     const char *method;
     const quant_rule *rules;
-} tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},
-              {"fp8", fp8_rules},           {"compressed-tensors", compressed_rules},
-              {"modelopt", modelopt_rules}, {"bitsandbytes", no_rules},
-              {"mxfp4", no_rules}};
+} tables[] = {{"gptq", gptq_rules},
+              {"awq", awq_rules},
+              {"fp8", fp8_rules},
+              {"fbgemm_fp8", no_rules},
+              {"compressed-tensors", compressed_rules},
+              {"compressed_tensors", compressed_rules},
+              {"modelopt", modelopt_rules},
+              {"modelopt_fp4", modelopt_rules},
+              {"bitsandbytes", no_rules},
+              {"mxfp4", no_rules},
+              {"auto-round", round_rules},
+              {"quark", quark_rules}};
 
 const char *quant_group_key(int i, const char *key, char path[QUANT_KEY_BYTES]) {
     (void)snprintf(path, QUANT_KEY_BYTES, QUANT_CONFIG ".config_groups.group_%d%s", i, key);
@@ -208,11 +225,12 @@ quire_err quant_check(const model_file *f, quire_error *err) {
         rules = str_is(method, tables[i].method) ? tables[i].rules : rules;
     }
     if (rules == NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: " QUANT_CONFIG ".quant_method in config.json is \"%.*s\"; this version reads "
-                       "gptq, awq, fp8, compressed-tensors, "
-                       "modelopt, bitsandbytes and mxfp4: download the original weights or a GGUF file",
-                       model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s: " QUANT_CONFIG ".quant_method in config.json is \"%.*s\"; this version reads "
+            "gptq, awq, auto-round, fp8, compressed-tensors, "
+            "modelopt, quark, bitsandbytes and mxfp4: download the original weights or a GGUF file",
+            model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
     }
     for (const quant_rule *rule = rules; rule->key != NULL; rule++) {
         TRY(quant_check_rule(f, rule, err));

@@ -15,16 +15,20 @@
 static const quant_method *const methods[] = {&quant_awq,          &quant_gptq,         &quant_int_packed,
                                               &quant_int_groups,   &quant_int_zeros,    &quant_nvfp4_packed,
                                               &quant_mxfp4_packed, &quant_fp8,          &quant_nvfp4_modelopt,
-                                              &quant_bitsandbytes, &quant_mxfp4_stacked};
+                                              &quant_mxfp4_quark,  &quant_bitsandbytes, &quant_mxfp4_stacked};
 
 #define N_METHODS (sizeof methods / sizeof *methods)
 
 /* ---- which method ---- */
 
 static bool is_method(const model_file *f, const quant_method *m) {
-    str name;
+    static const char awq[] = "auto_round:auto_awq", old_awq[] = "auto_round:awq";
+    str name, packing = {0};
+    (void)model_file_str(f, QUANT_CONFIG ".packing_format", &packing);
     return m->only_for == NULL ||
-           (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK && str_is(name, m->only_for));
+           (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK &&
+            str_is(name, m->only_for)) ||
+           (m == &quant_awq && (str_is(packing, awq) || str_is(packing, old_awq)));
 }
 
 /* Whether the tensor that tells this form from others is there. */
@@ -57,7 +61,8 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
 /* Marks the tensors used that say how the checkpoint rounds rows, and bitsandbytes' name
  * for the order of codes. */
 static quire_err skip_rounding(loader *l, weight_name name, int32_t layer) {
-    static const char *const suffixes[] = {".input_scale", ".input_zero_point", ".weight_format"};
+    static const char *const suffixes[] = {".input_scale", ".input_scale_ub", ".input_zero_point",
+                                           ".weight_format"};
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && e == QUIRE_OK; i++) {
         const tensor_view *t;
@@ -390,6 +395,7 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".weight_global_scale",
                                          ".input_global_scale",
                                          ".input_scale",
+                                         ".input_scale_ub",
                                          ".input_zero_point",
                                          ".SCB",
                                          ".weight_format",

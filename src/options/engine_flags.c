@@ -89,6 +89,8 @@ static const flag_choice quantizations[] = {
     {"modelopt", "published:modelopt", 0},
     {"modelopt_fp4", "published:modelopt", 0},
     {"bitsandbytes", "published:bitsandbytes", 0},
+    {"quark", "published:quark", 0},
+    {"auto-round", "published:auto-round", 0},
     {0},
 };
 static const flag_choice message_tokens[] = {

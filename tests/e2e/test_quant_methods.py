@@ -140,14 +140,14 @@ def nvfp4(modelopt):
     return make, {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]} if modelopt else compressed("nvfp4-pack-quantized", group_size=16)
 
 
-def mx(bits, kind="U8"):
+def mx(bits, kind="U8", quark=False):
     def make(rng, n_out, n_in):
         q = rng.integers(0, 16, (n_out, n_in)).astype("u1") if bits == 4 else e4m3_codes(rng, n_out, n_in)
         s = rng.integers(110, 122, (n_out, n_in // 32)).astype("u1")
         weights = (E2M1 if bits == 4 else E4M3 / f4(64))[q] * np.repeat(f4(2) ** (s.astype(int) - 127), 32, 1).astype(f4)
-        return {".weight_packed" if bits == 4 else ".weight": ("U8", nibbles(q)) if bits == 4 else ("F8_E4M3", q),
+        return {".weight_packed" if bits == 4 and not quark else ".weight": ("U8", nibbles(q)) if bits == 4 else ("F8_E4M3", q),
                 ".weight_scale": (kind, s if bits == 4 else s - 6)}, weights
-    return make, compressed(f"mxfp{bits}-{'pack-' if bits == 4 else ''}quantized", group_size=32, num_bits=bits)
+    return make, {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}} if quark else compressed(f"mxfp{bits}-{'pack-' if bits == 4 else ''}quantized", group_size=32, num_bits=bits)
 
 
 def fp8(rows, columns, kind="F32", name=".weight_scale", config=None, split=False):
@@ -196,7 +196,8 @@ FORMS = {
     "nvfp4": nvfp4(False), "nvfp4-modelopt": nvfp4(True), "mxfp4": mx(4),
     "fp8-tensor": fp8(0, 0, config=STATIC), "fp8-channel": fp8(1, 0, "BF16", config=STATIC), "fp8-modelopt": fp8(0, 0, config={"quant_method": "modelopt", "quant_algo": "FP8"}),
     "fp8-block": fp8(128, 128, name=".weight_scale_inv"), "fp8-96": fp8(128, 96, name=".weight_scale_inv"), "fp8-block-bf16": fp8(64, 48, "BF16", name=".weight_scale_inv"),
-    "fp8-4d": fp8(128, 128, split=True, config={"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}), "mxfp4-e8m0": mx(4, "F8_E8M0"),
+    "fp8-4d": fp8(128, 128, split=True, config={"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}), "mxfp4-e8m0": mx(4, "F8_E8M0"), "mxfp4-quark": mx(4, quark=True),
+    "awq-round": (awq(32)[0], {"quant_method": "auto-round", "bits": 4, "group_size": 32, "packing_format": "auto_round:auto_awq"}),
     "fp8-block-e8m0": fp8(128, 128, "F8_E8M0", name=".weight_scale_inv"), "mxfp8": fp8(1, 32, "F8_E8M0", config=compressed("mxfp8-quantized", group_size=32)),
     "nf4": bnb("nf4"), "nf4-double": bnb("nf4", double=True), "fp4": bnb("fp4")}
 

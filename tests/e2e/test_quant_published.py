@@ -47,6 +47,13 @@ def with_zero_bias(make):
     return made
 
 
+def with_bound(make):
+    def made(rng, n_out, n_in):
+        tensors, weights = make(rng, n_out, n_in)
+        return tensors | {".input_scale_ub": ("F32", np.array([1200.0]))}, weights
+    return made
+
+
 def dense(make, settings, config, bias=False, fused=False, sixteen=()):
     m = Model((make, settings), **config)
     matrix = lambda name, n_out, n_in: (m.sixteen if name.rpartition(".")[2] in sixteen else m.linear)(name, n_out, n_in)
@@ -126,6 +133,15 @@ REPOSITORIES = {
     "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group", actorder="weight"), LLAMA),
     "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8": lambda: dense(int8()[0], red_hat("int-quantized", inputs=inputs()), LLAMA),
     "RedHatAI/Phi-3-medium-128k-instruct-quantized.w4a16": lambda: dense(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group"), PHI3, fused=True),
+    "amd/Llama-3.1-8B-Instruct-FP8-KV": lambda: dense(fp8(0, 0, config={})[0], {
+        "activation_scheme": "static", "algo_config": None, "exclude": ["lm_head"], "export": {"kv_cache_group": ["*k_proj", "*v_proj"], "pack_method": "reorder", "weight_format": "real_quantized"},
+        "global_quant_config": {"bias": None, "input_tensors": {"dtype": "fp8_e4m3", "is_dynamic": False, "qscheme": "per_tensor"}, "output_tensors": None,
+                                "weight": {"dtype": "fp8_e4m3", "is_dynamic": False, "qscheme": "per_tensor"}},
+        "kv_cache_scheme": "static", "quant_method": "quark", "quant_mode": "eager_mode"}, LLAMA),
+    "Intel/Qwen3-8B-int4-AutoRound": lambda: dense(gptq(4, 64, sym=True)[0], {
+        "autoround_version": "0.5.1", "bits": 4, "data_type": "int", "group_size": 64, "packing_format": "auto_round:auto_gptq", "quant_method": "auto-round", "sym": True}, QWEN3),
+    "meta-llama/Llama-3.1-405B-Instruct-FP8": lambda: dense(with_bound(fp8(1, 0, config={})[0]), {
+        "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"], "quant_method": "fbgemm_fp8"}, LLAMA),
     "RedHatAI/Phi-3-medium-128k-instruct-quantized.w8a8": lambda: dense(int8()[0], red_hat("int-quantized", inputs=inputs()), PHI3, fused=True),
     "RedHatAI/DeepSeek-R1-quantized.w8a8": lambda: deepseek(int8()[0], red_hat("int-quantized", inputs=inputs()), model_type="deepseek_v3"),
     "meta-llama/Llama-Guard-3-8B-INT8": lambda: dense(int8(scb=True)[0], {
