@@ -205,7 +205,7 @@ def test_a_flag_that_does_not_fit_the_file_says_what_the_file_is(quire, tmp_path
         said = refused(quire, "models/builtin-hf", "--quantization", name)
         assert f"--quantization {name}: models/builtin-hf is a checkpoint of bf16; leave the flag out" in said and "q4_k" in said
     said = refused(quire, "models/builtin-hf", "--quantization", "q3_k")
-    assert "must be one of q8_0, q6_k" in said and "fp8; or what the file is already, without effect: gguf, compressed-tensors, gptq" in said and "bitsandbytes\n" in said
+    assert "must be one of q8_0, q6_k" in said and "fp8; or what the file is already, without effect: gguf, compressed-tensors, gptq" in said and "bitsandbytes, quark, auto-round\n" in said
 
 
 def test_a_model_is_quantised_in_less_memory_than_it_takes_in_16_bits(quire, tmp_path):
