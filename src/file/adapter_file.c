@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,6 +137,10 @@ static quire_err adapter_take_scales(config_reader *r) {
     if (alpha != NULL && !json_is(alpha, JSON_KIND_NULL)) {
         TRY(adapter_take_alpha(r, alpha, "lora_alpha", &f->alpha));
     }
+    const str version = json_get_str(r->doc.root, "peft_version");
+    f->peft_minor = version.n == 0              ? 0
+                    : str_begins(version, "0.") ? (int32_t)strtol(version.p + 2, NULL, 10)
+                                                : INT32_MAX;
     f->ties = json_get_bool(r->doc.root, "ensure_weight_tying", false);
     f->by_root = json_get_bool(r->doc.root, "use_rslora", false);
     f->facts.has_dora = json_get_bool(r->doc.root, "use_dora", false);

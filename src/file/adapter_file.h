@@ -74,8 +74,9 @@ typedef struct adapter_file {
     /* of scales; of a GGUF file alpha alone, 0: not said */
     int64_t rank;
     double alpha;
-    bool ties;    /* changes of tied embeddings apply to the head too */
-    bool by_root; /* rsLoRA: alpha / sqrt(rank) */
+    int32_t peft_minor; /* N of PEFT 0.N, which wrote it; a later one: INT32_MAX; not said: 0 */
+    bool ties;          /* changes of tied embeddings apply to the head too */
+    bool by_root;       /* rsLoRA: alpha / sqrt(rank) */
     adapter_patterns ranks, alphas;
     int32_t n_parameters; /* target_parameters of experts, in the config's order */
     char **parameters;    /* [n_parameters] */

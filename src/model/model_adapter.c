@@ -15,9 +15,13 @@
  * target_parameters): for model_adapter.c.
  *
  * PEFT's A is [E rank, d1] and its B [d2, rank E]; the parameter [E, d1, d2] gets, of
- * expert e, scale times the sum over k of A[e rank + k, i] B[j, k E + e]. */
+ * expert e, scale times the sum over k of A[e rank + k, i] B[j, k E + e]. From its
+ * version 0.20 on A is of the inputs and B of the outputs where the parameter has the
+ * outputs first. */
 
-#define NESTED ".base_layer" /* of a second parameter of the same module */
+#define PEFT_PREFIX "base_model.model."
+#define PEFT_INPUTS 20            /* of 0.20 */
+#define NESTED      ".base_layer" /* of a second parameter of the same module */
 
 /* A parameter of all experts, and how the adapter's matrices lie to it. */
 typedef struct experts_param {
@@ -49,9 +53,24 @@ static const uint8_t *element(const tensor_view *t, int64_t r, int64_t k, size_t
     return (const uint8_t *)t->data + (size_t)(r * t->dims[1] + k) * size;
 }
 
+/* Whether the matrices of a parameter with as many outputs as inputs lie turned: as those
+ * of the other parameter of the same experts, where the adapter has it. */
+static bool experts_are_turned(const adapter_opening *o, const adapter_module *m, int64_t n_in, bool is_down,
+                               bool transposed) {
+    const str name = experts_name(m);
+    char full[2 * LOADER_NAME_BYTES];
+    const int length = snprintf(full, sizeof full, PEFT_PREFIX "%.*s%s.lora_A.weight", (int)name.n, name.p,
+                                str_eq(name, m->name) ? NESTED : "");
+    const int32_t i = tensor_dir_find(&o->f->tensors, (str){full, (size_t)length});
+    if (i >= 0 && o->f->tensors.views[i].n_dims == 2) {
+        return (o->f->tensors.views[i].dims[1] == n_in) != is_down;
+    }
+    return !transposed && o->f->peft_minor < PEFT_INPUTS;
+}
+
 /* Whether the adapter's matrices fit a parameter of these dimensions. */
-static bool experts_fit(const adapter_module *m, int32_t n_experts, int64_t n_rows, int64_t n_in,
-                        bool transposed, experts_param *out) {
+static bool experts_fit(const adapter_opening *o, const adapter_module *m, int32_t n_experts, int64_t n_rows,
+                        int64_t n_in, bool is_down, bool transposed, experts_param *out) {
     const tensor_view *a = m->parts[PART_A], *b = m->parts[PART_B];
     const bool is_matrix = a->n_dims == 2 && b->n_dims == 2 && n_experts > 0 && a->dims[0] % n_experts == 0 &&
                            a->dims[0] == b->dims[1];
@@ -59,7 +78,7 @@ static bool experts_fit(const adapter_module *m, int32_t n_experts, int64_t n_ro
                turned = is_matrix && a->dims[1] == n_rows && b->dims[0] == n_in;
     *out = (experts_param){.module = m, .n_experts = n_experts, .n_rows = n_rows, .n_in = n_in};
     out->rank = is_matrix ? a->dims[0] / n_experts : 0;
-    out->turned = turned && !(straight && transposed);
+    out->turned = straight && turned ? experts_are_turned(o, m, n_in, is_down, transposed) : turned;
     return straight || turned;
 }
 
@@ -103,9 +122,12 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
     return adapter_change_add(o, ref->entry, &c, a);
 }
 
-static quire_err experts_begin(adapter_opening *o, str name, experts_param *p) {
+/* The patterns of the config match the parameter's name. */
+static quire_err experts_begin(adapter_opening *o, str name, const char *end, experts_param *p) {
+    char full[LOADER_NAME_BYTES];
+    const int length = snprintf(full, sizeof full, "%.*s%s", (int)name.n, name.p, end);
     TRY(adapter_check_rank(o, p->module->parts[PART_A], p->rank));
-    return adapter_file_scale(o->f, name, p->rank, &p->scale, o->err);
+    return adapter_file_scale(o->f, (str){full, (size_t)length}, p->rank, &p->scale, o->err);
 }
 
 /* Experts in one tensor. *bound: the adapter is of that one. */
@@ -120,10 +142,11 @@ static quire_err experts_bind_stack(adapter_opening *o, const adapter_module *m,
     const name_ref *refs = t->by_name[0] + first;
     const weight_entry *w = n > 0 ? &t->entries[t->refs[refs[0].i].entry] : NULL;
     if (w == NULL || w->w == NULL || w->part.n_slabs == 0 ||
-        !experts_fit(m, w->part.n_slabs, w->part.n_rows, w->n_in, w->part.transposed, &p)) {
+        !experts_fit(o, m, w->part.n_slabs, w->part.n_rows, w->n_in, str_ends(str_of(end), "down_proj"),
+                     w->part.transposed, &p)) {
         return QUIRE_OK;
     }
-    TRY(experts_begin(o, name, &p));
+    TRY(experts_begin(o, name, end, &p));
     for (int32_t i = 0; i < n; i++) {
         const weight_ref *ref = &t->refs[refs[i].i];
         const weight_part *part = &t->entries[ref->entry].part;
@@ -158,11 +181,11 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
         return QUIRE_OK;
     }
     const int64_t width = entries[down->entry].n_out, f = entries[down->entry].n_in;
-    const bool is_down = experts_fit(m, n, width, f, false, &p);
-    if (!is_down && !experts_fit(m, n, 2 * f, width, false, &p)) {
+    const bool is_down = experts_fit(o, m, n, width, f, true, false, &p);
+    if (!is_down && !experts_fit(o, m, n, 2 * f, width, false, false, &p)) {
         return QUIRE_OK;
     }
-    TRY(experts_begin(o, name, &p));
+    TRY(experts_begin(o, name, is_down ? ".down_proj" : ".gate_up_proj", &p));
     for (int32_t e = 0; e < n; e++) {
         for (int i = is_down ? 2 : 0; i < (is_down ? 3 : 2); i++) {
             const weight_ref *ref = experts_one(o, name, e, w[i]);
@@ -195,8 +218,6 @@ static quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *
                        o, QUIRE_UNSUPPORTED, module->parts[PART_A],
                        "fits no weights of the experts of this base: load the adapter with its own base");
 }
-
-#define PEFT_PREFIX "base_model.model."
 
 /* ---- tensors by module ---- */
 

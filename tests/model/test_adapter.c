@@ -305,10 +305,15 @@ static void merge_all(const model *m, bool with_vectors, uint8_t *bytes, size_t 
 
 /* ---- experts as one parameter ---- */
 
-/* What PEFT's A and B add to element [e, i, j] of a parameter [E, d1, d2]. */
-static float expert_delta(const float *a, const float *b, int64_t n_experts, int64_t d1, int64_t e, int64_t i,
-                          int64_t j) {
+/* What PEFT's A and B add to element [e, i, j] of a parameter [E, d1, d2]; by_inputs: A
+ * is of d2, as in adapters of PEFT 0.20 and later where the parameter has the outputs
+ * first. */
+static float expert_delta(const float *a, const float *b, int64_t n_experts, int64_t d1, int64_t d2,
+                          bool by_inputs, int64_t e, int64_t i, int64_t j) {
     float sum = 0.0f;
+    if (by_inputs) {
+        return expert_delta(a, b, n_experts, d2, d1, false, e, j, i);
+    }
     for (int64_t k = 0; k < RANK; k++) {
         sum += a[(e * RANK + k) * d1 + i] * b[j * RANK * n_experts + k * n_experts + e];
     }
@@ -330,7 +335,11 @@ static const tensor_view *expert_tensor(const tensor_dir *dir, const char *name)
 
 /* A and B of the parameter [E, d1, d2] under a module's name. */
 static void add_parameter(made_adapter *a, const char *module, int64_t n, int64_t d1, int64_t d2,
-                          uint64_t *seed) {
+                          bool by_inputs, uint64_t *seed) {
+    if (by_inputs) {
+        add_parameter(a, module, n, d2, d1, false, seed);
+        return;
+    }
     a->values[a->n] = random_values(n * RANK * d1, 0.3f, seed);
     a->tensors[a->n] =
         (new_tensor){name_in(a, str_of(module), ".lora_A.weight"), n * RANK, d1, a->values[a->n], NULL, 0};
@@ -341,9 +350,10 @@ static void add_parameter(made_adapter *a, const char *module, int64_t n, int64_
     a->n++;
 }
 
-/* Merges adapters of gate_up_proj [E, 2 F, D] and down_proj [E, D, F] into a checkpoint
- * that has a tensor for each expert. */
-static void merge_list(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed) {
+/* Merges adapters of gate_up_proj [E, 2 F, D] and, unless `alone`, down_proj [E, D, F]
+ * into a checkpoint that has a tensor for each expert. */
+static void merge_list(const tensor_dir *dir, const char *module, bool by_inputs, bool alone, made_adapter *a,
+                       uint64_t *seed) {
     static const char *const what[] = {"gate_proj", "up_proj", "down_proj"};
     char name[256];
     int32_t n = 0;
@@ -355,18 +365,21 @@ static void merge_list(const tensor_dir *dir, const char *module, made_adapter *
         (void)snprintf(name, sizeof name, "%s.%d.up_proj.weight", module, (int)++n);
     } while (expert_tensor(dir, name) != NULL);
     (void)snprintf(name, sizeof name, "%s.base_layer", module);
-    add_parameter(a, name, n, 2 * f, d, seed);
-    add_parameter(a, module, n, d, f, seed);
+    add_parameter(a, name, n, 2 * f, d, by_inputs, seed);
+    if (!alone) {
+        add_parameter(a, module, n, d, f, by_inputs, seed);
+    }
     for (int32_t e = 0; e < n; e++) {
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < (alone ? 2 : 3); k++) {
             const bool is_down = k == 2;
-            const float *const *v = (const float *const *)a->values + a->n - (is_down ? 2 : 4);
+            const float *const *v = (const float *const *)a->values + a->n - (is_down || alone ? 2 : 4);
             (void)snprintf(name, sizeof name, "%s.%d.%s.weight", module, (int)e, what[k]);
             const tensor_view *t = expert_tensor(dir, name);
             for (int64_t r = 0; r < t->dims[0]; r++) {
                 for (int64_t i = 0; i < t->dims[1]; i++) {
                     add_float(t, r * t->dims[1] + i,
-                              expert_delta(v[0], v[1], n, is_down ? d : 2 * f, e, k == 1 ? f + r : r, i));
+                              expert_delta(v[0], v[1], n, is_down ? d : 2 * f, is_down ? f : d, by_inputs, e,
+                                           k == 1 ? f + r : r, i));
                 }
             }
         }
@@ -374,20 +387,22 @@ static void merge_list(const tensor_dir *dir, const char *module, made_adapter *
 }
 
 /* The same into parameters [E, d1, d2] that the checkpoint has whole. */
-static void merge_stack(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed) {
+static void merge_stack(const tensor_dir *dir, const char *module, bool by_inputs, bool alone,
+                        made_adapter *a, uint64_t *seed) {
     static const char *const what[] = {".gate_up_proj", ".down_proj"};
     char name[256];
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < (alone ? 1 : 2); k++) {
         (void)snprintf(name, sizeof name, "%s%s", module, what[k]);
         const tensor_view *t = expert_tensor(dir, name);
         assert_non_null(t);
         (void)snprintf(name, sizeof name, "%s%s", module, k == 0 ? ".base_layer" : "");
-        add_parameter(a, name, t->dims[0], t->dims[1], t->dims[2], seed);
+        add_parameter(a, name, t->dims[0], t->dims[1], t->dims[2], by_inputs, seed);
         const float *const *v = (const float *const *)a->values + a->n - 2;
         for (int64_t at = 0; at < t->dims[0] * t->dims[1] * t->dims[2]; at++) {
             const int64_t j = at % t->dims[2], i = at / t->dims[2] % t->dims[1],
                           e = at / t->dims[2] / t->dims[1];
-            add_float(t, at, expert_delta(v[0], v[1], t->dims[0], t->dims[1], e, i, j));
+            add_float(t, at,
+                      expert_delta(v[0], v[1], t->dims[0], t->dims[1], t->dims[2], by_inputs, e, i, j));
         }
     }
 }
@@ -395,7 +410,7 @@ static void merge_stack(const tensor_dir *dir, const char *module, made_adapter 
 /* Compares the model with the adapter, and with it merged into these bytes, whose config
  * lies in config_dir. */
 static void expect_merged(const char *base, const char *config_dir, const char *name, const made_adapter *a,
-                          const uint8_t *bytes, size_t n_bytes) {
+                          const uint8_t *bytes, size_t n_bytes, const char *adapter_config) {
     const temp_dir merged = temp_new(), fine_tune = temp_new();
     char config_path[GOLDEN_PATH + 32];
     size_t n_config, n;
@@ -403,7 +418,7 @@ static void expect_merged(const char *base, const char *config_dir, const char *
     uint8_t *text = read_whole(config_path, &n_config);
     write_file(temp_path(&merged, "config.json"), text, n_config);
     write_file(temp_path(&merged, "model.safetensors"), bytes, n_bytes);
-    write_text(&fine_tune, "adapter_config.json", CONFIG);
+    write_text(&fine_tune, "adapter_config.json", adapter_config);
     write_tensors(&fine_tune, "adapter_model.safetensors", a->tensors, a->n);
     float *plain = logits_with(base, NULL, &n), *with = logits_with(base, fine_tune.path, &n),
           *want = logits_with(merged.path, NULL, &n);
@@ -436,7 +451,7 @@ static void an_adapter_is_what_it_merges_to(const char *set, const char *name, i
     model_close(m);
     b->ops->close(b);
     assert_true(a->n > 0);
-    expect_merged(base, base, name, a, bytes, n_bytes);
+    expect_merged(base, base, name, a, bytes, n_bytes, CONFIG);
     (*n_checked)++;
     made_deinit(a);
     mem_free(bytes);
@@ -536,14 +551,30 @@ TEST(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused) {
     assert_true(shared == NULL || n_same >= 20);
 }
 
+/* Ranks by the names of parameters. */
+#define PARAMETER_CONFIG                                                                                     \
+    "{\"peft_type\":\"LORA\",\"peft_version\":\"0.21.2\",\"r\":99,\"lora_alpha\":3,"                         \
+    "\"rank_pattern\":{\".*\\\\.gate_up_proj\":3,\"experts.down_proj\":3}}"
+
 /* PEFT's target_parameters, whether the checkpoint has them whole or a tensor for each
- * expert. */
+ * expert, as its versions write them. gate_up_proj has as many outputs as inputs here:
+ * how its matrices lie is to be seen from down_proj's, or without these from the
+ * version. */
 TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
     static const struct {
         const char *name, *experts;
-        void (*merge)(const tensor_dir *dir, const char *module, made_adapter *a, uint64_t *seed);
-    } cases[] = {{"qwen3-moe", "model.layers.1.mlp.experts", merge_list},
-                 {"llama4", "model.layers.1.feed_forward.experts", merge_stack}};
+        void (*merge)(const tensor_dir *dir, const char *module, bool by_inputs, bool alone, made_adapter *a,
+                      uint64_t *seed);
+        bool by_inputs, alone;
+        const char *config;
+    } cases[] = {
+        {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, false, false, CONFIG},
+        {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, true, false, CONFIG},
+        {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, false, false, PARAMETER_CONFIG},
+        {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, true, true, PARAMETER_CONFIG},
+        {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, false, true, CONFIG},
+        {"llama4", "model.layers.1.feed_forward.experts", merge_stack, false, false, CONFIG},
+        {"llama4", "model.layers.1.feed_forward.experts", merge_stack, true, false, PARAMETER_CONFIG}};
     const char *shared = shared_dir();
     for (size_t i = 0; i < sizeof cases / sizeof *cases && shared != NULL; i++) {
         char base[GOLDEN_PATH], weights[GOLDEN_PATH + 32];
@@ -558,9 +589,9 @@ TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
         assert_int_equal(strbuf_reserve(&a->names, 1 << 16), QUIRE_OK);
         assert_int_equal(safetensors_parse(bytes, n, "model.safetensors", 0, &dir, NULL), QUIRE_OK);
         assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", NULL), QUIRE_OK);
-        cases[i].merge(&dir, cases[i].experts, a, &seed);
+        cases[i].merge(&dir, cases[i].experts, cases[i].by_inputs, cases[i].alone, a, &seed);
         tensor_dir_deinit(&dir);
-        expect_merged(base, base, cases[i].name, a, bytes, n);
+        expect_merged(base, base, cases[i].name, a, bytes, n, cases[i].config);
         made_deinit(a);
         mem_free(bytes);
     }
@@ -654,10 +685,10 @@ TEST(an_adapter_of_experts_in_blocks_is_that_of_their_values) {
     assert_int_equal(strbuf_reserve(&a->names, 1 << 16), QUIRE_OK);
     assert_int_equal(safetensors_parse(bytes, n, "model.safetensors", 0, &dir, NULL), QUIRE_OK);
     assert_int_equal(tensor_dir_finish(&dir, "model.safetensors", NULL), QUIRE_OK);
-    merge_stack(&dir, "model.layers.1.mlp.experts", a, &seed);
+    merge_stack(&dir, "model.layers.1.mlp.experts", false, false, a, &seed);
     tensor_dir_deinit(&dir);
-    expect_merged(plain.path, plain.path, "gpt-oss in floats", a, bytes, n);
-    expect_merged(base, plain.path, "gpt-oss in blocks", a, bytes, n);
+    expect_merged(plain.path, plain.path, "gpt-oss in floats", a, bytes, n, CONFIG);
+    expect_merged(base, plain.path, "gpt-oss in blocks", a, bytes, n, CONFIG);
     made_deinit(a);
     made_deinit(floats);
     mem_free(blocks);
