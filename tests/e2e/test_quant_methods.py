@@ -544,6 +544,22 @@ def test_settings_elsewhere_in_config_json_are_read(quire, tmp_path, form, place
     assert logits(quire, tmp_path / "p.quire") == want
 
 
+@pytest.mark.parametrize("form", ["gptq-4", "awq-32", "int4-32", "fp8-channel"])
+@pytest.mark.parametrize("says", ["tied", "nothing"])
+def test_a_quantised_head_is_the_head_whatever_the_settings_say(quire, tmp_path, form, says):
+    m = llama(form)
+    for tensors in (m.stored, m.floats):
+        del tensors["lm_head.weight"]
+    m.linear("lm_head", VOCAB, WIDTH)
+    m.config |= {"tie_word_embeddings": says == "tied"} | ({"architectures": ["Gemma2ForCausalLM"], "head_dim": WIDTH // HEADS, "query_pre_attn_scalar": 32} if says == "nothing" else {})
+    if says == "nothing":
+        for norm in ("pre_feedforward_layernorm", "post_feedforward_layernorm"):
+            m.plain(f"model.layers.0.{norm}.weight", WIDTH)
+    quantised, _ = same(quire, tmp_path, m)
+    run(quire, "pack", quantised, "-o", tmp_path / "p.quire", "-q")
+    assert logits(quire, tmp_path / "p.quire") == logits(quire, quantised)
+
+
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("form", ["int4-32", "int8-64-asym", "gptq-3"])
 def test_embeddings_that_are_quantised_are_read(quire, tmp_path, form, tied):
