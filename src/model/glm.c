@@ -66,6 +66,7 @@ static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense
     d->moe = (moe_desc){.score = ROUTE_SIGMOID,
                         .correction_bias = true,
                         .group_by_best_two = true,
+                        .n_groups_used = 1,
                         .renormalise = renormalise};
     TRY(config_moe(c, d));
     config_usual_shared(c, c->is_gguf || config_is(c, "Dots1ForCausalLM") ? 0 : 1, d);

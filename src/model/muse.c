@@ -43,7 +43,8 @@ static quire_err muse_read_positions(const config *c, model_desc *d) {
     TRY(config_add_rope(c, d, &usual));
     /* layers of base 0 have no positions, all others the one base */
     for (int32_t i = 0; i < d->n_layers; i++) {
-        float theta = d->layers[i].window > 0 ? 1.0f : 0.0f;
+        bool rotates = c->is_gguf ? d->layers[i].window > 0 : (d->n_layers - 1 - i) % MUSE_PERIOD != 0;
+        float theta = rotates ? 1.0f : 0.0f;
         TRY(config_f32_at(c, NULL, "layer_rope_theta", (size_t)i, &theta));
         if (theta < 0.0f) {
             return config_bad(c, "layer_rope_theta", "must be 0 or more");

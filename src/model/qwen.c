@@ -3,7 +3,6 @@
  * experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
  * three axes: without an image one number. */
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "model/architectures.h"
@@ -92,10 +91,9 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
  * transformers writes: their shape tells. */
 static bool are_transposed(const config *c, const model_desc *d) {
     const tensor_view *t = NULL;
-    for (int32_t i = 0; i < d->n_layers && t == NULL; i++) {
-        char name[96];
-        (void)snprintf(name, sizeof name, "model.language_model.layers.%d.mlp.experts.gate_up_proj", (int)i);
-        t = model_file_find(c->f, name);
+    for (int32_t i = 0; i < model_file_n_tensors(c->f) && t == NULL; i++) {
+        const tensor_view *one = model_file_tensor(c->f, i);
+        t = str_ends(str_of(one->name), ".mlp.experts.gate_up_proj") ? one : NULL;
     }
     return t == NULL || t->n_dims != 3 || t->dims[2] != d->d_model || t->dims[1] == d->d_model;
 }

@@ -48,6 +48,7 @@ TEST(a_left_out_number_is_the_published_one) {
                 {"SmolLM3ForCausalLM", 16, 4, 2, 32768, 1e-6f, 2e6f},
                 {"Llama4ForCausalLM", 40, 8, 128, 131072, 1e-5f, 5e5f},
                 {"Phi3ForCausalLM", 32, 32, 1, 4096, 1e-5f, 1e4f},
+                {"FalconH1ForCausalLM", 32, 8, 1, 8192, 1e-5f, 1e4f},
                 {"NomicBertModel", 12, 12, 2, 2048, 1e-12f, 1e3f}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char numbers[256];
@@ -444,6 +445,14 @@ TEST(keys_mean_what_their_class_makes_of_them) {
     d = described("MuseGlimmerForCausalLM", numbers);
     assert_true(d.n_ropes == 1 && d.ropes[0].theta == 3e4f);
     assert_true(d.layers[0].rope == 0 && d.layers[1].rope == NO_ROPE);
+    (void)snprintf(numbers, sizeof numbers, "%s\"layer_types\": [%s\"sliding_attention\"]", heads,
+                   "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\", "
+                   "\"sliding_attention\", \"sliding_attention\", ");
+    d = described("MuseGlimmerForCausalLM", numbers);
+    assert_true(d.layers[0].rope == 0 && d.layers[1].rope == NO_ROPE && d.layers[5].rope == NO_ROPE);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"n_group\": 2", heads);
+    assert_int_equal(described("SolarOpenForCausalLM", numbers).moe.n_groups_used, 1);
     (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
     assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);
