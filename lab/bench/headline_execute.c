@@ -428,9 +428,8 @@ quire_err headline_engine_run(model_runner *b, const trace *t, const serving_opt
                               serving_result *out, uint64_t *digest, quire_error *err) {
     serving_result r = {.n_requests = 0};
     engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
-    quire_err e = open_requests(&c);
-    e = e == QUIRE_OK ? headline_engine_open_engine(&c, err)
-                      : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
+    quire_err e = err_set(err, open_requests(&c), -1, "out of memory for %d requests", (int)t->n_requests);
+    TRY_DONE(e, headline_engine_open_engine(&c, err));
     TRY_DONE(e, headline_engine_serve(&c, err));
 done:
     headline_engine_close_all(&c);
@@ -533,9 +532,11 @@ quire_err baseline_serve(model_runner *b, const baseline_options *o, const int32
                          const int32_t *outputs, int32_t n, baseline_result *out, quire_error *err) {
     trace t;
     *out = (baseline_result){0};
-    quire_err e = baseline_serve_make_trace(prompts, outputs, n, &t);
-    e = e == QUIRE_OK ? serve_trace(b, o, &t, out, err)
-                      : err_set(err, e, -1, "out of memory for %d requests", (int)n);
+    quire_err e = err_set(err, baseline_serve_make_trace(prompts, outputs, n, &t), -1,
+                          "out of memory for %d requests", (int)n);
+    if (e == QUIRE_OK) {
+        e = serve_trace(b, o, &t, out, err);
+    }
     trace_deinit(&t);
     return e;
 }

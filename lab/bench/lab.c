@@ -21,7 +21,7 @@ quire_err lab_engine_open(model *m, backend *b, const kv_layout *layout, const e
     quire_err e = wake_init(&out->reader);
     TRY_DONE(e, engine_out_open(out->e, &out->reader, &out->out));
 done:
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+    return err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
 }
 
 void lab_engine_close(lab_engine *x) {

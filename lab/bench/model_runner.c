@@ -66,13 +66,12 @@ quire_err model_runner_open(const model_runner_options *o, model_runner *out, qu
         (model_runner){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
     out->max_out = o->max_out > 0 ? o->max_out : o->max_seqs;
     model_file *f = NULL;
-    quire_err e = model_runner_open_arrays(out);
-    e = e == QUIRE_OK ? options_open_file(o->engine, &f, err)
-                      : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);
-    if (e == QUIRE_OK) {
-        e = model_runner_open_model(o, f, out, err);
-        model_file_close(f);
-    }
+    quire_err e =
+        err_set(err, model_runner_open_arrays(out), -1, "no memory for passes of %d rows", (int)o->max_rows);
+    TRY_DONE(e, options_open_file(o->engine, &f, err));
+    e = model_runner_open_model(o, f, out, err);
+    model_file_close(f);
+done:
     if (e != QUIRE_OK) {
         model_runner_close(out);
     }

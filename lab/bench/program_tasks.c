@@ -80,18 +80,16 @@ static quire_err task_take_form(task_texts *d, json_value *line) {
 static quire_err task_read_lines(task_texts *d, const char *directory, const char *name,
                                  quire_err (*take)(task_texts *d, json_value *line), quire_error *err) {
     strbuf path = {0}, text = {0};
-    quire_err e = strbuf_addf(&path, "%s/%s", directory, name);
-    e = e == QUIRE_OK ? files_read_text(path.p, &text, err) : err_set(err, e, -1, "out of memory for texts");
+    quire_err e = err_set(err, strbuf_addf(&path, "%s/%s", directory, name), -1, "out of memory for texts");
+    TRY_DONE(e, files_read_text(path.p, &text, err));
     for (size_t at = 0, end; at < text.n && e == QUIRE_OK; at = end + 1) {
         const char *p = memchr(text.p + at, '\n', text.n - at);
         end = p != NULL ? (size_t)(p - text.p) : text.n;
         json_value *line = json_document((str){text.p + at, end - at});
-        e = take(d, line);
+        e = err_set(err, take(d, line), -1, "out of memory for texts");
         json_drop(line);
-        if (e != QUIRE_OK) {
-            err_set(err, e, -1, "out of memory for texts");
-        }
     }
+done:
     strbuf_deinit(&path);
     strbuf_deinit(&text);
     return e;
@@ -363,12 +361,10 @@ static quire_err task_draw(task_writer *w, int32_t n, quire_error *err) {
 static quire_err task_tokenize(const task_writer *w, task_text make, const task_place *at, int32_t **ids,
                                size_t *n, quire_error *err) {
     strbuf text = {0};
-    quire_err e = make(w->d, at, &text);
+    quire_err e = err_set(err, make(w->d, at, &text), -1, "out of memory for a program");
     *ids = NULL;
     *n = 0;
-    if (e != QUIRE_OK) {
-        err_set(err, e, -1, "out of memory for a program");
-    } else if (text.n > 0) {
+    if (e == QUIRE_OK && text.n > 0) {
         e = quire_tokenize(w->e, text.p, text.n, at->branch < 0, ids, n, err);
     }
     strbuf_deinit(&text);
@@ -499,5 +495,5 @@ quire_err program_task_write(const program_task *t, const task_texts *d, const q
     task_end_fork(&w);
     json_end(o, ']');
     json_end(o, '}');
-    return o->err == QUIRE_OK ? QUIRE_OK : err_set(err, o->err, -1, "out of memory for a program");
+    return err_set(err, o->err, -1, "out of memory for a program");
 }

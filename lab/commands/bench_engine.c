@@ -50,10 +50,7 @@ static int32_t longest_of(const engine_bench *w) {
 static quire_err bench_engine_open(engine_bench *w, quire_error *err) {
     int32_t size = w->options->page_tokens, rows = w->n + 16 * w->options->n_prompt;
     int32_t n_output = w->load == LOAD_DECODE ? longest_of(w) : w->options->n_prompt + 2 * SHORT_OUTPUT;
-    quire_err e = null_model_open(MAX_STEPS, &w->null);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for the notes of steps");
-    }
+    TRY(err_set(err, null_model_open(MAX_STEPS, &w->null), -1, "out of memory for the notes of steps"));
     TRY(kv_layout_init(model_description(w->null->m), kv_both(DTYPE_F32), size, &w->layout, err));
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = size,

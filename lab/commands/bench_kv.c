@@ -109,9 +109,7 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
     for (int w = 0; w < N_WAYS; w++) {
         close_pools(&opened[w]);
     }
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages,
-                                   quire_err_text(e));
+    return err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
 }
 
 /* How many times the time of one thread an operation takes, where that was measured;

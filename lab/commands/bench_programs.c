@@ -118,11 +118,10 @@ static int64_t request_count_distinct(request_executor *x) {
 static quire_err request_make(request_executor *x, const program_call *c, quire_request **out,
                               quire_error *err) {
     const program_steps *p = &c->state->root->program;
-    quire_err e = request_keep_prompt(x, c->state);
+    TRY(err_set(err, request_keep_prompt(x, c->state), -1, "out of memory for a request"));
     const request_ids *all = &x->kept[x->n_kept - 1];
-    TRY(e == QUIRE_OK ? quire_request_ids(x->e, all->ids, all->n, out, err)
-                      : err_set(err, e, -1, "out of memory for a request"));
-    e = quire_request_set_all(*out, p->fields, p->n_fields, err);
+    TRY(quire_request_ids(x->e, all->ids, all->n, out, err));
+    quire_err e = quire_request_set_all(*out, p->fields, p->n_fields, err);
     TRY_DONE(e, quire_request_set_all(*out, c->step->fields, c->step->n_fields, err));
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);

@@ -227,10 +227,9 @@ static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *e
     TRY(quire_options_set(&o, "--compute", g->computes.of[compute], err));
     TRY(set_kv_types(&o, g->kv_types.of[i / n_weights / g->computes.n], err));
     out->name = weights >= g->types.n ? o.model : type != NULL ? type : "as it is";
-    quire_err e = quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2));
-    TRY(e == QUIRE_OK
-            ? e
-            : err_set(err, e, -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
+    TRY(err_set(err,
+                quality_stats_init(&out->stats, (int64_t)g->n_windows * (g->context - 1 - g->context / 2)),
+                -1, "no room for %d windows of %d tokens", (int)g->n_windows, (int)g->context));
     TRY(open_side(g, &o, out, err));
     int32_t own = out->s.b.desc->n_vocab, of_reference = g->reference.s.b.desc->n_vocab;
     return own == of_reference ? QUIRE_OK
@@ -284,9 +283,7 @@ static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_
 static quire_err bench_quality_pass(const quality *g, side *m, int32_t n, int32_t n_scored,
                                     quire_error *err) {
     quire_err e = logprob_scorer_pass(&m->s, g->window, n, n_scored);
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context,
-                                   quire_err_text(e));
+    return err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context, quire_err_text(e));
 }
 
 /* All models' tokens at .. at + n of the window, of which those from `first` on are

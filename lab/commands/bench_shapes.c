@@ -155,10 +155,7 @@ static quire_err bench_shapes_measure(shape_model *r, const shape_pace *g, work 
     double spent_us = 0;
     *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
     for (int i = 0; i < MIN_PASSES || spent_us < SHORT_US; i++) {
-        quire_err e = bench_shapes_pass(r, w);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "a pass of %d rows failed", (int)w->rows);
-        }
+        TRY(err_set(err, bench_shapes_pass(r, w), -1, "a pass of %d rows failed", (int)w->rows));
         bench_shapes_keep_best(r, g, w);
         spent_us += w->pass_us;
     }

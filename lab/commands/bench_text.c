@@ -60,7 +60,7 @@ static quire_err commands_bench_text_measure(text_run *r, step_fn *step, figure 
 }
 
 static quire_err bench_text_no_memory(quire_err e, quire_error *err) {
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "measuring texts: %s", quire_err_text(e));
+    return err_set(err, e, -1, "measuring texts: %s", quire_err_text(e));
 }
 
 static quire_err bench_text_encode(text_run *r, quire_error *err) {

@@ -223,7 +223,7 @@ static quire_err rule_compile(const tokenizer *t, int32_t n_vocab, constraint **
 done:
     grammar_vocab_drop(v);
     grammar_drop(g);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the rule of the answers: %s", quire_err_text(e));
+    return err_set(err, e, -1, "the rule of the answers: %s", quire_err_text(e));
 }
 
 /* SCHEMA as a constraint over the vocabulary of o's model. */

@@ -383,8 +383,7 @@ static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_er
     TRY(e);
     s->n_rows++;
     e = sim_report_row(s->o, &s->table, row);
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
+    return err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
 
 /* Without --pages: halves of what the whole trace fills, as far down as its longest

@@ -516,5 +516,5 @@ quire_err demo_radix(const demo_options *o, quire_error *err) {
     quire_kv_close(d->kv);
     quire_kv_view_close(d->view);
     mem_free(d);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "the demonstration failed: %s", quire_err_text(e));
+    return err_set(err, e, -1, "the demonstration failed: %s", quire_err_text(e));
 }

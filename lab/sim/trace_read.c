@@ -285,7 +285,7 @@ static quire_err refuse(const reader *r, quire_err e, const char *key) {
         return err_set(r->err, e, -1, "%s: %s holds more than %s tokens, or a trace more than 2^31 texts",
                        r->where, key, show_count(TRACE_MAX_TOKENS).text);
     }
-    return e == QUIRE_OK ? e : err_set(r->err, e, -1, "%s: %s: %s", r->where, key, quire_err_text(e));
+    return err_set(r->err, e, -1, "%s: %s: %s", r->where, key, quire_err_text(e));
 }
 
 /* A whole number from minimum to INT32_MAX. */
@@ -499,7 +499,7 @@ static quire_err trace_csv_line(trace_builder *b, str line, const char *where, q
                        show_count(TRACE_MAX_TOKENS).text);
     }
     quire_err e = trace_build_plain(b, us, (int32_t)n_prompt, (int32_t)n_output);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", where, quire_err_text(e));
+    return err_set(err, e, -1, "%s: %s", where, quire_err_text(e));
 }
 
 #define MAX_FILE_BYTES ((size_t)1 << 32)
@@ -642,7 +642,7 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
     TRY_DONE(e, trace_build_finish(&b, out));
 done:
     trace_build_deinit(&b);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%d requests: %s", (int)o->n, quire_err_text(e));
+    return err_set(err, e, -1, "%d requests: %s", (int)o->n, quire_err_text(e));
 }
 
 void arrivals_space(trace *t, double rate, uint64_t seed) {

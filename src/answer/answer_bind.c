@@ -179,11 +179,12 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
 /* Makes the calls that tool_choice forces a list of JSON. */
 static quire_err force_list(quire_request *r, quire_error *err) {
     strbuf text = {0};
-    quire_err e = write_forced_schema(r, &text);
+    quire_err e = err_set(err, write_forced_schema(r, &text), -1, "out of memory for a request's tools");
     json_drop(r->forced_schema);
     r->forced_schema = NULL;
-    e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err)
-                      : err_set(err, e, -1, "out of memory for a request's tools");
+    if (e == QUIRE_OK) {
+        e = request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err);
+    }
     strbuf_deinit(&text);
     TRY(e);
     r->formats.tools = FORCED_FORMAT;

@@ -76,10 +76,8 @@ static quire_err try_alone(call_parts *m, const call_writing *w, size_t i, const
 static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned,
                         quire_error *err) {
     json_value *made = NULL;
-    quire_err e = call_loosen(&m->c->tools[i], without, &made);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a request's tools");
-    }
+    TRY(err_set(err, call_loosen(&m->c->tools[i], without, &made), -1,
+                "out of memory for a request's tools"));
     json_drop(*owned);
     *owned = made;
     m->schemas[i] = made;

@@ -26,7 +26,7 @@ const char *quire_err_text(quire_err e) {
 
 static void err_fill(quire_error *err, quire_err code, int64_t position, const char *param,
                      const char *format, va_list args) {
-    if (err == NULL) {
+    if (err == NULL || code == QUIRE_OK) {
         return;
     }
     err->code = code;
@@ -54,7 +54,7 @@ quire_err err_set_param(quire_error *err, quire_err code, const char *param, con
 }
 
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix) {
-    if (err != NULL) {
+    if (err != NULL && code != QUIRE_OK) {
         char message[sizeof err->message];
         memcpy(message, err->message, sizeof message);
         size_t n = strlen(prefix);

@@ -14,8 +14,8 @@
         }                                                                                                    \
     } while (0)
 
-/* Fills *err (which may be NULL) with code, position and a formatted message (cut at the
- * buffer's end), clears param, returns code. */
+/* Fills *err (may be NULL) with code, position and a formatted message (cut at the buffer's
+ * end) and clears param; QUIRE_OK leaves *err as it is. Returns code. */
 quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -23,7 +23,7 @@ quire_err err_set(quire_error *err, quire_err code, int64_t position, const char
 quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Puts "prefix: " before the message in *err (which may be NULL); returns its code. */
+/* The same with the message that *err (may be NULL) has, after "prefix: ". */
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix);
 
 /* For a function that releases at its end, after a label `done:`, what it took, and returns

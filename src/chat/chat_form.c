@@ -48,7 +48,7 @@ static quire_err open_default(const char *given, str own, chat_form *f, quire_er
     if (own.n > 0) {
         quire_err e = chat_template_open(own, &f->tokens, &f->template, refused);
         if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
-            return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
+            return err_set(err, e, -1, "out of memory for a chat template");
         }
     }
     const tokenizer *t = f->tokens.tokenizer;

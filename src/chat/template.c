@@ -26,7 +26,7 @@ static quire_err template_compile(chat_template *t, str source, const chat_token
     if (e == QUIRE_OK) {
         e = jinja_define(t->program, "eos_token", tokens->eos);
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
+    return err_set(err, e, -1, "out of memory for a chat template");
 }
 
 void chat_template_probe(chat_template *t) {

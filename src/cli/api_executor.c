@@ -82,7 +82,7 @@ static quire_err api_read_fields(api_call *k, quire_error *err) {
     json_begin(&sampling, '{');
     api_write_members(&sampling, k->fields, NULL, false);
     json_end(&sampling, '}');
-    return sampling.err == QUIRE_OK ? QUIRE_OK : err_set(err, sampling.err, -1, "out of memory for fields");
+    return err_set(err, sampling.err, -1, "out of memory for fields");
 }
 
 static bool api_fields_are_greedy(const api_call *k) {
@@ -165,10 +165,7 @@ static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, str
             return err_set(err, QUIRE_UNSUPPORTED, -1, "tokens: an API takes texts; give the text");
         }
         if (part != NULL) {
-            quire_err e = strbuf_add(text, part->p, part->n);
-            if (e != QUIRE_OK) {
-                return err_set(err, e, -1, "out of memory for a prompt");
-            }
+            TRY(err_set(err, strbuf_add(text, part->p, part->n), -1, "out of memory for a prompt"));
         }
     }
     return QUIRE_OK;
@@ -575,10 +572,7 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
         const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
         str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
         c->outputs[i].finish = api_finish_of(choice);
-        quire_err e = api_set_text(c, i, text);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory for an output");
-        }
+        TRY(err_set(err, api_set_text(c, i, text), -1, "out of memory for an output"));
     }
     return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
 }

@@ -78,8 +78,9 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
         err_set_param(fault, QUIRE_BAD_REQUEST, "body",
                       "body is missing; it is the request as the API takes it");
     }
-    quire_err e = fault->code == QUIRE_OK ? strbuf_add(&l->body, line->body.p, line->body.n) : QUIRE_OK;
-    return e == QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    return fault->code == QUIRE_OK
+               ? err_set(err, strbuf_add(&l->body, line->body.p, line->body.n), -1, "out of memory")
+               : QUIRE_OK;
 }
 
 /* Adds the line's own members except "id". "ids" is another name for a prompt of ids. */

@@ -40,7 +40,7 @@ static quire_err set_names(const char *out, batch_part *p, quire_error *err) {
     TRY_DONE(e, strbuf_addf(&p->path, "%s.part", p->target.p));
     TRY_DONE(e, strbuf_addf(&p->info, "%s.info", p->path.p));
 done:
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "--out %s: out of memory", out);
+    return err_set(err, e, -1, "--out %s: out of memory", out);
 }
 
 static quire_err cli_batch_part_check(const batch_part *p, bool resume, quire_error *err) {

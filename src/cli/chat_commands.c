@@ -77,15 +77,15 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
     }
     bool is_switch = f->type == FLAG_FIELD_SWITCH;
     if (is_switch && (str_is(value, "on") || str_is(value, "off"))) {
-        quire_err set = body_set(fields, f->field, str_of(str_is(value, "on") ? "true" : "false"));
-        return set == QUIRE_OK ? set : err_set(err, set, -1, "out of memory");
+        return err_set(err, body_set(fields, f->field, str_of(str_is(value, "on") ? "true" : "false")), -1,
+                       "out of memory");
     }
     json_value *json = f->type != FLAG_FIELD_TEXTS || str_begins(value, "[") || str_begins(value, "\"")
                            ? json_document(value)
                            : NULL;
     quire_err e = json ? body_set(fields, f->field, value) : body_set_text(fields, f->field, value);
     json_drop(json);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, e, -1, "out of memory");
 }
 
 /* Writes a request that has the fields. */
@@ -102,12 +102,10 @@ static quire_err chat_settings_check(const chat_state *c, const body *fields, qu
     strbuf text = {0};
     quire_request *request = NULL;
     quire_endpoint endpoint = c->completes ? QUIRE_COMPLETIONS : QUIRE_CHAT;
-    quire_err e = chat_settings_write(c, fields, &b, &text);
-    e = e == QUIRE_OK ? quire_request_parse(c->session->engine, endpoint, text.p, text.n, &request, err)
-                      : err_set(err, e, -1, "out of memory");
-    if (e == QUIRE_OK) {
-        quire_request_free(request);
-    }
+    quire_err e = err_set(err, chat_settings_write(c, fields, &b, &text), -1, "out of memory");
+    TRY_DONE(e, quire_request_parse(c->session->engine, endpoint, text.p, text.n, &request, err));
+    quire_request_free(request);
+done:
     strbuf_deinit(&text);
     body_deinit(&b);
     return e;
@@ -121,11 +119,11 @@ static quire_err chat_settings_set(chat_state *c, str name, str value, quire_err
         return QUIRE_INVALID;
     }
     body changed = {0};
-    quire_err e = body_set_all(&changed, &c->fields);
+    quire_err e = err_set(err, body_set_all(&changed, &c->fields), -1, "out of memory");
     if (str_is(value, "default")) {
         body_unset(&changed, f->field);
     } else {
-        e = e == QUIRE_OK ? set_value(f, value, &changed, err) : err_set(err, e, -1, "out of memory");
+        TRY_DONE(e, set_value(f, value, &changed, err));
     }
     TRY_DONE(e, chat_settings_check(c, &changed, err));
 done:
@@ -163,9 +161,11 @@ static quire_err chat_settings_add_all(const chat_state *c, body *used, strbuf *
 static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
-    quire_err e = chat_settings_add_all(c, &used, &out, err);
+    quire_err e = err_set(err, chat_settings_add_all(c, &used, &out, err), -1, "out of memory");
     out.n -= out.n > 0; /* the last line is ended by the printing */
-    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = text_out_print((str){out.p, out.n}, err);
+    }
     strbuf_deinit(&out);
     body_deinit(&used);
     return e;
@@ -243,7 +243,7 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     if (e == QUIRE_OK) {
         log_line(LOG_INFO, "the system message is %s, from the next message on", text.n ? "set" : "removed");
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, e, -1, "out of memory");
 }
 
 /* Runs a command on a file: its path with a 0 after it. */
@@ -251,8 +251,10 @@ static quire_err with_path(chat_state *c, str argument,
                            quire_err (*run)(chat_state *c, const char *path, quire_error *err),
                            quire_error *err) {
     strbuf path = {0};
-    quire_err e = strbuf_add(&path, argument.p, argument.n);
-    e = e == QUIRE_OK ? run(c, path.p, err) : err_set(err, e, -1, "out of memory");
+    quire_err e = err_set(err, strbuf_add(&path, argument.p, argument.n), -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = run(c, path.p, err);
+    }
     strbuf_deinit(&path);
     return e;
 }

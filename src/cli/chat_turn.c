@@ -21,8 +21,8 @@ static quire_err build_request(const chat_state *c, const context_fit *fit, body
     }
 done:
     strbuf_deinit(&list);
-    return e == QUIRE_OK ? request_complete(c->session, QUIRE_CHAT, out, err)
-                         : err_set(err, e, -1, "out of memory");
+    TRY(err_set(err, e, -1, "out of memory"));
+    return request_complete(c->session, QUIRE_CHAT, out, err);
 }
 
 static bool chat_turn_is_too_long(const quire_error *err) {
@@ -196,12 +196,9 @@ quire_err chat_turn_complete(chat_state *c, str text, quire_error *err) {
     body b = {0};
     response a = {0};
     response_printing how = {.cancel = tty_interrupted()};
-    quire_err e = body_set_all(&b, &c->fields);
-    if (e == QUIRE_OK) {
-        e = body_set_text(&b, "prompt", text);
-    }
-    e = e == QUIRE_OK ? request_complete(c->session, QUIRE_COMPLETIONS, &b, err)
-                      : err_set(err, e, -1, "out of memory");
+    quire_err e = err_set(err, body_set_all(&b, &c->fields), -1, "out of memory");
+    TRY_DONE(e, err_set(err, body_set_text(&b, "prompt", text), -1, "out of memory"));
+    TRY_DONE(e, request_complete(c->session, QUIRE_COMPLETIONS, &b, err));
     TRY_DONE(e, response_run(&a, c->session, QUIRE_COMPLETIONS, &b, &how, err));
     chat_turn_report(c, &a);
 done:

@@ -175,9 +175,11 @@ quire_err conversation_save(const conversation *c, const char *path, bool replac
     json_name(&o, "messages");
     write_messages(c, 0, &o);
     json_end(&o, '}');
-    quire_err e = o.err == QUIRE_OK ? strbuf_add_char(&text, '\n') : o.err;
-    e = e == QUIRE_OK ? save_text(path, (str){text.p, text.n}, replace, err)
-                      : err_set(err, e, -1, "%s: out of memory", path);
+    json_raw(&o, "\n");
+    quire_err e = err_set(err, o.err, -1, "%s: out of memory", path);
+    if (e == QUIRE_OK) {
+        e = save_text(path, (str){text.p, text.n}, replace, err);
+    }
     strbuf_deinit(&text);
     return e;
 }
@@ -204,7 +206,7 @@ static quire_err load_message(conversation *c, const char *path, const json_valu
     quire_err e = is_system
                       ? conversation_set_system(c, content)
                       : conversation_add(c, is_user ? CONVERSATION_USER : CONVERSATION_ASSISTANT, content);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", path);
+    return err_set(err, e, -1, "%s: out of memory", path);
 }
 
 static quire_err load_messages(conversation *c, const char *path, const json_value *file, quire_error *err) {

@@ -133,8 +133,8 @@ static quire_err env_flags_read_flag(cli_options *o, const flag *f, char **envir
     memcpy(name, variable, n);
     name[n] = 0;
     TRY(read_variable(o, f, name, variable + n + 1, err));
-    quire_err e = strbuf_addf(&o->from_environment, "%s%s", o->from_environment.n ? ", " : "", name);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+    return err_set(err, strbuf_addf(&o->from_environment, "%s%s", o->from_environment.n ? ", " : "", name),
+                   -1, "%s: out of memory", name);
 }
 
 quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment,

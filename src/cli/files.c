@@ -43,8 +43,10 @@ quire_err files_check_writable(const char *flag, const char *path, quire_error *
     strbuf directory = {0};
     const char *slash = strrchr(path, '/');
     quire_err e = strbuf_addf(&directory, "%.*s.", slash ? (int)(slash - path) + 1 : 0, path);
-    e = e == QUIRE_OK ? check_access(flag, path, directory.p, W_OK | X_OK, err)
-                      : err_set(err, e, -1, "out of memory");
+    err_set(err, e, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = check_access(flag, path, directory.p, W_OK | X_OK, err);
+    }
     strbuf_deinit(&directory);
     return e;
 }

@@ -240,7 +240,7 @@ static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err)
     quire_err e =
         strbuf_addf(out, "%.*s%s%s%s%s%s", (int)n, model, o->hf_file ? ":" : "", o->hf_file ? o->hf_file : "",
                     at ? at : "", o->revision ? "@" : "", o->revision ? o->revision : "");
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", model);
+    return err_set(err, e, -1, "%s: out of memory", model);
 }
 
 bool hub_is_name(const char *model) {
@@ -309,10 +309,11 @@ static quire_err resolve_draft(cli_options *o, quire_error *err) {
     char *name = mem_dup(model.p, model.n), *path = NULL;
     quire_err e = mem_check_for(name, "a model's name", err);
     if (e == QUIRE_OK && strlen(name) == model.n && hub_is_name(name)) {
-        e = hub_fetch_model(o, name, QUIRE_HUB_MISSING, &path, err);
-        e = e == QUIRE_OK ? replace_member(config, "model", path, &o->draft_config) : hub_explain(e, err);
-        o->engine.speculative_config = e == QUIRE_OK ? o->draft_config.p : o->engine.speculative_config;
+        TRY_DONE(e, hub_explain(hub_fetch_model(o, name, QUIRE_HUB_MISSING, &path, err), err));
+        TRY_DONE(e, replace_member(config, "model", path, &o->draft_config));
+        o->engine.speculative_config = o->draft_config.p;
     }
+done:
     quire_free(path);
     mem_free(name);
     json_drop(config);
@@ -329,16 +330,14 @@ static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, qu
     char *name = mem_dup(given.p, given.n), *path = NULL;
     quire_err e = mem_check_for(name, "an adapter's name", err);
     const bool is_name = e == QUIRE_OK && (object != NULL || equals != NULL) && hub_is_name(name);
-    if (is_name && (e = hub_fetch_kind(o, name, QUIRE_HUB_MISSING, true, &path, err)) != QUIRE_OK) {
-        e = hub_explain(e, err);
+    if (is_name) {
+        e = hub_explain(hub_fetch_kind(o, name, QUIRE_HUB_MISSING, true, &path, err), err);
     }
     if (e == QUIRE_OK) {
         e = !is_name         ? strbuf_add(out, line.p, line.n)
             : object != NULL ? replace_member(object, "path", path, out)
                              : strbuf_addf(out, "%.*s%s", (int)n_before, line.p, path);
-        if (e != QUIRE_OK || (e = strbuf_add_str(out, "\n")) != QUIRE_OK) {
-            err_set(err, e, -1, "out of memory for adapters");
-        }
+        e = err_set(err, e != QUIRE_OK ? e : strbuf_add_str(out, "\n"), -1, "out of memory for adapters");
     }
     quire_free(path);
     mem_free(name);

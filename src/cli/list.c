@@ -127,9 +127,11 @@ static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
 
 static quire_err list_print(const cli_options *o, const hub_setup *s, lists *l, quire_error *err) {
     strbuf out = {0};
-    quire_err e = o->json ? list_write_json(l, &out) : write_tables(s, l, &out);
-    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err)
-                      : err_set(err, e, -1, "out of memory for the list");
+    quire_err e = err_set(err, o->json ? list_write_json(l, &out) : write_tables(s, l, &out), -1,
+                          "out of memory for the list");
+    if (e == QUIRE_OK) {
+        e = text_out_print((str){out.p, out.n}, err);
+    }
     strbuf_deinit(&out);
     return e;
 }

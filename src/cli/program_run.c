@@ -25,10 +25,8 @@ static quire_err program_run_on(quire_programs *ps, str text, char **json, size_
         quire_program_usage u = {.size = sizeof u};
         quire_state_usage(state, &u);
         *n_failed = u.n_failed;
-        e = quire_state_report(state, NULL, quire_program_describe(state)->explain, json, n);
-        if (e != QUIRE_OK) {
-            err_set(err, e, -1, "out of memory for a report");
-        }
+        e = err_set(err, quire_state_report(state, NULL, quire_program_describe(state)->explain, json, n), -1,
+                    "out of memory for a report");
         quire_state_close(state);
     }
     return e;
@@ -58,8 +56,10 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
         json_named_ints(&o, counts);
         json_raw(&o, "}");
     }
-    quire_err e = o.err == QUIRE_OK ? text_out_print((str){shown.p, shown.n}, err)
-                                    : err_set(err, o.err, -1, "out of memory for a report");
+    quire_err e = err_set(err, o.err, -1, "out of memory for a report");
+    if (e == QUIRE_OK) {
+        e = text_out_print((str){shown.p, shown.n}, err);
+    }
     strbuf_deinit(&shown);
     return e == QUIRE_OK && n_failed > 0
                ? err_set(err, QUIRE_BAD_REQUEST, -1,
@@ -81,11 +81,8 @@ quire_err program_run_check(const char *path, strbuf *text, quire_error *err) {
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err) {
     assert(s != NULL);
     quire_programs *ps;
-    quire_err e = quire_programs_open(s->engine, &ps);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a program");
-    }
-    e = program_run_print(ps, text, NULL, err);
+    TRY(err_set(err, quire_programs_open(s->engine, &ps), -1, "out of memory for a program"));
+    quire_err e = program_run_print(ps, text, NULL, err);
     quire_programs_close(ps);
     return e;
 }
@@ -100,11 +97,8 @@ quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error 
     api_executor *x;
     quire_programs *ps;
     TRY(api_executor_open(&how, &x, err));
-    quire_err e = programs_open(&api_ops, x, &ps);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a program");
-    }
-    e = program_run_print(ps, text, x, err);
+    TRY(err_set(err, programs_open(&api_ops, x, &ps), -1, "out of memory for a program"));
+    quire_err e = program_run_print(ps, text, x, err);
     quire_programs_close(ps);
     return e;
 }

@@ -28,9 +28,7 @@ quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err) {
     if (!o->prompt) {
         return files_read_text(o->prompt_file ? o->prompt_file : "-", out, err);
     }
-    return strbuf_add_str(out, o->prompt) == QUIRE_OK
-               ? QUIRE_OK
-               : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the prompt");
+    return err_set(err, strbuf_add_str(out, o->prompt), -1, "out of memory for the prompt");
 }
 
 /* ---- bodies ---- */
@@ -72,7 +70,7 @@ quire_err request_begin(const cli_options *o, body *out, quire_error *err) {
     if (e == QUIRE_OK && o->n_predict >= 0) {
         e = body_set_int(out, "max_tokens", o->n_predict);
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, e, -1, "out of memory");
 }
 
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err) {
@@ -86,7 +84,7 @@ quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, q
     for (int i = 0; i < N_CUSTOM && by_custom && e == QUIRE_OK; i++) {
         e = body_set(b, custom[i].field, str_of(custom[i].json));
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, e, -1, "out of memory");
 }
 
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err) {

@@ -58,11 +58,8 @@ static quire_err run_open_checked(const cli_options *o, session *s, quire_error 
     body b = {0};
     strbuf text = {0};
     quire_err e = request_begin(o, &b, err);
-    if (e == QUIRE_OK) {
-        e = body_set(&b, "prompt", str_of("[0]")) == QUIRE_OK && body_write(&b, &text) == QUIRE_OK
-                ? QUIRE_OK
-                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY_DONE(e, err_set(err, body_set(&b, "prompt", str_of("[0]")), -1, "out of memory"));
+    TRY_DONE(e, err_set(err, body_write(&b, &text), -1, "out of memory"));
     own.engine.request_check = text.p;
     TRY_DONE(e, session_open(&own, s, err));
 done:

@@ -341,10 +341,12 @@ done:
 static quire_err run_embed_open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     strbuf text = {0};
-    quire_err e = write_settings(o, &text);
+    quire_err e = err_set(err, write_settings(o, &text), -1, "out of memory");
     own.engine.request_check = text.p;
     own.engine.request_check_kind = QUIRE_EMBEDDINGS;
-    e = e == QUIRE_OK ? session_open(&own, s, err) : err_set(err, e, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = session_open(&own, s, err);
+    }
     strbuf_deinit(&text);
     return e;
 }

@@ -86,8 +86,7 @@ static quire_err serve_run(const cli_options *o, quire_error *err) {
     strbuf text = {0};
     quire_err e = request_begin(o, &defaults, err);
     if (e == QUIRE_OK && defaults.n > 0) {
-        e = body_write(&defaults, &text) == QUIRE_OK ? QUIRE_OK
-                                                     : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        e = err_set(err, body_write(&defaults, &text), -1, "out of memory");
         own.engine.request_defaults = text.p;
     }
     TRY_DONE(e, serve_do(&own, err));

@@ -189,9 +189,10 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
                              text_out *out, const response_printing *how) {
     strbuf text = {0};
     int64_t start = clock_us();
-    quire_err e = body_write(request, &text);
-    e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n)
-                      : err_set(&a->error, e, -1, "out of memory");
+    quire_err e = err_set(&a->error, body_write(request, &text), -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = response_submit(a, s, endpoint, text.p, text.n);
+    }
     strbuf_deinit(&text);
     TRY(e);
     bool cancelled = false;

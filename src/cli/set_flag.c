@@ -22,7 +22,12 @@ static quire_err take_without_effect(cli_options *o, const flag *f, const char *
     }
     quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name,
                               text ? " " : "", text ? text : "");
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+    return err_set(err, e, -1, "%s: out of memory", name);
+}
+
+static quire_err set_written(body *fields, const char *field, const json_out *o) {
+    TRY(o->err);
+    return body_set(fields, field, (str){o->to->p, o->to->n});
 }
 
 /* Request fields as a JSON object, with vLLM's name of max_tokens in
@@ -40,11 +45,11 @@ static quire_err set_flag_set_fields(const char *name, const char *text, body *f
         json_out o = {.to = &json};
         json_add(&o, m.value);
         const char *field = strcmp(m.name, "max_new_tokens") == 0 ? "max_tokens" : m.name;
-        e = o.err == QUIRE_OK ? body_set(fields, field, (str){json.p, json.n}) : o.err;
+        e = set_written(fields, field, &o);
         strbuf_deinit(&json);
     }
     json_drop(all);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+    return err_set(err, e, -1, "%s: out of memory", name);
 }
 
 static quire_err set_ids(const char *field, const char *name, const char *text, body *fields,
@@ -57,7 +62,7 @@ static quire_err set_ids(const char *field, const char *name, const char *text, 
         return err_set(err, QUIRE_INVALID, -1, "%s %s: must be token ids, as in 1,2,3", name, text);
     }
     json_ints(&o, ids.ids, ids.n);
-    quire_err e = o.err == QUIRE_OK ? body_set(fields, field, (str){json.p, json.n}) : o.err;
+    quire_err e = set_written(fields, field, &o);
     strbuf_deinit(&json);
     id_list_deinit(&ids);
     return e;
@@ -126,7 +131,7 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
         json_out o = {.to = &json};
         TRY(flag_parse_number(name, text, &v, err));
         json_exact(&o, v);
-        e = o.err == QUIRE_OK ? body_set(fields, f->field, (str){json.p, json.n}) : o.err;
+        e = set_written(fields, f->field, &o);
         strbuf_deinit(&json);
     } else if (f->type == FLAG_FIELD_SWITCH) {
         e = body_set(fields, f->field, str_of("true"));
@@ -159,7 +164,7 @@ static quire_err add_to_list(const flag *f, const char *name, const char *text, 
     const char *between = f->type == FLAG_LIST ? "," : is_scale(f, text) ? ":" : "\n";
     quire_err e = strbuf_addf(all, "%s%s", all->n > 0 ? between : "", text);
     *out = all->p;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+    return err_set(err, e, -1, "%s: out of memory", name);
 }
 
 bool set_flag_takes(const flag *f, const char *word) {

@@ -122,7 +122,7 @@ quire_err completions_write(const char *shell, const command *const *commands, c
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
         if (strcmp(shells[i].name, shell) == 0) {
             shells[i].write(&s);
-            return s.e == QUIRE_OK ? QUIRE_OK : err_set(err, s.e, -1, "out of memory");
+            return err_set(err, s.e, -1, "out of memory");
         }
     }
     return err_set(err, QUIRE_INVALID, -1, "--completions %s: must be one of bash, zsh, fish", shell);

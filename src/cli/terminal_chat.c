@@ -444,10 +444,7 @@ static quire_err run_typed(terminal_chat *t, quire_error *err) {
     size_t at = find_quotes(s);
     bool quoted = at < s.n;
     if (quoted) {
-        quire_err e = unquote(t, at);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory");
-        }
+        TRY(err_set(err, unquote(t, at), -1, "out of memory"));
         s = terminal_chat_text_of(&t->line);
     }
     if (str_begins(s, "/") && (!quoted || at > 0)) {
@@ -489,7 +486,7 @@ static quire_err terminal_chat_read_and_run(terminal_chat *t, quire_error *err) 
     if (e == QUIRE_OK && run_typed(t, &wrong) != QUIRE_OK) {
         log_line(LOG_ERROR, "%s", wrong.message);
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, e, -1, "out of memory");
 }
 
 static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quire_error *err) {

@@ -66,10 +66,8 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     while (es->rest.n == 0 && es->n_taken < s->n_parts) {
         const program_part *p = &s->parts[es->n_taken];
         if (p->kind == PART_TOKENS) {
-            quire_err e = exec_ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids);
-            if (e != QUIRE_OK) {
-                return err_set(err, e, -1, "out of memory for a state");
-            }
+            TRY(err_set(err, exec_ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids), -1,
+                        "out of memory for a state"));
         } else if (p->kind == PART_END && es->n_taken == s->n_parts - 1) {
             break; /* the text that ends a turn is tokenised with the next one */
         } else if (p->kind != PART_VALUE) {

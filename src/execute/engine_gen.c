@@ -65,10 +65,8 @@ quire_err exec_start_ahead(engine_call *k, quire_error *err) {
     engine_call *a = es->ahead;
     const engine_state *own = exec_state_of(a->c->state);
     size_t n = es->ids->n;
-    quire_err e = exec_ids_replace(&es->ids, n, own->ids->ids + 1, own->ids->n - 1);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a state");
-    }
+    TRY(err_set(err, exec_ids_replace(&es->ids, n, own->ids->ids + 1, own->ids->n - 1), -1,
+                "out of memory for a state"));
     es->n_taken = k->c->state->n_parts;
     es->n_turn = own->n_turn > 0 ? n + own->n_turn - 1 : es->n_turn;
     k->stage = ENGINE_GEN;

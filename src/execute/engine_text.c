@@ -12,8 +12,10 @@ static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, js
                                const program_steps *chat, const quire_continuation *from, quire_request **out,
                                quire_error *err) {
     quire_request *r = NULL;
-    quire_err e = body->err == QUIRE_OK ? quire_request_parse(x->e, kind, body->to->p, body->to->n, &r, err)
-                                        : err_set(err, body->err, -1, "out of memory for a text");
+    quire_err e = err_set(err, body->err, -1, "out of memory for a text");
+    if (e == QUIRE_OK) {
+        e = quire_request_parse(x->e, kind, body->to->p, body->to->n, &r, err);
+    }
     strbuf_deinit(body->to);
     TRY(e);
     if (chat != NULL && chat->chat != NULL) {

@@ -325,8 +325,7 @@ static quire_err step_read_one(step_reader *r, const json_value *v, step_list *t
     for (size_t i = 0; i < sizeof step_rows / sizeof *step_rows; i++) {
         const struct step_row *row = &step_rows[i];
         if (json_has(v, row->members[0])) {
-            quire_err e = step_read_row(r, v, row, to);
-            return e == QUIRE_OK ? e : err_prefix(r->err, e, row->members[0]);
+            return err_prefix(r->err, step_read_row(r, v, row, to), row->members[0]);
         }
     }
     return step_reader_refuse(

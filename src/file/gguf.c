@@ -268,10 +268,8 @@ static quire_err gguf_read_tensors(cursor *c, uint64_t n, size_t alignment, int3
         str name = {0};
         tensor_view t;
         TRY(gguf_read_tensor(c, &name, &t, &offsets[i]));
-        quire_err e = tensor_dir_add(dir, name, &t, part);
-        if (e != QUIRE_OK) {
-            return err_set(c->err, e, -1, "%s: no memory for its %s tensors", c->file, show_count(n).text);
-        }
+        TRY(err_set(c->err, tensor_dir_add(dir, name, &t, part), -1, "%s: no memory for its %s tensors",
+                    c->file, show_count(n).text));
     }
     size_t start = size_align(c->at, alignment);
     for (int32_t i = 0; i < (int32_t)n; i++) {

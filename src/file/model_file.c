@@ -14,8 +14,8 @@
 /* ---- for the readers ---- */
 
 quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err) {
-    quire_err e = strbuf_addf(out, "%s/%s", dir, name);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for the path of %s", dir, name);
+    return err_set(err, strbuf_addf(out, "%s/%s", dir, name), -1, "%s: no memory for the path of %s", dir,
+                   name);
 }
 
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {

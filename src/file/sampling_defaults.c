@@ -106,9 +106,12 @@ quire_err sampling_defaults_read(const char *path, sampling_defaults *out, quire
     sampling_defaults d = {0};
     struct stat is;
     bool is_directory = stat(path, &is) == 0 && S_ISDIR(is.st_mode);
-    quire_err e =
-        is_directory ? open_file_join(&d.source, path, FILE_NAME, err) : strbuf_add_str(&d.source, path);
-    e = e == QUIRE_OK ? sampling_defaults_read_file(&d, err) : err_set(err, e, -1, "%s: out of memory", path);
+    quire_err e = err_set(
+        err, is_directory ? open_file_join(&d.source, path, FILE_NAME, err) : strbuf_add_str(&d.source, path),
+        -1, "%s: out of memory", path);
+    if (e == QUIRE_OK) {
+        e = sampling_defaults_read_file(&d, err);
+    }
     if (e != QUIRE_OK) {
         sampling_defaults_deinit(&d);
     }

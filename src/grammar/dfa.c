@@ -114,13 +114,13 @@ static uint32_t kept(const bool *live, uint32_t to) {
     return to != NFA_NONE && live[to] ? to : NFA_NONE;
 }
 
-void dfa_trim(dfa_pool *p, uint32_t x) {
+uint32_t dfa_trim(dfa_pool *p, uint32_t x) {
     assert(x < p->all.n);
     dfa *d = &p->all.p[x];
     bool *live = p->b->failed == QUIRE_OK ? mem_new(d->states.n, sizeof *live) : NULL;
     if (live == NULL) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        return;
+        return DFA_ANY;
     }
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
@@ -148,6 +148,7 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
         s->n = n & NFA_MAX_DEDGES;
     }
     mem_free(live);
+    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
 bool dfa_is_empty(const dfa_pool *p, uint32_t x) {
@@ -245,8 +246,7 @@ uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
     }
     NFA_FREE(p->b, q.pairs);
     hash_index_deinit(&q.index);
-    dfa_trim(p, out);
-    return p->b->failed == QUIRE_OK ? out : DFA_ANY;
+    return dfa_trim(p, out);
 }
 
 /* ---- names, lengths ---- */
@@ -305,8 +305,7 @@ uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
     }
     NFA_FREE(p->b, groups);
     mem_free(sorted);
-    dfa_trim(p, x);
-    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+    return dfa_trim(p, x);
 }
 
 uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max) {
@@ -315,8 +314,7 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max) {
         dfa_add_state(p, x, i >= min);
         dfa_add_edge(p, x, 0, NFA_MAX_CHAR, i < last ? i + 1 : max == NFA_NONE ? i : NFA_NONE);
     }
-    dfa_trim(p, x);
-    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+    return dfa_trim(p, x);
 }
 
 /* Adds the edges for characters lo to hi from a state of x: to twice what x's lead to. */
@@ -353,8 +351,7 @@ uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
         }
         dfa_add_edge(p, out, from, NFA_MAX_CHAR, NFA_NONE);
     }
-    dfa_trim(p, out);
-    return p->b->failed == QUIRE_OK ? out : DFA_ANY;
+    return dfa_trim(p, out);
 }
 
 static bool is_open(const nfa_dstate *d, bool all) {

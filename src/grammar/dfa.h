@@ -95,13 +95,14 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote);
 
-/* For makers of other ones: a new empty dfa, states and edges in order, and the end:
- * states that cannot reach an accepting one are taken out. */
+/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states
+ * that cannot reach an accepting one are taken out. dfa_trim returns x; DFA_ANY if the
+ * grammar has failed. */
 uint32_t dfa_new(dfa_pool *p);
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
 /* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a
  * state where that reaches the last character. */
 void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to);
-void dfa_trim(dfa_pool *p, uint32_t x);
+uint32_t dfa_trim(dfa_pool *p, uint32_t x);
 
 #endif

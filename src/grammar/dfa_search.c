@@ -157,8 +157,7 @@ uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, 
         dfa_search_write_state(&s, p, x, i, found);
     }
     search_close(&s);
-    dfa_trim(p, x);
-    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+    return dfa_trim(p, x);
 }
 
 /* The numbers of characters with which a dfa's texts can be completed from each of its

@@ -431,6 +431,5 @@ uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling)
     }
     NFA_FREE(p->b, s.scans);
     hash_index_deinit(&s.index);
-    dfa_trim(p, x);
-    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+    return dfa_trim(p, x);
 }

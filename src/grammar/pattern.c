@@ -304,8 +304,7 @@ static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first, uint32_t end
             }
         }
     }
-    dfa_trim(p, x);
-    return f->b->failed == QUIRE_OK ? x : DFA_ANY;
+    return dfa_trim(p, x);
 }
 
 uint32_t dfa_make_pattern(dfa_pool *p, str regex) {

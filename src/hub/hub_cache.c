@@ -18,8 +18,7 @@ static quire_err hub_cache_failed(const char *path, quire_error *err) {
 }
 
 static quire_err hub_cache_no_memory(quire_err e, const hub_repo *r, quire_error *err) {
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s: out of memory", r->dir != NULL ? r->dir : "the cache");
+    return err_set(err, e, -1, "%s: out of memory", r->dir != NULL ? r->dir : "the cache");
 }
 
 /* ---- paths ---- */

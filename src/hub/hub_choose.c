@@ -361,7 +361,9 @@ quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, h
     }
     mem_free(taken);
     json_drop(root);
-    out->index = e == QUIRE_OK ? -1 : out->index;
+    if (e == QUIRE_OK) {
+        out->index = -1;
+    }
     return e;
 }
 
@@ -451,9 +453,8 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
             repo, show_name(path).text);
     }
     quire_err e = hub_listing_add(l, path, id, n_bytes);
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s: %s", repo,
-                                   e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
+    return err_set(err, e, -1, "%s: %s", repo,
+                   e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
 }
 
 /* "cardData": {"base_model": "ORG/NAME" or a list of such}. */

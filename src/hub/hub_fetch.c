@@ -400,15 +400,15 @@ static quire_err restart(hub_sink *s, quire_error *err) {
     if (ftruncate(x->fd, 0) != 0 || lseek(x->fd, 0, SEEK_SET) != 0) {
         return hub_fetch_failed(x, "could not be emptied", err);
     }
-    quire_err e = hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no hash could be begun", x->part.p);
+    return err_set(err, hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes), -1,
+                   "%s: no hash could be begun", x->part.p);
 }
 
 static quire_err hash(fetch *x, const void *p, size_t n, quire_error *err) {
     quire_err e = hub_digest_add(&x->digest, p, n);
     x->sink.at += (int64_t)n;
     (void)atomic_fetch_add(&x->meter->bytes, (int64_t)n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: its hash failed", x->part.p);
+    return err_set(err, e, -1, "%s: its hash failed", x->part.p);
 }
 
 static quire_err hub_fetch_add(hub_sink *s, const void *p, size_t n, quire_error *err) {
@@ -474,10 +474,7 @@ done:
 static quire_err prove(fetch *x, quire_error *err) {
     char found[HUB_DIGEST_BYTES];
     struct stat st; /* where locks do not work, another process may have cut it */
-    quire_err e = hub_digest_end(&x->digest, found);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "%s: its hash failed", x->part.p);
-    }
+    TRY(err_set(err, hub_digest_end(&x->digest, found), -1, "%s: its hash failed", x->part.p));
     if (strcmp(found, x->file->id) != 0 || fstat(x->fd, &st) != 0 ||
         (int64_t)st.st_size != x->file->n_bytes) {
         return QUIRE_BAD_FILE;
@@ -494,7 +491,7 @@ quire_err hub_address(const char *repo, const char *commit, const hub_file *f, s
     quire_err e = strbuf_addf(out, "/%s/resolve/%s/", repo, commit);
     TRY_DONE(e, hub_escape(str_of(f->path), true, out));
 done:
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
+    return err_set(err, e, -1, "%s: out of memory", f->path);
 }
 
 /* Fetches the missing part and verifies the whole file. If a file that came in several

@@ -153,10 +153,7 @@ static quire_err write_listing_path(const pull *x, strbuf *out) {
 static quire_err get_listing(pull *x, quire_error *err) {
     strbuf path = {0};
     text_sink s = {.sink = {.restart = text_restart, .add = text_add}, .text = {.max = MAX_ANSWER_BYTES}};
-    quire_err e = write_listing_path(x, &path);
-    if (e != QUIRE_OK) {
-        err_set(err, e, -1, "out of memory for an address");
-    }
+    quire_err e = err_set(err, write_listing_path(x, &path), -1, "out of memory for an address");
     const hub_target t = {x->name.repo, "its list of files", path.p, NULL, -1};
     TRY_DONE(e, hub_client_get(x->client, &t, &s.sink, err));
     TRY_DONE(e, hub_listing_parse((str){s.text.p, s.text.n}, x->name.repo, &x->listing, err));
@@ -192,7 +189,7 @@ static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error 
         const str all = file_map_text(&map);
         e = strbuf_add(text, all.p, all.n);
         file_map_close(&map);
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
+        return err_set(err, e, -1, "%s: out of memory", f->path);
     }
     TRY(hub_address(x->name.repo, x->listing.commit, f, &path, err));
     text_sink s = {.sink = {.restart = text_restart, .add = text_add}, .text = {.max = MAX_CONFIG_BYTES}};
@@ -382,7 +379,8 @@ static quire_err lock_repo(pull *x, quire_error *err) {
         TRY(hub_repo_make(&x->repo, err));
         quire_err e = hub_lock(&x->repo, "quire", HUB_LOCK_SHARED, &x->lock, err);
         if (e != QUIRE_BUSY) {
-            return e == QUIRE_OK ? hub_repo_make(&x->repo, err) : e;
+            TRY(e);
+            return hub_repo_make(&x->repo, err);
         }
         (void)nanosleep(&tick, NULL);
     }

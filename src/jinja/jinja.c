@@ -76,6 +76,9 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
 }
 
 quire_err jrun_over(jrun *r, quire_err e) {
+    if (e == QUIRE_OK) {
+        return e;
+    }
     if (e == QUIRE_TOO_LARGE && r->steps.over) {
         return jrun_fail(r, e, "the template takes more than %d steps", JINJA_MAX_STEPS);
     }
@@ -99,6 +102,10 @@ quire_err jrun_no_memory(jrun *r) {
     }
 }
 
+quire_err jrun_memory(jrun *r, quire_err e) {
+    return e == QUIRE_OK ? e : jrun_no_memory(r);
+}
+
 quire_err jrun_check_memory(jrun *r, const void *p) {
     return p != NULL ? QUIRE_OK : jrun_no_memory(r);
 }
@@ -109,8 +116,7 @@ quire_err jrun_too_big(jrun *r) {
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
-    quire_err e = jsteps_take(&r->steps, n);
-    return e == QUIRE_OK ? e : jrun_over(r, e);
+    return jrun_over(r, jsteps_take(&r->steps, n));
 }
 
 quire_err jrun_enter(jrun *r, const jnode *node) {
@@ -159,13 +165,11 @@ quire_err jrun_append(jrun *r, str left, str right, str *out) {
 }
 
 quire_err jrun_equal(jrun *r, jvalue a, jvalue b, bool *out) {
-    quire_err e = jvalue_equal(&r->steps, a, b, out);
-    return e == QUIRE_OK ? e : jrun_over(r, e);
+    return jrun_over(r, jvalue_equal(&r->steps, a, b, out));
 }
 
 quire_err jrun_matches(jrun *r, jvalue a, jvalue b, bool *out) {
-    quire_err e = jvalue_matches(&r->steps, a, b, out);
-    return e == QUIRE_OK ? e : jrun_over(r, e);
+    return jrun_over(r, jvalue_matches(&r->steps, a, b, out));
 }
 
 /* The error of a dictionary's function. */
@@ -214,11 +218,11 @@ static quire_err jrun_text_of(jrun *r, const jout *o, jvalue *out) {
 }
 
 quire_err jrun_add_as(jrun *r, str s, uint8_t origin) {
-    return jout_add_as(&r->scratch, s, origin) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+    return jrun_memory(r, jout_add_as(&r->scratch, s, origin));
 }
 
 quire_err jrun_add(jrun *r, str s) {
-    return jout_add(&r->scratch, s) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+    return jrun_memory(r, jout_add(&r->scratch, s));
 }
 
 quire_err jrun_scratch(jrun *r, jvalue *out) {
@@ -412,7 +416,7 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
         *input = text->input;
         text->input = (jinja_spans){0};
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
+    return err_set(err, e, -1, "no room for the rendered template");
 }
 
 static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, const struct tm *now,

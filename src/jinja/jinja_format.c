@@ -113,8 +113,10 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
         strbuf_deinit(&digits);
         digits = more;
     }
-    e = e == QUIRE_OK ? finish_number(r, v, s, b->negative, prefix, base == 10 ? 3 : 4, &digits, out)
-                      : jrun_no_memory(r);
+    e = jrun_memory(r, e);
+    if (e == QUIRE_OK) {
+        e = finish_number(r, v, s, b->negative, prefix, base == 10 ? 3 : 4, &digits, out);
+    }
     strbuf_deinit(&digits);
     return e;
 }
@@ -155,8 +157,10 @@ static quire_err jinja_format_write_float(jrun *r, jvalue v, const jformat_spec 
     double f = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
     bool negative = signbit(f) && !isnan(f);
     strbuf digits = {0};
-    quire_err e = jinja_format_write_digits(r, fabs(f), s, &digits);
-    e = e == QUIRE_OK ? finish_number(r, v, s, negative, "", 3, &digits, out) : jrun_no_memory(r);
+    quire_err e = jrun_memory(r, jinja_format_write_digits(r, fabs(f), s, &digits));
+    if (e == QUIRE_OK) {
+        e = finish_number(r, v, s, negative, "", 3, &digits, out);
+    }
     strbuf_deinit(&digits);
     return e;
 }
@@ -195,7 +199,7 @@ quire_err jformat_ascii(jrun *r, jvalue *text) {
                                             : "\\U%08x",
                               (unsigned)c);
     }
-    return jrun_take_text(r, e == QUIRE_OK ? e : jrun_no_memory(r), &o, text);
+    return jrun_take_text(r, jrun_memory(r, e), &o, text);
 }
 
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {

@@ -9,11 +9,6 @@
 #include "json/json_check.h"
 #include "json/json_scan.h"
 
-/* The result of a call that only memory can fail. */
-static quire_err memory(jrun *r, quire_err e) {
-    return e == QUIRE_OK ? e : jrun_no_memory(r);
-}
-
 /* ---- reading: text that json_check accepted, so that only memory can fail ---- */
 
 static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
@@ -218,30 +213,30 @@ static quire_err jinja_json_break_line(const jjson_style *style, int level, jout
 static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, jout *out);
 
 static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, int level, jout *out) {
-    TRY(memory(r, jout_char(out, '[')));
+    TRY(jrun_memory(r, jout_char(out, '[')));
     for (size_t i = 0; i < l->n; i++) {
-        TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
-        TRY(memory(r, jinja_json_break_line(style, level + 1, out)));
+        TRY(jrun_memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
+        TRY(jrun_memory(r, jinja_json_break_line(style, level + 1, out)));
         TRY(write_value(r, l->items[i], style, level + 1, out));
     }
-    TRY(memory(r, l->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
-    return memory(r, jout_char(out, ']'));
+    TRY(jrun_memory(r, l->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
+    return jrun_memory(r, jout_char(out, ']'));
 }
 
 static quire_err jinja_json_write_key(jrun *r, jvalue key, const jjson_style *style, jout *out) {
     switch (key.kind) {
     case J_STRING:
-        return memory(r, write_string(key.u.s, style->ascii, out));
+        return jrun_memory(r, write_string(key.u.s, style->ascii, out));
     case J_NONE:
-        return memory(r, jout_str(out, "\"null\""));
+        return jrun_memory(r, jout_str(out, "\"null\""));
     case J_BOOL:
-        return memory(r, jout_str(out, key.u.b ? "\"true\"" : "\"false\""));
+        return jrun_memory(r, jout_str(out, key.u.b ? "\"true\"" : "\"false\""));
     case J_INT:
     case J_HUGE:
     case J_FLOAT:
-        TRY(memory(r, jout_char(out, '"')));
+        TRY(jrun_memory(r, jout_char(out, '"')));
         TRY(write_value(r, key, style, 0, out));
-        return memory(r, jout_char(out, '"'));
+        return jrun_memory(r, jout_char(out, '"'));
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s",
                          jvalue_type(key));
@@ -274,38 +269,38 @@ static quire_err jinja_json_write_object(jrun *r, const jdict *d, const jjson_st
                                          jout *out) {
     size_t *order;
     TRY(jjson_order(r, d, style->sort_keys, &order));
-    TRY(memory(r, jout_char(out, '{')));
+    TRY(jrun_memory(r, jout_char(out, '{')));
     for (size_t i = 0; i < d->n; i++) {
         const jentry *entry = &d->entries[order[i]];
-        TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
-        TRY(memory(r, jinja_json_break_line(style, level + 1, out)));
+        TRY(jrun_memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
+        TRY(jrun_memory(r, jinja_json_break_line(style, level + 1, out)));
         TRY(jinja_json_write_key(r, entry->key, style, out));
-        TRY(memory(r, jout_add(out, style->key_separator)));
+        TRY(jrun_memory(r, jout_add(out, style->key_separator)));
         TRY(write_value(r, entry->value, style, level + 1, out));
     }
-    TRY(memory(r, d->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
-    return memory(r, jout_char(out, '}'));
+    TRY(jrun_memory(r, d->n > 0 ? jinja_json_break_line(style, level, out) : QUIRE_OK));
+    return jrun_memory(r, jout_char(out, '}'));
 }
 
 static quire_err write_kind(jrun *r, jvalue v, const jjson_style *style, int level, jout *out) {
     switch (v.kind) {
     case J_NONE:
-        return memory(r, jout_str(out, "null"));
+        return jrun_memory(r, jout_str(out, "null"));
     case J_BOOL:
-        return memory(r, jout_str(out, v.u.b ? "true" : "false"));
+        return jrun_memory(r, jout_str(out, v.u.b ? "true" : "false"));
     case J_INT:
-        return memory(r, jout_f(out, "%lld", (long long)v.u.i));
+        return jrun_memory(r, jout_f(out, "%lld", (long long)v.u.i));
     case J_FLOAT:
-        return memory(r, jinja_json_write_float(v.u.f, out));
+        return jrun_memory(r, jinja_json_write_float(v.u.f, out));
     case J_STRING:
-        return memory(r, write_string(v.u.s, style->ascii, out));
+        return jrun_memory(r, write_string(v.u.s, style->ascii, out));
     case J_LIST:
     case J_TUPLE:
         return write_array(r, v.u.list, style, level, out);
     case J_DICT:
         return jinja_json_write_object(r, v.u.dict, style, level, out);
     case J_HUGE:
-        return memory(r, jvalue_write(v, out));
+        return jrun_memory(r, jvalue_write(v, out));
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
     }

@@ -12,7 +12,7 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                        : jis(object, J_STRING) && object.safe           ? "markupsafe."
                                                                         : "";
     jout_clear(&r->scratch);
-    TRY(jvalue_write_repr(jstring(name), &r->scratch) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+    TRY(jrun_memory(r, jvalue_write_repr(jstring(name), &r->scratch)));
     return jrun_make_undefined(r, out, "'%s%s%s' has no attribute %.*s", room,
                                none    ? "None"
                                : joins ? "Joiner"

@@ -102,7 +102,7 @@ static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout
     if (text) {
         jout o = jrun_out(p->r);
         quire_err e = s->type == 's' ? jvalue_write(v, &o) : jvalue_write_repr(v, &o);
-        TRY(jrun_take_text(p->r, e == QUIRE_OK ? e : jrun_no_memory(p->r), &o, &v));
+        TRY(jrun_take_text(p->r, jrun_memory(p->r, e), &o, &v));
         if (s->type == 'a') {
             TRY(jformat_ascii(p->r, &v));
         }
@@ -352,7 +352,7 @@ static quire_err jinja_braces_escaped(braces *b, jvalue v, const jformat_spec *s
     TRY(jrun_take_text(b->r, jformat_value(b->r, v, spec, &o), &o, &text));
     text.safe = jis(v, J_STRING) && v.safe;
     TRY(jrun_escape(b->r, text, &text));
-    return jout_add(out, text.u.s) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(b->r);
+    return jrun_memory(b->r, jout_add(out, text.u.s));
 }
 
 /* One field, without its braces. */
@@ -379,7 +379,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     if (converts) {
         jout o = jrun_out(b->r);
         quire_err e = conversion == 's' ? jrun_write(b->r, v, &o) : jvalue_write_repr(v, &o);
-        TRY(jrun_take_text(b->r, e == QUIRE_OK ? e : jrun_no_memory(b->r), &o, &v));
+        TRY(jrun_take_text(b->r, jrun_memory(b->r, e), &o, &v));
         if (conversion == 'a') {
             TRY(jformat_ascii(b->r, &v));
         }

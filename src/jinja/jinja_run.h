@@ -117,9 +117,11 @@ typedef struct jloop {
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
-/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the
+/* The result of jsteps_take or turn_poll: OK, QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the
  * render's steps are used up or its time is over. */
 quire_err jrun_over(jrun *r, quire_err e);
+/* The result of a call that only memory can fail. */
+quire_err jrun_memory(jrun *r, quire_err e);
 /* The error of an allocation if p, its result, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
 /* The error for an integer that is too big to compute, or to use here. */

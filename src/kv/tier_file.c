@@ -193,8 +193,7 @@ static quire_err tier_file_open_parts(kv_file *f, const kv_file_options *o, kv_i
     TRY(open_files(f, o->path, err));
     TRY(adopt_all(f, o->path, err));
     e = kv_io_open(o->way, o->most, o->calls, done, &f->io);
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "the threads that read and write %s could not start", o->path);
+    return err_set(err, e, -1, "the threads that read and write %s could not start", o->path);
 }
 
 quire_err kv_file_open(const kv_record_shape *shape, const kv_file_options *o, kv_io_done done, kv_file **out,

@@ -275,7 +275,7 @@ static quire_err text_matches(program_root *r, str text, str regex, bool *does, 
                        regex.n < 60 ? (int)regex.n : 60, regex.p);
     }
     e = e == QUIRE_INVALID || e == QUIRE_UNSUPPORTED ? QUIRE_BAD_REQUEST : e;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "matches: %s", why.message);
+    return err_set(err, e, -1, "matches: %s", why.message);
 }
 
 static quire_err test_one(program_root *r, step_test_kind kind, str value, str with, bool *holds,
@@ -344,7 +344,7 @@ static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
         return e;
     }
     e = program_event_add(s, QUIRE_PROGRAM_VALUE, st->name, 0, (str){"", 0});
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
+    return err_set(err, e, -1, "out of memory for an event");
 }
 
 /* Runs a JOIN step, or the join that ends a list to which no call can append. It runs

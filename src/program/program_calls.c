@@ -251,7 +251,7 @@ static quire_err call_take(program_call *c, quire_error *err) {
         return e;
     }
     e = program_event_add(s, QUIRE_PROGRAM_VALUE, c->step->name, 0, (str){"", 0});
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for an event");
+    return err_set(err, e, -1, "out of memory for an event");
 }
 
 void program_call_end(program_call *c, const quire_error *err) {

@@ -249,10 +249,8 @@ bool program_call_count(program_call *c, int64_t n) {
 
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err) {
     assert(s != NULL);
-    quire_err e = mem_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a state");
-    }
+    TRY(err_set(err, mem_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts), -1,
+                "out of memory for a state"));
     s->parts[s->n_parts++] = part;
     return QUIRE_OK;
 }
@@ -287,10 +285,8 @@ quire_err program_state_push(quire_state *s, program_frame frame, quire_error *e
         return err_set(err, QUIRE_TOO_LARGE, -1, "the program's steps and forks are nested more than %d deep",
                        (int)s->root->limits.max_depth);
     }
-    quire_err e = mem_grow(&s->frames, &s->cap_frames, s->n_frames + 1, sizeof *s->frames);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a state");
-    }
+    TRY(err_set(err, mem_grow(&s->frames, &s->cap_frames, s->n_frames + 1, sizeof *s->frames), -1,
+                "out of memory for a state"));
     s->frames[s->n_frames++] = frame;
     return QUIRE_OK;
 }
@@ -572,8 +568,9 @@ quire_err program_open(quire_programs *ps, program_steps *program, const quire_s
     r->seed = r->program.has_seed ? r->program.seed : rng_os_seed();
     r->number = rng_os_seed() | 1;
     r->began_us = clock_us();
-    quire_err e = root_set_options(r, o, err);
-    r->top = e == QUIRE_OK ? state_new(r, NULL, 0) : NULL;
+    quire_err e = QUIRE_OK;
+    TRY_DONE(e, root_set_options(r, o, err));
+    r->top = state_new(r, NULL, 0);
     TRY_DONE(e, mem_check_for(r->top, "a state", err));
     r->top->is_of_call = !is_given;
     e = program_state_push(r->top, (program_frame){.list = is_given ? &r->program.steps : &r->top->own}, err);

@@ -142,10 +142,8 @@ quire_err program_value_split(program_root *r, str text, const char *separator, 
         end = value_find(text, begin, (str){separator, n});
         e = end > begin ? program_count_items(r, 1, err) : QUIRE_OK;
         if (e == QUIRE_OK && end > begin) {
-            e = program_value_add(list, program_value_of((str){text.p + begin, end - begin}));
-            if (e != QUIRE_OK) {
-                err_set(err, e, -1, "out of memory for a list");
-            }
+            e = err_set(err, program_value_add(list, program_value_of((str){text.p + begin, end - begin})),
+                        -1, "out of memory for a list");
         }
     }
     if (e != QUIRE_OK) {
@@ -230,7 +228,7 @@ quire_err program_value_text(const program_value *v, const char *name, strbuf *t
             TRY(program_value_text(v->items[i], name, to, err));
         }
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a text");
+    return err_set(err, e, -1, "out of memory for a text");
 }
 
 /* The value of a piece that names a variable. */
@@ -257,8 +255,7 @@ static quire_err text_add_piece(const quire_state *s, const step_piece *p, progr
                                 quire_error *err) {
     size_t begin = to->text.n;
     if (p->text != NULL) {
-        quire_err e = strbuf_add(&to->text, p->text, p->n);
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a text");
+        return err_set(err, strbuf_add(&to->text, p->text, p->n), -1, "out of memory for a text");
     }
     const program_value *v = NULL;
     TRY(piece_value(s, p, &v, err));
@@ -266,10 +263,8 @@ static quire_err text_add_piece(const quire_state *s, const step_piece *p, progr
     if (to->text.n == begin) {
         return QUIRE_OK;
     }
-    quire_err e = mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + 1), sizeof *to->plain);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a text");
-    }
+    TRY(err_set(err, mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + 1), sizeof *to->plain), -1,
+                "out of memory for a text"));
     to->plain[2 * to->n_plain] = begin;
     to->plain[2 * to->n_plain + 1] = to->text.n;
     to->n_plain++;

@@ -119,8 +119,8 @@ static quire_err read_predicted_part(const field_desc *f, size_t i, const json_v
                                    "{\"type\": \"text\", \"text\": ..}",
                                    i);
     }
-    quire_err e = strbuf_add(out, json_str(text).p, json_str(text).n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+    return err_set(err, strbuf_add(out, json_str(text).p, json_str(text).n), -1,
+                   "out of memory for a request");
 }
 
 quire_err request_read_prediction(quire_request *r, const field_desc *f, const json_value *v,

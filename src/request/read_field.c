@@ -214,8 +214,7 @@ quire_err request_read_request_id(quire_request *r, const field_desc *f, const j
 
 quire_err request_read_named_only(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err) {
-    quire_err e = v != NULL ? request_ignore(r, "", str_of(f->name)) : QUIRE_OK;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, v != NULL ? request_ignore(r, "", str_of(f->name)) : QUIRE_OK, -1, "out of memory");
 }
 
 quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -485,7 +484,7 @@ quire_err request_read_value(str text, size_t at, const char *name, json_value *
     }
     quire_err e = json_read(text, &limits, JSON_WIDE_KEPT, out, &fault);
     if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+        return err_set(err, e, -1, "out of memory");
     }
     if (name == NULL) {
         return json_error(at + fault.at, err, fault.what);

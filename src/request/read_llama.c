@@ -46,8 +46,7 @@ static quire_err read_llama_add_id(const quire_request *r, const field_desc *f, 
                                    f->name, (long long)id, (int)r->context.n_vocab);
     }
     int32_t one = (int32_t)id;
-    quire_err e = token_list_add_all(out, &one, 1);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+    return err_set(err, token_list_add_all(out, &one, 1), -1, "out of memory for a prompt");
 }
 
 /* Reads one prompt, of texts and ids, as ids. */
@@ -374,7 +373,7 @@ static quire_err read_llama_settle_salt(quire_request *r, quire_error *err) {
     quire_err e = strbuf_addf(&r->own_salt, "%016llx%016llx", (unsigned long long)rng_os_seed(),
                               (unsigned long long)rng_os_seed());
     r->g.cache_salt = (str){r->own_salt.p, r->own_salt.n};
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+    return err_set(err, e, -1, "out of memory for a request");
 }
 
 static float read_llama_within(float value, float bound) {

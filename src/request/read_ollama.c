@@ -329,8 +329,7 @@ static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const c
         return field == NULL || v == NULL || is_default ? QUIRE_OK
                                                         : read_ollama_set(r, base, field, v, text, err);
     }
-    quire_err e = request_ignore(r, "options.", str_of(name));
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, request_ignore(r, "options.", str_of(name)), -1, "out of memory");
 }
 
 static quire_err read_ollama_set_options(quire_request *r, uint32_t base, const json_value *options,

@@ -121,10 +121,7 @@ static quire_err write_members(const quire_request *r, strbuf *out) {
 quire_err request_check_render(quire_request *r, quire_error *err) {
     TRY(request_check_generation(r, err));
     strbuf_clear(&r->rendered);
-    quire_err e = write_members(r, &r->rendered);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a request");
-    }
+    TRY(err_set(err, write_members(r, &r->rendered), -1, "out of memory for a request"));
     /* the members without their braces */
     r->rendered.p[r->rendered.n - 1] = '\0';
     r->g.more.render = r->rendered.p + 1;

@@ -49,9 +49,10 @@ static quire_err responses_read_history(const quire_request *r, json_value **out
     for (size_t i = 0; i < n; i++) {
         lines[i] = lines[i] == '\n' ? ',' : lines[i];
     }
-    e = responses_write_array((str){lines, n}, &array);
-    e = e == QUIRE_OK ? request_read_value((str){array.p, array.n}, 0, "previous_response_id", out, err)
-                      : err_set(err, e, -1, "out of memory for a conversation");
+    e = err_set(err, responses_write_array((str){lines, n}, &array), -1, "out of memory for a conversation");
+    if (e == QUIRE_OK) {
+        e = request_read_value((str){array.p, array.n}, 0, "previous_response_id", out, err);
+    }
     mem_free(lines);
     strbuf_deinit(&array);
     return e;
@@ -145,7 +146,7 @@ static quire_err responses_add_tool(quire_request *r, const json_value *tool, st
                                     quire_error *err) {
     quire_err e = tool_spaces_add(&r->tool_spaces, space, json_get_str(tool, "name"));
     responses_write_tool(tool, space, o);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request's tools");
+    return err_set(err, e, -1, "out of memory for a request's tools");
 }
 
 /* Checks tools[i], and writes it, or the tools of a namespace, whose names then begin
@@ -242,7 +243,7 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
     json_out o = {.to = &text};
     json_begin(&o, '[');
     responses_write_tool(format, (str){0}, &o); /* the format has the same form */
-    quire_err e = o.err == QUIRE_OK ? QUIRE_OK : err_set(err, o.err, -1, "out of memory for text");
+    quire_err e = err_set(err, o.err, -1, "out of memory for text");
     if (e == QUIRE_OK) {
         strbuf inner = {.p = text.p + 1, .n = text.n - 1};
         e = request_set_as(r, FIELD_CHAT, "response_format", QUIRE_OK, &inner, err);
@@ -408,7 +409,7 @@ static quire_err responses_write_members(quire_request *r, bool is_stored, quire
     json_exact(json_name(&o, "top_p"), (double)r->g.sampling.top_p);
     json_cstr(json_name(&o, "truncation"), "disabled");
     responses_repeat(r, "user", "null", &o);
-    return o.err == QUIRE_OK ? QUIRE_OK : err_set(err, o.err, -1, "out of memory for a response");
+    return err_set(err, o.err, -1, "out of memory for a response");
 }
 
 /* ---- both ---- */
@@ -426,10 +427,8 @@ static quire_err responses_describe(quire_request *r, quire_error *err) {
             "is given with stream; leave one of them out, and fetch the response by its id");
     }
     TRY(responses_write_members(r, is_stored, err));
-    quire_err e = strbuf_add(&r->response_previous, json_str(previous).p, json_str(previous).n);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a response");
-    }
+    TRY(err_set(err, strbuf_add(&r->response_previous, json_str(previous).p, json_str(previous).n), -1,
+                "out of memory for a response"));
     r->response_info =
         (quire_responses_info){.members = r->response_members.p,
                                .input = r->response_input.n > 0 ? r->response_input.p : "",

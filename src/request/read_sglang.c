@@ -287,8 +287,8 @@ static quire_err read_sglang_set_adapter(quire_request *r, quire_error *err) {
     if (v != NULL && !json_is(v, JSON_KIND_TEXT)) {
         return read_sglang_type_error("lora_path", v, "the name of an adapter, or an array of such", err);
     }
-    quire_err e = quire_request_adapter(r, v != NULL ? json_str(v).p : NULL);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+    return err_set(err, quire_request_adapter(r, v != NULL ? json_str(v).p : NULL), -1,
+                   "out of memory for a request");
 }
 
 /* rid, as visible ASCII: one, or an array with one for each prompt. */

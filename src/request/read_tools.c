@@ -323,9 +323,10 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
     r->plain_tools = NULL;
     r->tools = r->tools_field;
     if (!is_plain || r->has_custom) {
-        quire_err e = write_plain(r, &text);
-        e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->plain_tools, err)
-                          : err_set(err, e, -1, "out of memory for a request's tools");
+        quire_err e = err_set(err, write_plain(r, &text), -1, "out of memory for a request's tools");
+        if (e == QUIRE_OK) {
+            e = request_read_value((str){text.p, text.n}, 0, "tools", &r->plain_tools, err);
+        }
         strbuf_deinit(&text);
         TRY(e);
         r->tools = r->plain_tools;

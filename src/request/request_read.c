@@ -453,8 +453,7 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
         return QUIRE_OK;
     }
     if (!foreign_changes_generation(name, dialect_of(&r->g)->fields, &instead)) {
-        quire_err e = request_ignore(r, "", name);
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+        return err_set(err, request_ignore(r, "", name), -1, "out of memory");
     }
     char field[64]; /* a longer name is not a known one */
     snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
@@ -711,8 +710,8 @@ quire_err request_parse_for(const request_context *ctx, const char *tenant, quir
     *out = NULL;
     quire_request *r;
     TRY(request_new(ctx, endpoint, &r, err));
-    quire_err e = quire_request_tenant(r, tenant);
-    e = e == QUIRE_OK ? read_body(r, body, n, err) : err_set(err, e, -1, "the tenant's name is too long");
+    quire_err e = err_set(err, quire_request_tenant(r, tenant), -1, "the tenant's name is too long");
+    TRY_DONE(e, read_body(r, body, n, err));
     TRY_DONE(e, request_check(r, err));
 done:
     if (e != QUIRE_OK) {

@@ -104,7 +104,9 @@ static void adapter_api_list_scales(conn *c) {
     size_t n;
     json_out o = conn_begin_json(c);
     quire_err e = quire_adapters(c->loop->server->engine, &list, &n);
-    o.err = o.err == QUIRE_OK ? e : o.err;
+    if (o.err == QUIRE_OK) {
+        o.err = e;
+    }
     json_begin(&o, '[');
     for (size_t i = 0; i < n; i++) {
         if (list[i]->number >= 0) {
@@ -158,14 +160,15 @@ static void adapter_api_set_scales(conn *c) {
     if (v == NULL) {
         return;
     }
-    quire_err er = quire_adapters(e, &list, &n);
+    quire_err er = err_set(&err, quire_adapters(e, &list, &n), -1, "out of memory");
     int32_t n_numbered = 0;
     for (size_t i = 0; i < n; i++) {
         n_numbered += list[i]->number >= 0;
     }
     quire_free((void *)list);
-    er = er == QUIRE_OK ? adapter_api_check_scales(v, n_numbered, &err)
-                        : err_set(&err, er, -1, "out of memory");
+    if (er == QUIRE_OK) {
+        er = adapter_api_check_scales(v, n_numbered, &err);
+    }
     for (int pass = 0; pass < 2; pass++) { /* first those set to 0, since only a few apply at once */
         for (int32_t k = 0; k < n_numbered && er == QUIRE_OK; k++) {
             float scale = adapter_api_scale_of(v, k);

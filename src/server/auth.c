@@ -61,8 +61,7 @@ static quire_err auth_read_file(const char *path, strbuf *text, quire_error *err
     if (failed) {
         return err_set(err, QUIRE_IO, -1, "%s: reading failed", path);
     }
-    return e == QUIRE_OK ? QUIRE_OK
-                         : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
+    return err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
 }
 
 static bool auth_is_space(char c) {

@@ -278,10 +278,7 @@ static quire_err program_api_open(conn *c, program_request *r, quire_error *err)
     limits.max_bytes = PROGRAM_TEXT_BYTES;
     const quire_state_options o = {
         .size = sizeof o, .tenant = c->has_tenant ? c->tenant : NULL, .user = r, .limits = &limits};
-    quire_err e = loop_model_open_programs(r->model);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for programs");
-    }
+    TRY(err_set(err, loop_model_open_programs(r->model), -1, "out of memory for programs"));
     return quire_program_open(r->model->programs, body->n > 0 ? body->p : "", body->n, &o, &r->state, err);
 }
 

@@ -187,7 +187,7 @@ static quire_err sandbox_check(const command *c, quire_err e) {
                        "are open; finish one first",
                        (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
     }
-    return e == QUIRE_OK ? e : err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
+    return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
 }
 
 /* Finds the sequence that "seq" names. */

@@ -271,7 +271,7 @@ quire_err server_serve(server *s, quire_error *err) {
     if (failure != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s", strerror(failure));
     }
-    return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
+    return err_set(err, e, -1, "server: waiting for events failed");
 }
 
 /* A stop by hand. One that comes while a delayed drain is awaited is the second. */

@@ -122,8 +122,7 @@ static quire_err stream_read_order(loop_order *o, const char *text, size_t n, qu
                              "position is missing; it counts tokens from the start of the prompt");
     }
     TRY(o->kind == &stream_steering ? stream_take_tail(o, err) : stream_refuse_tail(o, err));
-    quire_err e = stream_write_fields(o->body, &o->fields);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    return err_set(err, stream_write_fields(o->body, &o->fields), -1, "out of memory");
 }
 
 /* Reads the path's parameter, {id}/{verb}, and the tenant of the request. */

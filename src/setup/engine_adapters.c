@@ -81,8 +81,7 @@ static void engine_adapters_free(void *context, loaded_adapter *a) {
 /* 0-terminates a text of a list in *out. */
 static quire_err engine_adapters_text(str text, strbuf *out, quire_error *err) {
     strbuf_clear(out);
-    quire_err e = strbuf_add(out, text.p, text.n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for adapters");
+    return err_set(err, strbuf_add(out, text.p, text.n), -1, "out of memory for adapters");
 }
 
 /* Checks that a file or directory exists. */

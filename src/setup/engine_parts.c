@@ -332,9 +332,11 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
         strbuf_clear(&p->pool_plan); /* others have planned it */
     }
     TRY(model_memory_share(p->memory, plan, l, most, least_tokens, n_pages, &p->sure_pages, err));
-    quire_err e = is_first ? strbuf_add_str(&p->pool_plan, "; ") : QUIRE_OK;
-    e = e ? e : explain_share(p->memory, p->sure_pages * l->page_bytes, &p->pool_plan);
-    return e == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    if (is_first) {
+        TRY(err_set(err, strbuf_add_str(&p->pool_plan, "; "), -1, "out of memory"));
+    }
+    return err_set(err, explain_share(p->memory, p->sure_pages * l->page_bytes, &p->pool_plan), -1,
+                   "out of memory");
 }
 
 /* Reports the planned number of pages and its reason, and warns if they exceed the
@@ -409,8 +411,7 @@ static quire_err engine_parts_read_ids(const quire_prefix *p, const tokenizer *t
         return tokenizer_encode(t, (str){p->text, p->n_text},
                                 (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
     }
-    quire_err e = token_list_add_all(out, p->ids, p->n_ids);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a public prefix");
+    return err_set(err, token_list_add_all(out, p->ids, p->n_ids), -1, "out of memory for a public prefix");
 }
 
 static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_vocab, quire_error *err) {

@@ -177,10 +177,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     TRY(fill_plan(o, s, err));
     TRY(model_inspect_fill_ends(f, s, err));
     TRY(model_inspect_fill_formats(o, f, s, err));
-    quire_err e = fill_texts(f, s);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for the summary");
-    }
+    TRY(err_set(err, fill_texts(f, s), -1, "out of memory for the summary"));
     return fill_kv(o, s, err);
 }
 

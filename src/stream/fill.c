@@ -19,8 +19,8 @@ typedef struct fill_writer {
 } fill_writer;
 
 static quire_err fill_add(const fill_writer *w, int32_t id) {
-    quire_err e = id >= 0 ? token_list_add_all(w->out, &id, 1) : QUIRE_OK;
-    return e == QUIRE_OK ? e : err_set(w->err, e, -1, "out of memory for a prompt");
+    return err_set(w->err, id >= 0 ? token_list_add_all(w->out, &id, 1) : QUIRE_OK, -1,
+                   "out of memory for a prompt");
 }
 
 /* Encodes a client's text, in which control tokens are ordinary text. */
@@ -107,8 +107,8 @@ static quire_err fill_add_before(const fill_writer *w, const quire_request *r, c
     if (p->ids == NULL) {
         return fill_add_text(w, p->text);
     }
-    quire_err e = token_list_add_all(w->out, p->ids, (size_t)p->n_ids);
-    return e == QUIRE_OK ? e : err_set(w->err, e, -1, "out of memory for a prompt");
+    return err_set(w->err, token_list_add_all(w->out, p->ids, (size_t)p->n_ids), -1,
+                   "out of memory for a prompt");
 }
 
 static quire_err fill_add_after(const fill_writer *w, const quire_request *r) {

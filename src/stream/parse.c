@@ -41,7 +41,7 @@ static quire_err parse_count(quire_parse *p, str body) {
     request_free(r);
     TRY(e);
     e = strbuf_addf(&p->report, "{\"input_tokens\":%zu}", n);
-    return e == QUIRE_OK ? e : err_set(&p->error, e, -1, "out of memory");
+    return err_set(&p->error, e, -1, "out of memory");
 }
 
 /* On a text thread. */

@@ -123,8 +123,8 @@ static quire_err open_choice(const stream_engine *e, const quire_request *r, cho
     c->prompt_only = c->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, &r->g, c, err));
-    quire_err er = gives_rows(&r->g) ? QUIRE_OK : choice_open_text(c, &c->text);
-    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
+    return err_set(err, gives_rows(&r->g) ? QUIRE_OK : choice_open_text(c, &c->text), -1,
+                   "out of memory for a request");
 }
 
 _Static_assert(QUIRE_TENANT_BYTES + 1 + 3 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
@@ -236,7 +236,7 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
 done:
     strbuf_deinit(&after);
     token_list_deinit(&ids);
-    return er == QUIRE_OK ? er : err_set_param(err, er, "prediction", "the prediction: %s", why.message);
+    return err_set_param(err, er, "prediction", "the prediction: %s", why.message);
 }
 
 engine_request stream_engine_request(const quire_stream *s, int32_t prompt, const int32_t *ids, int32_t n,
@@ -434,10 +434,7 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
     const marked_vocab *marked;
-    quire_err had = stream_engine_marked(e, &marked);
-    if (had != QUIRE_OK) {
-        return err_set(err, had, -1, "out of memory for the vocabulary");
-    }
+    TRY(err_set(err, stream_engine_marked(e, &marked), -1, "out of memory for the vocabulary"));
     constraint *inner = s->rule.constraint, **made = &s->rule.constraint;
     *made = NULL;
     TRY(thinking_budget_open(frame, r->g.thinking_budget, e->tokenizer, marked, inner, made, err));
@@ -489,7 +486,7 @@ static quire_err show_prompt(const stream_engine *e, const quire_request *r, cho
     case QUIRE_DETOKENIZE:
         er = tokenizer_decode(e->tokenizer, r->g.prompts[c->index].ids, (size_t)r->g.prompts[c->index].n_ids,
                               false, &c->shown);
-        return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a text");
+        return err_set(err, er, -1, "out of memory for a text");
     default:
         return prompt_take(e, r, c, err);
     }

@@ -37,8 +37,7 @@ static quire_err prompt_encode(const stream_engine *e, const generation *g, str 
 }
 
 static quire_err prompt_copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
-    quire_err e = token_list_add_all(to, ids, n);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+    return err_set(err, token_list_add_all(to, ids, n), -1, "out of memory for a prompt");
 }
 
 /* Tokenises a conversation's text. Only the new part of one that continues an earlier
@@ -161,12 +160,13 @@ static quire_err prompt_encode_continued(const stream_engine *e, const quire_req
     const size_t lead = is_after ? 1 : 0;
     strbuf after = {0};
     text_marks moved = {0};
-    quire_err er = prompt_take_after(text, from, is_after, marks, &after, &moved);
+    quire_err er = err_set(err, prompt_take_after(text, from, is_after, marks, &after, &moved), -1,
+                           "out of memory for a prompt");
     const encode_options options = {
         .marks = marks != NULL ? &moved : NULL, .known = is_after ? &known : NULL, .from = lead};
-    er = er == QUIRE_OK
-             ? prompt_encode(e, &r->g, (str){after.n > 0 ? after.p : "", after.n}, options, out, err)
-             : err_set(err, er, -1, "out of memory for a prompt");
+    if (er == QUIRE_OK) {
+        er = prompt_encode(e, &r->g, (str){after.n > 0 ? after.p : "", after.n}, options, out, err);
+    }
     strbuf_deinit(&after);
     text_marks_deinit(&moved);
     return er;
@@ -188,7 +188,7 @@ quire_err prompt_start_of_ids(const stream_engine *e, const quire_request *r, ou
         *out = er == QUIRE_OK ? answer_output_start(r, (str){tail.n > 0 ? tail.p : "", tail.n}, &none) : *out;
     }
     strbuf_deinit(&tail);
-    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a prompt");
+    return err_set(err, er, -1, "out of memory for a prompt");
 }
 
 /* Takes the tokens that come before the prompt of a stream that was held. */

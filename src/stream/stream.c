@@ -253,10 +253,7 @@ quire_err quire_stream_start(quire_stream *s, const int32_t *ids, size_t n, quir
     if (!s->is_held || s->is_started) {
         return err_set(err, QUIRE_INVALID, -1, "the stream was not prepared, or was started before");
     }
-    quire_err e = token_list_add_all(&s->first, ids, n);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a prompt");
-    }
+    TRY(err_set(err, token_list_add_all(&s->first, ids, n), -1, "out of memory for a prompt"));
     s->is_started = true;
     s->submitted_us = clock_us();
     if (s->is_ready) {

@@ -204,10 +204,8 @@ static quire_err append_tokens(stream_command *m, quire_error *err) {
     m->constraint_state = mem_new(1, r.constraint->state_bytes);
     quire_err e = mem_check_for(m->constraint_state, "a request", err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && e == QUIRE_OK; i++) {
-        e = token_list_add_all(&all, parts[i]->ids, parts[i]->n);
-        if (e != QUIRE_OK) {
-            err_set(err, e, -1, "out of memory for a request");
-        }
+        e = err_set(err, token_list_add_all(&all, parts[i]->ids, parts[i]->n), -1,
+                    "out of memory for a request");
     }
     r.tokens = all.ids;
     r.n_tokens = (int32_t)all.n;
@@ -240,7 +238,7 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         er = choice_feed(c, &c->sampling, &m->shows, m->kept.ids[i], false, &m->text, &found, &match);
     }
     output_events_deinit(&found);
-    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
+    return err_set(err, er, -1, "out of memory for a request");
 }
 
 /* On a text thread. */

@@ -24,7 +24,7 @@ quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes,
         return err_set(err, r, -1, "out of memory for an engine");
     }
     r = text_pool_open(sizes->n_text_threads, TEXT_POOL_THREADS, &e->text);
-    return r == QUIRE_OK ? r : err_set(err, r, -1, "the text threads could not start");
+    return err_set(err, r, -1, "the text threads could not start");
 }
 
 void stream_engine_stop(stream_engine *e) {

@@ -25,6 +25,16 @@ TEST(setting_fills_code_position_and_message) {
     assert_int_equal(err_set(NULL, QUIRE_IO, 0, "nobody listens"), QUIRE_IO);
 }
 
+TEST(success_leaves_an_error_as_it_is) {
+    quire_error err = {.code = QUIRE_IO, .position = 3, .message = "earlier"};
+    assert_int_equal(err_set(&err, QUIRE_OK, 17, "out of memory"), QUIRE_OK);
+    assert_int_equal(err_set_param(&err, QUIRE_OK, "top_p", "out of range"), QUIRE_OK);
+    assert_int_equal(err_prefix(&err, QUIRE_OK, "m.gguf"), QUIRE_OK);
+    assert_int_equal(err.code, QUIRE_IO);
+    assert_int_equal(err.position, 3);
+    assert_string_equal(err.message, "earlier");
+}
+
 TEST(a_long_message_is_cut_at_the_buffers_end) {
     quire_error err;
     char text[2000];
@@ -65,6 +75,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_error_has_a_name_and_a_meaning),
         cmocka_unit_test(setting_fills_code_position_and_message),
+        cmocka_unit_test(success_leaves_an_error_as_it_is),
         cmocka_unit_test(a_long_message_is_cut_at_the_buffers_end),
         cmocka_unit_test(a_prefix_stands_before_the_message),
         cmocka_unit_test(try_forwards_failures_only),

@@ -121,9 +121,7 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         c->layout = *layout;
     }
     quire_err e = buffers_open(c);
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens",
-                                   limits->max_rows);
+    return err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens", limits->max_rows);
 }
 
 #ifdef QUIRE_DEBUG
@@ -363,10 +361,8 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
                  "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds",
                  p.n_threads, p.n_threads == 1 ? "" : "s", all.n_cores, all.n_cores == 1 ? "" : "s");
     }
-    quire_err e = thread_pool_open(p.n_threads, &b->thread_pool);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "cannot start %d compute threads", p.n_threads);
-    }
+    TRY(err_set(err, thread_pool_open(p.n_threads, &b->thread_pool), -1, "cannot start %d compute threads",
+                p.n_threads));
     if (p.is_bound && !thread_pool_bind(b->thread_pool, p.cpus)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "the system would not bind compute threads to processors; leave --cpu-bind out");
