@@ -115,7 +115,8 @@ static quire_err measure_sample(const bench_text_options *o, const bench_table *
                                 const char *kind, sample_kind sample, quire_error *err) {
     strbuf text = {0};
     quire_err e = bench_text_no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
-    e = e != QUIRE_OK ? e : measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err);
+    TRY_DONE(e, measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err));
+done:
     strbuf_deinit(&text);
     return e;
 }
@@ -176,11 +177,10 @@ static quire_err measure_render(const bench_text_options *o, const bench_table *
     TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
     render_run r = {.run = {.options = o, .table = s}, .template = template};
     quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
-    e = e != QUIRE_OK ? e : commands_bench_text_measure(&r.run, bench_text_render, &us, err);
-    if (e == QUIRE_OK) {
-        TABLE_ROW(s, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
-                  NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(us.mean));
-    }
+    TRY_DONE(e, commands_bench_text_measure(&r.run, bench_text_render, &us, err));
+    TABLE_ROW(s, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
+              NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(us.mean));
+done:
     chat_messages_deinit(&r.messages);
     strbuf_deinit(&r.run.out);
     chat_template_close(template);

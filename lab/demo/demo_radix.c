@@ -504,15 +504,16 @@ quire_err demo_radix(const demo_options *o, quire_error *err) {
     ko.n_pages = POOL_TOKENS / ko.page_tokens;
     d->colours = isatty(STDOUT_FILENO) == 1;
     quire_err e = quire_kv_open(&ko, &d->kv);
-    e = e != QUIRE_OK ? e : quire_kv_view_open(ko.n_pages, MAX_SEQS, ko.n_pages, 1, &d->view);
-    if (e == QUIRE_OK && !o->cli.json) {
+    TRY_DONE(e, quire_kv_view_open(ko.n_pages, MAX_SEQS, ko.n_pages, 1, &d->view));
+    if (!o->cli.json) {
         printf("A pool of %d pages, words a page: %d; %s+ new%s, %s* touched%s, %s- evicted%s\n\n",
                (int)ko.n_pages, (int)ko.page_tokens, d->colours ? marks[DEMO_NEW].colour : "",
                d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_TOUCHED].colour : "",
                d->colours ? "\033[0m" : "", d->colours ? marks[DEMO_EVICTED].colour : "",
                d->colours ? "\033[0m" : "");
     }
-    e = e != QUIRE_OK ? e : play_all(d, o->cli.json);
+    TRY_DONE(e, play_all(d, o->cli.json));
+done:
     quire_kv_close(d->kv);
     quire_kv_view_close(d->view);
     mem_free(d);

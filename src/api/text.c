@@ -71,7 +71,8 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
         TRY(check_id(e, ids[i], err));
     }
     quire_err r = tokenizer_decode(e->parts.tokenizer, ids, n, skip_special, &b);
-    r = r ? r : strbuf_add(&b, "", 0);
+    TRY_DONE(r, strbuf_add(&b, "", 0));
+done:
     if (r != QUIRE_OK) {
         strbuf_deinit(&b);
         return err_set(err, r, -1, "%zu tokens could not be decoded: %s", n, quire_err_text(r));
@@ -88,7 +89,8 @@ quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, siz
     }
     TRY(check_id(e, id, err));
     quire_err r = token_bytes_add_one(e->parts.tokenizer, id, &b);
-    r = r ? r : strbuf_add(&b, "", 0);
+    TRY_DONE(r, strbuf_add(&b, "", 0));
+done:
     if (r != QUIRE_OK) {
         strbuf_deinit(&b);
         return err_set(err, r, -1, "token %d could not be decoded: %s", (int)id, quire_err_text(r));
@@ -177,7 +179,8 @@ quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, s
         }
     }
     quire_err e = tokenizer_decode(t->t, ids, n, skip_special, &b);
-    e = e != QUIRE_OK ? e : strbuf_add(&b, "", 0);
+    TRY_DONE(e, strbuf_add(&b, "", 0));
+done:
     if (e != QUIRE_OK) {
         strbuf_deinit(&b);
         return err_set(err, e, -1, "%zu tokens could not be decoded: %s", n, quire_err_text(e));

@@ -336,7 +336,9 @@ static quire_err add_locked(int fd, str entry) {
         return QUIRE_IO;
     }
     quire_err e = input_history_encode(entry, last != '\n', &line);
-    e = e == QUIRE_OK && !write_at(fd, is.st_size, &line) ? QUIRE_IO : e;
+    if (e == QUIRE_OK && !write_at(fd, is.st_size, &line)) {
+        e = QUIRE_IO;
+    }
     size_t size = (size_t)is.st_size + line.n;
     strbuf_deinit(&line);
     return e == QUIRE_OK && is_file && size > INPUT_HISTORY_MAX_BYTES ? shorten(fd, size) : e;

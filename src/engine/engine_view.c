@@ -30,8 +30,7 @@ quire_err engine_view_open(engine *e, engine_view **out) {
     int32_t n_pages = at_most(e->options.n_pages, MAX_PAGES);
     quire_err r =
         quire_kv_view_open(n_pages, at_most(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
-    r = r != QUIRE_OK ? r : wake_init(&w->reader);
-    if (r != QUIRE_OK) {
+    if (r != QUIRE_OK || (r = wake_init(&w->reader)) != QUIRE_OK) {
         quire_kv_view_close(w->view);
         mem_free(w);
         return r;

@@ -213,7 +213,8 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     }
     e->in_wake = e->team != NULL ? engine_team_wake(e->team) : NULL;
     *err = (quire_error){0};
-    r = r ? r : lifecycle_open_parts(e, layout, err);
+    TRY_DONE(r, lifecycle_open_parts(e, layout, err));
+done:
     if (r != QUIRE_OK) {
         engine_close(e);
         return err->code != QUIRE_OK

@@ -228,10 +228,11 @@ quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire
     adapter_copy_name(json_get_str(r.doc.root, "base_model_name_or_path"), f->facts.base,
                       sizeof f->facts.base);
     quire_err e = adapter_check_kind(&r);
-    e = e ? e : adapter_check_options(&r);
-    e = e ? e : adapter_take_scales(&r);
-    e = e ? e : adapter_take_invocation(&r);
-    e = e ? e : adapter_take_parameters(&r);
+    TRY_DONE(e, adapter_check_options(&r));
+    TRY_DONE(e, adapter_take_scales(&r));
+    TRY_DONE(e, adapter_take_invocation(&r));
+    TRY_DONE(e, adapter_take_parameters(&r));
+done:
     json_doc_deinit(&r.doc);
     return e;
 }
@@ -674,10 +675,11 @@ static quire_err adapter_new_file(const char *path, adapter_file **out, quire_er
 
 /* Completes what was read, or frees it. */
 static quire_err adapter_finish(adapter_file *f, quire_err e, adapter_file **out, quire_error *err) {
-    e = e ? e : tensor_dir_finish(&f->tensors, f->path, err);
-    if (e == QUIRE_OK && f->tensors.n == 0 && f->tensors.n_unread == 0) {
+    TRY_DONE(e, tensor_dir_finish(&f->tensors, f->path, err));
+    if (f->tensors.n == 0 && f->tensors.n_unread == 0) {
         e = err_set(err, QUIRE_BAD_FILE, -1, "%s: the adapter has no tensors; save it again", f->path);
     }
+done:
     if (e != QUIRE_OK) {
         adapter_file_close(f);
         return e;

@@ -78,7 +78,9 @@ static quire_err override_kv_take_json(str key, str *rest, json_value **out, qui
     size_t n = 0;
     json_fault fault = {0};
     quire_err e = json_check_value(*rest, &n, &limits, NULL, &fault);
-    e = e != QUIRE_OK ? e : json_read((str){rest->p, n}, &limits, JSON_WIDE_REFUSED, out, &fault);
+    if (e == QUIRE_OK) {
+        e = json_read((str){rest->p, n}, &limits, JSON_WIDE_REFUSED, out, &fault);
+    }
     if (e != QUIRE_OK) {
         return err_set(err, e == QUIRE_NO_MEMORY ? e : QUIRE_INVALID, -1,
                        FLAG " %s: byte %zu of its value is no JSON: %s", show_name(key).text, fault.at,

@@ -163,8 +163,7 @@ quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out
         return QUIRE_NOT_FOUND;
     }
     quire_err e = model_file_open(path.text, &f, err);
-    e = e != QUIRE_OK ? e : pack_cache_check_entry(f, key, err);
-    if (e != QUIRE_OK) {
+    if (e != QUIRE_OK || (e = pack_cache_check_entry(f, key, err)) != QUIRE_OK) {
         model_file_close(f);
         pack_cache_remove(c, key);
         return e;
@@ -307,7 +306,8 @@ static quire_err remove_for(const pack_cache *c, listing *l, int64_t n_bytes, qu
 static quire_err pack_cache_make_room(const pack_cache *c, int64_t n_bytes, quire_error *err) {
     listing l = {0};
     quire_err e = list_all(c, &l, err);
-    e = e != QUIRE_OK ? e : remove_for(c, &l, n_bytes, err);
+    TRY_DONE(e, remove_for(c, &l, n_bytes, err));
+done:
     mem_free(l.entries);
     return e;
 }

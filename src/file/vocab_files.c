@@ -131,7 +131,8 @@ quire_err vocab_files_read(model_file *f, quire_error *err) {
     }
     name_list l = {.n = 0};
     quire_err e = vocab_files_list_names(f->path, &l, err);
-    e = e != QUIRE_OK ? e : use_best(f, &l, err);
+    TRY_DONE(e, use_best(f, &l, err));
+done:
     for (size_t i = 0; i < l.n; i++) {
         mem_free(l.names[i]);
     }

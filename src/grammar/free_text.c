@@ -142,18 +142,21 @@ static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
 static uint32_t watched_before(free_text *f, str letters) {
     strbuf regex = {0};
     quire_err e = QUIRE_OK;
+    uint32_t found = DFA_ANY;
     size_t len;
-    for (uint32_t i = f->n_ending; i <= f->watched.n && e == QUIRE_OK; i++) {
+    for (uint32_t i = f->n_ending; i <= f->watched.n; i++) {
         str text = i < f->watched.n ? f->watched.p[i] : letters;
-        e = strbuf_add_str(&regex, i == f->n_ending    ? "(?:"
-                                   : i == f->watched.n ? ")[\\x00-\\u{10FFFF}]*"
-                                                       : "|");
-        for (size_t at = 0; at < text.n && e == QUIRE_OK; at += len) {
-            e = strbuf_addf(&regex, "\\u{%X}", (unsigned)utf8_decode(text.p + at, text.n - at, &len));
+        TRY_DONE(e, strbuf_add_str(&regex, i == f->n_ending    ? "(?:"
+                                           : i == f->watched.n ? ")[\\x00-\\u{10FFFF}]*"
+                                                               : "|"));
+        for (size_t at = 0; at < text.n; at += len) {
+            TRY_DONE(e,
+                     strbuf_addf(&regex, "\\u{%X}", (unsigned)utf8_decode(text.p + at, text.n - at, &len)));
         }
     }
-    e = e == QUIRE_OK ? strbuf_add_str(&regex, "$") : e;
-    uint32_t found = e == QUIRE_OK ? dfa_pattern(&f->p->dfas, (str){regex.p, regex.n}) : DFA_ANY;
+    TRY_DONE(e, strbuf_add_str(&regex, "$"));
+    found = dfa_pattern(&f->p->dfas, (str){regex.p, regex.n});
+done:
     strbuf_deinit(&regex);
     if (e != QUIRE_OK) {
         (void)build_fail(f->p->b, e, -1, "out of memory for the grammar");

@@ -137,14 +137,12 @@ quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *
         return err_set(err, QUIRE_INVALID, -1, "tiers: no store has such records");
     }
     kv_tiers *t = mem_new(1, sizeof *t);
-    quire_err e = t != NULL ? tier_open_parts(t, o) : QUIRE_NO_MEMORY;
-    if (e != QUIRE_OK) {
-        (void)err_set(err, e, -1,
-                      "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes",
-                      (long long)o->host_bytes);
-    }
-    e = e != QUIRE_OK ? e : open_file_tier(t, o, err);
-    e = e != QUIRE_OK ? e : open_redis_tier(t, o, err);
+    quire_err e = err_set(err, t != NULL ? tier_open_parts(t, o) : QUIRE_NO_MEMORY, -1,
+                          "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes",
+                          (long long)o->host_bytes);
+    TRY_DONE(e, open_file_tier(t, o, err));
+    TRY_DONE(e, open_redis_tier(t, o, err));
+done:
     if (e != QUIRE_OK) {
         kv_tiers_close(t);
         return e;

@@ -246,7 +246,8 @@ static quire_err ngrams_load_conv(binding *b, ngram_block *g) {
                               .dims = {n_channels, n_taps, 1, 1},
                               .data = taps,
                               .n_bytes = (size_t)n_channels * (size_t)n_taps * sizeof *taps};
-    e = e != QUIRE_OK ? e : b->l->b->ops->conv_load(b->l->b, &view, NULL, &w, b->l->err);
+    TRY_DONE(e, b->l->b->ops->conv_load(b->l->b, &view, NULL, &w, b->l->err));
+done:
     mem_free(some);
     mem_free(taps);
     g->conv = (conv_use){.cache = b->d->layers[b->layer].caches[CACHE_NGRAM_CONV],

@@ -111,9 +111,10 @@ static quire_err moe_load_experts(binding *b, const routing *how, experts **out)
         e = moe_load_expert(b, x, &gate[x], &up[x], &down[x]);
     }
     experts_weights weights = {.routing = how, .gate = b->d->ungated ? NULL : gate, .up = up, .down = down};
-    e = e ? e : moe_skip_identity(b, how);
-    e = e ? e : moe_load_result_norm(b, &weights.result_norm);
-    e = e ? e : l->b->ops->experts_load(l->b, &weights, out, l->err);
+    TRY_DONE(e, moe_skip_identity(b, how));
+    TRY_DONE(e, moe_load_result_norm(b, &weights.result_norm));
+    TRY_DONE(e, l->b->ops->experts_load(l->b, &weights, out, l->err));
+done:
     mem_free(all);
     return e;
 }

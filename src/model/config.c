@@ -261,10 +261,10 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
     if (e == QUIRE_NOT_FOUND) {
         return QUIRE_OK;
     }
-    e = e ? e : *n > max ? QUIRE_BAD_FILE : model_file_f32s(c->f, key, out, max, n);
-    return e == QUIRE_OK
-               ? e
-               : config_bad(c, key, "must be a list of numbers, no more than the model has use for");
+    if (e != QUIRE_OK || *n > max || model_file_f32s(c->f, key, out, max, n) != QUIRE_OK) {
+        return config_bad(c, key, "must be a list of numbers, no more than the model has use for");
+    }
+    return QUIRE_OK;
 }
 
 /* An element of a list on the way to find_key's out. */

@@ -229,12 +229,13 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
               : loader_check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e : quantise_matrix(l, kind.use, &weight, &q);
+    TRY_DONE(e, quantise_matrix(l, kind.use, &weight, &q));
     const bool left_out = l->is_quantised || l->quantise_to == DTYPE_F8_E4M3;
     const linear_spec spec = {
         .weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q.rounding, .left_out = left_out};
-    e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
-    e = e ? e : note_linear(l, w->name, p, q.type, &weight, *out);
+    TRY_DONE(e, l->b->ops->linear_load(l->b, &spec, out, l->err));
+    TRY_DONE(e, note_linear(l, w->name, p, q.type, &weight, *out));
+done:
     mem_free(q.memory);
     mem_free(copy);
     mem_free(bias_copy);
@@ -301,21 +302,20 @@ static quire_err find_and_load(loader *l, weight_name name, const weight_name *o
     }
     quire_err e =
         w != NULL && w->packing == 0 ? quant_row_scales(l, w, name, layer, p, n_out, &scales) : QUIRE_OK;
-    e = e ? e : find_either(l, name, layer, true, &bias);
-    if (e == QUIRE_OK && !bias && or_name) {
-        e = find_either(l, *or_name, layer, true, &bias);
+    TRY_DONE(e, find_either(l, name, layer, true, &bias));
+    if (!bias && or_name) {
+        TRY_DONE(e, find_either(l, *or_name, layer, true, &bias));
     }
     bias = kind.bias != NULL ? kind.bias : bias;
-    if (is_quantised) {
-        e = e ? e : load_quantised(l, &q, bias, kind, n_out, out);
-        quant_linear_deinit(&q);
-        return e;
-    }
     scale.data = scales;
     scale.n_bytes = (size_t)n_out * sizeof *scales;
-    e = e   ? e
-        : w ? load_linear(l, w, scales != NULL ? &scale : NULL, bias, p, kind, n_out, n_in, out)
-            : loader_missing(l, name, layer, ".weight");
+    e = is_quantised ? load_quantised(l, &q, bias, kind, n_out, out)
+        : w          ? load_linear(l, w, scales != NULL ? &scale : NULL, bias, p, kind, n_out, n_in, out)
+                     : loader_missing(l, name, layer, ".weight");
+done:
+    if (is_quantised) {
+        quant_linear_deinit(&q);
+    }
     mem_free(scales);
     return e;
 }
@@ -385,8 +385,9 @@ static quire_err load_turned(loader *l, const quant_linear *q, const tensor_view
     turned.data = memory;
     quire_err e = quantise_matrix(l, MATRIX_PRODUCT, &turned, &made);
     const linear_spec spec = {.weight = &turned, .rounding = made.rounding, .left_out = l->is_quantised};
-    e = e ? e : l->b->ops->linear_load(l->b, &spec, out, l->err);
-    e = e ? e : note_linear(l, name, p, made.type, &turned, *out);
+    TRY_DONE(e, l->b->ops->linear_load(l->b, &spec, out, l->err));
+    TRY_DONE(e, note_linear(l, name, p, made.type, &turned, *out));
+done:
     mem_free(made.memory);
     mem_free(memory);
     mem_free(rows);
@@ -421,7 +422,8 @@ static quire_err find_turned(loader *l, weight_name name, int32_t layer, const w
     const tensor_view scale = {.data = scales};
     quire_err e = take_part(l, w, rows, n_in, n_out, &part, &copy);
     part.scale = scales != NULL ? &scale : NULL;
-    e = e ? e : load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out);
+    TRY_DONE(e, load_turned(l, NULL, &part, w->name, rows, n_out, n_in, out));
+done:
     mem_free(copy);
     mem_free(scales);
     return e;

@@ -106,7 +106,8 @@ quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const 
     norm_spec s = *spec;
     s.weight = &joined;
     quire_err e = join_heads(l, name, layer, spec->width, n, all);
-    e = e ? e : l->b->ops->norm_load(l->b, &s, out, l->err);
+    TRY_DONE(e, l->b->ops->norm_load(l->b, &s, out, l->err));
+done:
     mem_free(all);
     return e;
 }

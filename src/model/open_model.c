@@ -158,6 +158,20 @@ static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
     return named ? e : err_prefix(err, e, model_file_path(f));
 }
 
+static quire_err model_load_with(model *m, const model_file *f, loader *l, int32_t max_positions,
+                                 quire_error *err) {
+    str name;
+    TRY(find_arch(f, &m->arch, &name, err));
+    TRY(check_weights(f, err));
+    TRY(describe(f, &m->rows, &m->desc, err));
+    TRY(loader_init(l, f, m->arch->names, m->b, max_positions, err));
+    l->quantise_to = m->desc.quantise_to;
+    l->weights = &m->weights;
+    m->from_gguf = model_file_format(f) == MODEL_GGUF;
+    TRY(decoder_load(l, &m->desc, &m->decoder));
+    return pooling_load(l, &m->desc, &m->pooling);
+}
+
 /* image: gets the tensors, or NULL. */
 static quire_err model_open_with(model_file *f, backend *b, int32_t max_positions, packed_image *image,
                                  model **out, quire_error *err) {
@@ -168,24 +182,13 @@ static quire_err model_open_with(model_file *f, backend *b, int32_t max_position
     }
     m->b = b;
     loader l = {0};
-    str name;
-    quire_err e = find_arch(f, &m->arch, &name, err);
-    e = e ? e : check_weights(f, err);
-    e = e ? e : describe(f, &m->rows, &m->desc, err);
-    e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
-    l.quantise_to = m->desc.quantise_to;
-    l.weights = &m->weights;
-    m->from_gguf = model_file_format(f) == MODEL_GGUF;
-    e = e ? e : decoder_load(&l, &m->desc, &m->decoder);
-    e = e ? e : pooling_load(&l, &m->desc, &m->pooling);
-    e = name_file(f, e, err);
-    if (e == QUIRE_OK && weight_table_finish(&m->weights) != QUIRE_OK) {
+    quire_err e = name_file(f, model_load_with(m, f, &l, max_positions, err), err);
+    TRY_DONE(e, err_set(err, weight_table_finish(&m->weights), -1, "out of memory"));
+    TRY_DONE(e, loader_finish(&l, &m->desc));
+    if (image != NULL && loader_image(&l, image) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    e = e ? e : loader_finish(&l, &m->desc);
-    if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
-        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+done:
     loader_deinit(&l);
     if (e != QUIRE_OK) {
         model_close(m);

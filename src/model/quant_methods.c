@@ -92,7 +92,8 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
     quire_err e = fits ? m->read(out)
                        : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported",
                                      INT32_MAX);
-    e = e ? e : skip_rounding(l, name, layer);
+    TRY_DONE(e, skip_rounding(l, name, layer));
+done:
     if (e != QUIRE_OK) {
         quant_linear_deinit(out);
     }

@@ -509,7 +509,9 @@ static void state_run(quire_state *s) {
     while (s->status == STATE_READY && !programs_turn_is_over(s->root->all)) {
         program_frame *f = &s->frames[s->n_frames - 1];
         quire_err e = f->next < f->list->n ? program_count_steps(s->root, 1, &why) : QUIRE_OK;
-        e = e != QUIRE_OK ? e : f->next < f->list->n ? run_step(s, f, &why) : run_list_end(s, f, &why);
+        if (e == QUIRE_OK) {
+            e = f->next < f->list->n ? run_step(s, f, &why) : run_list_end(s, f, &why);
+        }
         if (e == QUIRE_TOO_LARGE) {
             program_root_fail(s->root, &why);
         } else if (e != QUIRE_OK) {

@@ -387,7 +387,7 @@ static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf
     strbuf *texts = mem_new((size_t)n, sizeof *texts);
     size_t *at = mem_new((size_t)n, sizeof *at);
     quire_err e = texts != NULL && at != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
-    e = e ? e : metrics_write_model(quire_engine_info(s->engine), main, s->model_name, true, &texts[0]);
+    TRY_DONE(e, metrics_write_model(quire_engine_info(s->engine), main, s->model_name, true, &texts[0]));
     for (int32_t i = 1; i < n && e == QUIRE_OK; i++) {
         served_model *m = models_at(s->models, i);
         quire_stats st;
@@ -397,7 +397,8 @@ static quire_err metrics_write_models(server *s, const quire_stats *main, strbuf
             models_end_visit(s->models, m);
         }
     }
-    e = e ? e : metrics_merge(texts, at, n_texts, out);
+    TRY_DONE(e, metrics_merge(texts, at, n_texts, out));
+done:
     for (int32_t i = 0; i < n && texts != NULL; i++) {
         strbuf_deinit(&texts[i]);
     }

@@ -134,8 +134,9 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     }
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = server_open_models(s, err);
-    r = r != QUIRE_OK ? r : server_open_parts(s, err);
-    r = r != QUIRE_OK ? r : e != NULL ? server_attach(s, e, err) : server_start_waiting(s, err);
+    TRY_DONE(r, server_open_parts(s, err));
+    TRY_DONE(r, e != NULL ? server_attach(s, e, err) : server_start_waiting(s, err));
+done:
     if (r != QUIRE_OK) {
         server_close(s);
         return r;
@@ -266,7 +267,9 @@ quire_err server_serve(server *s, quire_error *err) {
     quire_err e = s->loops[0].failure;
     for (int32_t i = 1; i < n_started; i++) {
         pthread_join(s->loops[i].thread, NULL);
-        e = e != QUIRE_OK ? e : s->loops[i].failure;
+        if (e == QUIRE_OK) {
+            e = s->loops[i].failure;
+        }
     }
     if (failure != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s", strerror(failure));

@@ -44,7 +44,8 @@ static quire_err engine_adapters_load(void *context, const char *path, loaded_ad
     model_adapter *own = mem_new(1, sizeof *own);
     TRY(mem_check_for(own, "an adapter", err));
     quire_err e = model_adapter_open(l->m, l->b, path, &l->limits, own, err);
-    e = e ? e : engine_adapters_tokenise(l->text, path, own, err);
+    TRY_DONE(e, engine_adapters_tokenise(l->text, path, own, err));
+done:
     if (e != QUIRE_OK) {
         model_adapter_close(l->b, own);
         mem_free(own);

@@ -593,6 +593,13 @@ static quire_err load_beside(engine_parts *p, const quire_options *o, const engi
     return QUIRE_OK;
 }
 
+static quire_err load_file(engine_parts *p, const quire_options *o, const engine_parts_check *check,
+                           const engine_parts *beside, model_file *f, int32_t *max_len, quire_error *err) {
+    TRY(read_defaults(p, o, f, err));
+    TRY(row_facts_read(f, &p->rows, err));
+    return load_beside(p, o, check, beside, f, max_len, err);
+}
+
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations,
                             const engine_parts_check *check, const engine_parts *beside, engine_parts *p,
                             quire_error *err) {
@@ -610,9 +617,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(options_open_file(o, &f, err));
-    quire_err r = read_defaults(p, o, f, err);
-    r = r ? r : row_facts_read(f, &p->rows, err);
-    r = r ? r : load_beside(p, o, check, beside, f, &max_len, err);
+    quire_err r = load_file(p, o, check, beside, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);

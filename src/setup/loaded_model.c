@@ -49,7 +49,8 @@ quire_err image_metadata(packed_image *image, const model_file *f, const tokeniz
     if (e == QUIRE_OK && t != NULL && v->source == VOCAB_TOKENIZER_JSON) {
         e = json_vocab_strip(v->tokenizer_json, &json, err);
     }
-    e = e != QUIRE_OK ? e : packed_image_metadata(image, f, (str){tables.p, tables.n}, (str){json.p, json.n});
+    TRY_DONE(e, packed_image_metadata(image, f, (str){tables.p, tables.n}, (str){json.p, json.n}));
+done:
     strbuf_deinit(&tables);
     strbuf_deinit(&json);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the packed model") : e;
@@ -82,10 +83,11 @@ static quire_err model_pack_write_model(model_file *f, backend *b, packed_image 
     model *m = NULL;
     TRY(packed_writer_open(path, &w, err)); /* before the time is spent */
     quire_err e = model_open_image(f, b, 1, image, &m, err);
-    e = e != QUIRE_OK ? e : add_metadata(image, f, err);
-    if (e == QUIRE_OK && packed_image_finish(image) != QUIRE_OK) {
+    TRY_DONE(e, add_metadata(image, f, err));
+    if (packed_image_finish(image) != QUIRE_OK) {
         e = model_pack_no_memory(err);
     }
+done:
     if (e == QUIRE_OK) {
         e = packed_writer_finish(w, image, err);
     } else {

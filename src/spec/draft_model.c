@@ -449,12 +449,13 @@ quire_err draft_model_open(const draft_options *o, const draft_target *t, drafte
     d->options = *o;
     d->target = *t;
     quire_err r = draft_model_open_seqs(d);
-    r = r ? r : draft_model_open_arrays(d);
-    if (r == QUIRE_OK && o->rule == DRAFT_RULE_STANDARD) {
+    TRY_DONE(r, draft_model_open_arrays(d));
+    if (o->rule == DRAFT_RULE_STANDARD) {
         d->distributions =
             mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);
         r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
     }
+done:
     if (r != QUIRE_OK) {
         model_drafter_close(&d->head);
         return r;

@@ -432,7 +432,9 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
         echoed = tokenizer_decode(c->e->tokenizer, c->prompt.ids, c->prompt.n, r->g.skip_special, &m->echo);
     }
     set_text(&m->echo, out);
-    echoed = echoed != QUIRE_OK ? echoed : fill_ends(c, m, out);
+    if (echoed == QUIRE_OK) {
+        echoed = fill_ends(c, m, out);
+    }
     return e != QUIRE_OK ? e : echoed;
 }
 
@@ -538,7 +540,9 @@ quire_err choice_flush(choice *c, event_memory *m) {
     quire_err e = m->text.n > 0
                       ? output_parser_feed(c->text.parser, (str){m->text.p, m->text.n}, false, &m->found)
                       : QUIRE_OK;
-    e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
+    if (e == QUIRE_OK) {
+        e = output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
+    }
     output_parser_close(c->text.parser);
     c->text.parser = NULL;
     TRY(e);

@@ -146,20 +146,19 @@ void stream_command_free(stream_command *m) {
     }
 }
 
+static quire_err fill_tokens(stream_command *m, int32_t n_kept, const quire_tail *tail) {
+    TRY(token_list_add_all(&m->kept, m->c->history.ids, (size_t)n_kept));
+    m->has_text = tail != NULL && tail->ids == NULL;
+    return tail == NULL  ? QUIRE_OK
+           : m->has_text ? strbuf_add(&m->tail_text, tail->text, tail->n_text)
+                         : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
+}
+
 /* Fills in the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields,
                               size_t n_fields, quire_error *err) {
     choice *c = m->c;
-    quire_err e = token_list_add_all(&m->kept, c->history.ids, (size_t)n_kept);
-    m->has_text = tail != NULL && tail->ids == NULL;
-    if (m->has_text) {
-        e = e != QUIRE_OK ? e : strbuf_add(&m->tail_text, tail->text, tail->n_text);
-    } else if (tail != NULL) {
-        e = e != QUIRE_OK ? e : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
-    }
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a request");
-    }
+    TRY(err_set(err, fill_tokens(m, n_kept, tail), -1, "out of memory for a request"));
     if (fields == NULL) {
         return QUIRE_OK;
     }

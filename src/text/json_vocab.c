@@ -153,13 +153,14 @@ static quire_err json_vocab_read_members(json_vocab *r, json_scan *s,
     quire_err e = json_scan_open(s, '{');
     while (e == QUIRE_OK) {
         str key;
-        e = json_scan_more(s, '}', &more);
-        if (e != QUIRE_OK || !more) {
+        TRY_DONE(e, json_scan_more(s, '}', &more));
+        if (!more) {
             break;
         }
-        e = json_scan_key(s, &name, &key);
-        e = e != QUIRE_OK ? e : read(r, s, key);
+        TRY_DONE(e, json_scan_key(s, &name, &key));
+        TRY_DONE(e, read(r, s, key));
     }
+done:
     strbuf_deinit(&name);
     return e;
 }
@@ -205,12 +206,13 @@ quire_err json_vocab_strip(str file, strbuf *out, quire_error *err) {
     for (int i = 0; i < 2 && e == QUIRE_OK; i++) {
         str span = spans[(first + i) % 2];
         if (span.p != NULL) {
-            e = strbuf_add(out, from, (size_t)(span.p - from));
-            e = e != QUIRE_OK ? e : strbuf_add_str(out, span.p == r.vocab.p ? "{}" : "[]");
+            TRY_DONE(e, strbuf_add(out, from, (size_t)(span.p - from)));
+            TRY_DONE(e, strbuf_add_str(out, span.p == r.vocab.p ? "{}" : "[]"));
             from = span.p + span.n;
         }
     }
-    e = e != QUIRE_OK ? e : strbuf_add(out, from, (size_t)(end - from));
+    TRY_DONE(e, strbuf_add(out, from, (size_t)(end - from)));
+done:
     json_vocab_deinit(&r);
     return e;
 }

@@ -213,9 +213,11 @@ static quire_err load_t5(tokenizer *t, const vocab *v, quire_error *err) {
     sp_model m;
     sp_model_init(&m, "tokenizer.ggml");
     quire_err e = fill_t5(v, &m);
-    e = e != QUIRE_OK ? e : sp_model_build(&m, v->tables, t, err);
+    TRY_DONE(e, sp_model_build(&m, v->tables, t, err));
+done:
     sp_model_deinit(&m);
-    return e != QUIRE_OK ? e : load_special_texts(t, v, PRE_AS_SAID, true);
+    TRY(e);
+    return load_special_texts(t, v, PRE_AS_SAID, true);
 }
 
 /* ---- "bert": WordPiece, with a mark before what begins a word ---- */

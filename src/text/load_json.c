@@ -324,7 +324,8 @@ static quire_err build_added(tokenizer *t, const added_list *added, quire_error 
     }
     norm_scratch_deinit(&ns);
     regex_scratch_deinit(&rs);
-    return e != QUIRE_OK ? e : added_set_finish(&t->added, t->vocab.n);
+    TRY(e);
+    return added_set_finish(&t->added, t->vocab.n);
 }
 
 /* ---- the model ---- */
@@ -564,7 +565,8 @@ static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, j
                            json_model_document(v->special_tokens_map_json)};
     added_list list;
     quire_err e = added_list_read(&list, added, docs[0]);
-    e = e != QUIRE_OK ? e : load_json_build(t, r, v, &list, docs, err);
+    TRY_DONE(e, load_json_build(t, r, v, &list, docs, err));
+done:
     added_list_deinit(&list);
     json_drop(docs[0]);
     json_drop(docs[1]);
@@ -584,7 +586,8 @@ quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
             e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: added_tokens is malformed");
         }
     }
-    e = e != QUIRE_OK ? e : build_with(t, &r, v, added, err);
+    TRY_DONE(e, build_with(t, &r, v, added, err));
+done:
     json_drop(added);
     json_vocab_deinit(&r);
     return e;

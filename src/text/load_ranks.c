@@ -110,9 +110,10 @@ static quire_err rank_model_add_tokens(const rank_model *m, tokenizer *t) {
     quire_err e = piece_table_init(&t->vocab, count_ids(m), m->n, 2 * m->bytes.n);
     for (size_t i = 0; i < m->n && e == QUIRE_OK; i++) {
         strbuf_clear(&spelled);
-        e = byte_level_add(&spelled, (str){m->bytes.p + m->tokens[i].at, m->tokens[i].n});
-        e = e != QUIRE_OK ? e : piece_table_add(&t->vocab, m->tokens[i].id, (str){spelled.p, spelled.n});
+        TRY_DONE(e, byte_level_add(&spelled, (str){m->bytes.p + m->tokens[i].at, m->tokens[i].n}));
+        TRY_DONE(e, piece_table_add(&t->vocab, m->tokens[i].id, (str){spelled.p, spelled.n}));
     }
+done:
     strbuf_deinit(&spelled);
     return e;
 }
@@ -445,13 +446,14 @@ static quire_err read_entry(tekken *k, json_scan *s) {
     quire_err e = json_scan_open(s, '{');
     while (e == QUIRE_OK) {
         str key;
-        e = json_scan_more(s, '}', &more);
-        if (e != QUIRE_OK || !more) {
+        TRY_DONE(e, json_scan_more(s, '}', &more));
+        if (!more) {
             break;
         }
-        e = json_scan_key(s, &name, &key);
-        e = e != QUIRE_OK ? e : read_entry_member(k, s, key);
+        TRY_DONE(e, json_scan_key(s, &name, &key));
+        TRY_DONE(e, read_entry_member(k, s, key));
     }
+done:
     strbuf_deinit(&name);
     TRY(e);
     if (k->rank < 0 || k->rank >= RANK_MAX_IDS) {

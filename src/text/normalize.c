@@ -554,7 +554,8 @@ quire_err charsmap_open(str blob, charsmap *out) {
 quire_err charsmap_open_base64(str text, charsmap *out) {
     strbuf blob = {0};
     quire_err e = base64_decode(text, &blob);
-    e = e != QUIRE_OK ? e : charsmap_open((str){blob.p, blob.n}, out);
+    TRY_DONE(e, charsmap_open((str){blob.p, blob.n}, out));
+done:
     strbuf_deinit(&blob);
     return e;
 }

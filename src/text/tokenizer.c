@@ -473,7 +473,8 @@ quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
             e = decode_add(&s, text, class, out);
         }
     }
-    e = e != QUIRE_OK ? e : decode_finish(&s, out);
+    TRY_DONE(e, decode_finish(&s, out));
+done:
     decode_deinit(&s);
     if (e != QUIRE_OK) {
         out->n = before;
