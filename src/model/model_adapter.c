@@ -123,7 +123,8 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
 }
 
 /* The patterns of the config match the parameter's name. */
-static quire_err experts_begin(adapter_opening *o, str name, const char *end, experts_param *p) {
+static quire_err experts_begin(adapter_opening *o, const char *end, experts_param *p) {
+    const str name = experts_name(p->module);
     char full[LOADER_NAME_BYTES];
     const int length = snprintf(full, sizeof full, "%.*s%s", (int)name.n, name.p, end);
     TRY(adapter_check_rank(o, p->module->parts[PART_A], p->rank));
@@ -146,7 +147,7 @@ static quire_err experts_bind_stack(adapter_opening *o, const adapter_module *m,
                      w->part.transposed, &p)) {
         return QUIRE_OK;
     }
-    TRY(experts_begin(o, name, end, &p));
+    TRY(experts_begin(o, end, &p));
     for (int32_t i = 0; i < n; i++) {
         const weight_ref *ref = &t->refs[refs[i].i];
         const weight_part *part = &t->entries[ref->entry].part;
@@ -185,7 +186,7 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
     if (!is_down && !experts_fit(o, m, n, 2 * f, width, false, false, &p)) {
         return QUIRE_OK;
     }
-    TRY(experts_begin(o, name, is_down ? ".down_proj" : ".gate_up_proj", &p));
+    TRY(experts_begin(o, is_down ? ".down_proj" : ".gate_up_proj", &p));
     for (int32_t e = 0; e < n; e++) {
         for (int i = is_down ? 2 : 0; i < (is_down ? 3 : 2); i++) {
             const weight_ref *ref = experts_one(o, name, e, w[i]);
@@ -202,16 +203,32 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
     return QUIRE_OK;
 }
 
+/* The name of a checkpoint whose experts transformers 5 calls otherwise; "": it does
+ * not. */
+static str experts_old_name(adapter_opening *o, str name) {
+    static const char now[] = ".mlp.experts", old[] = ".block_sparse_moe.experts";
+    char *out = str_ends(name, now) ? adapter_memory(o, name.n + sizeof old, 1) : NULL;
+    if (out == NULL) {
+        return (str){"", 0};
+    }
+    const size_t n = name.n - strlen(now);
+    memcpy(out, name.p, n);
+    memcpy(out + n, old, sizeof old);
+    return str_of(out);
+}
+
 /* Adds the changes of all its experts. Errors as model_adapter_open. */
 static quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *module) {
     static const char *const ends[] = {".gate_up_proj", ".down_proj", ".up_proj", ".gate_proj"};
-    const str name = experts_name(module);
+    const str names[] = {experts_name(module), experts_old_name(o, experts_name(module))};
     bool bound = false;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !bound && name.n < LOADER_NAME_BYTES - 32; i++) {
-        TRY(experts_bind_stack(o, module, name, ends[i], &bound));
-    }
-    if (!bound && name.n < LOADER_NAME_BYTES - 32) {
-        TRY(experts_bind_list(o, module, name, &bound));
+    for (size_t k = 0; k < 2 && !bound && names[k].n > 0 && names[k].n < LOADER_NAME_BYTES - 32; k++) {
+        for (size_t i = 0; i < sizeof ends / sizeof *ends && !bound; i++) {
+            TRY(experts_bind_stack(o, module, names[k], ends[i], &bound));
+        }
+        if (!bound) {
+            TRY(experts_bind_list(o, module, names[k], &bound));
+        }
     }
     return bound ? QUIRE_OK
                  : adapter_refuse(

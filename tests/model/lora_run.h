@@ -1,5 +1,5 @@
-/* Runs prompts through a model without an engine, each with an adapter of its own or none,
- * all in the same batches. */
+/* Runs prompts through a model without an engine, each with an adapter of its own or
+ * none, all in the same batches. */
 #ifndef TESTS_MODEL_LORA_RUN_H
 #define TESTS_MODEL_LORA_RUN_H
 
@@ -13,7 +13,8 @@ typedef struct lora_base {
     backend *b;
     model *m;
     int32_t max_seqs, max_tokens, n_vocab;
-    int32_t n_groups, page_tokens;
+    kv_layout layout;
+    int32_t seq_pages; /* of one sequence, in all groups */
 } lora_base;
 
 /* A prompt and its greedy continuation. */
@@ -27,17 +28,20 @@ typedef struct lora_seq {
 
 enum { PAGE_TOKENS = 16 };
 
-static inline int32_t pages_of(const lora_base *b) {
-    return (b->max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+/* Pages of a sequence in group g: of its tokens, or of its state. */
+static inline int32_t pages_of(const lora_base *b, int32_t g) {
+    const kv_group *group = &b->layout.groups[g];
+    return group->kind == LAYER_STATE ? group->state_pages : (b->max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
 }
 
 static inline quire_err open_steps(lora_base *out, int32_t max_adapters, int32_t max_rank, quire_error *err) {
     const model_desc *d = model_description(out->m);
     const backend_ops *op = out->b->ops;
-    kv_layout layout;
-    TRY(kv_layout_init(d, kv_both(DTYPE_F32), PAGE_TOKENS, &layout, err));
+    TRY(kv_layout_init(d, kv_both(DTYPE_F32), PAGE_TOKENS, &out->layout, err));
     out->n_vocab = d->n_vocab;
-    out->n_groups = layout.n_groups;
+    for (int32_t g = 0; g < out->layout.n_groups; g++) {
+        out->seq_pages += pages_of(out, g);
+    }
     const int32_t n_rows = out->max_seqs * out->max_tokens;
     TRY(op->step_open(out->b,
                       &(step_limits){.max_rows = n_rows,
@@ -45,8 +49,8 @@ static inline quire_err open_steps(lora_base *out, int32_t max_adapters, int32_t
                                      .max_out = n_rows,
                                      .max_adapters = max_adapters,
                                      .max_rank = max_rank},
-                      &layout, d->n_vocab, err));
-    return op->kv_open(out->b, 1 + out->max_seqs * out->n_groups * pages_of(out), err);
+                      &out->layout, d->n_vocab, err));
+    return op->kv_open(out->b, 1 + out->max_seqs * out->seq_pages, err);
 }
 
 static inline void lora_base_close(lora_base *b) {
@@ -101,31 +105,34 @@ static inline void arrays_deinit(lora_arrays *a) {
 
 /* Gives each sequence pages of each group, from 1 on. */
 static inline quire_err arrays_init(const lora_base *b, int32_t n, lora_arrays *a, quire_error *err) {
-    const size_t rows = (size_t)(b->max_seqs * b->max_tokens), pages = (size_t)pages_of(b);
+    const size_t rows = (size_t)(b->max_seqs * b->max_tokens), pages = (size_t)b->seq_pages;
     a->max_work = b->max_seqs * b->max_tokens;
     a->tokens = mem_new(rows, sizeof *a->tokens);
     a->positions = mem_new(rows, sizeof *a->positions);
     a->out_rows = mem_new(rows, sizeof *a->out_rows);
     a->row_adapters = mem_new(rows, sizeof *a->row_adapters);
-    a->pages = mem_new((size_t)n * (size_t)b->n_groups * pages, sizeof *a->pages);
+    a->pages = mem_new((size_t)n * pages, sizeof *a->pages);
     a->seqs = mem_new((size_t)n, sizeof *a->seqs);
     a->work = mem_new((size_t)a->max_work, sizeof *a->work);
     a->adapters = mem_new((size_t)n, sizeof *a->adapters);
     bool ok = a->tokens && a->positions && a->out_rows && a->row_adapters && a->pages && a->seqs && a->work &&
               a->adapters;
-    for (int32_t g = 0; g < b->n_groups; g++) {
-        a->slots[g] = mem_new(rows, sizeof *a->slots[g]);
-        ok = ok && a->slots[g];
+    for (int32_t g = 0; g < b->layout.n_groups; g++) {
+        bool is_state = b->layout.groups[g].kind == LAYER_STATE;
+        a->slots[g] = is_state ? NULL : mem_new(rows, sizeof *a->slots[g]);
+        ok = ok && (is_state || a->slots[g]);
     }
     if (!ok) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    for (int32_t i = 0; i < n * b->n_groups * (int32_t)pages; i++) {
+    for (int32_t i = 0; i < n * (int32_t)pages; i++) {
         a->pages[i] = 1 + i;
     }
     for (int32_t i = 0; i < n; i++) {
-        for (int32_t g = 0; g < b->n_groups; g++) {
-            a->seqs[i].pages[g] = a->pages + ((size_t)i * (size_t)b->n_groups + (size_t)g) * pages;
+        const int32_t *of_group = a->pages + (size_t)i * pages;
+        for (int32_t g = 0; g < b->layout.n_groups; g++) {
+            a->seqs[i].pages[g] = of_group;
+            of_group += pages_of(b, g);
         }
     }
     return QUIRE_OK;
@@ -156,9 +163,11 @@ static inline int32_t add_rows(const lora_base *b, lora_arrays *a, const lora_se
         a->positions[row] = at;
         a->out_rows[row] = row;
         a->row_adapters[row] = place_of(a, s->adapter);
-        for (int32_t g = 0; g < b->n_groups; g++) {
-            a->slots[g][row] =
-                (kv_slot){(int64_t)q->pages[g][at / PAGE_TOKENS] * PAGE_TOKENS + at % PAGE_TOKENS};
+        for (int32_t g = 0; g < b->layout.n_groups; g++) {
+            if (a->slots[g] != NULL) {
+                a->slots[g][row] =
+                    (kv_slot){(int64_t)q->pages[g][at / PAGE_TOKENS] * PAGE_TOKENS + at % PAGE_TOKENS};
+            }
         }
     }
     return row;
@@ -191,7 +200,7 @@ static inline quire_err run_step(lora_base *b, lora_arrays *a, lora_seq *seqs, i
                .adapters = a->adapters,
                .n_adapters = a->n_adapters,
                .row_adapters = a->n_adapters > 0 ? a->row_adapters : NULL};
-    for (int32_t g = 0; g < b->n_groups; g++) {
+    for (int32_t g = 0; g < b->layout.n_groups; g++) {
         q.slots[g] = a->slots[g];
     }
     q.n_work = batch_plan_work(a->seqs, n, 16, a->work, a->max_work);

@@ -351,18 +351,22 @@ static void add_parameter(made_adapter *a, const char *module, int64_t n, int64_
 }
 
 /* Merges adapters of gate_up_proj [E, 2 F, D] and, unless `alone`, down_proj [E, D, F]
- * into a checkpoint that has a tensor for each expert. */
+ * into a checkpoint that has a tensor for each expert, whose names may be older ones. */
 static void merge_list(const tensor_dir *dir, const char *module, bool by_inputs, bool alone, made_adapter *a,
                        uint64_t *seed) {
-    static const char *const what[] = {"gate_proj", "up_proj", "down_proj"};
+    static const char *const whats[2][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
     char name[256];
     int32_t n = 0;
     (void)snprintf(name, sizeof name, "%s.0.up_proj.weight", module);
+    const bool is_old = expert_tensor(dir, name) == NULL;
+    const char *const *what = whats[is_old],
+                      *own = is_old ? "model.layers.1.block_sparse_moe.experts" : module;
+    (void)snprintf(name, sizeof name, "%s.0.%s.weight", own, what[1]);
     const tensor_view *up = expert_tensor(dir, name);
     assert_non_null(up);
     const int64_t f = up->dims[0], d = up->dims[1];
     do {
-        (void)snprintf(name, sizeof name, "%s.%d.up_proj.weight", module, (int)++n);
+        (void)snprintf(name, sizeof name, "%s.%d.%s.weight", own, (int)++n, what[1]);
     } while (expert_tensor(dir, name) != NULL);
     (void)snprintf(name, sizeof name, "%s.base_layer", module);
     add_parameter(a, name, n, 2 * f, d, by_inputs, seed);
@@ -373,7 +377,7 @@ static void merge_list(const tensor_dir *dir, const char *module, bool by_inputs
         for (int k = 0; k < (alone ? 2 : 3); k++) {
             const bool is_down = k == 2;
             const float *const *v = (const float *const *)a->values + a->n - (is_down || alone ? 2 : 4);
-            (void)snprintf(name, sizeof name, "%s.%d.%s.weight", module, (int)e, what[k]);
+            (void)snprintf(name, sizeof name, "%s.%d.%s.weight", own, (int)e, what[k]);
             const tensor_view *t = expert_tensor(dir, name);
             for (int64_t r = 0; r < t->dims[0]; r++) {
                 for (int64_t i = 0; i < t->dims[1]; i++) {
@@ -573,6 +577,7 @@ TEST(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to) {
         {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, false, false, PARAMETER_CONFIG},
         {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, true, true, PARAMETER_CONFIG},
         {"qwen3-moe", "model.layers.1.mlp.experts", merge_list, false, true, CONFIG},
+        {"mixtral", "model.layers.1.mlp.experts", merge_list, true, false, PARAMETER_CONFIG},
         {"llama4", "model.layers.1.feed_forward.experts", merge_stack, false, false, CONFIG},
         {"llama4", "model.layers.1.feed_forward.experts", merge_stack, true, false, PARAMETER_CONFIG}};
     const char *shared = shared_dir();
