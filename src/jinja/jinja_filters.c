@@ -88,8 +88,8 @@ static JFUNCTION(filter_indent) {
     jvalue *lines;
     size_t n;
     bool first = jflag(args[2]), blank = jflag(args[3]);
-    TRY(jrun_want_text(r, args[0], "the text to indent", &s));
     TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
+    TRY(jrun_want_text(r, args[0], "the text to indent", &s));
     str with_end; /* ends with a line end, so that a last, empty line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));

@@ -153,8 +153,9 @@ static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
 
 /* A member of a value with few members. */
 static quire_err plain_member(jrun *r, jvalue object, str name, jvalue *out) {
-    if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") &&
-        str_is(str_of(object.u.function->name), "dict")) {
+    bool is_dict = jis(object, J_DICT) ||
+                   (jis(object, J_FUNCTION) && str_is(str_of(object.u.function->name), "dict"));
+    if (is_dict && str_is(name, "fromkeys")) {
         *out = (jvalue){.kind = J_FUNCTION, .u.function = jinja_find_global(str_of("dict.fromkeys"))};
         return QUIRE_OK;
     }
