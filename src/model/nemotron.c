@@ -1,6 +1,7 @@
 /* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without
  * gate, half of each head rotates. StableLM 2: 2402.17834. SmolLM 3: every fourth layer
  * has no positions. Seed-OSS. */
+#include <math.h>
 #include <string.h>
 
 #include "model/architectures.h"
@@ -215,6 +216,18 @@ static void nemotron_h_set_layers(const char *kinds, int32_t d_ff, state_layers 
     }
 }
 
+/* transformers bounds the time steps of a pass by this, whatever time_step_limit says. */
+static quire_err nemotron_h_read_least_step(const config *c, model_desc *d) {
+    float least = 0.001f;
+    TRY(config_f32(c, NULL, "time_step_min|mamba_dt_min", &least));
+    if (!(least >= 0.0f)) {
+        return config_bad_at(c, NULL, "time_step_min|mamba_dt_min", "must be 0 or more");
+    }
+    d->mamba.step_least = c->is_gguf ? d->mamba.step_least : least;
+    d->mamba.step_most = c->is_gguf ? d->mamba.step_most : INFINITY;
+    return QUIRE_OK;
+}
+
 static quire_err describe_nemotron_h(const config *c, model_desc *d) {
     char kinds[DESC_MAX_LAYERS];
     state_layers s = {0};
@@ -238,6 +251,7 @@ static quire_err describe_nemotron_h(const config *c, model_desc *d) {
     TRY(config_mamba2(c, 0.0f, 64, d, &s));
     d->mamba.n_norm_groups = d->mamba.n_groups;
     d->mamba.inner_eps = d->norm_eps;
+    TRY(nemotron_h_read_least_step(c, d));
     nemotron_h_set_layers(kinds, d_ff, &s, d);
     return config_set_states(c, &s, d);
 }

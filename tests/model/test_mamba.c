@@ -116,6 +116,12 @@ TEST(the_time_step_is_clamped_as_the_file_says) {
         model_desc d = described("Mamba2ForCausalLM", numbers);
         assert_true(d.mamba.step_least == rows[i].least && d.mamba.step_most == rows[i].most);
     }
+    const char *kinds = SIZES HEADS ", \"hybrid_override_pattern\": \"MMMM\", \"time_step_limit\": [0, 0.5]";
+    char more[512];
+    model_desc d = described("NemotronHForCausalLM", kinds);
+    assert_true(d.mamba.step_least == 0.001f && isinf(d.mamba.step_most));
+    (void)snprintf(more, sizeof more, "%s, \"mamba_dt_min\": 0.01", kinds);
+    assert_true(described("NemotronHForCausalLM", more).mamba.step_least == 0.01f);
 }
 
 TEST(the_factors_of_falcon_h1_are_read) {
