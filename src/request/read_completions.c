@@ -112,7 +112,7 @@ quire_err request_check_prompt_length(const quire_request *r, str body, str span
         if (!more) {
             return QUIRE_OK;
         }
-        TRY(json_scan_span(&s, &item));
+        TRY(err_set(err, json_scan_span(&s, &item), -1, "out of memory for a request"));
         TRY(check_text_length(r, item, err));
     }
 }

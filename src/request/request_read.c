@@ -481,7 +481,8 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
     TRY(json_scan_open(&s, '{'));
     for (;;) {
         str name, span;
-        TRY(json_scan_next(&s, scratch, &name, &span, &more));
+        TRY(err_set(err, json_scan_next(&s, scratch, &name, &span, &more), -1,
+                    "out of memory for a request"));
         if (!more) {
             return QUIRE_OK;
         }

@@ -2,6 +2,7 @@
  * set by name. */
 #include "request/request_world.h"
 
+#include "base/fault.h"
 #include "base/rng.h"
 
 TEST(prompts_come_as_text_or_ids_one_or_many) {
@@ -211,6 +212,52 @@ TEST(truncated_and_mutated_bodies_never_crash) {
     }
 }
 
+#ifdef QUIRE_DEBUG
+/* Reads the body, with each allocation failing in turn. */
+static void read_without_memory(quire_endpoint endpoint, const char *body) {
+    for (int64_t point = 1;; point++) {
+        quire_request *r;
+        quire_error err = {0};
+        fault_at(point);
+        quire_err e = request_parse(&context, endpoint, body, strlen(body), &r, &err);
+        bool happened = fault_happened();
+        fault_at(0);
+        assert_true(e == QUIRE_OK || happened);
+        if (e != QUIRE_OK && (err.code != e || err.message[0] == '\0')) {
+            fail_msg("%s\nallocation %d: error %d has code %d, message \"%s\"", body, (int)point, (int)e,
+                     (int)err.code, err.message);
+        }
+        quire_request_free(r);
+        if (!happened) {
+            return;
+        }
+    }
+}
+#endif
+
+TEST(an_error_has_its_words_whatever_allocation_fails) {
+#ifdef QUIRE_DEBUG
+    read_without_memory(QUIRE_COMPLETIONS,
+                        "{\"prompt\":[\"Once\",\"There\"],\"stop\":[\"a\",\"b\"],\"logit_bias\":{\"3\":1},"
+                        "\"allowed_token_ids\":[1,2],\"stop_token_ids\":[4],\"dry_multiplier\":1,"
+                        "\"response_format\":{\"type\":\"json_object\"},\"nonsense\":{\"a\":[1]}}");
+    read_without_memory(
+        QUIRE_CHAT, "{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                    "\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\"}}}}}],"
+                    "\"chat_template_kwargs\":{\"a\":1},\"documents\":[{\"text\":\"t\"}]}");
+    read_without_memory(
+        QUIRE_RESPONSES,
+        "{\"input\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"type\":\"function_call\","
+        "\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},{\"type\":"
+        "\"function_call_output\",\"call_id\":\"c\",\"output\":\"1\"}],\"instructions\":\"Be\"}");
+    read_without_memory(QUIRE_OLLAMA_CHAT,
+                        "{\"model\":\"m\"," USER ",\"options\":{\"top_k\":3,\"stop\":[\"a\"]}}");
+    read_without_memory(QUIRE_OLLAMA_GENERATE,
+                        "{\"model\":\"m\",\"prompt\":\"Hi\",\"suffix\":\"x\",\"system\":\"Be\"}");
+    read_without_memory(QUIRE_MESSAGES, "{\"model\":\"m\",\"max_tokens\":3,\"system\":\"Be\"," USER "}");
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_come_as_text_or_ids_one_or_many),
@@ -225,6 +272,7 @@ int main(void) {
         cmocka_unit_test(a_request_of_ids_is_set_by_name),
         cmocka_unit_test(a_failed_set_leaves_the_request_as_it_was),
         cmocka_unit_test(truncated_and_mutated_bodies_never_crash),
+        cmocka_unit_test(an_error_has_its_words_whatever_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
