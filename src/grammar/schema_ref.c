@@ -102,13 +102,44 @@ static bool holds_values(const char *name) {
            strcmp(name, "examples") == 0;
 }
 
-static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, bool is_schema) {
+static bool holds_schemas(const char *name) {
+    static const char *const names[] = {"properties",
+                                        "patternProperties",
+                                        "$defs",
+                                        "definitions",
+                                        "dependentSchemas",
+                                        "dependencies",
+                                        "items",
+                                        "not",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "allOf",
+                                        "anyOf",
+                                        "oneOf",
+                                        "additionalProperties",
+                                        "additionalItems",
+                                        "prefixItems",
+                                        "contains",
+                                        "propertyNames",
+                                        "unevaluatedProperties",
+                                        "unevaluatedItems"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, bool is_schema,
+                            bool is_stray) {
     if (!build_step(s->b, 1)) {
         return;
     }
     if (json_is(v, JSON_KIND_ARRAY)) {
         for (size_t i = 0; i < json_length(v); i++) {
-            schema_ref_walk(s, json_at(v, i), resource, true);
+            schema_ref_walk(s, json_at(v, i), resource, true, is_stray);
         }
         return;
     }
@@ -122,7 +153,8 @@ static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, b
         if (r == NULL) {
             return;
         }
-        *r = (schema_resource){schema_ref_resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v};
+        *r = (schema_resource){schema_ref_resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v,
+                               is_stray};
         resource = s->resources.n - 1;
     }
     if (is_schema) {
@@ -143,7 +175,8 @@ static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, b
                      strcmp(m.name, "$defs") == 0 || strcmp(m.name, "definitions") == 0 ||
                      strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {
-            schema_ref_walk(s, m.value, resource, !(is_schema && names));
+            schema_ref_walk(s, m.value, resource, !(is_schema && names),
+                            is_stray || (is_schema && !holds_schemas(m.name)));
         }
     }
 }
@@ -155,8 +188,8 @@ void schema_find_resources(schema *s, const json_value *root) {
         return;
     }
     str id = identifier(s, root);
-    *r = (schema_resource){{id.p, schema_ref_find(id, '#', 0)}, root};
-    schema_ref_walk(s, root, 0, true);
+    *r = (schema_resource){{id.p, schema_ref_find(id, '#', 0)}, root, false};
+    schema_ref_walk(s, root, 0, true, false);
 }
 
 uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base) {
@@ -264,8 +297,10 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
         found = resource;
     } else {
         str uri = schema_ref_resolve(s, s->resources.p[resource].uri, (str){ref.p, hash});
-        for (uint32_t i = 0; i < s->resources.n && found == UINT32_MAX; i++) {
-            found = str_eq(s->resources.p[i].uri, uri) ? i : UINT32_MAX;
+        for (uint32_t i = 0; i < s->resources.n; i++) {
+            const schema_resource *r = &s->resources.p[i];
+            bool better = found == UINT32_MAX || (s->resources.p[found].is_stray && !r->is_stray);
+            found = better && str_eq(r->uri, uri) ? i : found;
         }
     }
     if (found != UINT32_MAX) {

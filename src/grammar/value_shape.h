@@ -160,6 +160,7 @@ typedef struct shape {
 typedef struct schema_resource {
     str uri; /* without fragment */
     const json_value *root;
+    bool is_stray; /* below a keyword that holds no schemas: others of this uri come first */
 } schema_resource;
 typedef struct schema_anchor {
     uint32_t resource;

@@ -33,6 +33,17 @@ TEST(alternatives_may_hold_what_they_are_part_of) {
     case_refused(GRAMMAR_SCHEMA, "{\"not\":{\"$ref\":\"#\"}}", QUIRE_INVALID, "leads back to itself");
 }
 
+TEST(an_identifier_below_an_unknown_keyword_yields_to_one_in_a_schema) {
+    static const schema_case cases[] = {
+        {"{\"x\":[{\"$id\":\"http://a/b\",\"const\":1}],\"$defs\":{\"y\":{\"$id\":\"http://a/"
+         "b\",\"const\":2}},\"$ref\":\"http://a/b\"}",
+         {"2"},
+         {"1"}},
+        {"{\"x\":{\"y\":{\"$id\":\"http://a/b\",\"const\":1}},\"$ref\":\"http://a/b\"}", {"1"}, {"2"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
 TEST(pointers_are_decoded_before_they_are_cut) {
     static const schema_case cases[] = {
         {"{\"$defs\":{\"a\":{\"b\":{\"const\":1}},\"a/b\":{\"const\":2}},\"$ref\":\"#/$defs/a%2Fb\"}",
@@ -122,6 +133,7 @@ TEST(times_may_be_leap_seconds_and_small_letters) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alternatives_may_hold_what_they_are_part_of),
+        cmocka_unit_test(an_identifier_below_an_unknown_keyword_yields_to_one_in_a_schema),
         cmocka_unit_test(pointers_are_decoded_before_they_are_cut),
         cmocka_unit_test(a_keyword_that_a_draft_lacks_means_nothing_there),
         cmocka_unit_test(times_may_be_leap_seconds_and_small_letters),
