@@ -306,25 +306,28 @@ static const chat_command commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-static quire_err help(chat_state *c, str argument, quire_error *err) {
-    (void)argument;
-    strbuf out = {0};
-    quire_err e = QUIRE_OK;
-    for (int i = 0; i < N_COMMANDS && e == QUIRE_OK; i++) {
+static quire_err help_write(const chat_state *c, strbuf *out) {
+    for (int i = 0; i < N_COMMANDS; i++) {
         const chat_command *k = &commands[i];
         char usage[48];
         snprintf(usage, sizeof usage, "%.*s %s", (int)strcspn(k->names, " "), k->names,
                  k->argument ? k->argument : "");
         if (!c->completes || !(k->marks & TALKS)) {
-            e = strbuf_addf(&out, "  %-20s %s\n", usage, k->meaning);
+            TRY(strbuf_addf(out, "  %-20s %s\n", usage, k->meaning));
         }
     }
+    return strbuf_add_str(out, "  \"\"\"                  begins a text of several lines, which ends "
+                               "with \"\"\"; pasted lines stay together\n"
+                               "  Ctrl-C               stops an answer, or clears the line; twice ends");
+}
+
+static quire_err help(chat_state *c, str argument, quire_error *err) {
+    (void)argument;
+    strbuf out = {0};
+    quire_err e = err_set(err, help_write(c, &out), -1, "out of memory");
     if (e == QUIRE_OK) {
-        e = strbuf_add_str(&out, "  \"\"\"                  begins a text of several lines, which ends "
-                                 "with \"\"\"; pasted lines stay together\n"
-                                 "  Ctrl-C               stops an answer, or clears the line; twice ends");
+        e = text_out_print((str){out.p, out.n}, err);
     }
-    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&out);
     return e;
 }

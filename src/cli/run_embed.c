@@ -49,8 +49,7 @@ static quire_err embed_input_add(embed_inputs *in, quire_input **out, quire_erro
 
 /* Gives the input that was added last its second text. */
 static quire_err set_pair(embed_inputs *in, str text, quire_error *err) {
-    return strbuf_add(&in->pairs[in->n - 1], text.p, text.n) == QUIRE_OK ? QUIRE_OK
-                                                                         : embed_input_no_memory(err);
+    return err_set(err, strbuf_add(&in->pairs[in->n - 1], text.p, text.n), -1, "out of memory for an input");
 }
 
 static quire_err embed_input_set_text(quire_input *to, str text, quire_error *err) {

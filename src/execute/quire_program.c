@@ -163,12 +163,12 @@ quire_err quire_state_select(quire_state *s, const char *name, const char *const
                              const size_t *sizes, size_t n, quire_select_method method, quire_error *err) {
     DOOR_STEP(made, s, STEP_SELECT, err)
     quire_err e = step_name_set(made->name, str_of(name), err);
-    if (e == QUIRE_OK && (n == 0 || n > PROGRAM_MAX_CHOICES)) {
-        e = err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has %zu choices; it must have 1 to %d", name, n,
-                    PROGRAM_MAX_CHOICES);
+    if (n == 0 || n > PROGRAM_MAX_CHOICES) {
+        TRY_DONE(e, err_set(err, QUIRE_BAD_REQUEST, -1, "select %s has %zu choices; it must have 1 to %d",
+                            name, n, PROGRAM_MAX_CHOICES));
     }
     made->method = method;
-    made->choices = e == QUIRE_OK ? mem_new(n, sizeof *made->choices) : NULL;
+    made->choices = mem_new(n, sizeof *made->choices);
     TRY_DONE(e, mem_check_for(made->choices, "choices", err));
     for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
         e = step_text_read((str){choices[i], sizes[i]}, &made->choices[i], err);
@@ -181,7 +181,10 @@ done:
 quire_err quire_state_set(quire_state *s, const char *name, const char *text, size_t n, quire_error *err) {
     DOOR_STEP(made, s, STEP_SET, err)
     quire_err e = step_name_set(made->name, str_of(name), err);
-    return door_end(s, e == QUIRE_OK ? step_text_read((str){text, n}, &made->text, err) : e);
+    if (e == QUIRE_OK) {
+        e = step_text_read((str){text, n}, &made->text, err);
+    }
+    return door_end(s, e);
 }
 
 quire_err quire_state_fork(quire_state *s, int32_t n, quire_state **forks, quire_error *err) {

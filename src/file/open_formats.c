@@ -51,7 +51,7 @@ static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf 
     }
     quire_err e =
         strbuf_addf(out, "%.*s-%05d-of-%05d.gguf", (int)(n - SUFFIX_BYTES), first, (int)no + 1, (int)count);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for a path", first);
+    return err_set(err, e, -1, "%s: no memory for a path", first);
 }
 
 static quire_err open_gguf_add_part(model_file *f, const char *path, int64_t no, int64_t count,
@@ -700,8 +700,8 @@ static quire_err open_packed_read_tensor(cursor *c, model_file *f, file_map map,
     }
     t.data = data;
     t.packing = is_packed != 0 ? packing : 0;
-    quire_err e = tensor_dir_add(&f->tensors, name, &t, 0);
-    return e == QUIRE_OK ? e : err_set(c->err, e, -1, "%s: no memory for its tensors", f->path);
+    return err_set(c->err, tensor_dir_add(&f->tensors, name, &t, 0), -1, "%s: no memory for its tensors",
+                   f->path);
 }
 
 static quire_err open_packed_read_tensors(cursor *c, model_file *f, file_map map, uint32_t packing) {

@@ -418,8 +418,7 @@ static quire_err look_around(removal *x, quire_error *err) {
     if (e == QUIRE_IO) {
         return err_prefix(err, e, "nothing was removed, for what cannot be seen may be in use");
     }
-    return e == QUIRE_OK ? e
-                         : err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
+    return err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
 }
 
 /* Removes a reference to the commit that goes. */

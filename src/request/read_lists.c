@@ -135,8 +135,8 @@ quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_
         return QUIRE_OK;
     }
     TRY(need_lists(r, err));
-    quire_err e = sampling_lists_set_bias(r->g.sampling.lists, ids, bias, (int32_t)n);
-    return e == QUIRE_OK ? e : read_lists_no_memory(err);
+    return err_set(err, sampling_lists_set_bias(r->g.sampling.lists, ids, bias, (int32_t)n), -1,
+                   "out of memory for a request");
 }
 
 quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
@@ -190,10 +190,10 @@ quire_err request_set_scored(quire_request *r, const field_desc *f, const json_v
     if (n > 0) {
         TRY(need_lists(r, err));
     }
-    quire_err e = r->g.sampling.lists != NULL
-                      ? sampling_lists_set_scored(r->g.sampling.lists, ids, (int32_t)n)
-                      : QUIRE_OK;
-    return e == QUIRE_OK ? e : read_lists_no_memory(err);
+    return r->g.sampling.lists != NULL
+               ? err_set(err, sampling_lists_set_scored(r->g.sampling.lists, ids, (int32_t)n), -1,
+                         "out of memory for a request")
+               : QUIRE_OK;
 }
 
 /* ---- texts ---- */
@@ -277,7 +277,7 @@ static quire_err add_sequence(const quire_request *r, token_seqs *to, const toke
             return QUIRE_OK;
         }
     }
-    return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : read_lists_no_memory(err);
+    return err_set(err, token_seqs_add(to, l->ids, (int32_t)l->n), -1, "out of memory for a request");
 }
 
 /* Tokenises a word without and with a space before it, into lists that the caller frees;

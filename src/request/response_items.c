@@ -59,8 +59,8 @@ static quire_err items_want(const item_reader *t, const char *member, const json
     return items_refuse(t, member, "is %s; it must be %s", json_brief(v, brief), what);
 }
 
-static quire_err items_no_memory(const item_reader *t) {
-    return err_set(t->err, QUIRE_NO_MEMORY, -1, "out of memory for a conversation");
+static quire_err items_memory(const item_reader *t, quire_err e) {
+    return err_set(t->err, e, -1, "out of memory for a conversation");
 }
 
 /* A member that must be a text. */
@@ -205,7 +205,7 @@ static quire_err items_add_reasoning(item_reader *t, const char *name, const jso
         bool follows = t->turn.reasoning.n > 0;
         if ((follows && strbuf_add_char(&t->turn.reasoning, '\n') != QUIRE_OK) ||
             strbuf_add(&t->turn.reasoning, json_str(text).p, json_str(text).n) != QUIRE_OK) {
-            return items_no_memory(t);
+            return items_memory(t, QUIRE_NO_MEMORY);
         }
     }
     return QUIRE_OK;
@@ -258,7 +258,7 @@ static quire_err items_note_call(item_reader *t, str id) {
     }
     if (mem_grow(&t->calls, &t->cap_calls, t->n_calls + 1, sizeof *t->calls) != QUIRE_OK ||
         hash_index_add(&t->call_index, items_call_hash(id), (uint32_t)t->n_calls) != QUIRE_OK) {
-        return items_no_memory(t);
+        return items_memory(t, QUIRE_NO_MEMORY);
     }
     t->calls[t->n_calls++] = id;
     return QUIRE_OK;
@@ -281,7 +281,7 @@ static quire_err items_read_call(item_reader *t, const json_value *item, bool is
     json_text(json_name(&o, text_name), text.p, text.n);
     json_end(&o, '}');
     json_end(&o, '}');
-    return o.err == QUIRE_OK ? QUIRE_OK : items_no_memory(t);
+    return items_memory(t, o.err);
 }
 
 static quire_err items_read_output(item_reader *t, const json_value *item) {
@@ -350,7 +350,7 @@ static quire_err items_keep(item_reader *t, const char *prefix, const json_value
     }
     json_cstr(json_name(&o, "status"), "completed");
     json_end(&o, '}');
-    return o.err == QUIRE_OK ? QUIRE_OK : items_no_memory(t);
+    return items_memory(t, o.err);
 }
 
 /* ---- lists ---- */
@@ -429,7 +429,7 @@ quire_err items_read_text(item_reader *t, const json_value *text) {
     items_write_part("input_text", json_str(text), json_name(&o, "content"));
     json_cstr(json_name(&o, "status"), "completed");
     json_end(&o, '}');
-    return o.err == QUIRE_OK ? QUIRE_OK : items_no_memory(t);
+    return items_memory(t, o.err);
 }
 
 quire_err items_close(item_reader *t, bool is_whole) {

@@ -393,17 +393,13 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     grammar_vocab *v;
     grammar *g;
     const grammar_marks none = {0}, *marks = &none;
-    quire_err had;
     if (answer_rule_is_marked(&r->rule, frame)) {
-        const marked_vocab *marked = NULL;
-        had = stream_engine_marked(e, &marked);
-        v = had == QUIRE_OK ? marked->vocab : NULL;
-        marks = had == QUIRE_OK ? &marked->marks : marks;
+        const marked_vocab *marked;
+        TRY(err_set(err, stream_engine_marked(e, &marked), -1, "out of memory for the vocabulary"));
+        v = marked->vocab;
+        marks = &marked->marks;
     } else {
-        had = stream_engine_vocab(e, &v);
-    }
-    if (had != QUIRE_OK) {
-        return err_set(err, had, -1, "out of memory for the vocabulary");
+        TRY(err_set(err, stream_engine_vocab(e, &v), -1, "out of memory for the vocabulary"));
     }
     int64_t began_us = clock_us();
     const model_desc *d = e->model;
