@@ -386,8 +386,6 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                                                group_scales_at(f, (size_t)(g + odd)));
                         }
                     }
-                    load_group_scales(f, v.planes[c], scales + from, supers + from, &d[t * n_regs + c],
-                                      g + odd, step > 1 ? odd : g % sharing_groups(f), lane, &v.scales[c]);
                     lanes[c] = lane;
                 }
                 if (has_grid(f)) {
@@ -397,6 +395,13 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                 UNROLL
                 for (int part = 0; part < PACK_GROUP / f.group; part++) {
                     tile_group_sums(f, n_rows, n_regs, &v, rows_here, part, large, sums);
+                    UNROLL
+                    for (int c = 0; part == 0 && c < n_regs; c++) {
+                        size_t from = (size_t)((t * n_regs + c) / N_HALVES) * stride;
+                        load_group_scales(f, v.planes[c], scales + from, supers + from, &d[t * n_regs + c],
+                                          g + odd, step > 1 ? odd : g % sharing_groups(f), lanes[c],
+                                          &v.scales[c]);
+                    }
                     tile_add(f, n_rows, n_regs, &v, rows_here, part, sums, acc[t]);
                 }
             }
