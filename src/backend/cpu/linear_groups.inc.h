@@ -151,18 +151,17 @@ INLINE group_view packed_view(group_format f, int n_regs, const group_columns *c
     return v;
 }
 
-/* Prefetches what a tile's group g has to. A first pass that unpacks too would wait for
- * memory if it prefetched all. */
+/* Prefetches what a tile's group g has to. */
 INLINE void prefetch_next(group_format f, const group_range *range, int32_t g) {
     const size_t step = group_bytes(f) / N_SHARES, at = (size_t)(g - range->g0),
                  n = (size_t)(range->g1 - range->g0), next = (size_t)range->next_g;
-    if (unpacks_in_pass(f) && range->share >= 0) {
+    if (GROUP_BLOCKS == 1 && range->share >= 0) {
         prefetch_bytes(range->next->planes + next * group_bytes(f) + ((size_t)range->share * n + at) * step,
                        step);
     } else {
         prefetch_planes(f, range->next->planes + (next + at) * group_bytes(f));
     }
-    if (!unpacks_in_pass(f) || range->share <= 0) {
+    if (GROUP_BLOCKS > 1 || range->share <= 0) {
         __builtin_prefetch(range->next->scales + group_scales_at(f, next + at));
     }
 }
@@ -468,7 +467,7 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
 INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
                        int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
-    range.share = unpacks_in_pass(f) && n_passes >= N_SHARES ? 0 : -1;
+    range.share = GROUP_BLOCKS == 1 && n_passes >= N_SHARES ? 0 : -1;
     for (int32_t row = 0; n_passes > 0; n_passes--) {
         int32_t n = divide_up(n_rows - row, n_passes);
         if (row == 0 && unpacks_in_pass(f)) {
@@ -486,7 +485,7 @@ INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x
         } else {
             group_tile(f, N_GROUP_ROWS - 2, n_regs, range, x, row, y_stride);
         }
-        if (unpacks_in_pass(f) && range.share >= 0 && range.share < N_SHARES - 1) {
+        if (GROUP_BLOCKS == 1 && range.share >= 0 && range.share < N_SHARES - 1) {
             range.share++;
         } else {
             range.next = --n_next > 0 ? range.next + N_HALVES : NULL;
