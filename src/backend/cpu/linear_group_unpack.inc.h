@@ -77,7 +77,7 @@ INLINE int32_t unpack_quads(group_format f, int n_regs, const uint8_t *planes, c
         }
     }
     if (has_lacks(f)) {
-        n_store((uint8_t *)record_end(f, n_regs, record, c), lack);
+        n_store((uint8_t *)record_end(f, n_regs, record, c), n_lack_sum(lack));
     }
     return can_be_large(f) ? n_large_numbers(magnitudes) : 0;
 }

@@ -145,7 +145,7 @@ INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
             ni quad =
                 n_load(from + (size_t)(i / N_HALVES) * c->w->layout.block_bytes + i % N_HALVES * 4 * N_LANES);
             n_quad_keep(scratch, quad);
-            lacks[i] = n_quad_lack(lacks[i], quad);
+            lacks[i] = n_add(lacks[i], n_lack_sum(n_quad_lack(n_set1(0), quad)));
         }
     }
     UNROLL

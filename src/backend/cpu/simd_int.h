@@ -345,7 +345,8 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)N_DPBUSD((ni)sum, w.v, x);
 }
 /* Converts quads once for many rows, to the form in which products cost least.
- * N_QUADS_LACK: their sums lack what n_quad_lack counts. */
+ * N_QUADS_LACK: their sums lack n_lack_sum of what n_quad_lack adds up, in int16, for 127
+ * quads at most. */
 #define N_QUADS_LACK 0
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, n_quad_of(w).v);
@@ -356,9 +357,12 @@ INLINE n_quad n_quad_kept(const void *from) {
 INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
     return n_quad_add(sum, w, x);
 }
-INLINE ni n_quad_lack(ni lack, ni w) {
+INLINE ni n_quad_lack(ni pairs, ni w) {
     (void)w;
-    return lack;
+    return pairs;
+}
+INLINE ni n_lack_sum(ni pairs) {
+    return pairs;
 }
 /* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
@@ -425,10 +429,12 @@ INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
     __asm__("" : "+x"(sum)); /* as in n_dot_add */
     return sum;
 }
-INLINE ni n_quad_lack(ni lack, ni w) {
-    ni below = _mm256_min_epi8(w, _mm256_setzero_si256());
-    return _mm256_sub_epi32(
-        lack, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), below), _mm256_set1_epi16(1)));
+INLINE ni n_quad_lack(ni pairs, ni w) {
+    const ni signs = _mm256_cmpgt_epi8(_mm256_setzero_si256(), w);
+    return _mm256_add_epi16(pairs, _mm256_maddubs_epi16(_mm256_abs_epi8(w), signs));
+}
+INLINE ni n_lack_sum(ni pairs) {
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(-1));
 }
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)_mm256_add_epi32((ni)sum,

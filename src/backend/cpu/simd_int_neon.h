@@ -153,9 +153,12 @@ INLINE n_quad n_quad_kept(const void *from) {
 INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
     return n_quad_add(sum, w, x);
 }
-INLINE ni n_quad_lack(ni lack, ni w) {
+INLINE ni n_quad_lack(ni pairs, ni w) {
     (void)w;
-    return lack;
+    return pairs;
+}
+INLINE ni n_lack_sum(ni pairs) {
+    return pairs;
 }
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return n_dot_add(sum, small, x);
