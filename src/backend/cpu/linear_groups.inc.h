@@ -90,6 +90,18 @@ INLINE int chunked_from(group_format f) {
                                              : 32;
 }
 
+/* Whether any number of rows is multiplied from the planes: where unpacking has units that
+ * products leave idle, as AMD's four pipes do, and passes find their blocks in the L2. */
+INLINE bool stays_packed(group_format f, const linear *w) {
+#if N_LANES == 16 && !LINEAR_BY_TILES
+    return f.bits == 4 && f.group == PACK_GROUP && !has_supers(f) &&
+           SIDE_BLOCKS * w->layout.block_bytes <= LATER_BYTES && __builtin_cpu_is("amd");
+#else
+    (void)f, (void)w;
+    return false;
+#endif
+}
+
 /* Quads of a part of a group, of 16 or 32 of k. */
 INLINE int part_quads(group_format f) {
     return QUADS * f.group / PACK_GROUP;
@@ -668,7 +680,7 @@ INLINE int zero_of(int has_table, int group, int zero) {
                                 .unit = rule->unit,                                                          \
                                 .shift = rule->shift,                                                        \
                                 .least = rule->least};                                                       \
-        if (LINEAR_BY_TILES || n_rows >= chunked_from(f)) {                                                  \
+        if (LINEAR_BY_TILES || (n_rows >= chunked_from(f) && !stays_packed(f, part->w))) {                   \
             chunked_part(f, part, x, n_rows, y, y_stride, scratch);                                          \
         } else {                                                                                             \
             direct_part(f, part, x, n_rows, y, y_stride);                                                    \
