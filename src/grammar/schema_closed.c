@@ -100,6 +100,8 @@ bool object_holds(schema *s, const object_part *o, str name) {
     return false;
 }
 
+#define HELD_DEPTH 4 /* of values in a member that are looked at to see that nothing satisfies it */
+
 /* How many of the listed names, or of the required ones, are allowed with a value of
  * `rule` (NULL: any); counts of `most` and over are not distinguished. */
 static uint32_t count_held(schema *s, const object_part *o, const member_rule *rule, uint32_t most) {
@@ -119,7 +121,7 @@ static uint32_t count_held(schema *s, const object_part *o, const member_rule *r
             }
             uint32_t x = again ? EXPR_NEVER : object_member(s, o, name);
             n += rule == NULL
-                     ? x != EXPR_NEVER
+                     ? !expr_is_empty(s, x, HELD_DEPTH)
                      : dfa_accepts(s->dfas, rule->dfa, name) && expr_and(s, x, rule->expr) != EXPR_NEVER;
         }
     }

@@ -47,6 +47,14 @@ TEST(an_object_that_lists_none_or_says_more_stays_as_it_is) {
          "}",
          {"{\"a\":1,\"b\":null}"},
          {"{\"b\":\"\"}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{\"type\":\"null\",\"enum\":[1]}},"
+         "\"minProperties\":2}",
+         {"{\"a\":1,\"c\":2}"},
+         {"{\"a\":1}", "{\"b\":1,\"c\":2}"}},
+        {"{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"object\",\"additionalProperties\":false,"
+         "\"required\":[\"x\"]}},\"minProperties\":1}",
+         {"{\"c\":2}"},
+         {"{}", "{\"b\":{}}"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}",
          {"{\"a\":1,\"b\":1}"},
          {"{\"a\":1}"}},
