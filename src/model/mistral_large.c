@@ -112,6 +112,9 @@ static quire_err describe_large4(const config *c, model_desc *d) {
     if (c->is_gguf) {
         return config_unsupported(c, "Mistral Large 4 as GGUF is not supported: its checkpoint is");
     }
+    if (!config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_scaling")) {
+        return config_bad(c, "rope_parameters", "is missing from the metadata");
+    }
     d->head.cap = 30.0f;
     TRY(config_latents(c, &usual, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d));
     TRY(config_f32_or_none(c, NULL, "final_logit_softcapping", &d->head.cap));

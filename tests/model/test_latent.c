@@ -162,7 +162,7 @@ TEST(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row) {
 /* Mistral Large 4, whose description reads a tensor: one pair of each head rotates. */
 #define LARGE4(more)                                                                                         \
     SIZES ", \"qk_rope_head_dim\": 2, \"kv_lora_rank\": 8, \"index_head_dim\": 6, "                          \
-          "\"qk_nope_head_dim\": 5" more
+          "\"qk_nope_head_dim\": 5, \"rope_parameters\": {\"rope_theta\": 1e4}" more
 
 static void large4_refused(const char *numbers, const char *tensor, const char *what) {
     model_desc d;
@@ -189,6 +189,7 @@ TEST(layers_share_latents_and_lose_their_rotary_part_as_the_file_says) {
     assert_int_equal(d.layers[2].caches[CACHE_SECOND], NO_CACHE);
     assert_true(d.ropes[0].multiplies && d.ropes[0].factors[0] > 0.0f);
     assert_true(fabsf(d.attention_scale - 1.0f / sqrtf(7.0f)) < 1e-6f);
+    large4_refused(SIZES, "lerope.alpha", "rope_parameters is missing");
     large4_refused(numbers, "x", "lerope.alpha is missing");
     large4_refused(LARGE4(", \"qk_rope_head_dim\": 4"), "lerope.alpha", "one F32 number for each pair");
     large4_refused(LARGE4(", \"no_rope_layers\": [1]"), "lerope.alpha", "no_rope_layers");

@@ -49,6 +49,7 @@ TEST(a_left_out_number_is_the_published_one) {
                 {"Llama4ForCausalLM", 40, 8, 128, 131072, 1e-5f, 5e5f},
                 {"Phi3ForCausalLM", 32, 32, 1, 4096, 1e-5f, 1e4f},
                 {"FalconH1ForCausalLM", 32, 8, 1, 8192, 1e-5f, 1e4f},
+                {"Jais2ForCausalLM", 26, 26, 1, 8192, 1e-5f, 1e4f},
                 {"NomicBertModel", 12, 12, 2, 2048, 1e-12f, 1e3f}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char numbers[256];
