@@ -55,7 +55,7 @@ typedef struct loader {
     const arch_names *names;     /* NULL: Llama's */
     const char *root;            /* what "model." is in this file */
     dtype quantise_to;           /* model_desc.quantise_to */
-    bool is_quantised;           /* a checkpoint of a method of quantisation (quant_method.h) */
+    bool is_quantised;           /* the file is: what it has in 16 bits stays so */
     used_tensor *used;           /* [tensors of the file] */
     double n_bytes, n_all_bytes; /* of tensors that were found, and of the file's */
     loaded_linear *linears;

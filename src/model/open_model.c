@@ -166,6 +166,7 @@ static quire_err model_load_with(model *m, const model_file *f, loader *l, int32
     TRY(describe(f, &m->rows, &m->desc, err));
     TRY(loader_init(l, f, m->arch->names, m->b, max_positions, err));
     l->quantise_to = m->desc.quantise_to;
+    l->is_quantised = l->is_quantised || (m->desc.auto_compute == COMPUTE_INT8 && l->quantise_to != DTYPE_I8);
     l->weights = &m->weights;
     m->from_gguf = model_file_format(f) == MODEL_GGUF;
     TRY(decoder_load(l, &m->desc, &m->decoder));

@@ -181,6 +181,22 @@ def test_pages_of_a_quantised_model_are_its_own(quire, tmp_path):
         assert server.stop() == 0
 
 
+def test_matrices_of_16_bits_in_a_quantised_model_stay_so(quire, tmp_path, monkeypatch):
+    """Rows of 2000 are no whole blocks: under int8, which the others are computed in, their halves take 2 bytes each."""
+    import test_quant_methods as forms
+    monkeypatch.setattr(forms, "WIDTH", 1024)
+    monkeypatch.setattr(forms, "FF", 2000)
+    m = forms.Model("gptq-4", architectures=["LlamaForCausalLM"])
+    m.quantisation, p = None, m.outside(m.sixteen)
+    for name, n_out, n_in in (("gate_proj", 2000, 1024), ("up_proj", 2000, 1024), ("down_proj", 1024, 2000)):
+        m.sixteen(f"{p}mlp.{name}", n_out, n_in)
+    model = m.write(tmp_path / "m", True)
+    done = subprocess.run([quire, "logits", model, "--ids", forms.IDS, "--out", tmp_path / "o.npy", "-t", "1", "--quantization", "q4_0"], capture_output=True, text=True)
+    megabytes = float(re.search(r"parameters in ([\d.]+) MB; compute int8", done.stderr)[1])
+    want = ((3 * 1024 * 1024 + 2 * 2000 * 1024) * 4.5 / 8 + 1024 * 2000 * 2 + 2 * forms.VOCAB * 1024 * 6.5625 / 8) / 1e6
+    assert want * .98 < megabytes < want * 1.03
+
+
 def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
     for form, names in {"awq-64": ["awq", "awq_marlin"], "gptq-4": ["gptq", "gptq_marlin"], "int4-32": ["compressed-tensors"], "fp8-block": ["fp8"], "mxfp4-quark": ["quark"], "awq-round": ["auto-round"],
                         "fp8-channel": ["compressed-tensors", "fp8"], "nvfp4-modelopt": ["modelopt", "modelopt_fp4"], "nf4": ["bitsandbytes"]}.items():
