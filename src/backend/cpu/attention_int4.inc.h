@@ -132,7 +132,7 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
 #define score_int4_tile    score_int8_tile
 #define weigh_int4_tile    weigh_int8_tile
 #else
-#define INT4_KEY_QUERIES   (N_LANES == 16 ? 2 : 4)
+#define INT4_KEY_QUERIES   (N_LANES == 16 ? 2 : 8)
 #define INT4_VALUE_QUERIES 2
 #define INT4_ROWS          5 /* of a group, with which keys are prefetched */
 
@@ -246,28 +246,36 @@ INLINE void score_int4_block(int n_q, const attn_tile *t, attn_group g, int32_t 
 }
 
 #if N_LANES == 16
+#define INT4_KEY_GROUP       2 /* queries at a time */
 #define EACH_INT4_KEYS(CASE) CASE(1) CASE(2)
 #else
+#define INT4_KEY_GROUP       4
 #define EACH_INT4_KEYS(CASE) CASE(1) CASE(2) CASE(3) CASE(4)
 #endif
 
 /* Raw products of all the tile's queries with blocks block0..block1 of int4 keys. */
 static void score_int4_tile(const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t stride = attn_int8_stride(t->d_head);
-    const attn_group g = group_of(t, 0, 1, INT4_ROWS * int4_groups(t->d_head), t->fetch_k_bytes);
+    const int32_t n_groups = (t->n_queries + INT4_KEY_GROUP - 1) / INT4_KEY_GROUP;
+    attn_group groups[INT4_KEY_QUERIES / INT4_KEY_GROUP] = {{0}};
     int32_t sums[INT4_KEY_QUERIES][MOST_INT4_GROUPS];
     for (int32_t i = 0; i < t->n_queries; i++) {
         sum_query_groups(t->q_int8 + i * stride, stride, sums[i]);
     }
+    for (int32_t i = 0; i < n_groups; i++) {
+        groups[i] = group_of(t, i, n_groups, INT4_ROWS * int4_groups(t->d_head), t->fetch_k_bytes);
+    }
     for (int32_t block = block0; block < block1; block++) {
         prefetch(t->fetch_k_scales[block]);
-        switch (t->n_queries) {
+        for (int32_t i = 0; i < n_groups; i++) {
+            switch (groups[i].n) {
 #define CASE(count)                                                                                          \
     case count:                                                                                              \
-        score_int4_block(count, t, g, block, sums);                                                          \
+        score_int4_block(count, t, groups[i], block, sums);                                                  \
         break;
-            EACH_INT4_KEYS(CASE)
+                EACH_INT4_KEYS(CASE)
 #undef CASE
+            }
         }
     }
 }
