@@ -391,6 +391,16 @@ static void expect_plain_bits(const product_case *c) {
     free(y);
 }
 
+/* So long that no processor keeps a tile's blocks in the L2: all go by chunks. */
+TEST(long_rows_of_four_bits_have_the_bits_of_the_plain_twin) {
+    static const dtype types[] = {DTYPE_Q4_0, DTYPE_IQ4_NL, DTYPE_MXFP4};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        product_case c = case_new(types[i], COMPUTE_INT8, PACK_LANES + 3, 11264, i + 1);
+        expect_plain_bits(&c);
+        case_free(&c);
+    }
+}
+
 TEST(integers_with_any_group_and_zeros_multiply_exactly) {
     static const int bits[] = {2, 3, 4, 8};
     static const int32_t groups[] = {32, 64, 96, 128, 256, 0}, widths[] = {96, 416, 768};
@@ -616,6 +626,7 @@ int main(void) {
         cmocka_unit_test(unpacked_grids_have_the_bits_of_their_rows),
         cmocka_unit_test(repacked_types_keep_every_value),
         cmocka_unit_test(packed_types_take_their_published_bits_or_those_of_unpacked_codes),
+        cmocka_unit_test(long_rows_of_four_bits_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(integers_with_any_group_and_zeros_multiply_exactly),
         cmocka_unit_test(integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group),
         cmocka_unit_test(q4_0_and_q8_0_are_integers_with_groups_of_32),
