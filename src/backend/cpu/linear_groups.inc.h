@@ -85,6 +85,7 @@ INLINE bool has_dear_scales(group_format f) {
 INLINE int chunked_from(group_format f) {
     return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
            : has_dear_scales(f)              ? 16
+           : f.group < PACK_GROUP            ? 32
            : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED
            : N_WORDS                         ? 16
                                              : 32;
