@@ -280,7 +280,7 @@ static void few_queries_over_codes_have_the_plain_twins_bits(void **unused) {
         for (size_t w = 0; isa_is_here(ISAS[i]) && w < sizeof widths / sizeof *widths; w++) {
             for (int32_t n = 1; n <= FEW; n++) {
                 const int kind = (int)(n + (int32_t)w) % 3;
-                if (n <= 4) {
+                if (n <= 8) {
                     check_few_queries(DTYPE_I4, widths[w], n, kind, ISAS[i], &seed);
                 }
                 check_few_queries(DTYPE_F8_E4M3, widths[w], n, kind, ISAS[i], &seed);
