@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/read_flags.h"
 #include "engine/ablations.h"
 #include "lab/bench/figures.h"

@@ -1,6 +1,6 @@
 /* Executes programs on an OpenAI-compatible API, and speculates across calls: a gen that
  * is followed by constant text and another gen is requested past its end, and later gens
- * take what came as long as it agrees (api_guess.c). Greedy results are the same, and
+ * take what came as long as it agrees (api_client.c). Greedy results are the same, and
  * there are never more calls.
  *
  * States without turns are texts for /completions, those with turns are messages for
@@ -87,7 +87,7 @@ extern const program_ops api_ops;
 quire_err api_executor_open(const api_executor_options *o, api_executor **out, quire_error *err);
 api_counts api_executor_count(const api_executor *x);
 
-/* ---- api_guess.c: text past the end of a gen ---- */
+/* ---- api_client.c: text past the end of a gen ---- */
 
 /* A generated text. Shared by states. */
 typedef struct api_text {

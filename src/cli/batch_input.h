@@ -39,7 +39,7 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err);
 /* Begins with the first line again. */
 void batch_input_rewind(batch_input *in);
 
-/* ---- batch_line.c: lines and their responses ---- */
+/* ---- batch_input.c: lines and their responses ---- */
 
 /* The request in a line. Zero-initialised is empty. */
 typedef struct batch_line {

@@ -3,7 +3,7 @@
 #ifndef CLI_DISPATCH_H
 #define CLI_DISPATCH_H
 
-#include "cli/command.h"
+#include "cli/commands.h"
 
 /* ---- a program as a row ---- */
 
@@ -16,7 +16,7 @@ typedef struct program {
     const command *const *commands; /* ends with NULL */
     const command *const *others;   /* commands of another executable that this one knows; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
-    /* like environ, for flags (env_flags.h); NULL: not read */
+    /* like environ, for flags (set_flag.h); NULL: not read */
     char **variables;
     cli_environment environment; /* what else main read from the environment */
 } program;

@@ -1,4 +1,4 @@
-/* Environment variables other than those of flags (env_flags.h), read once by main. What
+/* Environment variables other than those of flags (set_flag.h), read once by main. What
  * is missing is NULL, false or 0. Static. */
 #ifndef CLI_ENVIRONMENT_H
 #define CLI_ENVIRONMENT_H

@@ -53,3 +53,178 @@ const flag flags_help_all[] = {
      .rare = true},
     {0},
 };
+
+/* Flags of vLLM and llama-server that a script may carry over. docs/flags.md is made from
+ * these rows (tools/flags.py). */
+
+#define TAKEN(names_, reason)                                                                                \
+    { names_, NULL, reason, FLAG_TAKEN, .offset = 0 }
+#define TAKEN_ANY(names_, reason)                                                                            \
+    { names_, "X", reason, FLAG_TAKEN_VALUE, .offset = 0 }
+#define TAKEN_IF(names_, of, reason)                                                                         \
+    { names_, "X", reason, FLAG_TAKEN_VALUE, .choices = of }
+#define TAKEN_MAY(names_, of, reason)                                                                        \
+    { names_, "X", reason, FLAG_TAKEN_CHOICE, .choices = of }
+#define LATER(names_, reason)                                                                                \
+    { names_, NULL, reason, FLAG_LATER, .offset = 0 }
+#define REFUSED(names_, reason)                                                                              \
+    { names_, NULL, reason, FLAG_REFUSED, .offset = 0 }
+#define ONLY(value)                                                                                          \
+    (const flag_choice[]) {                                                                                  \
+        {value, value, 0}, {                                                                                 \
+            0                                                                                                \
+        }                                                                                                    \
+    }
+
+static const flag_choice one[] = {{"1", "1", 0}, {0}}, main_branch[] = {{"main", "", 0}, {0}};
+static const flag_choice on_or_off[] = {{"on", "", 0}, {"off", "", 0}, {"auto", "", 0},
+                                        {"1", "", 0},  {"0", "", 0},   {0}};
+static const flag_choice load_formats[] = {{"auto", "", 0}, {"safetensors", "", 0}, {"gguf", "", 0}, {0}};
+static const flag_choice executors[] = {{"mp", "", 0}, {"uni", "", 0}, {0}};
+static const flag_choice tokenizer_modes[] = {{"auto", "", 0}, {"hf", "", 0}, {"slow", "", 0}, {0}};
+static const flag_choice config_formats[] = {{"auto", "", 0}, {"hf", "", 0}, {0}};
+static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {0}},
+                         conversions[] = {{"auto", "", 0}, {"none", "", 0}, {0}};
+static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
+
+const flag flags_carried[] = {
+    /* the machine and the model's file */
+    TAKEN_ANY("--gpu-memory-utilization",
+              "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages"),
+    TAKEN("--trust-remote-code", "no code of a model is ever run"),
+    TAKEN("--enforce-eager --async-scheduling -O0 -O1 -O2 -O3",
+          "nothing is compiled or captured while the engine runs"),
+    TAKEN_ANY("--compilation-config -O -cc", "nothing is compiled while the engine runs"),
+    TAKEN_IF("--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp --nnodes", one,
+             "one process runs the whole model"),
+    TAKEN_IF("--distributed-executor-backend", executors, "one process runs the whole model"),
+    TAKEN("--enable-expert-parallel --enable-eplb", "one process has all experts"),
+    TAKEN_ANY("--gpu-layers -ngl --n-gpu-layers -ngld --gpu-layers-draft", "all layers run on the CPU"),
+    TAKEN_ANY("--split-mode -sm --tensor-split -ts --main-gpu -mg --override-tensor -ot",
+              "all layers run on the CPU"),
+    TAKEN_ANY("--cpu-offload-gb --n-cpu-moe -ncmoe", "weights are in the host's memory anyway"),
+    TAKEN("--no-kv-offload -nkvo --cpu-moe -cmoe",
+          "keys, values and experts are in the host's memory anyway"),
+    TAKEN_MAY("--flash-attn -fa", on_or_off,
+              "attention has one implementation, which stores no matrix of scores"),
+    TAKEN_ANY("--ubatch-size -ub", "a step is not divided: --max-num-batched-tokens are its rows"),
+    TAKEN_ANY("--threads-batch -tb", "--threads compute prompts and answers alike"),
+    TAKEN_ANY("--numa", "pages are spread over memory nodes anyway; --cpu-bind places threads"),
+    TAKEN("--warmup --no-warmup", "an engine that is open needs no warm-up"),
+    TAKEN("--mmap --no-mmap", "the format decides: packed models are mapped (quire pack), the others' "
+                              "weights are packed as they load"),
+    TAKEN("--cont-batching -cb --kv-unified --enable-chunked-prefill", "always so"),
+    TAKEN("--no-context-shift", "always so: a sequence that is full ends"),
+    TAKEN_ANY("--keep", "no context is shifted, so no tokens are dropped"),
+    TAKEN_IF("--cache-reuse", ONLY("0"),
+             "cached pages are reused at the positions at which they were computed"),
+    TAKEN_ANY("--slot-prompt-similarity -sps", "the prefix cache finds what any sequence has computed"),
+    TAKEN_ANY("--prefix-caching-hash-algo", "the prefix cache compares tokens, not hashes"),
+    TAKEN("--calculate-kv-scales", "int8 keys and values have scales of their own anyway"),
+    TAKEN("--disable-hybrid-kv-cache-manager", "layers of every kind have their own pages"),
+    TAKEN_ANY("--ignore-patterns", "only files that are read are ever fetched"),
+    TAKEN_IF("--tokenizer-revision --code-revision", main_branch, "all files are of --revision"),
+    TAKEN("--fully-sharded-loras", "one process has all of an adapter"),
+    TAKEN_ANY("--lora-dtype", "what an adapter adds is computed in f32, whatever type its file has"),
+    TAKEN_IF("--load-format", load_formats, "the format is detected from the file"),
+    TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
+    TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
+    TAKEN_IF("--runner", runners, "models generate text"),
+    TAKEN_IF("--convert", conversions, "models generate text"),
+    /* the server */
+    TAKEN("--enable-log-requests --disable-uvicorn-access-log",
+          "each request has one line in the log; --disable-log-requests ends that"),
+    TAKEN("--enable-request-id-headers", "every response has X-Request-Id"),
+    TAKEN("--log-timestamps", "every line of the server has its time"),
+    TAKEN_ANY("--max-log-len", "prompts and answers are never logged"),
+    TAKEN("--disable-log-stats", "statistics are at /metrics only"),
+    TAKEN("--metrics", "/metrics is always there"),
+    TAKEN("--enable-sleep-mode", "/sleep, /wake_up and /is_sleeping are always there, for the operator"),
+    TAKEN("--no-slots --no-webui --disable-fastapi-docs", "the server has no such pages"),
+    TAKEN("--disable-frontend-multiprocessing", "one process"),
+    TAKEN_IF("--api-server-count", one,
+             "one process; --server-threads is how many of its threads speak HTTP"),
+    TAKEN("--jinja --no-jinja",
+          "the model's template, or that of --chat-template, is always rendered as Jinja"),
+    TAKEN_IF("--chat-template-content-format", ONLY("auto"), "the template decides"),
+    TAKEN("--enable-auto-tool-choice", "tool_choice auto is always taken"),
+    TAKEN_IF("--response-role", ONLY("assistant"), "the role of answers"),
+    TAKEN_IF("--reasoning-format", reasoning_formats,
+             "reasoning is not part of the answer's content, unless --reasoning-parser none"),
+    TAKEN_IF("--reasoning-budget", ONLY("-1"), "use the request's thinking_token_budget"),
+    TAKEN("--enable-prompt-tokens-details", "usage always has prompt_tokens_details"),
+    TAKEN_IF("--allowed-methods --allowed-headers", ONLY("[\"*\"]"),
+             "pages of --allow-origin may use all that the API has"),
+    TAKEN("--verbose -v", "no such lines are written"),
+    TAKEN_ANY("--uvicorn-log-level --log-verbosity --verbosity -lv --log-colors",
+              "no such lines are written"),
+    TAKEN("--log-disable", "--quiet writes fewer lines"),
+    /* not here yet */
+    LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none",
+          "custom tool parsers, and templates without tools"),
+    LATER("--structured-outputs-config", "settings of structured output"),
+    LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
+          "TLS; use a reverse proxy"),
+    LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank",
+          "embeddings and ranking"),
+    LATER("--skip-tokenizer-init", "a tokenizer is always opened where there is one"),
+    LATER("--hf-config-path", "a config.json beside the model's own; --hf-overrides changes that one"),
+    LATER("--limit-mm-per-prompt", "images and sound"),
+    LATER("--otlp-traces-endpoint --collect-detailed-traces", "traces"),
+    LATER("--kv-transfer-config --kv-events-config", "pages between servers"),
+    LATER("--config", "a file of flags"),
+    LATER("--enable-force-include-usage", "use the request's stream_options.include_usage"),
+    LATER("--return-tokens-as-token-ids", "use the request's return_token_ids"),
+    LATER("--logprobs-mode", "log-probabilities of another stage of sampling"),
+    LATER("--check-tensors", "a check of every weight"),
+    LATER("--control-vector", "control vectors"),
+    LATER("--chat-template-kwargs", "use the request's chat_template_kwargs"),
+    LATER("--api-prefix --root-path", "paths under a prefix; a reverse proxy can remove it"),
+    LATER("--log-file --log-config-file --log-prefix", "a log file; redirect standard error"),
+    /* other ways to the same */
+    REFUSED("--model-url -mu",
+            "models come from the hub by name, ORG/NAME[:QUANT]; fetch others and give their path"),
+    REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",
+            "--speculative-config "
+            "'{\"method\":\"draft_model\",\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
+    REFUSED("--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx "
+            "--yarn-ext-factor --yarn-attn-factor "
+            "--yarn-beta-slow --yarn-beta-fast",
+            "--override-kv ARCH.rope.freq_base=float:X and others of its kind set it, or --hf-overrides "
+            "(docs/models.md)"),
+    REFUSED("--uds", "--host unix:PATH does it"),
+    REFUSED("--timeout -to", "--header-timeout and --body-timeout do it"),
+    REFUSED("--allow-credentials", "--allow-origin ORIGIN does it"),
+    REFUSED("--no-cont-batching -nocb",
+            "batches are always continuous; --max-num-seqs 1 runs one sequence at a time"),
+    REFUSED("--slots --webui --path --props --slot-save-path",
+            "the server has no slots and serves no files; /pool shows its sequences and pages"),
+    REFUSED("--cache-ram", "--kv-tier-host-bytes 8G does it"),
+    REFUSED("--kv-cache-memory-bytes", "--kv-pages N or --memory-utilization PART does it"),
+    REFUSED("--cpu-mask -C --prio --poll", "--cpu-bind does it"),
+    REFUSED("--device", "there is the CPU only"),
+    REFUSED("--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills",
+            "--chunk N and --step-target-ms MS do it"),
+    REFUSED("--typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
+            "--dry-sequence-breaker "
+            "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range "
+            "--dynatemp-exp --logit-bias -l "
+            "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j "
+            "--json-schema-file -jf",
+            "requests set it as a field; --override-generation-config sets the defaults of a server"),
+    REFUSED("--repeat-last-n", "penalties count all tokens; requests to /completion have repeat_last_n"),
+    REFUSED("--samplers --sampler-seq",
+            "samplers have one order (docs/http.md); requests to /completion have samplers"),
+    REFUSED("--escape -e", "texts are used unchanged; the API's are JSON strings, which have escapes"),
+    REFUSED("--context-shift --swa-full --disable-sliding-window",
+            "attention is the model's own; --max-model-len bounds a sequence"),
+    REFUSED("--tags", "models have names; --served-model-name gives the first others"),
+    REFUSED("--node-rank --master-addr --master-port --data-parallel-address --data-parallel-rank --headless",
+            "one process on one machine"),
+    REFUSED("--load-mode -lm --model-loader-extra-config",
+            "the file's format decides how a model is loaded; quire pack makes the fastest"),
+    REFUSED("--middleware --h11-max-incomplete-event-size --enable-server-load-tracking "
+            "--show-hidden-metrics-for-version",
+            "the server is in C and has its own limits and metrics (docs/http.md)"),
+    {0},
+};

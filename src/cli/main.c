@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
-#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
 #include "cli/files.h"

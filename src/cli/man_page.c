@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/env_flags.h"
 #include "cli/set_flag.h"
 #include "quire.h"
 

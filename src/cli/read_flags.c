@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/commands.h"
-#include "cli/env_flags.h"
 #include "cli/set_flag.h"
 
 static const flag *find_flag(str name, const command *c) {

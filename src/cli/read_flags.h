@@ -3,7 +3,7 @@
 #ifndef CLI_READ_FLAGS_H
 #define CLI_READ_FLAGS_H
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 
 /* Where flags come from, and which others are known. All borrowed as long as the

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/set_flag.h"
 
 /* What the writers of completions share: a script that is written piece by piece, and

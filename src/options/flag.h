@@ -52,7 +52,7 @@ typedef enum flag_type {
     FLAG_NAMES,        /* appended to served_names, with the words that follow */
     FLAG_PINNED,       /* appended to pinned */
 
-    /* flags of other servers (cli/carried_flags.c), which --help omits; `meaning` is the
+    /* flags of other servers (cli/flags.c), which --help omits; `meaning` is the
      * reason */
     FLAG_TAKEN,        /* without effect here; takes no value */
     FLAG_TAKEN_VALUE,  /* the same with a value, one of its choices if it has any */

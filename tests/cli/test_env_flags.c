@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/env_flags.h"
+#include "cli/set_flag.h"
 #include "test.h"
 
 #define AT(member) .offset = offsetof(cli_options, member)
