@@ -141,7 +141,7 @@ static void items_close_turn(item_reader *t) {
 }
 
 /* Names the open turn by an item's id, which is of this server's form
- * (server/responses.c): PREFIX_, the digits of its response's id, and two of its place.
+ * (server/routes.c): PREFIX_, the digits of its response's id, and two of its place.
  * Ids of another form name nothing. */
 static void items_name_turn(item_reader *t, const json_value *item) {
     str id = json_get_str(item, "id");

@@ -7,7 +7,7 @@
  *   message_delta message_stop
  *
  * The last delta of a thinking block is its signature. */
-#include "server/anthropic.h"
+#include "server/routes.h"
 
 #include <assert.h>
 #include <time.h>

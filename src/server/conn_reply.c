@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/anthropic.h"
 #include "server/conn.h"
+#include "server/routes.h"
 
 #define TAKE_BYTES (64u << 10) /* from this size on a piece's memory is moved instead of copied */
 

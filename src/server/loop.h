@@ -100,7 +100,7 @@ struct server {
     atomic_bool stops_waiting; /* tells that thread to end */
     atomic_bool is_leaving;    /* a drain will begin: /ready says 503 */
     struct event *on_leave;    /* begins it */
-    const char *socket_file;   /* socket file to remove at the end (listen.c); NULL: none */
+    const char *socket_file;   /* socket file to remove at the end (server_loop.c); NULL: none */
     dev_t socket_device;       /* device and inode of that file */
     ino_t socket_inode;
     loop *loops;
@@ -148,7 +148,7 @@ void loop_close(loop *l);
  * waiting for its engine. */
 quire_err loop_run(loop *l);
 
-/* ---- listen.c ---- */
+/* ---- server_loop.c ---- */
 
 #define LISTEN_UNIX "unix:" /* before the path of a socket file, in server_options.host */
 

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "server/response.h"
 #include "server/response_store.h"
-#include "server/responses.h"
+#include "server/routes.h"
 #include "json/json_scan.h"
 
 #define MAX_ITEMS     100 /* of one list */

@@ -5,13 +5,11 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/anthropic.h"
 #include "server/body_jobs.h"
 #include "server/conn_model.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/response.h"
-#include "server/responses.h"
 #include "server/sandbox.h"
 #include "server/watch.h"
 #include "server/web_pages.h"
@@ -339,8 +337,8 @@ static str route_parameter(const route *r, str path) {
     return (str){path.p + n, path.n - n};
 }
 
-/* The methods of a path of the route. An invalid path has all of them, so that the handler
- * can refuse it. */
+/* The methods of a path of the route. An invalid path has all of them, so that the
+ * handler can refuse it. */
 static const char *route_methods(const route *r, str path) {
     const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
     return own != NULL ? own : r->allow;

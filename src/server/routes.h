@@ -5,6 +5,7 @@
 
 #include "quire.h"
 #include "server/conn.h"
+#include "server/error_body.h"
 #include "server/loop.h"
 #include "json/json_out.h"
 
@@ -15,7 +16,7 @@ extern const conn_handler routes_while_loading;
 /* The paths of all routes (error_body.h). */
 const char *routes_path(size_t i);
 
-/* ---- handlers: streams.c, requests.c ---- */
+/* ---- handlers: streams.c ---- */
 
 /* Handles a POST to a stream; the response is sent later. */
 void streams_post(conn *c);
@@ -24,7 +25,7 @@ void streams_post(conn *c);
 void requests_list(conn *c);
 void requests_cancel(conn *c);
 
-/* ---- adapter_api.c: LoRA adapters ---- */
+/* ---- model_routes.c: LoRA adapters ---- */
 
 /* POST /v1/load_lora_adapter: {"lora_name", "lora_path", "load_inplace"}. The
  * operator's. */
@@ -116,5 +117,30 @@ typedef bool (*openapi_route_at)(size_t i, openapi_route *out);
 
 /* Writes the document. QUIRE_NO_MEMORY is left in o->err. */
 void openapi_write(const server *s, openapi_route_at at, json_out *o);
+
+/* What Anthropic's form has besides responses (routes.c): errors and lists of
+ * models. */
+
+/* Writes {"type":"error","error":{"type","message"},"request_id"}. */
+void messages_error_body(json_out *o, const api_error *e);
+/* The status of an error in this form: 529 for 503, else the same. */
+int messages_error_status(int status);
+/* A served model, and the list of all of them. */
+void messages_write_model(const server *s, str name, int32_t n_tokens, json_out *o);
+void messages_write_models(const server *s, json_out *o);
+
+/* OpenAI's Responses API beside its writer (routes.c): what clients do with stored
+ * responses, over the server's store (response_store.h). */
+
+/* /v1/responses/ID (GET, DELETE), /v1/responses/ID/cancel (POST) and
+ * /v1/responses/ID/input_items (GET), with a method that the path has. */
+void responses_one(conn *c);
+/* The methods of a path, for the Allow header, by what follows /v1/responses/; NULL:
+ * no such path. */
+const char *responses_allow(str parameter);
+/* quire_history; user: the server. */
+quire_err responses_find_history(void *user, const char *tenant, const char *id, char **lines, size_t *n);
+/* Cancels the responses in the background of l that were cancelled or deleted. */
+void responses_drop_unwanted(loop *l);
 
 #endif

@@ -12,7 +12,6 @@
 #include "base/thread_slice.h"
 #include "server/models.h"
 #include "server/response_store.h"
-#include "server/responses.h"
 #include "server/routes.h"
 #include "server/sandbox.h"
 #include "server/web_pages.h"
@@ -154,7 +153,8 @@ static void server_close_loops(server *s) {
     s->n_loops = 0;
 }
 
-/* The engine may be closed from now on: other models, which are loaded beside it, are gone. */
+/* The engine may be closed from now on: other models, which are loaded beside it, are
+ * gone. */
 static void server_leave_engine(server *s) {
     models_close(s->models);
     s->models = NULL;
@@ -184,7 +184,8 @@ static quire_err server_check_adapters(const server *s, quire_error *err) {
     return e;
 }
 
-/* A name means one model: INVALID if another one, or an adapter, has that of a model too. */
+/* A name means one model: INVALID if another one, or an adapter, has that of a model
+ * too. */
 static quire_err server_check_names(const server *s, quire_error *err) {
     const char *name = s->model_name;
     for (int32_t i = 0; i == 0 || i < s->options.n_served_model_names; i++) {
