@@ -10,6 +10,8 @@
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
+#include <stdint.h>
+
 #include "core/model_desc.h"
 #include "core/recurrence.h"
 #include "file/model_file.h"
@@ -105,7 +107,7 @@ typedef struct decoder_shape {
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying
  * and the tokens that end and begin a text. Numbers that config.json leaves out are the
- * published ones (published.h). Zeroes in *s stand for these, and else for: as many KV
+ * published ones (config.h). Zeroes in *s stand for these, and else for: as many KV
  * heads as heads; width / heads; a feed-forward width that must be there. KV heads and
  * feed-forward widths may be lists with one for each layer; *s then has the first. Adds
  * the layers, with full attention and no rotary table, to d. */
@@ -200,7 +202,7 @@ quire_err config_rotary_by_window(const config *c, const rope_desc *full, const 
  * Llama's description. */
 quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
 
-/* ---- config_latent.c ---- */
+/* ---- config_moe.c ---- */
 
 /* Reads the widths of latent attention into d->latent, which holds the architecture's
  * defaults. After config_decoder of a shape with own_heads. */
@@ -280,11 +282,29 @@ void config_usual_shared(const config *c, int32_t n, model_desc *d);
  * config.json's key hf or GGUF's leading_dense_block_count; in a GGUF file without it
  * those that have no router. */
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d);
-/* As above, by Qwen's keys: layers that mlp_only_layers names (usually the first n_usual),
- * and all but each decoder_sparse_step-th. */
+/* As above, by Qwen's keys: layers that mlp_only_layers names (usually the first
+ * n_usual), and all but each decoder_sparse_step-th. */
 quire_err config_sparse_layers(const config *c, int32_t n_usual, int32_t d_ff, model_desc *d);
 /* Gives a layer n experts in place of its dense feed-forward part, and that part back. */
 void config_set_experts(model_desc *d, int32_t layer, int32_t n);
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff);
+
+/* What a config.json leaves out: the numbers of an architecture's published
+ * configuration. GGUF files have all of theirs. */
+
+typedef struct published {
+    const char *architecture;  /* as in model_desc */
+    int32_t d_model, n_layers; /* only a nested configuration leaves these out */
+    int32_t n_heads;
+    int32_t n_kv_heads; /* 0: as many as heads */
+    int32_t d_head;     /* 0: the model's width / heads */
+    int32_t d_ff;       /* 0: the architecture's own rule */
+    int32_t n_vocab, max_positions;
+    float norm_eps, theta; /* theta 0: no rotary embedding */
+    int32_t n_experts, n_used, d_expert;
+} published;
+
+/* The published numbers of an architecture; all 0 if it is not in the table. */
+const published *published_of(const char *architecture);
 
 #endif

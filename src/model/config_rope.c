@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "model/config.h"
-#include "model/published.h"
 
 rope_desc config_plain_rope(const config *c, const model_desc *d) {
     assert(c != NULL);
@@ -163,7 +162,8 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(find_scaling(&s, &type));
     /* whose base is its own */
     bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0;
-    /* nor does a list with a base for each layer say it: who gives an object has read that */
+    /* nor does a list with a base for each layer say it: who gives an object has read
+     * that */
     bool is_apart =
         is_local ||
         (by_type && (config_has(c, NULL, key_of(&s, "rope_theta")) || config_is_list(c, "rope_theta")));

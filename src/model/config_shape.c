@@ -6,7 +6,6 @@
 
 #include "file/packed.h"
 #include "model/config.h"
-#include "model/published.h"
 #include "model/steps.h"
 
 /* A number that must be there, unless *out has the published one. */

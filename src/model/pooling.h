@@ -5,8 +5,27 @@
 #ifndef MODEL_POOLING_H
 #define MODEL_POOLING_H
 
+#include "file/model_file.h"
 #include "model/config.h"
 #include "model/loader.h"
+
+/* What a model's files say about its rows to those who serve them: whether they may be
+ * cut, and whether the function of scores is named (pooling.c). */
+
+#define ROW_MAX_WIDTHS 16
+
+typedef struct row_facts {
+    /* rows may be cut (Matryoshka embeddings: Kusupati et al. 2022, arXiv:2205.13147): to
+     * one of these widths or, where n_widths is 0, to any */
+    bool is_matryoshka;
+    int32_t n_widths, widths[ROW_MAX_WIDTHS];
+    bool names_function; /* a function for the scores of a head is named */
+} row_facts;
+
+/* Reads vLLM's names of config.json: is_matryoshka, matryoshka_dimensions; and those of
+ * sentence-transformers for the function. Before the overrides are checked.
+ * QUIRE_BAD_FILE: a value is of another type. */
+quire_err row_facts_read(const model_file *f, row_facts *out, quire_error *err);
 
 /* The weights of the steps after the pooling, in f32. */
 typedef struct pooled_layers pooled_layers;
@@ -21,7 +40,7 @@ typedef struct score_head {
     bool gguf_softmax; /* GGUF files have the scores' logits of yes and no */
 } score_head;
 
-/* ---- pooling_config.c ---- */
+/* ---- pooling.c ---- */
 /* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL.
  * QUIRE_UNSUPPORTED names a module, or a kind of pooling, that this build does not
  * compute; QUIRE_BAD_FILE a number that contradicts another. */

@@ -1,5 +1,6 @@
 /* Methods of quantisation: how Hugging Face checkpoints keep the weights of a linear
- * layer in several tensors. One file a method.
+ * layer in several tensors. The smallest are in quant_methods.c, each other in a file of
+ * its own.
  *
  * A method names those tensors, checks their types and shapes, and describes them as one
  * quant_matrix. The loader takes a layer for quantised where the file has the tensor that

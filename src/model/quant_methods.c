@@ -1,14 +1,15 @@
 /* The methods of quantisation, and what they share: finding a layer's tensors, checking
  * their shapes, reading scales. */
-#include "model/quant_method.h"
-
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "core/quant.h"
+#include "file/json_doc.h"
+#include "model/quant_method.h"
 
 /* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without
  * a configuration it is GPTQ. */
@@ -437,3 +438,271 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                ? (int64_t)t->n_bytes * 2
                : n;
 }
+
+/* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128
+ * (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape of the scales tells which. */
+
+/* The size of blocks along a dimension, from the configuration: of compressed-tensors the
+ * first of its groups that has some. */
+static int64_t scaled_block(const quant_linear *q, int dimension) {
+    int64_t sizes[2] = {128, 128};
+    size_t n;
+    quire_err e = model_file_i64s(q->l->file, QUANT_CONFIG ".weight_block_size", sizes, 2, &n);
+    for (int i = 0; i < QUANT_GROUPS && e != QUIRE_OK; i++) {
+        char key[QUANT_KEY_BYTES];
+        e = model_file_i64s(q->l->file, quant_group_key(i, ".weights.block_structure", key), sizes, 2, &n);
+    }
+    return e == QUIRE_OK && n == 2 ? sizes[dimension] : 128;
+}
+
+/* How many of n share one of n_scales. 0: none fits. */
+static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
+    return n_scales == 1 ? n : n_scales == n ? 1 : quant_shared_by(n, n_scales, block);
+}
+
+static quire_err read_fp8(quant_linear *q) {
+    const char *suffix = ".weight_scale_inv";
+    tensor_view codes, scales;
+    TRY(quant_need(q, ".weight", DTYPE_F8_E4M3, q->n_out, q->n_in, &codes));
+    TRY(quant_find(q, suffix, &scales));
+    if (scales.data == NULL) {
+        suffix = ".weight_scale";
+        TRY(quant_find(q, suffix, &scales));
+    }
+    if (scales.data == NULL) {
+        return quant_error(
+            q, ".weight",
+            "FP8 weights need scales, and the layer has neither weight_scale_inv nor weight_scale");
+    }
+    int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = 1;
+    for (int32_t i = 1; i < scales.n_dims; i++) {
+        columns *= scales.dims[i]; /* ModelOpt has [rows, 1, columns, 1] */
+    }
+    bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
+    int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
+    int64_t a_column =
+        is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
+    if (a_row == 0 || a_column == 0) {
+        return quant_error(q, suffix,
+                           "its shape [%lld, %lld] does not fit weights of shape [%lld, %lld]: scales are "
+                           "for the tensor, a row or a block",
+                           (long long)rows, (long long)columns, (long long)q->n_out, (long long)q->n_in);
+    }
+    scales.n_dims = 2;
+    scales.dims[0] = rows;
+    scales.dims[1] = columns;
+    TRY(quant_scales(q, suffix, &scales, rows, columns, false));
+    q->m.place = CODES_BYTES;
+    q->m.kind = CODE_E4M3;
+    q->m.bits = 8;
+    q->m.codes = codes.data;
+    q->m.scale_rows = (int32_t)a_row;
+    q->m.group = (int32_t)a_column;
+    if (quant_rounds_rows(q, "float", 8)) {
+        /* by the row, by groups as wide as the weights', or by a scale for all rows */
+        q->rounding = (row_rounding){.to = ROUND_E4M3,
+                                     .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
+                                     .group = a_column < q->n_in ? (int32_t)a_column : 0};
+        TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
+        q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
+    }
+    return QUIRE_OK;
+}
+
+const quant_method quant_fp8 = {.suffix = ".weight", .type = DTYPE_F8_E4M3, .read = read_fp8};
+
+/* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
+ * inputs, zero points along the outputs. Checkpoints of format "gptq" store a zero point
+ * minus 1, those of "gptq_v2" as it is. */
+
+/* The zero points: words [groups][n_out * bits / 32], the first output in the lowest
+ * bits; of 3 bits some lie in two words. */
+static quire_err gptq_read_zeros(quant_linear *q, int64_t n_groups) {
+    int32_t bits = q->m.bits;
+    int64_t words = (q->n_out * bits + 31) / 32;
+    str format;
+    tensor_view t;
+    bool is_v2 = model_file_str(q->l->file, QUANT_CONFIG ".checkpoint_format", &format) == QUIRE_OK &&
+                 str_is(format, "gptq_v2");
+    TRY(quant_need(q, ".qzeros", DTYPE_I32, n_groups, words, &t));
+    int16_t *zeros = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *zeros);
+    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
+    if (zeros == NULL || codes == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int64_t g = 0; g < n_groups; g++) {
+        const quant_words packed = {(const uint8_t *)t.data + (size_t)(g * words) * 4, 1, (uint32_t)bits, 32};
+        quant_words_read(&packed, 0, (size_t)q->n_out, codes);
+        for (int64_t o = 0; o < q->n_out; o++) {
+            zeros[o * n_groups + g] = (int16_t)(codes[o] + !is_v2);
+        }
+    }
+    q->m.zeros = zeros;
+    return QUIRE_OK;
+}
+
+static quire_err read_gptq(quant_linear *q) {
+    tensor_view scales, codes;
+    int64_t words = q->whole->n_dims == 2 ? q->whole->dims[0] : 0, bits = words * 32 / q->n_in;
+    if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || words * 32 != bits * q->n_in) {
+        return quant_error(q, ".qweight", "%lld rows of words do not hold 2, 3, 4 or 8 bits for %lld inputs",
+                           (long long)words, (long long)q->n_in);
+    }
+    TRY(quant_need(q, ".qweight", DTYPE_I32, words, q->n_out, &codes));
+    q->m.place = CODES_WORDS_DOWN;
+    q->m.kind = CODE_INTEGER;
+    q->m.bits = (int32_t)bits;
+    q->m.codes = codes.data;
+    TRY(quant_find(q, ".scales", &scales));
+    int64_t n_groups = scales.n_dims == 2 ? scales.dims[0] : 0;
+    TRY(quant_scales(q, ".scales", &scales, q->n_out, n_groups, true));
+    TRY(quant_groups(q, ".scales", n_groups));
+    TRY(gptq_read_zeros(q, n_groups));
+    return quant_group_index(q, ".g_idx");
+}
+
+const quant_method quant_gptq = {.suffix = ".qweight", .type = DTYPE_I32, .read = read_gptq};
+
+/* ---- AWQ ---- */
+
+/* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): codes and zero points of 4 bits
+ * packed along the outputs, in the order of the kernels for which it was made. */
+
+static quire_err read_awq(quant_linear *q) {
+    tensor_view codes, zeros, scales;
+    if (q->n_out % 8 != 0) {
+        return quant_error(q, ".qweight", "%lld outputs are not a multiple of 8", (long long)q->n_out);
+    }
+    TRY(quant_need(q, ".qweight", DTYPE_I32, q->n_in, q->n_out / 8, &codes));
+    q->m.place = CODES_WORDS_AWQ;
+    q->m.kind = CODE_INTEGER;
+    q->m.bits = 4;
+    q->m.codes = codes.data;
+    TRY(quant_find(q, ".scales", &scales));
+    int64_t n_groups = scales.n_dims == 2 ? scales.dims[0] : 0;
+    TRY(quant_scales(q, ".scales", &scales, q->n_out, n_groups, true));
+    TRY(quant_groups(q, ".scales", n_groups));
+    TRY(quant_need(q, ".qzeros", DTYPE_I32, n_groups, q->n_out / 8, &zeros));
+    int16_t *to = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *to);
+    if (to == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    quant_matrix packed = q->m; /* its inputs are the groups */
+    packed.codes = zeros.data;
+    for (int64_t o = 0; o < q->n_out; o++) {
+        for (int64_t g = 0; g < n_groups; g++) {
+            to[o * n_groups + g] = (int16_t)quant_matrix_code(&packed, o, g);
+        }
+    }
+    q->m.zeros = to;
+    return QUIRE_OK;
+}
+
+const quant_method quant_awq = {.suffix = ".qweight", .type = DTYPE_I32, .only_for = "awq", .read = read_awq};
+
+/* bitsandbytes' 4-bit forms (NF4 of arXiv:2305.14314, FP4): codes of the whole matrix run
+ * on in bytes, the first of two in the high half, with a scale for each block of them,
+ * mostly 64. "Double" quantisation stores the scales as bytes into a table, with scales
+ * of their own for each 256. What their numbers are stands in a tensor of JSON. */
+
+static quire_err read_map(quant_linear *q, const char *suffix, int64_t n, const float **out) {
+    tensor_view t;
+    TRY(quant_need(q, suffix, DTYPE_F32, n, 1, &t));
+    float *map = quant_memory(q, (size_t)n, sizeof *map);
+    if (map == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    memcpy(map, t.data, (size_t)n * sizeof *map);
+    *out = map;
+    return QUIRE_OK;
+}
+
+/* The sizes of blocks and the offset of nested scales. */
+typedef struct bnb_state {
+    int64_t block, nested_block;
+    float offset;
+} bnb_state;
+
+static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_view *t, bnb_state *out) {
+    json_doc doc = {0};
+    TRY(json_doc_parse(&doc, (str){t->data, t->n_bytes}, JSON_NAMES_LAST, t->name, q->l->err));
+    meta_value block = json_doc_meta(json_doc_find(&doc, "blocksize")),
+               nested = json_doc_meta(json_doc_find(&doc, "nested_blocksize"));
+    const json_value *given = json_doc_find(&doc, "nested_offset");
+    meta_value offset = json_doc_meta(given);
+    bool is_number = offset.kind == META_FLOAT || offset.kind == META_INT;
+    out->block = block.kind == META_INT ? block.i : 0;
+    out->nested_block = nested.kind == META_INT ? nested.i : 256;
+    out->offset = is_number ? (float)offset.f : 0.0f;
+    json_doc_deinit(&doc);
+    if (out->block <= 0 || out->block > INT32_MAX || out->nested_block <= 0 ||
+        out->nested_block > INT32_MAX) {
+        return quant_error(q, suffix, "it has no valid blocksize");
+    }
+    bool fits = given == NULL || (is_number && isfinite(out->offset));
+    return fits ? QUIRE_OK : quant_error(q, suffix, "its nested_offset must be a finite number");
+}
+
+static quire_err bnb_read_state(quant_linear *q, bnb_state *out) {
+    static const char *const suffixes[] = {".weight.quant_state.bitsandbytes__nf4",
+                                           ".weight.quant_state.bitsandbytes__fp4"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        tensor_view t;
+        TRY(quant_find(q, suffixes[i], &t));
+        if (t.data != NULL) {
+            return parse_state(q, suffixes[i], &t, out);
+        }
+    }
+    return quant_error(q, ".weight",
+                       "bytes without the quant_state of bitsandbytes' 4-bit forms beside them");
+}
+
+/* Scales that are bytes: map[byte] * nested_absmax[i / block] + offset. */
+static quire_err read_nested(quant_linear *q, const bnb_state *s, const tensor_view *bytes, int64_t n) {
+    tensor_view absmax;
+    const float *map;
+    const int64_t n_outer = (n + s->nested_block - 1) / s->nested_block;
+    TRY(read_map(q, ".weight.nested_quant_map", 256, &map));
+    TRY(quant_need(q, ".weight.nested_absmax", DTYPE_F32, n_outer, 1, &absmax));
+    float *scales = quant_memory(q, (size_t)n, sizeof *scales),
+          *outer = quant_memory(q, (size_t)n_outer, sizeof *outer);
+    if (scales == NULL || outer == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    memcpy(outer, absmax.data, (size_t)n_outer * sizeof *outer);
+    for (int64_t i = 0; i < n; i++) {
+        scales[i] = map[((const uint8_t *)bytes->data)[i]] * outer[i / s->nested_block] + s->offset;
+    }
+    q->m.scales = scales;
+    q->nested = (nested_scales){.codes = bytes->data, .table = map, .outer = outer, .offset = s->offset};
+    q->m.nested = s->nested_block == NESTED_BLOCK ? &q->nested : NULL;
+    return QUIRE_OK;
+}
+
+static quire_err read_bnb(quant_linear *q) {
+    bnb_state s = {0};
+    tensor_view codes, absmax;
+    int64_t n_values = q->n_out * q->n_in;
+    TRY(quant_need(q, ".weight", DTYPE_U8, (n_values + 1) / 2, 1, &codes));
+    TRY(bnb_read_state(q, &s));
+    int64_t n_scales = (n_values + s.block - 1) / s.block;
+    TRY(read_map(q, ".weight.quant_map", 16, &q->m.table));
+    TRY(quant_find(q, ".weight.absmax", &absmax));
+    if (absmax.type == DTYPE_U8) {
+        TRY(quant_need(q, ".weight.absmax", DTYPE_U8, n_scales, 1, &absmax));
+        TRY(read_nested(q, &s, &absmax, n_scales));
+    } else {
+        TRY(quant_need(q, ".weight.absmax", DTYPE_F32, n_scales, 1, &absmax));
+        TRY(quant_scales(q, ".weight.absmax", &absmax, n_scales, 1, false));
+    }
+    q->m.place = CODES_NIBBLES_HIGH;
+    q->m.kind = CODE_TABLE;
+    q->m.bits = 4;
+    q->m.codes = codes.data;
+    q->m.group = (int32_t)s.block;
+    q->m.runs_on = true;
+    return QUIRE_OK;
+}
+
+const quant_method quant_bitsandbytes = {
+    .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight.absmax", .read = read_bnb};

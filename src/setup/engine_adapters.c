@@ -139,10 +139,10 @@ quire_err engine_adapters_open(const model *m, backend *b, const tokenizer *t, c
     if (!options_have_adapters(o)) {
         return QUIRE_OK;
     }
-    const adapter_loader loader = {engine_adapters_load, engine_adapters_blend, engine_adapters_free, out};
+    const adapter_loader ops = {engine_adapters_load, engine_adapters_blend, engine_adapters_free, out};
     const adapter_store_options so = {
         .max_resident = options_max_loaded(o), .max_rank = options_batch_rank(o), .dir = o->lora_dir};
-    TRY(adapter_store_open(&so, &loader, &out->store, err));
+    TRY(adapter_store_open(&so, &ops, &out->store, err));
     TRY(engine_adapters_add_named(o, out->store, err));
     return engine_adapters_add_numbered(o, out->store, err);
 }

@@ -12,7 +12,7 @@
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
 #include "model/model_adapter.h"
-#include "model/row_facts.h"
+#include "model/pooling.h"
 #include "quire.h"
 #include "setup/adapter_store.h"
 #include "setup/loaded_model.h"

@@ -143,14 +143,14 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
         return QUIRE_OK;
     }
     out->draft = defaults;
-    json_value *config;
+    json_value *object;
     json_fault fault;
-    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) !=
+    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &object, &fault) !=
         QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
-    quire_err e = speculation_read_object(config, out, err);
-    json_drop(config);
+    quire_err e = speculation_read_object(object, out, err);
+    json_drop(object);
     return e;
 }
 
