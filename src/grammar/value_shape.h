@@ -8,7 +8,7 @@
 #define GRAMMAR_VALUE_SHAPE_H
 
 #include "grammar/dfa.h"
-#include "json/json_digits.h"
+#include "json/json.h"
 
 /* ---- number.c: shapes of numbers ---- */
 

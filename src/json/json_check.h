@@ -55,7 +55,7 @@ typedef struct json_fault {
 
 typedef struct json_counts {
     size_t n_values, n_containers, n_names;
-    size_t n_long;      /* numbers of over 15 digits or with an exponent: json_digits.h */
+    size_t n_long;      /* numbers of over 15 digits or with an exponent: json.h */
     size_t n_wide;      /* integers that an int64 does not hold */
     size_t wide_at;     /* the offset of the first of them */
     size_t n_nonfinite; /* words for numbers */

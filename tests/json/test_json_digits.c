@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "test.h"
-#include "json/json_digits.h"
+#include "json/json.h"
 
 typedef struct read_text {
     json_value *root;
