@@ -146,7 +146,7 @@ quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_a
 quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
                              bool is_alone, quire_error *err);
 
-/* ---- engine_text.c: texts and turns become tokens ---- */
+/* ---- engine_gen.c: texts and turns become tokens ---- */
 
 /* Appends a text with its spans of ordinary text. */
 quire_err exec_join_text(program_text *to, const program_text *t);
