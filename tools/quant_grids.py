@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/core/quant_grids.c: the grids of the IQ types, constants of the formats, as the installed package gguf has them."""
+"""Writes src/core/quant_grid.c: the grids of the IQ types, constants of the formats, as the installed package gguf has them."""
 import pathlib
 
 from gguf import quants
@@ -22,7 +22,7 @@ def main():
         numbers = rows(kind)
         out += ["/* clang-format off */" if name == GRIDS[0][0] else "", f"const uint16_t quant_grid_{name}[{len(numbers)}] = {{"]
         out += ["    " + ", ".join(f"0x{n:04x}" for n in numbers[i:i + 12]) + "," for i in range(0, len(numbers), 12)] + ["};"]
-    path = pathlib.Path(__file__).resolve().parent.parent / "src/core/quant_grids.c"
+    path = pathlib.Path(__file__).resolve().parent.parent / "src/core/quant_grid.c"
     path.write_text("\n".join(out) + "\n")
 
 

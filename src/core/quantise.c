@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/half.h"
-#include "core/quantise_parts.h"
 
 /* ---- types whose bits ggml's reference quantiser defines ---- */
 

@@ -8,7 +8,7 @@
 
 #include "core/half.h"
 #include "core/quant.h"
-#include "core/quantise_parts.h"
+#include "core/quantise.h"
 
 /* Searches for the scale of a group of elements: the one under which the rounded group is
  * nearest to the group, by weighted squares.
