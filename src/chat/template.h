@@ -17,7 +17,7 @@
  *
  * Templates differ in what they expect: a content as text or as parts, a call's arguments
  * as an object or as JSON text, null or "" beside calls. A template is probed for them
- * when it is opened (template_probe.c); its name and source do not matter.
+ * when it is opened (template.c); its name and source do not matter.
  * Zero-initialised: texts, objects, no nulls, the roles system, user, assistant and
  * tool. */
 
