@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "sample/constraint.h"
-#include "stream/beam_stop_matcher.h"
+#include "stream/choice.h"
 #include "stream/prompt_ids.h"
 #include "stream/stream.h"
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sample/constraint.h"
-#include "stream/beam_stop_matcher.h"
+#include "stream/choice.h"
 
 static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
     quire_stream *s = mem_new(1, sizeof *s + (size_t)r->g.info.n_choices * sizeof *s->choices);

@@ -70,7 +70,7 @@ typedef struct stream_engine {
     grammar_cache *grammars;
     grammar_memory *rule_memory;           /* memory of the states of all rules */
     request_stats *requests;               /* shared by its threads */
-    _Atomic(struct token_texts *) texts;   /* made at first use (beam_stop_matcher.h) */
+    _Atomic(struct token_texts *) texts;   /* made at first use (choice.h) */
     _Atomic(struct grammar_vocab *) vocab; /* made at first use (stream_engine_vocab) */
     _Atomic(struct marked_vocab *) marked; /* made at first use (stream_engine_marked) */
 } stream_engine;
