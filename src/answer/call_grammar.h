@@ -51,7 +51,7 @@ typedef struct call_parts {
 /* The next parts are of another compilation. */
 void call_parts_forget(call_parts *m);
 
-/* call_answer.c: the answer, inside its frame. */
+/* call_grammar.c: the answer, inside its frame. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
 /* One call, from the name to what stands after the arguments. */
 grammar_part call_parts_call(call_parts *m, const call_writing *w);
