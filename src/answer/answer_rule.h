@@ -6,7 +6,6 @@
 #include "answer/reasoning_frame.h"
 #include "core/model_desc.h"
 #include "request/request.h"
-#include "request/request_rule.h"
 
 /* The context in which a rule is compiled. */
 typedef struct rule_context {

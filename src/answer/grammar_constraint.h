@@ -6,7 +6,7 @@
 #include "answer/reasoning_frame.h"
 #include "grammar/grammar.h"
 #include "grammar/grammar_parts.h"
-#include "request/request_rule.h"
+#include "request/request.h"
 #include "sample/constraint.h"
 #include "text/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* Fields that name a rule for the response (request_rule.h): response_format,
+/* Fields that name a rule for the response (request.h): response_format,
  * structured_outputs, and the names of other servers. */
 #include <assert.h>
 #include <string.h>

@@ -193,7 +193,7 @@ quire_err request_check_sglang_rows(quire_request *r, quire_error *err);
  * (read_llama.c). */
 void request_write_settings(const quire_request *r, json_out *o);
 /* samplers, and the order of the sampling stages that it, or llama.cpp's default, asks
- * for (llama_samplers.c). */
+ * for (read_llama.c). */
 quire_err request_read_samplers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_settle_samplers(quire_request *r, quire_error *err);
 /* Writes "samplers":[..], the samplers in use in their order, once they are settled. */
@@ -260,7 +260,7 @@ quire_err request_check_n_tools(const field_desc *f, const char *where, const js
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
 /* Sets r->tools: what the fields have, as functions. */
 quire_err request_settle_tools(quire_request *r, quire_error *err);
-/* The custom part of a tool; NULL: not a custom tool (custom_tools.c). */
+/* The custom part of a tool; NULL: not a custom tool (read_tools.c). */
 const json_value *request_custom_of(const json_value *tool);
 /* The grammar of a custom tool's text, an object with syntax and definition; NULL:
  * none. */
@@ -280,7 +280,7 @@ quire_err request_write_custom(const json_value *custom, json_out *o);
 /* attention (read_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
-/* Fields of beam search (read_beams.c). */
+/* Fields of beam search (read_lists.c). */
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err);
 /* Fields of embeddings (read_embeddings.c). */
@@ -292,7 +292,7 @@ quire_err request_read_types(quire_request *r, const field_desc *f, const json_v
 /* Ollama's own (read_ollama.c). */
 quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
-/* Scores and reranking (read_scores.c). */
+/* Scores and reranking (read_embeddings.c). */
 quire_err request_read_queries(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_candidates(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err);
@@ -310,7 +310,7 @@ quire_endpoint request_form_of_tokenize(str body);
 quire_err request_check_conversation(quire_request *r, quire_error *err);
 /* Drops what concerns a generation's response. gives_ids: START's ids are wanted. */
 void request_end_with_prompts(quire_request *r, bool gives_ids);
-/* The same of a request whose rendered form is wanted (read_render.c). */
+/* The same of a request whose rendered form is wanted (read_tokenize.c). */
 quire_err request_check_render(quire_request *r, quire_error *err);
 /* Reads an array of ids (read_completions.c). index >= 0: it is that element of the
  * prompt array. */
