@@ -236,3 +236,316 @@ uint32_t build_mark_set(build *b, const int32_t *ids, size_t n, bool negated) {
     }
     return a->mark_sets.n - 1;
 }
+
+/* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
+
+/* Steps of a pass over all nodes, which are short ones. */
+static int64_t pass_steps(const nfa *a) {
+    return a->nodes.n / 8 + 1;
+}
+
+/* ---- which rules may be empty ---- */
+
+static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
+    bool may = o->min == 0 && o->rules == 0;
+    for (uint32_t i = 0; i < o->n && may; i++) {
+        may = !a->parts.p[o->first + i].required;
+    }
+    return may;
+}
+
+static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
+    const nfa_node *node = &a->nodes.p[i];
+    switch ((nfa_op)node->op) {
+    case NFA_RETURN:
+        return true;
+    case NFA_SPLIT:
+        for (uint32_t t = 0; t < node->n; t++) {
+            if (empty[a->targets.p[node->arg + t]]) {
+                return true;
+            }
+        }
+        return false;
+    case NFA_SPACE:
+        return empty[node->next];
+    case NFA_CALL:
+        return node->n == 0 && a->rules.p[node->arg].nullable && empty[node->next];
+    case NFA_REPEAT:
+        return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) &&
+               empty[node->next];
+    case NFA_COUNTED:
+        return a->counts.p[node->arg].min == 0 && empty[node->next];
+    case NFA_TEXT:
+        return a->texts.p[node->arg].min == 0 && a->dstates.p[a->texts.p[node->arg].first].accepts &&
+               empty[node->next];
+    case NFA_STRING:
+        return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
+    case NFA_OBJECT:
+        return object_may_be_empty(a, &a->objects.p[node->arg]) && empty[node->next];
+    case NFA_ARRAY:
+        return a->arrays.p[node->arg].min == 0 && empty[node->next];
+    default:
+        return false;
+    }
+}
+
+void build_find_empty(build *b, bool *empty) {
+    nfa *a = &b->a;
+    bool up = false; /* nodes lead to earlier or to later ones */
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
+        changed = false;
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
+            if (!empty[i] && node_is_empty(a, empty, i)) {
+                empty[i] = changed = true;
+            }
+        }
+        for (uint32_t r = 0; r < a->rules.n; r++) {
+            a->rules.p[r].nullable = empty[a->rules.p[r].start];
+        }
+    }
+    for (uint32_t i = 0; i < a->repeats.n; i++) { /* an empty round counts, so there needn't be any */
+        if (empty[a->repeats.p[i].body]) {
+            a->repeats.p[i].min = 0;
+        }
+    }
+}
+
+/* ---- what can be completed ---- */
+
+static bool object_lives(const nfa *a, nfa_room room, const nfa_object *o) {
+    uint32_t n = 0, needed = nfa_members_needed(a, o, room, 0, 0, NULL), last = NFA_NONE;
+    bool open = false;
+    for (uint32_t i = 0; i < o->n + o->n_open; i++) {
+        const nfa_part *p = &a->parts.p[o->first + i];
+        if (i < o->n && p->name != last && nfa_fits(room, p->entry)) {
+            n++;
+            last = p->name;
+        }
+        open = open || (i >= o->n && nfa_fits(room, p->entry));
+    }
+    return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
+}
+
+/* How many of a slot's parts are allowed. */
+static uint32_t n_live(const nfa *a, nfa_room room, uint32_t slot) {
+    const nfa_slot *s = &a->slots.p[slot];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        n += nfa_fits(room, a->parts.p[s->first + i].entry);
+    }
+    return n;
+}
+
+static bool array_lives(const nfa *a, nfa_room room, const nfa_array *r) {
+    return nfa_items_can_end(a, r, room, 0, 0) && (!r->unique || r->min <= n_live(a, room, r->first + r->n));
+}
+
+/* Whether node i can be completed within `level` levels. Of those levels an object or
+ * array takes one itself where they are counted. */
+static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, bool counted, uint32_t i) {
+    const nfa_node *node = &a->nodes.p[i];
+    const nfa_room room = {heights, level}, inside = {heights, level - counted};
+    bool next = nfa_fits(room, node->next);
+    switch ((nfa_op)node->op) {
+    case NFA_FAIL:
+        return false;
+    case NFA_RETURN:
+        return true;
+    case NFA_SPLIT:
+        for (uint32_t t = 0; t < node->n; t++) {
+            if (nfa_fits(room, a->targets.p[node->arg + t])) {
+                return true;
+            }
+        }
+        return false;
+    case NFA_CLASS:
+        return a->classes.p[node->arg].n > 0 && next;
+    case NFA_MARK:
+        return (a->mark_sets.p[node->arg].n > 0 || a->mark_sets.p[node->arg].negated) && next;
+    case NFA_CALL:
+        return next && nfa_fits(room, a->rules.p[node->arg].start);
+    case NFA_REPEAT:
+        return next && (a->repeats.p[node->arg].min == 0 || nfa_fits(room, a->repeats.p[node->arg].body));
+    case NFA_OBJECT:
+        return next && level >= counted && object_lives(a, inside, &a->objects.p[node->arg]);
+    case NFA_ARRAY:
+        return next && level >= counted && array_lives(a, inside, &a->arrays.p[node->arg]);
+    default:
+        return next;
+    }
+}
+
+/* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state
+ * of the machine can be completed. */
+static void cut_dead(build *b, const uint8_t *heights) {
+    nfa *a = &b->a;
+    const nfa_room any = {heights, NFA_ENDLESS - 1};
+    for (uint32_t i = 0; i < a->nodes.n; i++) {
+        if (heights[i] == NFA_ENDLESS) {
+            a->nodes.p[i].op = NFA_FAIL;
+        }
+    }
+    for (uint32_t i = 0; i < a->repeats.n; i++) {
+        nfa_repeat *r = &a->repeats.p[i];
+        r->max = nfa_fits(any, r->body) ? r->max : 0;
+    }
+    for (uint32_t i = 0; i < a->parts.n; i++) {
+        a->parts.p[i].entry = nfa_fits(any, a->parts.p[i].entry) ? a->parts.p[i].entry : NFA_FAIL_NODE;
+    }
+    for (uint32_t i = 0; i < a->arrays.n; i++) {
+        nfa_array *r = &a->arrays.p[i];
+        uint32_t items = 0;
+        while (items < r->n && n_live(a, any, r->first + items) > 0) {
+            items++;
+        }
+        if (n_live(a, any, r->first + items) == 0) {
+            r->max = r->max < items ? r->max : items;
+        }
+    }
+}
+
+/* Finds the nodes of this height. False: there are none. */
+static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted) {
+    nfa *a = &b->a;
+    bool up = false, any = false;
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
+        changed = false;
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
+            if (heights[i] == NFA_ENDLESS && node_lives(a, heights, level, counted, i)) {
+                heights[i] = (uint8_t)level;
+                changed = any = true;
+            }
+        }
+    }
+    return any;
+}
+
+/* heights[i], NFA_ENDLESS before: without a bound of levels, 0 of all nodes that can be
+ * completed. */
+static void find_heights(build *b, uint8_t *heights) {
+    uint32_t max = b->options->max_depth;
+    for (uint32_t level = 0; find_height(b, heights, level, max > 0) && level < max; level++) {
+    }
+}
+
+/* ---- classes of bytes ---- */
+
+static void cut_at(bool *cut, uint32_t lo, uint32_t hi) {
+    cut[lo] = true;
+    cut[hi + 1] = true;
+}
+
+/* Characters from lo to hi begin or end where ASCII does; others make every byte of
+ * longer characters a class of its own. */
+static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
+    if (lo < 0x80) {
+        cut[lo] = true;
+    }
+    if (hi < 0x80) {
+        cut[hi + 1] = true;
+    }
+    if (lo > 0x80 || (hi >= 0x80 && hi < NFA_MAX_CHAR)) {
+        for (uint32_t i = 0x80; i < 0x100; i++) {
+            cut[i] = true;
+        }
+    }
+}
+
+/* The digits of special tokens that are named, and the byte before all digits. */
+static void cut_marks(const nfa *a, bool *cut) {
+    if (a->mark_sets.n > 0) {
+        cut_at(cut, NFA_MARK_BYTE, NFA_MARK_BYTE);
+    }
+    for (uint32_t i = 0; i < a->mark_ids.n; i++) {
+        for (uint32_t d = 0; d < NFA_MARK_DIGITS; d++) {
+            uint8_t digit = nfa_mark_digit(a->mark_ids.p[i], d);
+            cut_at(cut, digit, digit);
+        }
+    }
+}
+
+static void cut_bytes(nfa *a) {
+    bool cut[257] = {0};
+    bool json = false;
+    static const uint8_t utf8[] = {0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1,
+                                   0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
+    for (size_t i = 0; i < sizeof utf8; i++) {
+        cut[utf8[i]] = true;
+    }
+    for (uint32_t i = 0; i < a->bytes.n; i++) {
+        cut_at(cut, a->bytes.p[i], a->bytes.p[i]);
+    }
+    for (uint32_t i = 0; i < a->ranges.n; i++) {
+        cut_chars(cut, a->ranges.p[i].lo, a->ranges.p[i].hi);
+    }
+    for (uint32_t i = 0; i < a->dedges.n; i++) {
+        cut_chars(cut, (uint32_t)a->dedges.p[i].lo, (uint32_t)a->dedges.p[i].hi);
+    }
+    cut_marks(a, cut);
+    for (uint32_t i = 0; i < a->nodes.n; i++) {
+        json = json || a->nodes.p[i].mode != NFA_RAW;
+    }
+    if (json) {
+        cut[0x20] = cut[0x7F] = true;
+        for (const char *p = "\"\\/bfnrtu0123456789abcdefABCDEF"; *p != 0; p++) {
+            cut_at(cut, (uint8_t)*p, (uint8_t)*p);
+        }
+    }
+    for (const char *p = "\t\n\r "; *p != 0; p++) {
+        cut_at(cut, (uint8_t)*p, (uint8_t)*p);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 256; i++) {
+        n += i > 0 && cut[i];
+        a->byte_class[i] = (uint8_t)n;
+    }
+    a->n_byte_classes = n + 1;
+}
+
+/* Keeps the heights for the machine, which needs them where levels are bounded. */
+static void keep_heights(build *b, const uint8_t *heights) {
+    nfa *a = &b->a;
+    a->max_depth = b->options->max_depth;
+    if (a->max_depth == 0) {
+        return;
+    }
+    a->heights.p = mem_new(a->nodes.n, sizeof *heights);
+    if (a->heights.p == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return;
+    }
+    memcpy(a->heights.p, heights, a->nodes.n);
+    a->heights.cap = a->heights.n = a->nodes.n;
+}
+
+static void build_finish_do(build *b, bool *empty, uint8_t *heights) {
+    nfa *a = &b->a;
+    memset(heights, NFA_ENDLESS, a->nodes.n);
+    build_find_empty(b, empty);
+    find_heights(b, heights);
+    if (b->failed == QUIRE_OK && heights[a->rules.p[0].start] == NFA_ENDLESS) {
+        (void)build_fail(b, QUIRE_INVALID, -1, "the grammar matches no text");
+    } else {
+        cut_dead(b, heights);
+        cut_bytes(a);
+        keep_heights(b, heights);
+    }
+}
+
+quire_err build_finish(build *b) {
+    assert(b != NULL);
+    bool *empty = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *empty) : NULL;
+    uint8_t *heights = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *heights) : NULL;
+    if (b->failed == QUIRE_OK && (empty == NULL || heights == NULL)) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else if (b->failed == QUIRE_OK) {
+        build_finish_do(b, empty, heights);
+    }
+    mem_free(empty);
+    mem_free(heights);
+    return b->failed;
+}

@@ -29,7 +29,7 @@ typedef struct dfa {
     dfa_lengths lengths;
 } dfa;
 
-/* What an automaton was made of (dfa_memo.c); its text begins at made_texts[text]. */
+/* What an automaton was made of (dfa_search.c); its text begins at made_texts[text]. */
 typedef struct dfa_made {
     uint32_t kind, x, y, text, n_text, dfa;
 } dfa_made;
@@ -63,8 +63,8 @@ uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
-/* The same of any bytes, and no further than *steps, which are counted down: below 0 it says
- * nothing. */
+/* The same of any bytes, and no further than *steps, which are counted down: below 0 it
+ * says nothing. */
 bool dfa_accepts_within(const dfa_pool *p, uint32_t x, str text, int64_t *steps);
 /* Of texts that are counted (dfa_search.c): how x's texts can be completed from its
  * states, which dfa_merge may have changed before. NULL: they have too many states for
@@ -74,7 +74,7 @@ const dfa_lengths *dfa_lengths_of(dfa_pool *p, uint32_t x);
  * is. */
 bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *all);
 
-/* Makes it smaller without changing what it accepts (dfa_merge.c). */
+/* Makes it smaller without changing what it accepts (dfa_search.c). */
 void dfa_merge(dfa_pool *p, uint32_t x);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */
 uint32_t dfa_place(dfa_pool *p, uint32_t x);
@@ -87,7 +87,7 @@ typedef enum dfa_found {
 } dfa_found;
 uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found);
 
-/* What dfa_memo.c calls where an automaton was not made before; each makes one as the
+/* What dfa_search.c calls where an automaton was not made before; each makes one as the
  * function of the same name. */
 uint32_t dfa_make_pattern(dfa_pool *p, str regex);
 uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n);
@@ -95,9 +95,9 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote);
 
-/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states
- * that cannot reach an accepting one are taken out. dfa_trim returns x; DFA_ANY if the
- * grammar has failed. */
+/* For makers of other ones: a new empty dfa, states and edges in order, and the end:
+ * states that cannot reach an accepting one are taken out. dfa_trim returns x; DFA_ANY if
+ * the grammar has failed. */
 uint32_t dfa_new(dfa_pool *p);
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
 /* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a

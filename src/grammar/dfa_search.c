@@ -282,3 +282,238 @@ bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *al
     }
     return some;
 }
+
+/* Automata are memoised: equal patterns, lists and combinations are one, so the schemas
+ * of many tools share them. */
+
+/* What was requested. */
+typedef struct dfa_key {
+    uint32_t kind, x, y;
+    str text;
+} dfa_key;
+
+typedef enum memo_kind { MEMO_PATTERN, MEMO_NAMES, MEMO_LENGTH, MEMO_COMBINE, MEMO_QUOTED } memo_kind;
+
+static dfa_key dfa_memo_key_of(const dfa_pool *p, const dfa_made *m) {
+    const char *text = m->n_text > 0 ? (const char *)p->made_texts.p + m->text : "";
+    return (dfa_key){m->kind, m->x, m->y, {text, m->n_text}};
+}
+
+static uint32_t dfa_memo_hash_of(const dfa_key *k) {
+    const uint32_t words[] = {k->kind, k->x, k->y};
+    return (uint32_t)str_hash(str_hash(STR_HASH_START, (str){(const char *)words, sizeof words}), k->text);
+}
+
+/* Whether it was made before; *x: its number. */
+static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
+    uint32_t hash = dfa_memo_hash_of(k);
+    if (p->b->failed != QUIRE_OK) {
+        return false;
+    }
+    HASH_INDEX_EACH(&p->index, hash, i) {
+        dfa_key other = dfa_memo_key_of(p, &p->made.p[i]);
+        if (!build_step(p->b, 1)) {
+            return false;
+        }
+        if (other.kind == k->kind && other.x == k->x && other.y == k->y && str_eq(other.text, k->text)) {
+            *x = p->made.p[i].dfa;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Notes what was made; returns x. */
+static uint32_t dfa_memo_note(dfa_pool *p, const dfa_key *k, uint32_t x) {
+    uint32_t first = p->made_texts.n;
+    for (size_t i = 0; i < k->text.n; i++) {
+        uint8_t *byte = NFA_PUSH(p->b, p->made_texts);
+        if (byte != NULL) {
+            *byte = (uint8_t)k->text.p[i];
+        }
+    }
+    dfa_made *m = NFA_PUSH(p->b, p->made);
+    if (m != NULL) {
+        *m = (dfa_made){k->kind, k->x, k->y, first, (uint32_t)k->text.n, x};
+        (void)build_index(p->b, &p->index, dfa_memo_hash_of(k), p->made.n - 1);
+    }
+    return x;
+}
+
+uint32_t dfa_pattern(dfa_pool *p, str regex) {
+    const dfa_key k = {MEMO_PATTERN, 0, 0, regex};
+    uint32_t x;
+    return dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_pattern(p, regex));
+}
+
+uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
+    strbuf text = {0};
+    uint32_t x = DFA_ANY;
+    quire_err e = QUIRE_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        TRY_DONE(e, strbuf_add(&text, &names[i].n, sizeof names[i].n));
+        TRY_DONE(e, strbuf_add(&text, names[i].p, names[i].n));
+    }
+    const dfa_key k = {MEMO_NAMES, n, 0, {text.p != NULL ? text.p : "", text.n}};
+    x = dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_names(p, names, n));
+done:
+    if (e != QUIRE_OK) {
+        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    strbuf_deinit(&text);
+    return x;
+}
+
+uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
+    const dfa_key k = {MEMO_LENGTH, min, max, {"", 0}};
+    uint32_t x;
+    return dfa_memo_find(p, &k, &x) ? x : dfa_memo_note(p, &k, dfa_make_length(p, min, max));
+}
+
+uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
+    const dfa_key k = {MEMO_COMBINE + ((uint32_t)op << 8), x, y, {"", 0}};
+    uint32_t both;
+    return dfa_memo_find(p, &k, &both) ? both : dfa_memo_note(p, &k, dfa_make_combined(p, x, y, op));
+}
+
+uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
+    const dfa_key k = {MEMO_QUOTED, x, (uint8_t)quote, {"", 0}};
+    uint32_t q;
+    return dfa_memo_find(p, &k, &q) ? q : dfa_memo_note(p, &k, dfa_make_quoted(p, x, quote));
+}
+
+/* Makes a dfa smaller before it is placed: states that do the same become one, and those
+ * that nothing reaches are dropped.
+ *
+ * One pass from the last state to the first, so that a state is compared when its targets
+ * after it have been. That finds all equal ends of lists of names, and most of what
+ * patterns leave; targets before a state count as themselves, so some equal states on
+ * cycles stay. */
+
+typedef struct merge {
+    dfa *d;
+    uint32_t *map;    /* map[state]: the one that represents it */
+    hash_index index; /* of those */
+} merge;
+
+static uint32_t dfa_merge_mix(uint32_t h, uint32_t v) {
+    h = (h ^ v) * 0x9E3779B1u;
+    return h ^ (h >> 15);
+}
+
+/* A target as its state sees it: later states are replaced by those that they merged
+ * with. */
+static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
+    return to == NFA_NONE ? NFA_NONE : to == state ? NFA_NONE - 1 : to > state ? m->map[to] : to;
+}
+
+static uint32_t hash_state(const merge *m, uint32_t i) {
+    const nfa_dstate *s = &m->d->states.p[i];
+    uint32_t h = dfa_merge_mix(dfa_merge_mix(s->n, (uint32_t)s->accepts | (uint32_t)s->silent << 1),
+                               seen(m, i, s->other));
+    for (uint32_t k = 0; k < s->n; k++) {
+        const dfa_edge *e = &m->d->edges.p[s->first + k];
+        h = dfa_merge_mix(dfa_merge_mix(dfa_merge_mix(h, e->lo), e->hi), seen(m, i, e->to));
+    }
+    return h;
+}
+
+static bool dfa_merge_is_same(const merge *m, uint32_t i, uint32_t j) {
+    const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
+    bool same = a->n == b->n && a->accepts == b->accepts && a->silent == b->silent &&
+                seen(m, i, a->other) == seen(m, j, b->other);
+    for (uint32_t k = 0; k < a->n && same; k++) {
+        const dfa_edge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
+        same = e->lo == f->lo && e->hi == f->hi && seen(m, i, e->to) == seen(m, j, f->to);
+    }
+    return same;
+}
+
+static void find_same(build *b, merge *m) {
+    for (uint32_t i = m->d->states.n; i-- > 0 && build_step(b, 1 + m->d->states.p[i].n);) {
+        uint32_t hash = hash_state(m, i);
+        m->map[i] = i;
+        HASH_INDEX_EACH(&m->index, hash, other) {
+            if (dfa_merge_is_same(m, i, other)) {
+                m->map[i] = other;
+                break;
+            }
+        }
+        if (m->map[i] == i && !build_index(b, &m->index, hash, i)) {
+            return;
+        }
+    }
+}
+
+/* Appends the state that represents `to` to the new order, if it is not there;
+ * number[state]: its place there, plus 1. */
+static void dfa_merge_reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
+    if (to != NFA_NONE && number[m->map[to]] == 0) {
+        order[*n] = m->map[to];
+        number[m->map[to]] = ++*n;
+    }
+}
+
+static uint32_t moved(const merge *m, const uint32_t *number, uint32_t to) {
+    return to != NFA_NONE ? number[m->map[to]] - 1 : NFA_NONE;
+}
+
+/* Writes the states that are reached, in the order in which they are, to out. */
+static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *order, dfa *out) {
+    uint32_t n = 0;
+    dfa_merge_reach(m, 0, number, order, &n);
+    for (uint32_t i = 0; i < n && p->b->failed == QUIRE_OK; i++) {
+        const nfa_dstate *s = &m->d->states.p[order[i]];
+        for (uint32_t k = 0; k < s->n; k++) {
+            dfa_merge_reach(m, m->d->edges.p[s->first + k].to, number, order, &n);
+        }
+        dfa_merge_reach(m, s->other, number, order, &n);
+        nfa_dstate *state = NFA_PUSH(p->b, out->states);
+        if (state == NULL) {
+            return;
+        }
+        *state = (nfa_dstate){.first = out->edges.n,
+                              .other = moved(m, number, s->other),
+                              .accepts = s->accepts,
+                              .silent = s->silent};
+        for (uint32_t k = 0; k < s->n; k++) {
+            dfa_edge e = m->d->edges.p[s->first + k], *edge;
+            e.to = moved(m, number, e.to);
+            dfa_edge *last = state->n > 0 ? &out->edges.p[out->edges.n - 1] : NULL;
+            if (last != NULL && last->to == e.to && last->hi + 1 == e.lo) {
+                last->hi = e.hi;
+                continue;
+            }
+            if ((edge = NFA_PUSH(p->b, out->edges)) == NULL) {
+                return;
+            }
+            *edge = e;
+            state->n++;
+        }
+    }
+}
+
+void dfa_merge(dfa_pool *p, uint32_t x) {
+    assert(p != NULL);
+    if (p->b->failed != QUIRE_OK || p->all.p[x].merged) {
+        return;
+    }
+    dfa *d = &p->all.p[x], made = {.placed = d->placed, .merged = true};
+    uint32_t n = d->states.n;
+    merge m = {.d = d, .map = mem_new(3 * (size_t)n, sizeof *m.map)};
+    if (m.map == NULL) {
+        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else {
+        find_same(p->b, &m);
+        rebuild(p, &m, m.map + n, m.map + 2 * (size_t)n, &made);
+    }
+    mem_free(m.map);
+    hash_index_deinit(&m.index);
+    dfa old = *d;
+    if (p->b->failed == QUIRE_OK) {
+        *d = made;
+        made = old;
+    }
+    NFA_FREE(p->b, made.states);
+    NFA_FREE(p->b, made.edges);
+}

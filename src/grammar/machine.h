@@ -63,7 +63,7 @@ typedef struct machine_state {
     uint32_t mask;     /* of mask.c: the place of the mask, plus 1; 0: not built */
     uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
-    uint16_t only;        /* of forced.c: the only byte that may follow */
+    uint16_t only;        /* of mask.c: the only byte that may follow */
     uint32_t most, least; /* objects and arrays around a configuration */
     /* how many are around the name that is being read, of an open member that comes once;
      * 0: none is */

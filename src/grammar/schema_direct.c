@@ -3,8 +3,8 @@
 #include <float.h>
 #include <stdio.h>
 
-#include "grammar/formats.h"
 #include "grammar/schema_reader.h"
+#include "grammar/value_shape.h"
 
 /* ---- the draft ---- */
 

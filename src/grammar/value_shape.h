@@ -1,14 +1,31 @@
 /* Shapes: what a JSON value may be, as alternatives for each type. Private to this room.
  *
- * A schema becomes a shape (schema_read.c), shapes are joined, cut with each other and
+ * A schema becomes a shape (schema_ref.c), shapes are joined, cut with each other and
  * negated, and a shape becomes nodes (schema_write.c). Values inside objects and arrays
  * stay expressions over schemas, so recursive schemas have finite shapes. Everything
  * lives as long as the compilation; nothing here changes once made. */
 #ifndef GRAMMAR_VALUE_SHAPE_H
 #define GRAMMAR_VALUE_SHAPE_H
 
+#include <stdbool.h>
+
 #include "grammar/dfa.h"
 #include "json/json.h"
+
+/* The formats of JSON Schema as regexes. Private to this room. */
+
+/* A second of this number is one where it is 23:59 in UTC. The regexes of times have it
+ * in UTC alone. */
+#define FORMAT_LEAP ":60"
+
+typedef struct schema_format {
+    const char *name;
+    const char *regex; /* of the whole text; NULL: a format of the standard that has none */
+    bool is_loose;     /* the format has more texts, all of them with FORMAT_LEAP in them: string_part */
+} schema_format;
+
+/* Finds a format; NULL: the standard has none of that name. */
+const schema_format *schema_format_find(const char *name);
 
 /* ---- number.c: shapes of numbers ---- */
 
@@ -258,7 +275,7 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out);
 /* NULL, or why it cannot be done. */
 const char *shape_not(schema *s, const shape *x, shape *out);
 bool shape_is_empty(schema *s, const shape *x, int depth);
-/* schema_closed.c: the same values, but no object is closed by what x lists; with
+/* schema_members.c: the same values, but no object is closed by what x lists; with
  * `silent` what it lists does not count as evaluated. */
 void shape_quiet(schema *s, const shape *x, bool silent, shape *out);
 /* Whether an object holds only names that it lists or requires, and those of its
@@ -279,7 +296,7 @@ bool shape_strings(schema *s, const shape *x, uint32_t *out);
 /* What a member must be. */
 uint32_t object_member(schema *s, const object_part *o, str name);
 
-/* schema_read.c: the shape of one schema object. */
+/* schema_ref.c: the shape of one schema object. */
 void schema_read(schema *s, uint32_t x, shape *out);
 /* The shape of a constant. */
 void schema_read_const(schema *s, const json_value *v, shape *out);
@@ -363,7 +380,7 @@ typedef struct member_writer {
     bool looks_at_names; /* open() can do `named` */
     bool has_words;      /* names stand without quotes */
 } member_writer;
-/* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They
+/* schema_write.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They
  * are kept. */
 #define SCHEMA_FEW 64
 bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
@@ -380,7 +397,7 @@ bool arguments_take(const schema *s, str name);
 /* The members of an object, then next. */
 uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next);
 
-/* schema_elements.c: a value of the reader's schema `of` between its tags, then end. */
+/* schema_arguments.c: a value of the reader's schema `of` between its tags, then end. */
 uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end);
 /* The rules of the objects and arrays that element_value has met. */
 void element_write_rest(schema *s);

@@ -1,6 +1,5 @@
 /* Negation of shapes: for each type, all alternatives must fail, and one fails where any
  * of its constraints does. */
-#include "grammar/formats.h"
 
 #include "grammar/value_shape.h"
 #include "json/json_out.h"
