@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/draft_step.h"
-#include "engine/row_pooling_block.h"
+#include "engine/row_pooling.h"
 #include "engine/state.h"
 
 #define TILE_ROWS 16 /* most query rows of one attention item */

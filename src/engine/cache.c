@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "engine/explain.h"
-#include "engine/row_pooling_block.h"
+#include "engine/row_pooling.h"
 
 #define MAX_NAMESPACES  4096 /* most pairs of tenant and salt with sequences or cached pages at once */
 #define N_EVENTS        4096 /* capacity of the ring of KV events */

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "engine/row_pooling_block.h"
+#include "engine/row_pooling.h"
 #include "engine/state.h"
 
 #define DIRTY_BITS 64

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/explain_block.h"
-#include "engine/row_pooling_block.h"
+#include "engine/explain.h"
+#include "engine/row_pooling.h"
 
 static void sequence_free(sequence *s) {
     kv_seq_deinit(&s->task.kv);

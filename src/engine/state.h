@@ -260,7 +260,7 @@ int32_t engine_list_tables(const engine *e);
  * tables. Between steps; debug builds call it after each step. */
 void engine_audit(const engine *e);
 
-/* ---- stats.c ---- */
+/* ---- engine_view.c ---- */
 void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
 /* Counts the prompt of s, which generates no token. */
