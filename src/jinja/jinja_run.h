@@ -226,7 +226,7 @@ quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
 /* Python's ordering. *order: <0, 0, >0, or 2 if the values are unordered (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
 
-/* ---- formatting (jinja_format.c, jinja_percent.c) ---- */
+/* ---- formatting (jinja_percent.c, jinja_percent.c) ---- */
 
 /* format % args. */
 quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out);
@@ -317,7 +317,7 @@ JFUNCTION(str_pad);
 JFUNCTION(str_zfill);
 JFUNCTION(str_expandtabs);
 
-/* ---- jinja_format.c: one value by a specification ---- */
+/* ---- jinja_percent.c: one value by a specification ---- */
 
 #define JFORMAT_MAX_WIDTH 1000000
 

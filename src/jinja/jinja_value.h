@@ -12,7 +12,7 @@
 #include "base/turn.h"
 #include "jinja/jinja.h"
 
-/* ---- jinja_arena.c: the arena ---- */
+/* ---- jinja_value.c: the arena ---- */
 
 enum { JINJA_MIXED = JINJA_INPUT + 1 /* a text of both origins */, N_JARENA_KINDS };
 

@@ -15,7 +15,7 @@
 /* Marks: the parts of a text that came from a client, which may contain no control token.
  *
  * A chat's text consists of what its template wrote and of a client's strings. The
- * template language distinguishes them byte by byte (jinja/jinja_arena.c), through every
+ * template language distinguishes them byte by byte (jinja/jinja_value.c), through every
  * filter and method. A control token counts only where all of its bytes are the
  * template's own. */
 
