@@ -13,7 +13,6 @@
 #include "kv/kv_tiering.h"
 #include "sample/constraint.h"
 #include "sample/sample_batch.h"
-#include "sched/model_turn.h"
 #include "sched/scheduler.h"
 #include "sched/step_cost.h"
 #include "spec/verify.h"

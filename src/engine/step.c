@@ -9,7 +9,7 @@
 #include "engine/fork.h"
 #include "engine/output.h"
 #include "engine/rule_step.h"
-#include "sched/deadline.h"
+#include "sched/admission_candidates.h"
 #include <assert.h>
 
 /* Plans a step and reserves its pages. False: nothing can be computed now. */

@@ -1,7 +1,7 @@
 /* An engine team: the thread that runs the steps of one or several engines in turn, on
  * compute threads that they share.
  *
- * A step belongs to one engine; sched/model_turn.h chooses which. All engines of a team
+ * A step belongs to one engine; sched/scheduler.h chooses which. All engines of a team
  * share its wake: whoever has news for one of them rings it.
  *
  *   engine_team_open -> engine_team_join (an engine runs) -> engine_team_leave -> .. ->

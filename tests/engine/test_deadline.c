@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "harness.h"
-#include "sched/deadline.h"
+#include "sched/admission_candidates.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */

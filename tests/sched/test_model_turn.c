@@ -1,5 +1,5 @@
 /* Whose step runs next, where several models share a thread. */
-#include "sched/model_turn.h"
+#include "sched/scheduler.h"
 
 #include "base/rng.h"
 #include "test.h"
@@ -46,8 +46,8 @@ TEST(a_model_that_begins_while_none_has_work_begins_where_the_last_ones_ended) {
     assert_true(turn_resume(900, NULL, 0, 900) == 900);
 }
 
-/* Models with steps of any length, floods of deadlines among them: over a second each gets
- * its share, within the bound and a step. */
+/* Models with steps of any length, floods of deadlines among them: over a second each
+ * gets its share, within the bound and a step. */
 TEST(each_gets_its_share_whatever_the_others_want) {
     enum { N = 4 };
     uint64_t seed = 20261130;
@@ -75,7 +75,8 @@ TEST(each_gets_its_share_whatever_the_others_want) {
     }
 }
 
-/* For a second the first one has work and no step to run; then it gets a half, not all. */
+/* For a second the first one has work and no step to run; then it gets a half, not
+ * all. */
 TEST(a_model_that_waits_for_something_outside_saves_no_turns_up) {
     turn_claim c[2] = {{.step_us = 1000}, {.step_us = 3000}};
     double used[2] = {0}, now = 0;

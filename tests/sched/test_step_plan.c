@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "sched/deadline.h"
+#include "sched/admission_candidates.h"
 #include "sched/prefix_wait.h"
 #include "test.h"
 
