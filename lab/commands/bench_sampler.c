@@ -72,7 +72,7 @@ static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness)
     return QUIRE_OK;
 }
 
-static void sample_row(void *context, int32_t row, int32_t worker) {
+static void bench_sampler_row(void *context, int32_t row, int32_t worker) {
     sampling_run *r = context;
     int32_t token;
     sample_context c = {.params = &r->params,
@@ -86,7 +86,7 @@ static quire_err bench_sampler_measure(sampling_run *r, int32_t n_runs, figure *
     double values[FIGURES_MAX_RUNS];
     for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
         int64_t start = clock_us();
-        thread_pool_run(r->threads, sample_row, r, r->n_rows);
+        thread_pool_run(r->threads, bench_sampler_row, r, r->n_rows);
         double us = (double)(clock_us() - start);
         for (int32_t i = 0; i < r->n_rows; i++) {
             TRY(r->errors[i]);

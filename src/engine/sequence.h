@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "sample/sample_batch.h"
+#include "sample/sampler.h"
 #include "sched/task.h"
 #include "spec/draft.h"
 

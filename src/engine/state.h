@@ -12,7 +12,7 @@
 #include "kv/audit.h"
 #include "kv/kv_tiering.h"
 #include "sample/constraint.h"
-#include "sample/sample_batch.h"
+#include "sample/sampler.h"
 #include "sched/scheduler.h"
 #include "sched/step_cost.h"
 #include "spec/verify.h"

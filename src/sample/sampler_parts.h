@@ -115,7 +115,7 @@ quire_err sampler_constrain(sampler *s, const sample_context *c);
  * complete. */
 bool sampler_is_over(const sampler *s, const sample_context *c);
 
-/* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and
+/* ---- sampler_cuts.c: stages 1 to 9, which change logits by the request's options and
  * the history ---- */
 /* Whether the request has a stage that may change the row after n_output generated
  * tokens. */

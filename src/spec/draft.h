@@ -30,11 +30,11 @@
 #include "base/err.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"
-#include "sample/sample_batch.h"
+#include "sample/sampler.h"
 #include "spec/draft_tree.h"
 #include "spec/prediction.h"
 
-/* ---- suffix_tree.c: a suffix tree of sequences ---- */
+/* ---- draft_suffix.c: a suffix tree of sequences ---- */
 
 #define SUFFIX_MAX_DEPTH 32
 #define SUFFIX_NONE      (-1)

@@ -8,12 +8,369 @@
  * the oldest outputs are dropped; a sequence that still finds none has no tree of its
  * own. A step indexes at most SUFFIX_WORK tokens; a long prompt gives no guesses until it
  * is indexed. Source: Oliaro et al. 2024, "SuffixDecoding". */
-#include "spec/draft.h"
-
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "kv/namespace.h"
+#include "spec/draft.h"
+
+/* A suffix tree counts which tokens followed which in several texts: a trie of all runs
+ * of up to `depth` tokens with their numbers of occurrences.
+ *
+ * A text's runs lie under a root, and several texts may share one. Texts grow at their
+ * end, and can be taken out again. Nodes come from a slab of fixed size: nothing is
+ * allocated after open, and when the slab is full the rest of a text is left out.
+ * Owner: one thread. Invariant: a node's count is at least the sum of its children's;
+ * none is 0. */
+
+quire_err suffix_tree_open(int32_t max_nodes, int32_t depth, suffix_tree **out) {
+    suffix_tree *t = mem_new(1, sizeof *t);
+    TRY(mem_check(t));
+    uint32_t n_buckets = (uint32_t)size_power_of_two((size_t)max_nodes);
+    t->nodes = mem_new((size_t)max_nodes, sizeof *t->nodes);
+    t->buckets = mem_new(n_buckets, sizeof *t->buckets);
+    if (!t->nodes || !t->buckets) {
+        suffix_tree_close(t);
+        return QUIRE_NO_MEMORY;
+    }
+    t->mask = n_buckets - 1;
+    t->max_nodes = max_nodes;
+    t->depth = depth;
+    t->free = t->dropped = SUFFIX_NONE;
+    for (uint32_t i = 0; i < n_buckets; i++) {
+        t->buckets[i] = SUFFIX_NONE;
+    }
+    *out = t;
+    return QUIRE_OK;
+}
+
+void suffix_tree_close(suffix_tree *t) {
+    if (t) {
+        mem_free(t->nodes);
+        mem_free(t->buckets);
+        mem_free(t);
+    }
+}
+
+/* ---- nodes ---- */
+
+static int32_t *suffix_tree_bucket_of(const suffix_tree *t, int32_t parent, int32_t token) {
+    uint64_t h = ((uint64_t)(uint32_t)parent << 32 | (uint32_t)token) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
+    return &t->buckets[(uint32_t)(h >> 32) & t->mask];
+}
+
+static int32_t find_child(const suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = *suffix_tree_bucket_of(t, parent, token);
+    while (i != SUFFIX_NONE && (t->nodes[i].parent != parent || t->nodes[i].token != token)) {
+        i = t->nodes[i].bucket;
+    }
+    return i;
+}
+
+static void leave_bucket(suffix_tree *t, int32_t i) {
+    int32_t *at = suffix_tree_bucket_of(t, t->nodes[i].parent, t->nodes[i].token);
+    while (*at != i) {
+        at = &t->nodes[*at].bucket;
+    }
+    *at = t->nodes[i].bucket;
+}
+
+/* Frees one node of a dropped subtree; its children are next. */
+static int32_t take_dropped(suffix_tree *t) {
+    int32_t i = t->dropped;
+    t->dropped = t->nodes[i].bucket;
+    for (int32_t c = t->nodes[i].child, next; c != SUFFIX_NONE; c = next) {
+        next = t->nodes[c].next;
+        leave_bucket(t, c);
+        t->nodes[c].bucket = t->dropped;
+        t->dropped = c;
+    }
+    return i;
+}
+
+static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = SUFFIX_NONE;
+    if (t->free != SUFFIX_NONE) {
+        i = t->free;
+        t->free = t->nodes[i].bucket;
+        t->n_free--;
+    } else if (t->n_used < t->max_nodes) {
+        i = t->n_used++;
+    } else if (t->dropped != SUFFIX_NONE) {
+        i = take_dropped(t);
+    }
+    if (i == SUFFIX_NONE) {
+        return i;
+    }
+    suffix_node *n = &t->nodes[i];
+    *n = (suffix_node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE};
+    n->previous = n->best = SUFFIX_NONE;
+    if (parent != SUFFIX_NONE) {
+        suffix_node *p = &t->nodes[parent];
+        n->depth = (uint8_t)(p->depth + 1);
+        n->next = p->child;
+        if (p->child != SUFFIX_NONE) {
+            t->nodes[p->child].previous = i;
+        }
+        p->child = i;
+        int32_t *bucket = suffix_tree_bucket_of(t, parent, token);
+        n->bucket = *bucket;
+        *bucket = i;
+    }
+    return i;
+}
+
+/* Frees a child whose count is 0, and which has no children. */
+static void free_node(suffix_tree *t, int32_t i) {
+    suffix_node *n = &t->nodes[i], *p = &t->nodes[n->parent];
+    leave_bucket(t, i);
+    if (n->previous != SUFFIX_NONE) {
+        t->nodes[n->previous].next = n->next;
+    } else {
+        p->child = n->next;
+    }
+    if (n->next != SUFFIX_NONE) {
+        t->nodes[n->next].previous = n->previous;
+    }
+    if (p->best == i) {
+        p->best = p->child;
+        /* the best child of a root is never used */
+        for (int32_t c = p->child; c != SUFFIX_NONE && p->parent != SUFFIX_NONE; c = t->nodes[c].next) {
+            p->best = t->nodes[c].count > t->nodes[p->best].count ? c : p->best;
+        }
+    }
+    n->bucket = t->free;
+    t->free = i;
+    t->n_free++;
+}
+
+/* Counts the child once more, and creates it if needed. */
+static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = find_child(t, parent, token);
+    i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
+    if (i != SUFFIX_NONE) {
+        t->nodes[i].count++;
+        suffix_node *p = &t->nodes[parent];
+        if (p->best == SUFFIX_NONE || t->nodes[i].count >= t->nodes[p->best].count) {
+            p->best = i;
+        }
+    }
+    return i;
+}
+
+bool suffix_tree_has_room(suffix_tree *t) {
+    while (t->max_nodes - t->n_used + t->n_free < t->depth && t->dropped != SUFFIX_NONE) {
+        int32_t i = take_dropped(t);
+        t->nodes[i].bucket = t->free;
+        t->free = i;
+        t->n_free++;
+    }
+    return t->max_nodes - t->n_used + t->n_free >= t->depth;
+}
+
+int32_t suffix_tree_root(suffix_tree *t) {
+    return new_node(t, SUFFIX_NONE, 0);
+}
+
+void suffix_tree_drop(suffix_tree *t, int32_t root) {
+    assert(root >= 0);
+    t->nodes[root].bucket = t->dropped;
+    t->dropped = root;
+}
+
+/* ---- texts ---- */
+
+void suffix_cursor_init(suffix_cursor *c, int32_t root) {
+    c->root = root;
+    c->n_active = 0;
+}
+
+bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token) {
+    int32_t before = c->n_active < t->depth ? c->n_active : t->depth - 1;
+    int32_t parent = c->root;
+    for (int32_t length = 0; length <= before; length++) {
+        int32_t child = count_child(t, parent, token);
+        if (child == SUFFIX_NONE) {
+            c->n_active = length;
+            return false;
+        }
+        parent = c->active[length]; /* of the text before this token */
+        c->active[length] = child;
+    }
+    c->n_active = before + 1;
+    return true;
+}
+
+/* Uncounts the run of `length` tokens once. */
+static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
+    int32_t path[SUFFIX_MAX_DEPTH], i = root;
+    for (int32_t k = 0; k < length; k++) {
+        i = path[k] = find_child(t, i, tokens[k]);
+    }
+    for (int32_t k = length - 1; k >= 0; k--) {
+        if (--t->nodes[path[k]].count == 0) {
+            free_node(t, path[k]);
+        }
+    }
+}
+
+/* Counts the run of tokens once more; returns how many of them had nodes. */
+static int32_t put_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
+    int32_t i = root, k = 0;
+    while (k < length && (i = count_child(t, i, tokens[k])) != SUFFIX_NONE) {
+        k++;
+    }
+    return k;
+}
+
+static int32_t run_length(const suffix_tree *t, int32_t n, int32_t from) {
+    return n - from < t->depth ? n - from : t->depth;
+}
+
+int32_t suffix_tree_put(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t from) {
+    for (; from < n; from++) {
+        int32_t length = run_length(t, n, from), put = put_run(t, root, tokens + from, length);
+        if (put < length) {
+            take_run(t, root, tokens + from, put);
+            break;
+        }
+    }
+    return from;
+}
+
+void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t end) {
+    for (int32_t from = 0; from < end; from++) {
+        take_run(t, root, tokens + from, run_length(t, n, from));
+    }
+}
+
+/* ---- queries ---- */
+
+int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n) {
+    int32_t i = root;
+    for (int32_t k = 0; k < n && i != SUFFIX_NONE; k++) {
+        i = find_child(t, i, tokens[k]);
+    }
+    return i;
+}
+
+int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n,
+                          int32_t *length) {
+    assert(n >= 0);
+    /* a suffix of `low` tokens is found; none of more than `high` is */
+    int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2, i = suffix_tree_find(t, root, tokens + n - middle, middle);
+        if (i != SUFFIX_NONE && t->nodes[i].child != SUFFIX_NONE) {
+            low = middle;
+            found = i;
+        } else {
+            high = middle - 1;
+        }
+    }
+    *length = low;
+    return found;
+}
+
+/* ---- guesses ---- */
+
+/* A candidate guess: the token of `node` follows node `parent` of the draft tree. */
+typedef struct guess {
+    double p;
+    int32_t node, parent;
+} guess;
+
+typedef struct guesser {
+    const suffix_tree *t;
+    int32_t root;
+    const int32_t *tokens; /* [n] the sequence */
+    int32_t n, width;
+    draft_tree *out;
+    int32_t n_open;
+    guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
+} guesser;
+
+/* The node of the last `length` tokens that end with `parent`, its ancestors and the
+ * sequence before them. */
+static int32_t suffix_tree_find_end(const guesser *g, int32_t parent, int32_t length) {
+    int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
+    for (int32_t i = length - 1; i >= 0; i--) {
+        run[i] = parent != DRAFT_ROOT ? g->out->tokens[parent] : g->tokens[--n];
+        parent = parent != DRAFT_ROOT ? g->out->parents[parent] : parent;
+    }
+    return suffix_tree_find(g->t, g->root, run, length);
+}
+
+/* Adds the most frequent children of node i, which has probability p and corresponds to
+ * `parent`. Of equally frequent ones the best is the first. */
+static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
+    const suffix_node *nodes = g->t->nodes;
+    guess *first = g->open + g->n_open;
+    /* the deepest level has no children: continues from half as many tokens */
+    if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
+        i = suffix_tree_find_end(g, parent, g->t->depth / 2);
+    }
+    if (i == SUFFIX_NONE || nodes[i].best == SUFFIX_NONE) {
+        return;
+    }
+    double each = p / (double)nodes[i].count;
+    int32_t n = 0;
+    first[n++] = (guess){each * (double)nodes[nodes[i].best].count, nodes[i].best, parent};
+    for (int32_t c = g->width > 1 ? nodes[i].child : SUFFIX_NONE; c != SUFFIX_NONE; c = nodes[c].next) {
+        int32_t at = n;
+        while (at > 1 && nodes[c].count > nodes[first[at - 1].node].count) {
+            at--;
+        }
+        if (c == nodes[i].best || at == g->width) {
+            continue;
+        }
+        n = n < g->width ? n + 1 : n;
+        for (int32_t k = n - 1; k > at; k--) {
+            first[k] = first[k - 1];
+        }
+        first[at] = (guess){each * (double)nodes[c].count, c, parent};
+    }
+    g->n_open += n;
+}
+
+/* Removes the likeliest guess; in a tie the first added. */
+static guess suffix_tree_take_likeliest(guesser *g) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < g->n_open; i++) {
+        best = g->open[i].p > g->open[best].p ? i : best;
+    }
+    guess taken = g->open[best];
+    g->n_open--;
+    for (int32_t i = best; i < g->n_open; i++) {
+        g->open[i] = g->open[i + 1];
+    }
+    return taken;
+}
+
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n,
+                         const draft_bounds *most, double min_prob, draft_tree *out) {
+    guesser g = {.t = t, .root = root, .tokens = tokens, .n = n, .width = most->width, .out = out};
+    double score = 0.0;
+    if (most->depth > 0) {
+        open_children(&g, i, DRAFT_ROOT, 1.0);
+    }
+    while (out->n < most->nodes && g.n_open > 0) {
+        guess next = suffix_tree_take_likeliest(&g);
+        if (next.p < min_prob) {
+            break;
+        }
+        score += next.p;
+        int32_t at = draft_tree_add(out, next.parent, t->nodes[next.node].token);
+        if (out->depths[at] < most->depth) {
+            open_children(&g, next.node, at, next.p);
+        }
+    }
+    draft_tree_sort(out);
+    return score;
+}
 
 #define MAX_NAMESPACES 256
 #define MAX_TEXTS      16384

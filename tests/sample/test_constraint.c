@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "sample/constraints.h"
-#include "sample/sample_batch.h"
+#include "sample/sampler.h"
 #include "sample/sampler_parts.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "sample/sample_batch.h"
+#include "sample/sampler.h"
 #include "test.h"
 
 enum { N_VOCAB = 2000, N_ROWS = 40, N_TOKENS = 5 };
