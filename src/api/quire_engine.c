@@ -11,7 +11,7 @@
 #include "expr/expr_mods.h"
 #include "file/npz.h"
 #include "request/read_turns.h"
-#include "setup/adapter_names.h"
+#include "setup/adapter_store.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
 #include "stream/stream.h"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "setup/adapter_names.h"
+#include "setup/adapter_store.h"
 
 #define MOST_FILE_BYTES ((int64_t)16 << 30) /* most bytes of an adapter's tensors */
 

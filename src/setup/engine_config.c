@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "engine/team.h"
 #include "options/engine_flags.h"
-#include "setup/adapter_names.h"
+#include "setup/adapter_store.h"
 #include "setup/pool_plan.h"
 
 /* a caller's quire_options has a model at least */

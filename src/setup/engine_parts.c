@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "base/utf8.h"
 #include "file/templates.h"
-#include "setup/adapter_names.h"
+#include "setup/adapter_store.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "options/engine_flags.h"
-#include "setup/adapter_names.h"
+#include "setup/adapter_store.h"
 
 /* MCL_ONFAULT is outside POSIX. */
 

@@ -61,7 +61,7 @@ typedef struct pool_plan {
     int64_t dropped_bytes;
     int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
     int64_t aside_bytes;   /* part of the room for swap space and host tier */
-    int64_t adapter_bytes; /* bytes that adapters may take (adapter_names.h) */
+    int64_t adapter_bytes; /* bytes that adapters may take (adapter_store.h) */
     int64_t rule_bytes;  /* --rule-memory-bytes; pool_plan_rules computes what is subtracted from the room */
     int64_t given_pages; /* --kv-pages; 0: as many as fit */
     /* most rows and sequences in a step of an encoder, which keeps nothing between

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "setup/adapter_names.h"
 #include "setup/adapter_store.h"
 #include "test.h"
 
