@@ -23,7 +23,7 @@ typedef struct file_module {
 
 #define MAX_MODULES 16
 
-/* A chat template besides the default one (templates.h). */
+/* A chat template besides the default one (model_file.h). */
 #define MAX_TEMPLATES       16
 #define MAX_TEMPLATE_NAME   64
 #define TEMPLATES_DIRECTORY "additional_chat_templates"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"
-#include "file/templates.h"
+#include "file/model_file.h"
 #include "setup/adapter_store.h"
 #include "setup/answer_ends.h"
 #include "setup/engine_config.h"

@@ -1,6 +1,6 @@
 /* GGUF: what is read, and how malformed files are refused. */
 #include "base/log.h"
-#include "file/templates.h"
+#include "file/model_file.h"
 #include "make_files.h"
 
 /* A file of which one place is wrong: refused with code, and a message that has the

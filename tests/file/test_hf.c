@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "file/model_file.h"
 #include "file/open_file.h"
-#include "file/templates.h"
 #include "make_files.h"
 
 static const char *const names[] = {"config.json",
