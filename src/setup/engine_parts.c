@@ -11,9 +11,9 @@
 #include "base/utf8.h"
 #include "file/model_file.h"
 #include "setup/adapter_store.h"
-#include "setup/answer_ends.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
+#include "text/turn_ends.h"
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024

@@ -7,11 +7,11 @@
 #include "base/utf8.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"
-#include "setup/answer_ends.h"
 #include "setup/engine_config.h"
 #include "setup/engine_parts.h"
 #include "setup/inspect_layers.h"
 #include "setup/pool_plan.h"
+#include "text/turn_ends.h"
 #include "json/json_out.h"
 
 enum { N_KV_TYPES = 6 };
