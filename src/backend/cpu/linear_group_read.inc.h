@@ -11,8 +11,7 @@ typedef struct group_format {
     int zero, dot_bits;
     quant_scale coding;
     int run;
-    bool scaled;         /* scales lie in records in scratch */
-    bool unpacked;       /* numbers too */
+    bool unpacked;       /* numbers and scales lie in records in scratch */
     bool unpacks;        /* the numbers are unpacked into records while they are multiplied */
     int lower;           /* what numbers lose as they are unpacked */
     const int8_t *table; /* what each code is multiplied as: its number plus zero */

@@ -202,12 +202,12 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
-        nf scale = f.scaled ? nf_load(record_scale(f, n_regs, v->record, part, 0, c))
-                            : v->scales[c].scale[part],
+        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c))
+                              : v->scales[c].scale[part],
            second = scale;
         if (n_factors(f) > 1) {
             second =
-                f.scaled ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
+                f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
         }
         acc[r][c] =
             part_add(f, acc[r][c], floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]),

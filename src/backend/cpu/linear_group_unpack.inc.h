@@ -13,7 +13,7 @@ INLINE bool has_quads(group_format f) {
 /* Registers of a quad in a record, and of what follows the quads: scales, mins, and
  * what sums of bytes lack, or which halves of the group are large. */
 INLINE int quad_registers(group_format f) {
-    return !f.unpacked ? 0 : has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
+    return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
 INLINE int scale_registers(group_format f) {
     return PACK_GROUP / f.group * n_factors(f);

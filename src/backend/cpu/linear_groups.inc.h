@@ -77,15 +77,9 @@ INLINE bool is_cheap(group_format f) {
 INLINE bool has_near_bytes(group_format f) {
     return HAS_DPBUSD && !LINEAR_BY_TILES && f.bits == 8 && is_plain(f) && !has_zeros(f);
 }
-/* Cheap forms whose scales are not: chunks of less than many rows unpack these alone. */
-INLINE bool has_dear_scales(group_format f) {
-    return !LINEAR_BY_TILES && is_cheap(f) && f.coding == SCALE_SIX_MIN;
-}
 /* The number of rows from which groups go by chunks. */
 INLINE int chunked_from(group_format f) {
     return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
-           : has_dear_scales(f)              ? 16
-           : f.group < PACK_GROUP            ? 32
            : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED
            : N_WORDS                         ? 16
                                              : 32;
@@ -199,20 +193,18 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
         group_view v =
-            f.scaled
+            f.unpacked
                 ? (group_view){.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)}
                 : packed_view(f, n_regs, range.columns, g);
         ni sums[N_GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
             prefetch_next(f, &range, g);
         }
-        if (f.scaled) {
+        if (f.unpacks) {
             UNROLL
             for (int c = 0; c < n_regs; c++) {
                 v.planes[c] = range.columns[c].planes + (size_t)g * group_bytes(f);
             }
-        }
-        if (f.unpacks) {
             unpack_scales(f, n_regs, range.columns, g, v.record);
         }
         const int32_t large = large_halves(f, n_rows, n_regs, &v, x);
@@ -543,8 +535,8 @@ INLINE void chunked_part(group_format f, const linear_part *part, row_view x, in
     const int32_t n_groups = w->layout.n_in / PACK_GROUP,
                   most = N_WORDS && (has_grid(f) || has_quads(f)) ? GROUP_CHUNK / 2 : GROUP_CHUNK,
                   chunk = divide_up(n_groups, divide_up(n_groups, most));
-    group_format scaled = f, unpacked = f;
-    scaled.scaled = unpacked.scaled = unpacked.unpacked = true;
+    group_format unpacked = f;
+    unpacked.unpacked = true;
     unpacked.zero = LINEAR_BY_TILES ? f.zero : unpacked_zero(f);
     unpacked.lower = f.zero - unpacked_zero(f);
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
@@ -567,14 +559,6 @@ INLINE void chunked_part(group_format f, const linear_part *part, row_view x, in
                          last ? 0 : first + n_regs, y, next);
             if (has_near_bytes(f) && n_rows < MANY_ROWS_UNPACKED) {
                 chunk_rows(f, n_regs, range, rows, n_rows, y_stride);
-                continue;
-            }
-            if (has_dear_scales(f) && n_rows < MANY_ROWS_UNPACKED) {
-                for (int32_t g = g0; g < g1; g++) {
-                    unpack_scales(scaled, n_regs, columns, g,
-                                  scratch + (size_t)(g - g0) * record_bytes(scaled, n_regs));
-                }
-                chunk_rows(scaled, n_regs, range, rows, n_rows, y_stride);
                 continue;
             }
             if (!unpacks_in_pass(f)) {
