@@ -68,8 +68,8 @@ uint64_t headline_execution_digest(const headline_execution *x);
 quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
                               serving_result *out, uint64_t *digest, quire_error *err);
 
-/* Servers without pages, and the engine, really run by one clock: requests that are all
- * there from the start. Static batches, or iteration-level batching (Yu et al. 2022,
+/* Servers without pages, and the engine, run for real on one clock: all requests are there
+ * from the start. Static batches, or iteration-level batching (Yu et al. 2022,
  * "Orca") with keys and values in one piece of memory, go through the simulated server
  * (lab/sim/serving.h), whose steps a model executes (headline_execute.h); the engine runs
  * its own steps (headline_execute.h). Answers are the likeliest tokens, the same for all

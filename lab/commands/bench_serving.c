@@ -24,7 +24,7 @@ typedef struct bench_serving_options {
     const char *slo;
     double cost_per_hour; /* of the device; 0: not shown */
     double speed;         /* the trace's clock runs that many times as fast */
-    int32_t shrink;       /* lengths become a shrink-th */
+    int32_t shrink;       /* lengths are divided by it */
     int32_t page_tokens, max_seqs, max_rows, max_chunk;
     int32_t max_model_len; /* 0: as the model has it */
     int64_t kv_tokens;     /* 0: as the device has it */
@@ -35,7 +35,7 @@ typedef struct bench_serving_options {
     /* "0.8,0.6": chances that the first, second .. guess of a step is right; NULL: no
      * guesses */
     const char *acceptance;
-    double draft_us; /* that making a step's guesses takes */
+    double draft_us; /* time to make a step's guesses */
 } bench_serving_options;
 
 enum { DEFAULT_REQUESTS = 1000, MAX_DOUBLINGS = 12, HALVINGS = 6 };

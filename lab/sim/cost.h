@@ -31,7 +31,7 @@ typedef struct cost_model {
     /* a token's keys and values between the device and host memory, one way; measured:
      * copy_us */
     double swap_us;
-    int64_t kv_tokens;    /* that the device has room for beside the weights; 0: not known */
+    int64_t kv_tokens;    /* tokens that fit on the device beside the weights; 0: unknown */
     int64_t token_bytes;  /* keys and values of a token */
     int64_t weight_bytes; /* of a described model; 0: not known */
     int32_t max_model_len;

@@ -82,7 +82,7 @@ typedef struct serving_options {
     int32_t n_drafts;     /* guesses that follow each request's next token while it decodes; 0: none */
     /* [n_drafts] the probability that a guess is right if all before it are */
     double acceptance[SERVING_MAX_DRAFTS];
-    double draft_us; /* that making a step's guesses takes */
+    double draft_us; /* time to make a step's guesses */
     double speed;    /* the trace's clock runs that many times as fast */
     bool checks;     /* prove every invariant after every step; slow, for tests */
     /* NULL, or called when a step that computes something was planned */

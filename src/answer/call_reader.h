@@ -54,7 +54,7 @@ typedef struct element_calls {
     struct {
         uint8_t kind;
         bool has_items;
-        bool is_homonym; /* its name is that of an element of the notation */
+        bool is_homonym; /* has the name of an element of the notation itself */
         const json_value *schema;
     } open[ELEMENT_DEPTH];
 } element_calls;

@@ -65,8 +65,8 @@ static quire_err begin_container(call_reader *r, str child) {
     return strbuf_add_char(&r->arguments, is_list ? '[' : '{');
 }
 
-/* Whether a call or a section is an element of this name: the tags of their ends have
- * the mark before them. */
+/* Whether calls or sections are written as elements of this name; their end tags have the
+ * mark before them. */
 static bool element_is_call(const call_reader *r, str name) {
     call_writing w;
     bool is_call = false;

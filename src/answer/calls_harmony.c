@@ -104,7 +104,7 @@ static quire_err plain_text(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Completes a call's arguments: an object, also where none has begun. */
+/* Completes a call's arguments; if none have begun, they are an empty object. */
 static quire_err close_arguments(call_reader *r) {
     bool has_begun = !json_stream_wants_value(&r->json) || r->json.depth > 0;
     return has_begun ? json_stream_close(&r->json, &r->arguments) : strbuf_add_str(&r->arguments, "{}");

@@ -408,7 +408,7 @@ static bool head_read(str head, str text, head_parts *h) {
     return h->name.n > 0;
 }
 
-/* "functions.NAME:3" is a name with the call's id, and "functions.NAME" an offered name. */
+/* "functions.NAME:3" is a name and the call's id, "functions.NAME" an offered function. */
 static quire_err take_numbered(call_reader *r, str *name) {
     size_t n = name->n, prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
     str bare = {name->p + prefix, name->n - prefix};

@@ -95,8 +95,8 @@ static quire_err take_flag(const reader *r, const json_value *format, const char
                : fail(r, QUIRE_INVALID, ".%s must be true or false", name);
 }
 
-/* Refuses what else a format says. `any_order` lets members come in any order: that of
- * the schema is one. */
+/* Refuses members that a format does not have. `any_order`, which allows any order of
+ * members, is accepted: the order of the schema is one. */
 static quire_err structural_tag_refuse_others(const reader *r, const json_value *format) {
     static const char *const names[] = {
         "type",     "value",   "token",    "json_schema", "style",        "any_order",

@@ -15,7 +15,7 @@
     } while (0)
 
 /* Fills *err (may be NULL) with code, position and a formatted message (cut at the buffer's
- * end) and clears param; QUIRE_OK leaves *err as it is. Returns code. */
+ * end) and clears param; with QUIRE_OK leaves *err as it is. Returns code. */
 quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -23,12 +23,12 @@ quire_err err_set(quire_error *err, quire_err code, int64_t position, const char
 quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same with the message that *err (may be NULL) has, after "prefix: ". */
+/* The same, but keeps the message of *err (may be NULL) and puts "prefix: " before it. */
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix);
 
-/* For a function that releases at its end, after a label `done:`, what it took, and returns
- * e. Sets e to the expression, unless it already holds an error. With an error goes on at
- * the label. */
+/* For a function that ends with a label `done:`, after which it releases what it took and
+ * returns e. Unless e already holds an error, sets e to the value of the expression. Goes
+ * to the label if e then holds an error. */
 #define TRY_DONE(e, expr)                                                                                    \
     do {                                                                                                     \
         if ((e) != QUIRE_OK || ((e) = (expr)) != QUIRE_OK) {                                                 \

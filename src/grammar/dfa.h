@@ -95,9 +95,9 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote);
 
-/* For makers of other ones: a new empty dfa, states and edges in order, and the end:
- * states that cannot reach an accepting one are taken out. dfa_trim returns x; DFA_ANY if
- * the grammar has failed. */
+/* To build any other dfa: start with an empty one, add its states and edges in order, then
+ * trim it, which removes states that cannot reach an accepting one. dfa_trim returns x, or
+ * DFA_ANY if the grammar has failed. */
 uint32_t dfa_new(dfa_pool *p);
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
 /* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a

@@ -137,8 +137,8 @@ static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
     }
 }
 
-/* Texts that end with the letters and hold before them a watched text that does not end
- * free text. */
+/* The dfa of texts that end with `letters` and contain, before that end, a watched text
+ * that does not end free text. */
 static uint32_t watched_before(free_text *f, str letters) {
     strbuf regex = {0};
     quire_err e = QUIRE_OK;
@@ -339,7 +339,7 @@ static void open_pattern(free_text *f, const grammar_part *part) {
     build_rule_set(f->p->b, f->pattern_rule, node);
 }
 
-/* A tag with no text before it: leads to `behind`. */
+/* A tag with no text before it, which leads to `behind`. */
 static uint32_t emit_first_tag(free_text *f, uint32_t behind) {
     build *b = f->p->b;
     f->ways.n = 0;

@@ -88,8 +88,8 @@ struct grammar_part {
     uint32_t min, max; /* of REPEAT; max: GRAMMAR_NO_MAX */
     const str *texts;  /* of FREE, UNTIL, TAGS: valid UTF-8, not empty; of OTHER: valid UTF-8 */
     size_t n_texts;
-    /* of TAGS, UNTIL: texts that the free text does not contain either; what ends UNTIL
-     * may */
+    /* of TAGS, UNTIL: more texts that the free text must not contain; the text that ends
+     * UNTIL may contain them */
     const str *never;
     size_t n_never;
     grammar_specials specials; /* of FREE, UNTIL, TAGS */

@@ -256,8 +256,8 @@ static uint32_t renumber(uint32_t s, uint32_t start) {
     return s == start ? 0 : s == 0 ? start : s;
 }
 
-/* Follows the first step where nothing precedes. `end` joins it where the empty text
- * matches: the set may recur, where something does. */
+/* Follows the first step from the start of the text. If the empty text matches, `end` joins
+ * the set: acceptance must lie in the set itself, which may occur again later in a text. */
 static bool pattern_begin(finder *f, uint32_t first, uint32_t end) {
     f->now++;
     pattern_push(f, first);

@@ -489,7 +489,7 @@ bool object_holds(schema *s, const object_part *o, str name) {
     return false;
 }
 
-#define HELD_DEPTH 4 /* of values in a member that are looked at to see that nothing satisfies it */
+#define HELD_DEPTH 4 /* levels of a member's value that are searched for proof that nothing satisfies it */
 
 /* How many of the listed names, or of the required ones, are allowed with a value of
  * `rule` (NULL: any); counts of `most` and over are not distinguished. */

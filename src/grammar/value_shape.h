@@ -177,7 +177,7 @@ typedef struct shape {
 typedef struct schema_resource {
     str uri; /* without fragment */
     const json_value *root;
-    bool is_stray; /* below a keyword that holds no schemas: others of this uri come first */
+    bool is_stray; /* below a keyword that holds no schemas; others of the same URI win */
 } schema_resource;
 typedef struct schema_anchor {
     uint32_t resource;

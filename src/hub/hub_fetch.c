@@ -217,7 +217,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
         x->sink->is_joined = x->sink->at > 0;
         return QUIRE_OK;
     }
-    if (r->status == 206) { /* another part than was requested */
+    if (r->status == 206) { /* not the part that was requested? */
         TRY(x->sink->restart(x->sink, x->err));
         return err_set(x->err, QUIRE_BUSY, -1,
                        "%s: the server sends another part of %s than the one asked for", t->repo,

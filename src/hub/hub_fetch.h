@@ -34,7 +34,7 @@ typedef struct hub_sink {
     bool keeps; /* received bytes are kept for a later pull, whatever fails */
     /* the next byte is the first: sets at to 0 */
     quire_err (*restart)(struct hub_sink *s, quire_error *err);
-    quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* moves at */
+    quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* advances at */
 } hub_sink;
 
 typedef struct hub_target {

@@ -12,7 +12,7 @@
 
 typedef enum jtoken_kind {
     T_END,
-    T_FAULT, /* here is no token: why is in the error that jinja_lex filled */
+    T_FAULT, /* not a token: the error that jinja_lex filled says why */
     T_DATA,
     T_PRINT_BEGIN,
     T_PRINT_END,
@@ -32,8 +32,8 @@ typedef struct jtoken {
     jvalue value; /* numbers */
 } jtoken;
 
-/* Cuts source into tokens, the last of which is T_END, or T_FAULT where the source cannot
- * be cut further; *tokens is mem_free'd by the caller. QUIRE_NO_MEMORY. */
+/* Cuts source into tokens. The last is T_END, or T_FAULT at the place that is no token, for
+ * which *err says why. The caller frees *tokens with mem_free. QUIRE_NO_MEMORY. */
 quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err);
 
 typedef enum jnode_kind {
@@ -133,17 +133,17 @@ typedef struct jnodes {
 typedef struct jparser {
     const jtoken *at; /* the token to read next */
     jarena *arena;
-    quire_error *err; /* at T_FAULT: its error */
-    /* Errors that Jinja finds after all syntax errors, code QUIRE_OK: there is none. The
-     * first unknown filter or test, and what Python's compiler refuses: the first break or
-     * continue outside loops, or argument given twice. */
+    quire_error *err; /* at T_FAULT: the lexer's error */
+    /* Errors that Jinja reports only if there is no syntax error (code QUIRE_OK: none):
+     * unknown, the first unknown filter or test; stray, the first break or continue outside
+     * a loop or argument given twice, which Python's compiler refuses. */
     quire_error unknown, stray;
     int depth;
     /* inside a branch: an unknown filter or test is an error only when it is evaluated,
      * as in Jinja */
     bool soft;
     int loops;                  /* for loops around the current place in this macro */
-    int fors;                   /* for loops around it in all */
+    int fors;                   /* all for loops around the current place */
     struct jnames_used *macros; /* enclosing macros, innermost first */
     jnodes *blocks;             /* the template's blocks, in the order of their ends */
     bool uses_others;           /* it extends, includes or imports another template */

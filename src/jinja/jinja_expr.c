@@ -65,7 +65,7 @@ static quire_err call_arguments(jparser *p, jnode *call) {
             return jparse_fail(p, QUIRE_INVALID, "invalid syntax for function call expression");
         }
         if (is_list || is_map || is_named) {
-            name = p->at->text; /* or a word that is not a name */
+            name = p->at->text; /* may be a keyword too */
             p->at += is_named ? 2 : 1;
         }
         call->unpacks = call->unpacks || is_list || is_map;

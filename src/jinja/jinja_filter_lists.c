@@ -513,7 +513,7 @@ JFUNCTION(filter_slice) {
     TRY(jrun_want_integer(r, args[1], "the number of slices", &count));
     TRY(jrun_items(r, args[0], &items, &n));
     if (count == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "no slices");
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "the number of slices must not be 0");
     }
     count = count < 0 ? 0 : count;
     TRY(jrun_step(r, (size_t)count));

@@ -146,8 +146,8 @@ static int decimal_of(int32_t c) {
     return value;
 }
 
-/* Without blanks around it, and with ASCII's digits for those of other scripts: a text as
- * Python reads numbers. */
+/* A text as Python's int and float read it: stripped of blanks, digits of other scripts
+ * replaced by ASCII's. */
 static quire_err number_text(jrun *r, str s, str *out) {
     *out = s = jstr_strip(s, true, true);
     size_t n = 0, size;
@@ -272,7 +272,7 @@ static JFUNCTION(filter_int) {
     jvalue parsed = {.kind = J_MISSING};
     double f;
     if (!jis(args[2], J_MISSING)) {
-        base = jis_integer(args[2]) ? jas_integer(args[2]) : -1; /* in which no text is an integer */
+        base = jis_integer(args[2]) ? jas_integer(args[2]) : -1; /* an invalid base: no text is an integer */
     }
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {

@@ -173,7 +173,7 @@ static quire_err make_turns(jrun *r, const jvalue *items, size_t n, bool joins, 
 
 static JFUNCTION(global_cycler) {
     if (rest->n == 0 || rest->n_named > 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "a cycler takes at least one item, and none by name");
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "cycler takes at least one item and no named arguments");
     }
     return make_turns(r, rest->values, rest->n, false, out);
 }

@@ -484,7 +484,7 @@ const jfunction *jinja_find_method(jvalue object, str name) {
         return jfunction_find(of_string, COUNT(of_string), name);
     case J_LIST:
         return jfunction_find(of_list, COUNT(of_list), name);
-    case J_TUPLE: /* has no copy */
+    case J_TUPLE: /* no copy(): tuples have none */
     case J_RANGE:
         return jfunction_find(of_list + 1, COUNT(of_list) - 1, name);
     case J_DICT:

@@ -167,7 +167,7 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* A name, names in parentheses, or, with_member, a member of a namespace. */
+/* A name, names in parentheses, or, if with_member, a member of a namespace. */
 static quire_err parse_target_item(jparser *p, bool with_member, jnode **out) {
     const jtoken *start = p->at;
     jnode *item;
@@ -270,7 +270,7 @@ static quire_err parse_for(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* The filters of a block, which are no branch of what is around it. */
+/* The filters of a block. An unknown one is an error even inside a branch. */
 static quire_err parse_block_filters(jparser *p, jnode **out) {
     bool soft = p->soft;
     p->soft = false;
@@ -567,7 +567,7 @@ static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
     return QUIRE_OK;
 }
 
-/* {% print a, b %}: each for itself. */
+/* {% print a, b %}: prints each value. */
 static quire_err parse_print_tag(jparser *p, jnode **out) {
     jnodes prints = {0};
     TRY(jparse_node(p, N_BODY, p->at, out));
@@ -682,8 +682,8 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     return QUIRE_OK;
 }
 
-/* A body that ends with one tag, whose name is "end" and the name of the opening tag. It
- * is no branch of what is around it. */
+/* A body that ends with one tag, whose name is "end" and the name of the opening tag. An
+ * unknown filter or test in it is an error even if the block is in a branch. */
 static quire_err parse_block(jparser *p, const char *end, jnode **out) {
     bool soft = p->soft;
     p->soft = false;

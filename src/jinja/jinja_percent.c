@@ -101,7 +101,7 @@ static quire_err flags(percent *p, jformat_spec *s) {
 static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
     bool number = jis_whole(v) || jis(v, J_FLOAT), is_safe = s->type == 's' && jis(v, J_STRING) && v.safe;
-    if (text || s->type == 'c') { /* the flag 0 is for numbers */
+    if (text || s->type == 'c') { /* the flag 0 pads numbers only */
         s->align = s->align == '=' ? '>' : s->align;
         s->fill = str_of(" ");
         s->precision = text ? s->precision : -1;
@@ -196,7 +196,7 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
 
 /* str.format: fields in braces, {name.member[key]!conversion:specification}. */
 
-/* Fields are numbered by their places or by names that are numbers, never by both. */
+/* Fields are numbered automatically or by hand ({0}); a format must not mix the two. */
 typedef enum numbering { NUMBERS_NONE, NUMBERS_COUNT, NUMBERS_NAMED } numbering;
 
 typedef struct braces {

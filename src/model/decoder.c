@@ -40,7 +40,7 @@ static bool decoder_has_head(const loader *l, weight_name tokens, weight_name he
     bool differs =
         t != NULL && h != NULL &&
         (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
-    /* packed, or quantised */
+    /* a head without `.weight` is packed or quantised */
     return differs || (h == NULL && loader_has(l, tokens, NO_LAYER) && loader_has(l, head, NO_LAYER));
 }
 

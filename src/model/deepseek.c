@@ -128,7 +128,7 @@ static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int3
     }
     TRY(config_moe(c, d));
     config_usual_shared(c, c->is_gguf ? 0 : config_is(c, "DeepseekV2ForCausalLM") ? 2 : 1, d);
-    d->moe.group_by_best_two = d->moe.score == ROUTE_SIGMOID; /* as V2's choice, and V3's */
+    d->moe.group_by_best_two = d->moe.score == ROUTE_SIGMOID; /* false as in V2, true as in V3 */
     return d->layers[0].n_experts > 0 ? read_dense_layers(c, n_dense, d_ff, d) : QUIRE_OK;
 }
 

@@ -20,7 +20,7 @@ const char *loader_root(const model_file *f, const arch_names *names) {
                                         "bert.",
                                         "roberta.",
                                         ""};
-    /* the second of a packed model that is tied, the third of compressed-tensors */
+    /* PACKED_SUFFIX: a packed model with tied embeddings; "_packed": compressed-tensors */
     static const char *const suffixes[] = {"", PACKED_SUFFIX, "_packed"};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
     bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;

@@ -388,7 +388,7 @@ static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     if (narrow_value != narrow) {
         return config_unsupported(c, "keys and values of different widths are not supported");
     }
-    wide = config_has(c, NULL, "per_layer_config") ? narrow : wide; /* which then names those that differ */
+    wide = config_has(c, NULL, "per_layer_config") ? narrow : wide; /* it names the layers that differ */
     TRY(config_i32(c, NULL, "global_head_dim", &wide));
     TRY(check_width(c, "global_head_dim", wide));
     if (d->attend.values_are_keys) {

@@ -51,8 +51,8 @@ quire_err config_granite(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's, as MiniCPM
- * 3's usual ones are. */
+/* GGUF files have Granite's factors. Older ones have none: they are of MiniCPM 2B, whose
+ * factors are also MiniCPM 3's defaults. */
 static quire_err read_minicpm_factors(const config *c, bool is_usual, model_desc *d) {
     float depth = is_usual ? 1.4f : 1.0f, base = is_usual ? 256.0f : 1.0f, logits;
     TRY(config_f32(c, NULL, "scale_depth", &depth));

@@ -150,9 +150,9 @@ static void note_name(model_desc *d, const char *pattern) {
     }
 }
 
-/* The compute mode of `auto`: int8 where integers are more than weights of any other type.
- * In a checkpoint that says that it is quantised, those that it leaves in 16 or 32 bits do
- * not count. */
+/* The compute mode of `auto`: int8 if more weights are integers than of any other type. In
+ * a checkpoint whose config says that it is quantised, weights left in 16 or 32 bits do not
+ * count. */
 static compute_mode auto_compute(const model_file *f, const int64_t by_type[N_DTYPES], dtype most) {
     const bool is_said = quant_is(f);
     int64_t integers = 0, others = 0;
@@ -206,7 +206,7 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     d->has_fp8_kv = quant_has_fp8_kv(f);
     d->auto_compute = auto_compute(f, by_type, d->weight_type);
     if (d->quantise_to == DTYPE_I8) {
-        /* products are int8 even where most weights are a table, which stays as it is */
+        /* products are int8 even if most weights are a table, which is not converted */
         d->auto_compute = COMPUTE_INT8;
     } else if (d->quantise_to == DTYPE_F8_E4M3) {
         d->auto_compute = COMPUTE_BF16;

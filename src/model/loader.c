@@ -584,8 +584,8 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_rows, .n_in = width}, NULL, name, NO_LAYER);
 }
 
-/* The rows of a table that several tensors hold in a quantised form, as floats. *floats:
- * they, freed by the caller; NULL: the file has them in no such form. */
+/* Reads the rows of a table that several tensors store in a quantised form. *floats: the
+ * rows, freed by the caller; NULL: the file does not store the table in such a form. */
 static quire_err read_quantised_rows(loader *l, weight_name name, int64_t n_rows, int64_t width,
                                      const char *full, float **floats, tensor_view *out) {
     quant_linear q;

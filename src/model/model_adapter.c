@@ -20,7 +20,7 @@
  * outputs first. */
 
 #define PEFT_PREFIX "base_model.model."
-#define PEFT_INPUTS 20            /* of 0.20 */
+#define PEFT_INPUTS 20            /* PEFT 0.20: A is always of the inputs */
 #define NESTED      ".base_layer" /* of a second parameter of the same module */
 
 /* A parameter of all experts, and how the adapter's matrices lie to it. */
@@ -53,8 +53,9 @@ static const uint8_t *element(const tensor_view *t, int64_t r, int64_t k, size_t
     return (const uint8_t *)t->data + (size_t)(r * t->dims[1] + k) * size;
 }
 
-/* Whether the matrices of a parameter with as many outputs as inputs lie turned: as those
- * of the other parameter of the same experts, where the adapter has it. */
+/* Whether the matrices of a square parameter, whose dimensions do not tell, are turned. If
+ * the adapter has the other parameter of the same experts, that one's dimensions decide;
+ * else the version of PEFT does. */
 static bool experts_are_turned(const adapter_opening *o, const adapter_module *m, int64_t n_in, bool is_down,
                                bool transposed) {
     const str name = experts_name(m);
@@ -122,7 +123,7 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
     return adapter_change_add(o, ref->entry, &c, a);
 }
 
-/* The patterns of the config match the parameter's name. */
+/* Checks the rank and finds the scale; the config's patterns match the parameter's name. */
 static quire_err experts_begin(adapter_opening *o, const char *end, experts_param *p) {
     const str name = experts_name(p->module);
     char full[LOADER_NAME_BYTES];
@@ -203,8 +204,8 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
     return QUIRE_OK;
 }
 
-/* The name of a checkpoint whose experts transformers 5 calls otherwise; "": it does
- * not. */
+/* The name that experts had in checkpoints before transformers 5 renamed them; "": the
+ * name has not changed. */
 static str experts_old_name(adapter_opening *o, str name) {
     static const char now[] = ".mlp.experts", old[] = ".block_sparse_moe.experts";
     char *out = str_ends(name, now) ? adapter_memory(o, name.n + sizeof old, 1) : NULL;

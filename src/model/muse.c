@@ -41,7 +41,7 @@ static quire_err muse_read_positions(const config *c, model_desc *d) {
     usual.pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES;
     config_set_rows(c, ROPE_HALVES, ROPE_NEIGHBOURS);
     TRY(config_add_rope(c, d, &usual));
-    /* layers of base 0 have no positions, all others the one base */
+    /* layers with base 0 have no positions; all others share one base */
     for (int32_t i = 0; i < d->n_layers; i++) {
         bool rotates = c->is_gguf ? d->layers[i].window > 0 : (d->n_layers - 1 - i) % MUSE_PERIOD != 0;
         float theta = rotates ? 1.0f : 0.0f;

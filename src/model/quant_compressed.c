@@ -36,8 +36,8 @@ static uint32_t n_used(int32_t bits, bool is_full) {
     return is_full ? 32 : (uint32_t)(32 / bits * bits);
 }
 
-/* Zero points, packed along the outputs as codes are along the inputs, the offset added:
- * words [..][groups]. */
+/* Reads zero points, words [..][groups]: packed along the outputs as codes are along the
+ * inputs, with the offset added. */
 static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
     tensor_view t;
     const int32_t bits = q->m.bits;
@@ -64,8 +64,8 @@ static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
     return QUIRE_OK;
 }
 
-/* Sets the bits of a code by the number of words of a row: 32 / bits codes each, or, as
- * newer versions of the library pack them, all bits in use. */
+/* Finds the bits of a code from the number of words in a row: a word holds 32 / bits codes,
+ * or, as newer versions of the library pack them, codes straddle words (*is_full). */
 static quire_err find_packing(quant_linear *q, int64_t words, bool *is_full) {
     static const int32_t widths[] = {4, 8, 2, 3, 5, 6, 7};
     for (size_t i = 0; i < sizeof widths / sizeof *widths && q->m.bits == 0; i++) {
@@ -77,7 +77,7 @@ static quire_err find_packing(quant_linear *q, int64_t words, bool *is_full) {
     return q->m.bits != 0
                ? QUIRE_OK
                : quant_error(q, ".weight_packed",
-                             "%lld words a row do not hold codes of the configuration's bits for %lld inputs",
+                             "rows of %lld words do not fit %lld inputs at the bits that config.json gives",
                              (long long)words, (long long)q->n_in);
 }
 
@@ -166,7 +166,7 @@ static quire_err compressed_read_bytes(quant_linear *q) {
     return to != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* A scale of this type for each `group` inputs; bytes of E8M0 may say that they are. */
+/* Reads a scale of this type for each `group` inputs. E8M0 scales may be stored as U8. */
 static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type, int64_t group) {
     tensor_view t;
     TRY(quant_find(q, suffix, &t));

@@ -65,10 +65,10 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer);
 quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part,
                             int64_t n_out, int64_t n_in, quant_linear *out, bool *found);
 void quant_linear_deinit(quant_linear *q);
-/* The scales of w, which int8 weights that are multiplied as they are have: weight_scale,
- * one for each row or one for all, or bitsandbytes' SCB, which is 127 times that. *out: a
- * float for each of n_out rows, freed with mem_free; NULL: w has none. name, layer, part:
- * w's, as loader_linear has them. */
+/* Reads the row scales of int8 weights w that are multiplied as they are: weight_scale, one
+ * for each row or one for all, or bitsandbytes' SCB, which is 127 times the scale. *out: a
+ * float for each of n_out rows, freed with mem_free; NULL: w has no scales. name, layer,
+ * part: of w, as for loader_linear. */
 quire_err quant_row_scales(loader *l, const tensor_view *w, weight_name name, int32_t layer,
                            const weight_part *part, int64_t n_out, float **out);
 

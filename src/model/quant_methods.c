@@ -32,7 +32,7 @@ static bool is_method(const model_file *f, const quant_method *m) {
            (m == &quant_awq && (str_is(packing, awq) || str_is(packing, old_awq)));
 }
 
-/* Whether the tensor that tells this form from others is there. */
+/* Whether the layer has the tensor that tells this form from others. */
 static bool has_beside(const loader *l, const quant_method *m, weight_name name, int32_t layer) {
     const tensor_view *t = m->beside != NULL ? loader_look(l, name, layer, m->beside) : NULL;
     return m->beside == NULL ||
@@ -59,8 +59,8 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
     return find_method(l, name, layer, &codes) != NULL;
 }
 
-/* Marks the tensors used that say how the checkpoint rounds rows, and bitsandbytes' name
- * for the order of codes. */
+/* Marks as used the tensors that describe how the checkpoint rounds activations, and the
+ * one that names bitsandbytes' order of codes. */
 static quire_err skip_rounding(loader *l, weight_name name, int32_t layer) {
     static const char *const suffixes[] = {".input_scale", ".input_scale_ub", ".input_zero_point",
                                            ".weight_format"};
@@ -305,8 +305,9 @@ int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
     return fits ? (int32_t)(size < n ? size : n) : 0;
 }
 
-/* The configuration's size of groups, compressed-tensors' config group i's, that gives
- * n_groups; whole: no group may be shorter. 0: it does not. */
+/* The group size that the configuration states (i >= 0: in compressed-tensors' config group
+ * i), if it divides the inputs into n_groups; else 0. whole: the last group may not be
+ * shorter. */
 static int32_t said_group(const quant_linear *q, int i, int64_t n_groups, bool whole) {
     char key[QUANT_KEY_BYTES];
     int64_t size = 0;
@@ -442,8 +443,8 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
 /* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128
  * (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape of the scales tells which. */
 
-/* The size of blocks along a dimension, from the configuration: of compressed-tensors the
- * first of its groups that has some. */
+/* The block size along a dimension, from the configuration; compressed-tensors: from the
+ * first config group that has one. */
 static int64_t scaled_block(const quant_linear *q, int dimension) {
     int64_t sizes[2] = {128, 128};
     size_t n;

@@ -178,7 +178,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        /* the least weight may stand for none */
+        /* the least weight may stand for 0 */
         double w = s->weights[i] > LEAST_WEIGHT ? (double)s->weights[i] : 0.0;
         entropy += w * surprise_of(s, logits, s->ids[i], log_total);
     }

@@ -591,6 +591,6 @@ bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, 
             break;
         }
     }
-    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll has the error too */
+    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll returns the error again */
     return found;
 }

@@ -338,6 +338,6 @@ int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *
             *n = i + 1;
         }
     }
-    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll has the error too */
+    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll returns the error again */
     return id;
 }

@@ -422,7 +422,7 @@ def test_each_config_group_has_groups_of_its_own_size(quire, tmp_path):
 
 @pytest.mark.parametrize("form, mode", [("int4-32", "int8"), ("awq-32", "int8"), ("fp8-block", "bf16"), ("nf4", "bf16")])
 @pytest.mark.parametrize("kind", ["F16", "F32"])
-def test_what_is_quantised_says_how_a_checkpoint_is_computed_however_much_is_not(quire, tmp_path, form, mode, kind):
+def test_auto_goes_by_the_quantised_weights_however_many_are_in_16_bits(quire, tmp_path, form, mode, kind):
     m = llama(form, left_out=("gate_proj", "up_proj", "down_proj"))
     m.stored = {name: (kind if stored[0] == "F16" and name.endswith((".weight", "norm")) else stored[0], stored[1]) for name, stored in m.stored.items()}
     done = subprocess.run([quire, "logits", m.write(tmp_path / "q", True), "--ids", IDS, "--out", tmp_path / "o.npy", "-t", "1"], capture_output=True, text=True)
@@ -562,7 +562,7 @@ def test_a_quantised_head_is_the_head_whatever_the_settings_say(quire, tmp_path,
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("form", ["int4-32", "int8-64-asym", "gptq-3"])
-def test_embeddings_that_are_quantised_are_read(quire, tmp_path, form, tied):
+def test_quantised_embeddings_are_read(quire, tmp_path, form, tied):
     m = llama(form)
     m.config |= {"tie_word_embeddings": tied}
     for tensors in (m.stored, m.floats):

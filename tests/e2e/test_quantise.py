@@ -181,8 +181,8 @@ def test_pages_of_a_quantised_model_are_its_own(quire, tmp_path):
         assert server.stop() == 0
 
 
-def test_matrices_of_16_bits_in_a_quantised_model_stay_so(quire, tmp_path, monkeypatch):
-    """Rows of 2000 are no whole blocks: under int8, which the others are computed in, their halves take 2 bytes each."""
+def test_16_bit_matrices_of_a_quantised_model_are_not_rounded(quire, tmp_path, monkeypatch):
+    """Rows of 2000 are not whole blocks: beside int8 products they stay F16, 2 bytes an element."""
     import test_quant_methods as forms
     monkeypatch.setattr(forms, "WIDTH", 1024)
     monkeypatch.setattr(forms, "FF", 2000)

@@ -352,8 +352,8 @@ static int32_t part_begin(int32_t n, int32_t part, int32_t n_parts) {
     return (int32_t)((int64_t)n * part / n_parts);
 }
 
-/* n_together kv heads of one item, or a part of the queries of one head: queries
- * first..last. */
+/* The work of a task: n_together KV heads of one item, or queries first..last of one
+ * head. */
 typedef struct attn_part {
     const attn_item *item;
     int32_t kv_head, first, last;
@@ -363,8 +363,8 @@ static int32_t attn_tasks(const attn_job *job) {
     return job->n_items * job->planes->n_heads / job->n_together * job->n_parts;
 }
 
-/* A task's part. The last items come first: in a prompt they take longest, and the workers
- * end together. */
+/* The part of a task. The last items come first: in a prompt they take longest, so that all
+ * workers finish at about the same time. */
 static attn_part attn_part_of(const attn_job *job, int32_t task) {
     const int32_t part = task % job->n_parts, at = task / job->n_parts * job->n_together,
                   n_heads = job->planes->n_heads;
@@ -378,8 +378,8 @@ static int32_t tile_queries(const attn_part *p, int32_t from) {
     return p->last - from < ATTN_TILE ? p->last - from : ATTN_TILE;
 }
 
-/* Prefetches the queries of the next tile: the part's from `from` on, or the first of the
- * worker's next task. */
+/* Prefetches the queries of the next tile: those of part p from `from` on, or, at its end,
+ * the first ones of the worker's next task. */
 static void fetch_next_tile(const attn_job *job, attn_part p, int32_t from, int32_t task) {
     const int32_t next = task + thread_pool_size(job->b->thread_pool);
     if (from >= p.last && next < attn_tasks(job)) {
@@ -391,7 +391,7 @@ static void fetch_next_tile(const attn_job *job, attn_part p, int32_t from, int3
     }
 }
 
-/* Task: a part. */
+/* Thread pool task: runs one part. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_part p = attn_part_of(job, task);

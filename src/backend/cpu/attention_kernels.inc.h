@@ -161,10 +161,10 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
     }
 }
 
-/* What sums of values start from: 0, or what acc holds. */
+/* What the sums of values start from: 0, or the contents of acc. */
 typedef enum sums_from { FROM_ZERO, FROM_ACC } sums_from;
 
-/* acc of n_q queries = weights . values over the group's positions, or += them, n_v
+/* acc of n_q queries = (FROM_ACC: +=) weights . values over the group's positions, for n_v
  * vectors of elements from d on. */
 INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, sums_from from,
                           int32_t d) {

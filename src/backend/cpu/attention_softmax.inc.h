@@ -78,7 +78,7 @@ INLINE int32_t lines_for_softmax(const attn_tile *t) {
 /* queries at a time: one waits for its instructions while others run */
 #define SOFTMAX_ROWS (N_LANES == 16 ? 4 : 2)
 
-/* The end of the blocks from block0 on that n_q queries all see entirely. */
+/* The end of the run of blocks from block0 on that all n_q queries see entirely. */
 static int32_t whole_blocks(const attn_tile *t, int32_t n_q, int32_t query, int32_t block0, int32_t block1) {
     int32_t end = block1 * ATTN_BLOCK;
     for (int32_t q = query; q < query + n_q; q++) {

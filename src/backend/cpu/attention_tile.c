@@ -9,7 +9,7 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
-/* The row of the batch at a place among the item's. */
+/* The batch's row for the item's row number `at`. */
 static int32_t attn_item_row(const attn_job *job, const attn_item *item, int32_t at) {
     const int32_t *rows = job->b->batch->work_rows;
     return rows != NULL ? rows[item->row0 + at] : item->row0 + at;
@@ -112,7 +112,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
     set_mods(job, item, seq, s);
 }
 
-#define LINE_FLOATS 16 /* of a cache line */
+#define LINE_FLOATS 16 /* floats in a cache line */
 
 void attn_fetch_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from,
                         int32_t n) {

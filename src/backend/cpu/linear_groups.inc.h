@@ -85,8 +85,8 @@ INLINE int chunked_from(group_format f) {
                                              : 32;
 }
 
-/* Whether any number of rows is multiplied from the planes: where unpacking has units that
- * products leave idle, as AMD's four pipes do, and passes find their blocks in the L2. */
+/* Whether any number of rows is multiplied from the planes: if unpacking runs on units that
+ * products leave idle (AMD has four pipes), and the blocks of a pass stay in the L2. */
 INLINE bool stays_packed(group_format f, const linear *w) {
 #if N_LANES == 16 && !LINEAR_BY_TILES
     return f.bits == 4 && f.group == PACK_GROUP && !has_supers(f) &&
@@ -163,7 +163,7 @@ INLINE group_view packed_view(group_format f, int n_regs, const group_columns *c
     return v;
 }
 
-/* Prefetches what a tile's group g has to. */
+/* Prefetches the share of the next blocks that falls to a tile's group g. */
 INLINE void prefetch_next(group_format f, const group_range *range, int32_t g) {
     const size_t step = group_bytes(f) / N_SHARES, at = (size_t)(g - range->g0),
                  n = (size_t)(range->g1 - range->g0), next = (size_t)range->next_g;
