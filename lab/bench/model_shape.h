@@ -1,6 +1,6 @@
 /* The published shape of a model: a table of sizes, and of the metadata keys and tensors
  * that a GGUF file of its architecture has, each by the sizes that it is made of.
- * synthetic.h writes such a file with random weights; the ordinary loader reads it.
+ * synthetic_open makes such a file with random weights; the ordinary loader reads it.
  *
  * Constant data; any thread. */
 #ifndef LAB_BENCH_MODEL_SHAPE_H
@@ -187,8 +187,8 @@ quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, q
  * them; e's model and compute become those. INVALID: there is none of that name. */
 quire_err synthetic_open_named(const char *shape, const char *type, quire_options *e, synthetic *out,
                                quire_error *err);
-/* Where e's model is "builtin": its shape with 131,072 positions in place of it. Else
- * there is nothing to open. */
+/* If e's model is "builtin", replaces it by its shape with 131,072 positions; else opens
+ * nothing. */
 quire_err synthetic_open_builtin(quire_options *e, synthetic *out, quire_error *err);
 /* Frees its memory once no model has it open. */
 void synthetic_close(synthetic *s);

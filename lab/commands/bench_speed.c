@@ -1,6 +1,6 @@
 /* `quire bench speed`, which `make bench` runs: everything that speed is held to,
  * measured in one run beside the machine's limits found in the same run. The models are
- * of random weights made in memory (lab/bench/synthetic.h): nothing is needed but the
+ * of random weights made in memory (lab/bench/model_shape.h): nothing is needed but the
  * program, and for a while a file in /tmp that holds the packed one. */
 #include <time.h>
 

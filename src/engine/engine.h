@@ -97,8 +97,7 @@ typedef struct engine_options {
     bool starts_paused;
     /* team whose thread runs the steps; a reference is taken. NULL: a team of its own */
     engine_team *team;
-    /* the caller runs the steps, with what state.h has: for measurements on a clock of
-     * their own */
+    /* the caller runs the steps through state.h: for measurements on a clock of its own */
     bool no_thread;
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
     bool no_cascade;         /* attention reads a shared prefix for each sequence separately */
@@ -162,7 +161,7 @@ typedef struct engine_event {
     /* at the end of a beam search's result: its rank's score; the sum of its tokens'
      * log-probabilities */
     double beam_score, beam_sum;
-    /* what of the prediction was drafted and taken, or not, up to this token or end */
+    /* tokens of the prediction drafted and accepted, or rejected, up to this event */
     prediction_counts predicted;
     int32_t n_cached;       /* prompt tokens found in the prefix cache when the request was first admitted */
     int64_t queue_us;       /* how long it waited for that */
@@ -196,10 +195,10 @@ typedef struct engine_work {
     void *of_outside[12];      /* for whoever runs it */
 } engine_work;
 
-/* Threads that have time for it. */
+/* Threads that can run such work. */
 typedef struct engine_outside {
-    /* Has run(w) called on another thread, soon. It never waits and allocates nothing; w
-     * stays until then. NULL: there are none, and a step does all of its work */
+    /* Makes another thread call run(w) soon. It never waits and allocates nothing; w must
+     * stay valid until run is called. NULL: no such threads, a step does all of its work */
     void (*add)(void *context, engine_work *w);
     void *context;   /* outlives the engine thread */
     uint64_t tenant; /* the tenant whose work it is */
@@ -250,8 +249,7 @@ typedef struct engine_request {
      * must tell them apart */
     attn_mods *mods;
     int32_t mods_b; /* the value of b in them */
-    /* other requests have others or none: their cost is measured apart from that of
-     * steps */
+    /* mods are this request's alone: their cost is measured apart from that of steps */
     bool mods_are_own;
     /* adapter of its rows, or NULL; held until it has ended. The draft model ignores
      * it */
@@ -268,8 +266,8 @@ typedef struct engine_request {
      * (kv/evict.h) */
     bool retains;
     kv_retention retention;
-    /* numbers of its first tokens with which other prompts may begin that then differ: a
-     * model with recurrent states keeps those after them too */
+    /* lengths of beginnings that other prompts may share before they differ: a model with
+     * recurrent states keeps the states after them too */
     int32_t marks[ENGINE_MARKS], n_marks;
     bool explain;        /* its end event carries a report */
     bool shows_progress; /* of samples only the first; of no branch that replaces its parent */

@@ -18,10 +18,10 @@
  * which stays unchanged. A child starts to run, or waits on its own if no place to run is
  * left. */
 void fork_children(engine *e, sequence *parent, const float *logits);
-/* s was just admitted. Where nothing was sampled after its given tokens, and a park holds
- * these very tokens and the logits after them, s gets all pages and samples from those: no
- * row of its prompt is computed. It may end with that. Not with children, for whom there
- * may be no places. */
+/* Call when s is admitted. If s has sampled nothing after its given tokens, and a park
+ * holds exactly these tokens and the logits after them, s shares all pages and samples from these
+ * logits: no row of its prompt is computed. s may end by this. Does nothing if s has
+ * children, for which there may be no places. */
 void fork_answer(engine *e, sequence *s);
 /* Makes every child wait on its own, without sharing. */
 void fork_split(engine *e, sequence *parent);

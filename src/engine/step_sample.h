@@ -8,10 +8,10 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples from a row of s after row->context.n_tokens, and sets its result: with the
- * mirostat state before it kept for branches, and its log-probabilities where they are
- * wanted. w: the walk down its drafts, or NULL. The thread of the backend's `worker`, one
- * a sequence. */
+/* Samples the token of s after row->context.n_tokens from `row` and sets the row's result.
+ * Keeps the mirostat state before it for branches, and log-probabilities if they are
+ * requested. w: the walk down the drafts of s, or NULL. Runs on the backend's thread
+ * `worker`; one thread at a time per sequence. */
 void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
@@ -26,7 +26,7 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* Whether the last hidden states of rows row0..row0+n of the batch are finite. The thread
  * of the backend's `worker`. O(n d_model). */
 bool step_rows_are_finite(engine *e, int32_t worker, int32_t row0, int32_t n);
-/* Whether a row of logits is, in which -inf is allowed since it masks tokens. Any thread.
+/* Whether a row of logits is finite; -inf is allowed, since it masks tokens. Any thread.
  * O(n_vocab). */
 bool step_logits_are_finite(const engine *e, const float *logits);
 /* Whether whole pages of s can be published once n more of its rows are computed. */

@@ -14,9 +14,9 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
 const char *composite_class_at(size_t i);
 
 /* The class for config.json's model_type, for checkpoints without "architectures",
- * such as Qwen2MoeForCausalLM for "qwen2_moe": of several the one that writes text, or
- * for a composite checkpoint (has_text) the one that holds the parts. Static; empty:
- * unknown. */
+ * such as Qwen2MoeForCausalLM for "qwen2_moe". Of several classes it is the one that
+ * generates text or, for a composite checkpoint (has_text), the one that holds the parts.
+ * Static; empty: unknown. */
 str model_type_class(str type, bool has_text);
 
 #endif

@@ -131,7 +131,7 @@ int32_t config_table_rows(const config *c, const char *name);
  * absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
-/* ---- config_mamba.c ---- */
+/* ---- config_mamba.c: delta rule and short convolutions ---- */
 
 /* What the layers of a model keep besides keys and values. */
 typedef struct state_layers {
@@ -158,7 +158,7 @@ void config_delta_caches(const model_desc *d, state_layers *s);
 /* Reads how many taps a short convolution has: 2 to CONV_MAX_TAPS. */
 quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t *n_taps);
 
-/* ---- config_mamba.c ---- */
+/* ---- config_mamba.c: Mamba ---- */
 
 /* Reads the numbers of Mamba-1's mixers into d->mamba, and what a layer with one keeps
  * into *s. */
@@ -170,7 +170,7 @@ quire_err config_mamba1(const config *c, model_desc *d, state_layers *s);
 quire_err config_mamba2(const config *c, float expand, int32_t d_head, model_desc *d, state_layers *s);
 /* Whether a layer of a GGUF file has Mamba's mixer. */
 bool config_has_mamba(const config *c, int32_t layer);
-/* Whether one has a router. */
+/* Whether a layer of a GGUF file has a router. */
 bool config_has_experts(const config *c, int32_t layer);
 
 /* ---- config_rope.c ---- */
@@ -233,16 +233,16 @@ quire_err config_add_index(const config *c, const bool *chooses, model_desc *d);
  * it. */
 quire_err config_temperature(const config *c, bool needed, model_desc *d);
 
-/* ---- config_moe.c ---- */
+/* ---- config_moe.c: windows ---- */
 
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees
  * all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
-/* Reads the window's length; *window keeps what counts where the file has none, and is 0
- * where config.json says null. */
+/* Reads the window's length: *window keeps the caller's default if the file has none, and
+ * becomes 0 if config.json says null. */
 quire_err config_window(const config *c, int32_t *window);
-/* Gives every layer the window that the file names, where it names none this one (0:
- * none). */
+/* Gives every layer the window that the file names, or `usual` if it names none (0: no
+ * window). */
 quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d);
 /* Reads how many layers make a period of which one has no window. */
 quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period);

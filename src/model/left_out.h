@@ -22,8 +22,8 @@ typedef enum tensor_part { PART_TEXT, PART_NEXT_TOKEN, PART_TOWER, PART_BESIDE }
 tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names,
                            const char *root, const char *name, int32_t *next_token);
 
-/* How much of the root all names of a checkpoint's text begin with, beside its towers for
- * images and sound. 0: it is text alone. */
+/* The length of the part of root up to and with "language_model." or "text_model.", which
+ * begins all names of the text in a checkpoint that has towers too. 0: text alone. */
 size_t text_prefix(const char *root);
 
 /* Adds up parameters and bytes of the text model, finds the type of most of its matrices'

@@ -9,8 +9,8 @@
 #include "model/config.h"
 #include "model/loader.h"
 
-/* What a model's files say about its rows to those who serve them: whether they may be
- * cut, and whether the function of scores is named (pooling.c). */
+/* What a server needs to know of a model's rows: whether they may be cut, and whether the
+ * files name the function of its scores. */
 
 #define ROW_MAX_WIDTHS 16
 
@@ -40,7 +40,8 @@ typedef struct score_head {
     bool gguf_softmax; /* GGUF files have the scores' logits of yes and no */
 } score_head;
 
-/* ---- pooling.c ---- */
+/* ---- describing ---- */
+
 /* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL.
  * QUIRE_UNSUPPORTED names a module, or a kind of pooling, that this build does not
  * compute; QUIRE_BAD_FILE a number that contradicts another. */
@@ -53,12 +54,13 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
 /* Adds a step after the others. */
 quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d);
 
-/* ---- pooling.c ---- */
-/* *out NULL: there are no steps. */
+/* ---- loading and applying ---- */
+
+/* Loads the weights of the steps that d->pooling lists. *out NULL: there are no steps. */
 quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out);
 void pooling_close(pooled_layers *p);
-/* The steps on one row of width elements, as model_pooled says. p NULL: there are
- * none. */
+/* Applies the steps to one row of `width` elements, as model_pooled describes. p NULL:
+ * there are none. */
 void pooling_apply(const pooled_layers *p, int32_t width, const float *row, float *out);
 
 #endif

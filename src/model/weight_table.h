@@ -46,9 +46,9 @@ typedef struct weight_table {
 } weight_table;
 
 void weight_table_deinit(weight_table *t);
-/* Adds an entry under all alternatives of a name in both formats. The parts of a tensor
- * are taken to lie alike in both; of a stack of experts that is a list of tensors in the
- * other format, each tensor is the whole. from_gguf: the entry's part is of that format.
+/* Adds an entry under all alternatives of a name in both formats, which are taken to lay
+ * out the parts of a tensor alike. If one format stacks experts that are separate tensors
+ * in the other, each of those is whole. from_gguf: the entry's part is of a GGUF tensor.
  * QUIRE_NO_MEMORY: t may only be deinitialised. */
 quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
                            bool from_gguf);
@@ -58,8 +58,8 @@ quire_err loader_note(loader *l, weight_entry entry, const weight_part *part, we
                       int32_t layer);
 /* Sorts the names. QUIRE_NO_MEMORY: as above. */
 quire_err weight_table_finish(weight_table *t);
-/* The first ref of a name among by_name[of_gguf], and how many follow it under the same
- * one, itself counted. Names of checkpoints begin with "model." whatever root the file
+/* Finds the refs of a name: the index of the first in by_name[of_gguf] to *first; returns
+ * how many there are. Names of checkpoints begin with "model." whatever root the file
  * has (find_weight.h). */
 int32_t weight_table_find(const weight_table *t, bool of_gguf, str name, int32_t *first);
 

@@ -49,7 +49,7 @@ enum {
     FIELD_OLLAMA_GENERATE = 1 << 13,
     FIELD_LLAMA = 1 << 14, /* llama.cpp's completions */
     FIELD_TOKENIZE = 1 << 15,
-    FIELD_CONTENT = 1 << 16, /* llama.cpp's form of it */
+    FIELD_CONTENT = 1 << 16, /* llama.cpp's form of tokenize */
     FIELD_DETOKENIZE = 1 << 17,
     FIELD_EMBEDDING = 1 << 18, /* llama.cpp's form of embeddings */
     FIELD_SCORE = 1 << 19,

@@ -144,7 +144,7 @@ void sampler_keep_all(sampler *s, const float *logits);
  * is below top_p of all. After scan_masses. */
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p);
 
-/* ---- sampler_draw.c ---- */
+/* ---- sampler_draw.c: searching for a cut ---- */
 /* What a cut sums up from the largest key on: tokens, or their weights. */
 typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 
@@ -164,7 +164,7 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
 /* Cuts the tokens that come after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);
 
-/* ---- sampler_draw.c ---- */
+/* ---- sampler_draw.c: drawing ---- */
 /* The row passes that this processor supports, the fastest last; all give the same bits.
  * Returns how many, at least 1. */
 #define SAMPLER_ROWS_MOST 3

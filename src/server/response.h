@@ -102,7 +102,7 @@ typedef struct logprob_writer {
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
-    /* `prompt` is of every request with log-probabilities, in place of
+    /* `prompt` is called for every request with log-probabilities, which then has no
      * "prompt_logprobs" */
     bool lists_prompts;
 } logprob_writer;
@@ -277,18 +277,18 @@ void response_drained(conn *c);
 /* Adds delta to the unsent bytes of its choices and prompts. */
 void response_count(response *a, int64_t delta);
 
-/* A response in the background: its request was answered at once, and it goes on without
- * a connection until its last event, a cancellation or the end of the server.
- *
- * Answers the request of a, which was submitted, with what its writer has in `begin`,
- * `choice` and `end` before the first event, and goes on without the connection. */
+/* ---- responses in the background: they go on without a connection until their last event,
+ * a cancellation or the end of the server ---- */
+
+/* Answers the submitted request of a at once, with what its writer's `begin`, `choice` and
+ * `end` write before the first event, and detaches a from its connection. */
 void response_detach(response *a);
 /* Ends a response in the background, complete or failed (why), and logs and counts it.
  * Frees a. */
 void response_end_detached(response *a, const api_error *why);
-/* Cancels the responses in the background of l that `is_wanted` is false of. */
+/* Cancels the responses in the background of l for which `is_wanted` is false. */
 void response_drop_detached(loop *l, bool (*is_wanted)(const response *a));
-/* Fails all of them: the server shuts down. */
+/* Fails all responses in the background of l: the server shuts down. */
 void response_fail_detached(loop *l);
 
 /* ---- parts that the formats share ---- */
@@ -331,10 +331,10 @@ quire_err response_take_logprobs(const response *a, response_choice *c, const qu
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
 quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
 quire_err response_end_logprobs(const response *a, response_choice *c);
-/* A chat's, which others have too: an object a token. */
+/* Log-probabilities of chats and of endpoints that list them alike: an object per token. */
 quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev);
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
-/* Bytes that they take. */
+/* The bytes of memory that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
 /* Clears the written log-probabilities. */
 void response_clear_logprobs(response_choice *c);
