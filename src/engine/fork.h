@@ -19,9 +19,9 @@
  * left. */
 void fork_children(engine *e, sequence *parent, const float *logits);
 /* Call when s is admitted. If s has sampled nothing after its given tokens, and a park
- * holds exactly these tokens and the logits after them, s shares all pages and samples from these
- * logits: no row of its prompt is computed. s may end by this. Does nothing if s has
- * children, for which there may be no places. */
+ * holds exactly these tokens and the logits after them, s shares all pages and samples
+ * from these logits: no row of its prompt is computed. s may end by this. Does nothing
+ * if s has children, for which there may be no places. */
 void fork_answer(engine *e, sequence *s);
 /* Makes every child wait on its own, without sharing. */
 void fork_split(engine *e, sequence *parent);

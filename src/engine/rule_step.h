@@ -6,10 +6,10 @@
  *
  * A sequence is planned only where the mask after its last token is ready (sample_rule).
  * A step has a budget for rules: a number of configurations per call, and an amount of
- * processor time in all. The budget decides when a token comes, never which. While its
- * rule is outside, the constraint's state and the sample_rule belong to the thread
- * there; the sequence may be preempted or end meanwhile, and that thread has a reference
- * of its own.
+ * processor time in all. The budget decides when a token comes, never which. While a
+ * sequence's rule is outside, the constraint's state and the sample_rule belong to the
+ * thread there; the sequence may be preempted or end meanwhile, and that thread has a
+ * reference of its own.
  *
  * Owner: the engine thread, except for rule_step_prepare. */
 #ifndef ENGINE_RULE_STEP_H
