@@ -8,6 +8,8 @@
 #include "model/config.h"
 #include "model/steps.h"
 
+#define MAX_HEADS 65536 /* times the widest head, an int32 */
+
 /* A number that must be there, unless *out has the published one. */
 static quire_err usual_or_needed(const config *c, const char *gguf, const char *hf, int32_t *out) {
     return *out > 0 ? config_i32(c, gguf, hf, out) : config_need_i32(c, gguf, hf, out);
@@ -188,8 +190,9 @@ static quire_err read_query_heads(const config *c, decoder_shape *s, const model
         n_heads[i] = n_heads[0];
     }
     for (int32_t i = 0; i < s->n_layers; i++) {
-        if (n_heads[i] <= 0) {
-            TRY(config_bad(c, "the number of attention heads", "must be at least 1"));
+        if (n_heads[i] < 1 || n_heads[i] > MAX_HEADS) {
+            TRY(config_bad(c, "the number of attention heads",
+                           n_heads[i] < 1 ? "must be at least 1" : "must be at most 65536"));
         }
     }
     s->n_heads = n_heads[0];

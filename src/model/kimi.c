@@ -303,8 +303,7 @@ static quire_err describe_glm5_next(const config *c, model_desc *d) {
     config_usual_shared(c, 1, d);
     d->moe.group_by_best_two = true;
     TRY(glm5_read_limits(c, d));
-    TRY(kimi_read_delta(c, 64, 128, d));
-    d->delta.n_heads = d->delta.n_key_heads = c->is_gguf ? shape.n_heads : d->delta.n_heads;
+    TRY(kimi_read_delta(c, c->is_gguf ? shape.n_heads : 64, 128, d));
     d->delta.lower = -5.0f;
     TRY(config_f32(c, "kda.gate_lower_bound", "linear_attn_config.gate_lower_bound|linear_lower_bound",
                    &d->delta.lower));

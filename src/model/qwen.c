@@ -442,7 +442,7 @@ static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
     TRY(config_i32(c, "ple.conv_kernel", "ple_conv_kernel_size", &g->n_taps));
     TRY(config_i32(c, "ple.eos_token_id", NULL, &g->end));
     if (g->layer < 0 || g->layer >= d->n_layers || g->n < 2 || g->n > NGRAM_MAX || g->n_heads < 1 ||
-        g->n_heads > NGRAM_MAX_HEADS / (g->n - 1) || g->n_taps < 2 ||
+        g->n_heads > NGRAM_MAX_HEADS / (g->n - 1) || g->n_taps < 2 || g->n_taps > CONV_MAX_TAPS ||
         (g->n_taps - 1) * g->n >= CONV_MAX_TAPS || g->end >= d->n_vocab) {
         return config_bad(c, c->is_gguf ? "ple.ngram_size" : "ngram_size",
                           "and the other numbers of n-grams are not such as this build computes");

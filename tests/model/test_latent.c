@@ -247,6 +247,7 @@ TEST(numbers_of_n_grams_that_no_model_has_are_refused) {
         {"\"ple_layer_ids\": [1], \"ngram_size\": 9", "ngram_size"},
         {"\"ple_layer_ids\": [1], \"heads_per_ngram\": 33", "ngram_size"},
         {"\"ple_layer_ids\": [1], \"ple_conv_kernel_size\": 7", "ngram_size"},
+        {"\"ple_layer_ids\": [1], \"ple_conv_kernel_size\": 1610612736", "ngram_size"},
         {"\"ple_layer_ids\": [1], \"ple_embed_dim\": 3", "ple_embed_dim"},
         {"\"ple_layer_ids\": [1], \"ple_embed_dim\": 32", "shard_0"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -87,6 +87,9 @@ TEST(missing_keys_are_named) {
 TEST(contradictory_keys_are_named) {
     model_plan p;
     plan_llama(&p);
+    set_u32(&p, "llama.attention.head_count", 0x3f000000);
+    refused_gguf(&p, "the number of attention heads must be at most 65536");
+    plan_llama(&p);
     set_u32(&p, "llama.attention.head_count_kv", 3);
     refused_gguf(&p, "4 attention heads cannot share 3 key-value heads evenly");
     plan_llama(&p);
