@@ -28,8 +28,8 @@ LIBC = re.compile(
 
 # Rooms whose units still form circles: how many units do, by includes and by calls. A number may only fall; a room that has none leaves the table.
 ALLOWED_CIRCLES = {
-    "includes": {"backend/cpu": 2, "engine": 4, "jinja": 3, "json": 2},
-    "calls": {"engine": 7, "file": 6, "grammar": 22, "jinja": 19, "json": 2, "kv": 2, "model": 2, "spec": 2, "text": 2},
+    "includes": {"backend/cpu": 2, "engine": 4, "jinja": 3},
+    "calls": {"engine": 7, "file": 6, "grammar": 22, "jinja": 19, "kv": 2, "model": 2, "spec": 2, "text": 2},
 }
 
 # Base names that src/ has more than once, and how often. A number may only fall. Rooms of one file a format may repeat names.

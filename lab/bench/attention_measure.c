@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/batch.h"
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "kv/pool.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"

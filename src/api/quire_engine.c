@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "engine/engine_view.h"
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "file/npz.h"
 #include "request/read_turns.h"
 #include "setup/adapter_store.h"

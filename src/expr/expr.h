@@ -25,4 +25,18 @@ typedef enum expr_kind { EXPR_MASK, EXPR_SCORE } expr_kind;
 quire_err expr_compile(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
                        attn_program *out, quire_error *err);
 
+#define EXPR_MAX_ARRAY_BYTES (64 << 20) /* of all arrays together */
+
+/* A request's mask and change of scores, from their texts and arrays. */
+typedef struct expr_mods {
+    str mask, score;          /* empty: none */
+    const attn_array *arrays; /* with their data */
+    int32_t n_arrays;
+} expr_mods;
+
+/* Compiles both and copies the arrays, with one reference to *out; NULL if both texts are
+ * empty. QUIRE_INVALID: err names the text or array and the fault; err->param is
+ * "mask_mod", "score_mod" or "arrays". QUIRE_NO_MEMORY. */
+quire_err expr_compile_mods(const expr_mods *from, attn_mods **out, quire_error *err);
+
 #endif

@@ -1,4 +1,5 @@
-#include "expr/expr_mods.h"
+/* Compiles a request's mask and change of scores, and copies their arrays. */
+#include "expr/expr.h"
 
 #include <assert.h>
 #include <stdio.h>

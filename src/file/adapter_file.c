@@ -1,9 +1,11 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "file/adapter_file.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -317,12 +319,6 @@ quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
 }
 
 /* ---- patterns for the names of modules ---- */
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include "base/mem.h"
-#include "file/show.h"
 
 #define MAX_KEY_BYTES 1024
 #define MAX_PATTERNS  65536

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "request/request_read.h"
 
 /* What is read of the field; close it with spec_close. */

@@ -8,7 +8,7 @@
 #include "backend/isas.h"
 #include "core/batch.h"
 #include "core/half.h"
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "test.h"
 
 #define CASE_MAX_SEQS  8

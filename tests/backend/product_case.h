@@ -56,8 +56,10 @@ static inline void multiply(const linear_kernels *k, const product_case *c, int3
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
             const row_view x = {rows + (size_t)(row0 + r) * stride, stride};
-            const linear_part part = {&c->w, b, m,
-                                      (b / tile_blocks) % 2 == 0 ? linear_block(&c->w, 0) : NULL};
+            const linear_part part = {.w = &c->w,
+                                      .block0 = b,
+                                      .n_blocks = m,
+                                      .next = (b / tile_blocks) % 2 == 0 ? linear_block(&c->w, 0) : NULL};
             if (tile_rows % 2 == 1) {
                 k->product(&part, x, n, y + r * width + b * PACK_LANES, width, scratch);
                 continue;

@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "check/check.h"
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "file/npz.h"
 #include "json/json.h"
 

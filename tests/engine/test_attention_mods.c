@@ -3,7 +3,7 @@
  * compares bytes. */
 #include <stdio.h>
 
-#include "expr/expr_mods.h"
+#include "expr/expr.h"
 #include "harness.h"
 #include "test.h"
 
