@@ -235,7 +235,7 @@ KINDS = {
     "prompts": {"prompt": [STORY, "Once upon a time", "The count"], "max_tokens": 5},
     "beams": {"beam_width": 3, "n": 2, "temperature": 0, "max_tokens": 6},
     "long": {"prompt": STORY * 6, "max_tokens": 40},
-    "growing": {"prompt": "The", "max_tokens": 200},
+    "growing": {"prompt": "The", "n": 4, "max_tokens": 200, "ignore_eos": True},  # 52 pages at its end: more than the tight pool has
     "repetitive": {"prompt": "the cat sat on the mat and the dog sat on the mat and " * 2, "temperature": 0, "max_tokens": 30},
     "stopped": {"stop": ["e", "a"], "max_tokens": 60},
 }
