@@ -468,9 +468,9 @@ static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, 
     while (at < s->n_loads && s->loads[at].rate < rate) {
         at++;
     }
-    size_t behind = (size_t)(s->n_loads - at);
-    memmove(&s->loads[at + 1], &s->loads[at], behind * sizeof *s->loads);
-    memmove(&s->costs[at + 1], &s->costs[at], behind * sizeof *s->costs);
+    size_t n_after = (size_t)(s->n_loads - at);
+    memmove(&s->loads[at + 1], &s->loads[at], n_after * sizeof *s->loads);
+    memmove(&s->costs[at + 1], &s->costs[at], n_after * sizeof *s->costs);
     s->loads[at] = r.load;
     s->costs[at] = r.cost;
     s->n_loads++;

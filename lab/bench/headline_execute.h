@@ -7,7 +7,7 @@
  *            that grows is copied, by the backend
  *   pages    they lie in the pages of its block table
  *   static   each member of a batch has room for the longest sequence; pads are rows of
- *            their own, whose keys and values nobody reads; members whose answer has
+ *            their own, whose keys and values are never read; members whose answer has
  *            ended are computed until the longest ends
  *
  * Answers are the likeliest tokens, so all ways of serving give the same;
@@ -97,8 +97,8 @@ typedef struct baseline_result {
     uint64_t digest;          /* digest of the answers, equal for equal answers */
 } baseline_result;
 
-/* Pages that the model below needs beside o->n_pages: keys and values of padding, which
- * nobody reads. */
+/* Pages that the model needs in addition to o->n_pages, for the keys and values of
+ * padding, which are never read. */
 int32_t baseline_extra_pages(const baseline_options *o);
 
 /* Serves n requests, each with a prompt of its own. b has o->n_pages +

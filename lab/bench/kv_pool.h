@@ -10,7 +10,7 @@
 
 /* A pool of n_pages free pages among as many held ones, as after long use: which are
  * free, and in which order they became free, is drawn from seed. kv_pool_close closes it.
- * NO_MEMORY; INVALID: no pool has so many. */
+ * Errors: NO_MEMORY, INVALID (n_pages is out of range). */
 quire_err kv_bench_pool_open(int32_t n_pages, uint64_t seed, kv_pool **out);
 /* Whether all pages are free that were. */
 bool kv_bench_pool_is_whole(const kv_pool *pool);

@@ -79,8 +79,8 @@ static quire_err index_tokens(bench *b, int32_t n) {
 
 /* All bytes, then words of letters with what often stands around them. */
 static quire_err make_vocabulary(bench *b) {
-    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const behind[] = {"", "\"",
-                                                                                        "\":", "\",", "\n"};
+    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const after[] = {"", "\"", "\":", "\",",
+                                                                                       "\n"};
     int32_t n = b->o->n_tokens;
     uint64_t seed = 1;
     uint32_t *starts = mem_new((size_t)n + 1, sizeof *starts);
@@ -95,7 +95,7 @@ static quire_err make_vocabulary(bench *b) {
                  k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
                 e = strbuf_add_char(&b->bytes, (char)('a' + k % 26));
             }
-            TRY_DONE(e, strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]));
+            TRY_DONE(e, strbuf_add_str(&b->bytes, after[word % 100 < 5 ? word % 5 : 0]));
         }
         starts[i + 1] = (uint32_t)b->bytes.n;
     }

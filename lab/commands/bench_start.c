@@ -1,7 +1,6 @@
-/* `quire bench start`: from exec to a model's first token, the first time and, with the
- * pack cache, every later time; the same of a model that is opened beside another one, as
- * a server does with one that was unloaded; and how much of that is the token's own
- * arithmetic. */
+/* `quire bench start`: the time from exec to a model's first token, for a first start and
+ * for a start from the pack cache; the same for a model that is opened beside another, as
+ * a server reloads one that it unloaded; and how much of each the token itself takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
