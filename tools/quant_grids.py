@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes src/core/quant_grid.c: the grids of the IQ types, constants of the formats, as the installed package gguf has them."""
+"""Writes the tables at the end of src/core/quant_grid.c: the grids of the IQ types, format constants, as the installed package gguf has them."""
 import pathlib
 
 from gguf import quants
 
+HEAD = "/* Grids of the IQ types: format constants, written by tools/quant_grids.py. */"
 GRIDS = [("iq2_xxs", quants.IQ2_XXS), ("iq2_xs", quants.IQ2_XS), ("iq2_s", quants.IQ2_S), ("iq3_xxs", quants.IQ3_XXS),
          ("iq3_s", quants.IQ3_S), ("iq1", quants.IQ1_S)]
 
@@ -17,13 +18,15 @@ def rows(kind):
 
 
 def main():
-    out = ["/* Grids of the IQ types: format constants, written by tools/quant_grids.py. */", '#include "core/quant_parts.h"', ""]
+    path = pathlib.Path(__file__).resolve().parent.parent / "src/core/quant_grid.c"
+    code, found, _ = path.read_text().partition(HEAD)
+    assert found, f"{path} has no line \"{HEAD}\", after which the tables begin"
+    out = [HEAD, ""]
     for name, kind in GRIDS:
         numbers = rows(kind)
         out += ["/* clang-format off */" if name == GRIDS[0][0] else "", f"const uint16_t quant_grid_{name}[{len(numbers)}] = {{"]
         out += ["    " + ", ".join(f"0x{n:04x}" for n in numbers[i:i + 12]) + "," for i in range(0, len(numbers), 12)] + ["};"]
-    path = pathlib.Path(__file__).resolve().parent.parent / "src/core/quant_grid.c"
-    path.write_text("\n".join(out) + "\n")
+    path.write_text(code + "\n".join(out) + "\n")
 
 
 if __name__ == "__main__":
