@@ -154,7 +154,7 @@ static void fill_item(engine *e, int32_t item) {
     }
 }
 
-/* Fills the types of pooled rows; a batch in which no sequence has any needs none. */
+/* Fills the types of pooled rows if any sequence of the batch has types. */
 static void fill_types(engine *e) {
     step_arrays *a = &e->step;
     a->rows.types = NULL;
@@ -172,7 +172,7 @@ static void fill_types(engine *e) {
     }
 }
 
-/* The adapter's number in the batch; adds it if it is not there. */
+/* The adapter's index in the batch's list, to which it is added if missing. */
 static int16_t number_of_adapter(const engine *e, step_arrays *a, const struct adapter *weights) {
     int32_t i = 0;
     while (i < a->rows.n_adapters && a->adapters[i] != weights) {
@@ -186,8 +186,8 @@ static int16_t number_of_adapter(const engine *e, step_arrays *a, const struct a
     return (int16_t)i;
 }
 
-/* Fills which rows have an adapter; a batch in which none has one is as an engine's
- * without adapters. */
+/* Sets the adapter of each row. If no row has one, the batch is the same as that of an
+ * engine without adapters. */
 static void fill_adapters(engine *e) {
     step_arrays *a = &e->step;
     a->rows.adapters = NULL;
@@ -216,7 +216,7 @@ static void fill_adapters(engine *e) {
     }
 }
 
-/* Clears the rows' faults, where a program can have some. */
+/* Clears the rows' faults, if one of the programs can fault. */
 static void clear_faults(step_arrays *a) {
     a->rows.faults = NULL;
     for (int32_t i = 0; i < a->rows.n_seqs && a->rows.faults == NULL; i++) {

@@ -75,8 +75,8 @@ static void beam_copy_tokens(const beams *g, int32_t n, const int32_t *tokens, c
     mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
 
-/* The best result of all sets that was not taken yet; at[i] is how many of set i's were
- * taken. NULL: there is none. */
+/* The best result of all sets that is not taken yet; at[i]: how many results of set i are
+ * taken. NULL if there is none. */
 static const beam_result *next_best(const beams *g, int32_t *at) {
     int32_t best = -1;
     for (int32_t i = 0; i < g->n_sets; i++) {
@@ -89,11 +89,11 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
     return best < 0 ? NULL : g->sets[best].finished.list[at[best]++];
 }
 
-/* Gives s's reader its result; NULL: an empty one. */
+/* Gives s's reader the result r, or an empty one if r is NULL. */
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
-    if (s != first) { /* its reader may be reading these members */
+    if (s != first) { /* another reader may be reading these members */
         s->task.n_cached = first->task.n_cached;
         s->task.n_admitted = first->task.n_admitted;
         s->task.queue_us = first->task.queue_us;
@@ -129,7 +129,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     return r->n_tokens < g->rules.max_new ? FINISH_STOP : FINISH_LENGTH;
 }
 
-/* Whether what s has computed is the beginning of a result. */
+/* Whether the tokens that s has computed are the beginning of a result. */
 static bool beam_is_wanted(const beams *g, const sequence *s) {
     int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->task.kv.n_computed - s->task.n_prompt;
     bool wanted = false;
@@ -161,7 +161,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     explain_ended(e, g->reporter);
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    /* all are made before the first that others read from is dropped */
+    /* deliver copies from other beams, so it runs for all before any beam is dropped */
     for (int32_t i = 0; i < g->n_results; i++) {
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
@@ -175,7 +175,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
             s->ended_us = now_us;
             out_publish(s, reasons[i]);
         } else {
-            sequence_drop(s); /* the reference of the reader that it does not have */
+            sequence_drop(s); /* no reader has s, so this drops the reader's reference */
         }
         if (!is_listed[i]) {
             sequence_drop(s);
@@ -186,7 +186,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* ---- choosing ---- */
 
-/* Fills b's list with its likely continuations, from the logits of its row. */
+/* Fills b's list with the likeliest continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
@@ -308,8 +308,8 @@ static int32_t beam_shared_pages(const engine *e, const sequence *s, int32_t n_a
     return n;
 }
 
-/* With forks that share nothing (for comparison), s copies its shared pages, if there is
- * room for all of them. */
+/* For comparisons without fork sharing: s copies its shared pages if there is room for
+ * all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.ablations.no_fork_sharing ? beam_shared_pages(e, s, 0) : 0;
     kv_cache_make_free(&e->kv, n);
@@ -329,7 +329,7 @@ static void stop_sharing(engine *e, sequence *s) {
     }
 }
 
-/* Makes `to` a second beam like `from`: it runs where there is a free place, else it
+/* Makes `to` a second beam like `from`: it runs if there is a free place, otherwise it
  * resumes later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
@@ -349,8 +349,9 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Assigns a beam to every child: its parent for the first child, a beam without child for
- * the others. Beams without children release their pages before anything is forked. */
+/* Assigns a beam to every child: the first child keeps its parent's beam, the others get
+ * beams without children. Beams without children release their pages before anything is
+ * forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -382,8 +383,8 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Appends to every child its token. The parents' lists are still valid. Errors are those
- * of constraints, which allow the tokens. */
+/* Appends each child's token to it. The parents' lists are still valid. Errors come from
+ * constraints, which must allow the tokens. */
 static quire_err write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
@@ -415,7 +416,7 @@ static void engine_beam_choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        /* where its rules allow no token, the request is wrong, as in sampler_sample */
+        /* if its rules allow no token, the request is at fault, as in sampler_sample */
         const sequence *first = g->beams[0].seq;
         bool has_rules = first->constraint != NULL || first->sampling.lists != NULL ||
                          first->sampling.no_repeat_ngram_size > 0 || first->sampling.min_tokens > 0;
@@ -500,14 +501,13 @@ static void join_next(engine *e, beams *g) {
     beam_join(e, best_from, best, best_n);
 }
 
-/* Whether s's next row, which writes page i of table t, copies that page: others hold it,
- * and those of the search do not copy it before s. */
+/* Whether s's next row, which writes page i of table t, copies that page first: others
+ * hold it too, and no beam of this search copies it before s. */
 static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i) {
     const beams *g = s->beams;
     page_id page = s->task.kv.tables[t].pages[i];
     int32_t n_here = 0;
-    /* last in the order of planning: the others that write have copies of their own by
-     * then */
+    /* in the order of planning: the other writers have copies by then */
     bool is_last = true, others = false;
     for (int32_t k = 0; k < g->n_beams; k++) {
         const kv_table *other = &g->beams[k].seq->task.kv.tables[t];
@@ -520,7 +520,7 @@ static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i
 }
 
 /* Pages that s's next row needs for copies of shared ones (a part-filled last page,
- * and all pages of states), without those that other beams of the search copy first. */
+ * and all pages of states), except those that other beams of the search copy first. */
 static int32_t copies(const engine *e, const sequence *s) {
     int32_t n = 0;
     for (int32_t t = 0; t < s->task.kv.n_tables && s->task.kv.n_computed < s->task.n_known; t++) {
@@ -535,8 +535,8 @@ static int32_t copies(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Pages that the other live beams need besides s's, each sharing what it can with an
- * earlier one. */
+/* Pages that the other live beams need besides those of s. Each shares what it can with
+ * an earlier beam. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     const kv_most *whole = &e->sched.limits.most;
     int64_t n = 0;
@@ -556,7 +556,7 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
         int64_t alone = kv_most_pages(whole, one->task.n_known + 1);
         n += own < alone ? own : alone;
     }
-    return (int32_t)n; /* at most what the search was found to fit into */
+    return (int32_t)n; /* at most the number for which the search was admitted */
 }
 
 /* The most pages that the other beams may ever take. */
@@ -577,11 +577,11 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
     d->n_shared = beam_shared_pages(e, s, is_first ? n_running : 0);
-    int32_t n_copies = copies(e, s); /* they will be taken again */
+    int32_t n_copies = copies(e, s); /* the next row takes them again */
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
     if (!is_first) {
-        return; /* the first one counts for all that lack pages */
+        return; /* the first beam counts for all that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
     d->n_behind = s->task.n_preempted >= e->sched.limits.max_preemptions ? most_behind(e, s, d->n_beside)
@@ -589,8 +589,9 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
                                                                          : 0;
 }
 
-/* Releases the pages of the last beam that has some: it waits for all. Its tokens are
- * computed or swapped in again, up to the token before its last. */
+/* Releases the pages of the last beam that has some, which then waits for the whole
+ * search. Its tokens are computed or swapped in again, up to the token before its
+ * last. */
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);

@@ -38,7 +38,7 @@ typedef struct beam_candidate {
 
 typedef struct beam {
     sequence *seq;
-    struct explain *spare; /* this result's own report, while seq->explain is the reporter's alone; or NULL */
+    struct explain *spare; /* an unused report of this result while the reporter's is in use; or NULL */
     double score, sum;     /* score ranks the beam; sum lacks diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
@@ -93,12 +93,12 @@ typedef struct beams {
  * r->sampling.max_tokens; where the request sets no limit, it is lowered to what the pool
  * can hold. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
-/* Makes a search of r->beams.width sequences, chained from first by `next_child`; the
- * first n of them have readers. On failure the sequences are unchanged. */
+/* Makes a search of r->beams.width sequences, chained from first by `next_child`; only
+ * the first n have readers. On failure the sequences are unchanged. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
 /* Pages of one group of layers that all beams share at all times: the whole pages of the
- * prompt. None with windows or states, since each beam may have to compute them again, and
- * none without fork sharing. */
+ * prompt. None with windows or states, since each beam may have to compute them again,
+ * and none without fork sharing. */
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
 /* The most pages of all groups that a beam of n_max tokens holds besides those. */
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
@@ -118,9 +118,9 @@ void beam_enter(const sequence *first);
 bool beam_is_cancelled(const engine *e, const beams *g);
 /* Resumes beams without pages where they fit. Call it once a step, before planning. */
 void beam_resume(engine *e);
-/* Adds to d what the planner needs about a beam s: the pages that its next row takes to
- * copy shared ones, and the places and pages of the search's other beams, which will run
- * beside it. */
+/* Adds to d what the planner needs to know about a beam s: the pages that its next row
+ * takes to copy shared ones, and the places and pages of the search's other beams, which
+ * will run beside it. */
 void beam_describe(const engine *e, const sequence *s, sched_seq *d);
 /* Releases the pages of s, which is already in no list. */
 void beam_preempt(engine *e, sequence *s);
@@ -130,8 +130,8 @@ void beam_preempt(engine *e, sequence *s);
 void beam_settle(engine *e);
 /* Takes the logits of s's last token, and changes them. */
 void beam_take(engine *e, sequence *s, float *logits);
-/* Whether the tokens that s has computed may be published already. Of a beam only the
- * prompt is, since the beam may be dropped. */
+/* Whether the tokens that s has computed may be published already. Only the prompt of a
+ * beam may, since the beam may be dropped. */
 static inline bool beam_publishes(const sequence *s) {
     return s->beams == NULL || s->task.n_known == s->task.n_prompt;
 }

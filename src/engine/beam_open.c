@@ -22,7 +22,7 @@ int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
            (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
 }
 
-/* The most tokens for which `width` beams fit into the pages that e can always have. */
+/* The most tokens for which `width` beams fit into e's guaranteed pages. */
 static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
     int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
     return kv_most_tokens(&e->sched.limits.most, shared + (engine_sure_pages(e) - shared) / width);
@@ -149,8 +149,8 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* the first n of a set's continuations remain when earlier sets ban, end or penalise
-     * some tokens */
+    /* enough for n continuations to remain after earlier sets have banned, ended or
+     * penalised some tokens */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {

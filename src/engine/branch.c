@@ -6,8 +6,8 @@
 #include "engine/explain.h"
 #include "engine/output.h"
 
-/* Gives s the sampling state that the fork parent had at the fork position: only mirostat
- * has a state. */
+/* Gives s the sampling state of the fork parent at the fork position; only mirostat has a
+ * state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau &&
@@ -19,7 +19,7 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
     memcpy(s->mus, fork_from->mus, (size_t)n * sizeof *s->mus);
     s->mirostat_mu = s->fork_position < fork_from->task.n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
     for (int32_t i = s->fork_position; i < s->task.n_known; i++) {
-        s->mus[i - s->task.n_prompt] = s->mirostat_mu; /* given tokens do not change it */
+        s->mus[i - s->task.n_prompt] = s->mirostat_mu; /* given tokens do not change mu */
     }
 }
 
@@ -38,7 +38,7 @@ static void branch_take_counts(sequence *s, const sequence *fork_from) {
     }
 }
 
-/* Tokens whose pages s can share; 0: none. */
+/* How many leading tokens' pages s can share. */
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
     bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
     bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
@@ -51,7 +51,7 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     }
     int32_t n =
         s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
-    /* the last one's logits are wanted */
+    /* the last token is computed for its logits */
     n = n < s->task.n_known || s->no_tokens ? n : s->task.n_known - 1;
     return kv_seq_can_truncate(&e->kv, &fork_from->task.kv, n) ? n : 0;
 }
@@ -92,8 +92,8 @@ bool branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            /* its part-filled page is then the branch's alone: not indexed, and not
-             * copied */
+            /* then the branch alone holds the part-filled page, which is neither indexed
+             * nor copied */
             kv_seq_release(&e->kv, &fork_from->task.kv, fork_from->task.tokens, KV_DROP);
         }
         engine_cancel(e, fork_from->id);

@@ -19,9 +19,9 @@
 
 #include "engine/state.h"
 
-/* Takes in s, which has a fork parent, and its children. True where the fork parent runs
- * and there is a free place: s has pages of it, and runs unless all that it needs is in
- * them. Else it is to wait as others do. */
+/* Adds s, which has a fork parent, and its children. True if the fork parent runs and
+ * there is a free place: s then shares its pages, and runs unless they cover all that it
+ * needs. If false, s must wait like any other sequence. */
 bool branch_enter(engine *e, sequence *s);
 /* Saves the mirostat state with which s's token at `position` is sampled, for branches
  * that begin there. */

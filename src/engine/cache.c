@@ -6,17 +6,19 @@
 #include "engine/explain.h"
 #include "engine/row_pooling.h"
 
-#define MAX_NAMESPACES  4096 /* most pairs of tenant and salt with sequences or cached pages at once */
+/* most pairs of tenant and salt with sequences or cached pages at the same time */
+#define MAX_NAMESPACES  4096
 #define N_EVENTS        4096 /* capacity of the ring of KV events */
-#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited, since it takes time in proportion */
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: the time of an audit grows with the pool */
 #define PROBED_FRAMES   16   /* copied at open, so that the first preemption has a measured cost */
 
-/* The scope of public prefixes: requests without a mask, change of scores or adapter
- * of their own, whose keys and values agree. All others find no public prefixes. */
+/* The scope of public prefixes: requests without an attention mask, score change or
+ * adapter of their own; their keys and values agree. Other requests find no public
+ * prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
-/* Releases held pages of e, between its steps, for an engine that is below its floor:
- * parks first, then running sequences. */
+/* Releases held pages of e, between its steps, for another engine that is below its
+ * floor: parks first, then running sequences. */
 static bool cache_yield(void *context) {
     engine *e = context;
     return parks_yield_oldest(e) || scheduler_yield(&e->sched);
@@ -57,7 +59,7 @@ quire_err cache_open(engine *e, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Measures the cost of copying a page, for the first preemption. */
+/* Measures the cost of copying a page, so that the first preemption has an estimate. */
 static void cache_probe_swap(engine *e) {
     int64_t out_us, in_us;
     if (e->kv.swap.n_frames == 0) {
@@ -175,9 +177,9 @@ quire_err swap_open(engine *e, quire_error *err) {
                          (long long)e->options.swap_bytes);
 }
 
-/* Whether to swap out s, n_pages of it, from token `from` on. Not while its prompt's
- * logits are collected, since then all of it is computed again. What precedes `from`
- * stays with other holders, and costs nothing either way. */
+/* Whether swapping out n_pages of s, from token `from` on, pays. Never while its prompt's
+ * logits are collected, since then all of it is computed again. The pages before `from`
+ * stay with other holders and cost nothing either way. */
 static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);

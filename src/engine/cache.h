@@ -16,28 +16,29 @@
  * less than one snapshot. Other errors do not set err. */
 quire_err cache_open(engine *e, quire_error *err);
 
-/* Makes the page pools of e and its draft model members of their budget, if they have
- * one. Then e may run. For the budget's owner. QUIRE_NO_ROOM: they do not fit beside
- * others (kv/budget.h). */
+/* Joins the page pools of e and of its draft model to their memory budget, if they have
+ * one; e may run afterwards. Called by the budget's owner. QUIRE_NO_ROOM: they do not fit
+ * beside others (kv/budget.h). */
 quire_err cache_join(engine *e);
-/* Takes these pools out of the budget; e runs no more. For the budget's owner. */
+/* Removes these pools from the budget; e runs no steps after that. Called by the budget's
+ * owner. */
 void cache_leave(engine *e);
-/* Sets whether e claims its floor, as it does while it has work. */
+/* Sets whether e claims its floor, as an engine with work does. */
 void cache_claim(engine *e, bool has_work);
-/* Whether memory of pages moved between e and others since the last call. */
+/* Whether memory of pages has moved between e and other engines since the last call. */
 bool cache_has_moved(engine *e);
 /* The memory of the draft model's pages, if it shares a budget. */
 int64_t cache_draft_bytes(const engine *e);
 
-/* Puts a new sequence into its namespace, after the public prefix that it begins with.
- * When no namespace is left it runs without the cache. */
+/* Puts a new sequence into its namespace, after the public prefix with which it begins.
+ * If no namespace is left, it runs without the cache. */
 void cache_enter(engine *e, sequence *s);
 /* Publishes the full pages among s's computed tokens, also for write-through to tiers,
  * and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
 
-/* Drops the cached pages and gives the memory of free ones back to the system. Between
- * steps. */
+/* Drops the cached pages and gives the memory of free ones back to the system. Called
+ * between steps. */
 void cache_drop(engine *e);
 /* A tenant whose cached pages are to be dropped (engine_drop_tenant). */
 typedef struct tenant_drop {
@@ -45,13 +46,12 @@ typedef struct tenant_drop {
     size_t n;
     char tenant[]; /* [n] */
 } tenant_drop;
-/* Drops the cached pages of all listed tenants. The engine thread. */
+/* Drops the cached pages of all listed tenants. Engine thread. */
 void cache_drop_tenants(engine *e);
 void tenant_drops_free(tenant_drop *first);
 
 /* ---- swap ---- */
-/* A preempted sequence is swapped out where measured costs say that it pays
- * (step_cost.h).
+/* A preempted sequence is swapped out if measured costs say that it pays (step_cost.h).
  *
  *   preempted: swap_out, then the pages are released        admitted: scheduler_admit, then swap_in
  *
@@ -62,7 +62,7 @@ quire_err swap_open(engine *e, quire_error *err);
 /* Copies what s has computed, if there is room and --preemption-mode allows it. s still
  * holds its pages. */
 void swap_out(engine *e, sequence *s);
-/* Copies the pages back, directly after scheduler_admit, if kv_seq_swap_peek said so: s
+/* Copies the pages back if kv_seq_swap_peek said so, directly after scheduler_admit: s
  * continues where it was preempted. */
 void swap_in(engine *e, sequence *s);
 

@@ -19,15 +19,14 @@
 
 /* Lines: the samples of a step on all threads. A line is what one sequence samples after
  * its known tokens: one token, or several along its drafts (spec/verify.h) as long as the
- * sampled tokens are drafts. A thread goes down the whole of it, each sample after the
+ * sampled tokens are drafts. One thread walks down a whole line, each sample after the
  * tokens before it, and then finds what the sequence's constraint forces or guesses next
  * (spec/jump_forward.h). The engine thread commits the tokens afterwards, in order. So
- * masks, log-probabilities and outlooks of the sequences are made side by side. The
- * engine
- * thread. */
+ * masks, log-probabilities and outlooks of different sequences are computed in parallel.
+ * The engine thread. */
 
 /* Rows of logits that a line samples from: after its last known token and after each
- * draft. Of jump-forward tokens only the last of all is followed by one. */
+ * draft. Of several jump-forward tokens only the last is followed by one. */
 static int32_t step_lines_count_rows(const draft_line *line) {
     int32_t n_forced = line->s->draft.n_jump_forward;
     return n_forced == 0 ? line->n_drafts + 1 : n_forced == line->n_drafts ? 1 : 0;
@@ -50,8 +49,7 @@ static int32_t step_lines_fill_rows(const engine *e, int32_t out, const draft_li
     return n;
 }
 
-/* A token of the line, which is forced or sampled from `row`; n of its tokens are before
- * it. */
+/* Takes token n of the line, forced or sampled from `row`. */
 static void step_lines_take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w,
                                   sample_row *row, sample_result *result) {
     *result = NOT_SAMPLED;
@@ -84,8 +82,8 @@ static bool prepare_next(sequence *s, const verify_walk *w) {
            (is_between ? s->rule.pending == SAMPLE_NONE_PENDING : rule_step_prepare(s));
 }
 
-/* Goes down a line. The history of each sample is the sequence's own array, where the
- * tokens will be known. */
+/* Walks down a line. Each sample's history is the sequence's own array, into which the
+ * tokens are written ahead. */
 static void sample_line(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     const draft_line *line = &e->step.lines[task];
@@ -99,7 +97,7 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         sample_result *r = &line->results[n];
         step_lines_take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
         if (r->error == QUIRE_BUSY && n > 0) {
-            break; /* a jump-forward token that could not be taken: it is proposed again */
+            break; /* a jump-forward token that could not be taken is proposed again */
         }
         bool is_token = r->error == QUIRE_OK && r->token >= 0;
         end_kind end = is_token ? end_token_kind(&s->sampling, e->desc, r->token) : END_NONE;
@@ -121,14 +119,14 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     s->n_line = n;
 }
 
-/* Whether nothing remains to be done for a line of one row but to take the argmax. With
- * mirostat, mu has to be kept for branches. */
+/* Whether a line of one row needs nothing but the argmax. With mirostat, mu has to be
+ * kept for branches. */
 static bool step_lines_is_known(const draft_line *line) {
     return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax &&
            line->s->constraint == NULL && line->s->logprobs == NULL && line->s->mus == NULL;
 }
 
-#define SAMPLING_PACE (1.0 / 64) /* part of engine.sample_row_us that a step changes */
+#define SAMPLING_PACE (1.0 / 64) /* weight of one step in engine.sample_row_us */
 
 /* Samples n lines, which have n_rows rows of logits together. */
 static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
@@ -140,11 +138,10 @@ static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
     }
 }
 
-/* Samples for all items of the step but those of beams, those whose rows are wanted as
- * they are or go to more than one sequence, and those whose drafts rejection sampling
- * judges; s->line keeps the results for step_sample. Where the backend has noted the
- * argmax of a greedy row that no option changes, it is taken if the constraint allows it:
- * then no mask is made. Call it after the forward pass, before anything is committed. */
+/* Samples all items of the step with ROW_LINE; s->line keeps the results for step_sample.
+ * If the backend has the argmax of a greedy row that no option changes and the constraint
+ * allows it, it is taken without making a mask. Call it after the forward pass, before
+ * anything is committed. */
 static void step_lines_sample(engine *e) {
     step_arrays *a = &e->step;
     int32_t n = 0, n_rows = 0, n_results = 0;
@@ -196,7 +193,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     out_publish(s, reason);
 }
 
-/* Whether s ends with the token of that kind that it just got, and why. */
+/* Whether and why s ends with the token of this kind that it just got. */
 static finish_reason finish_of(sequence *s, end_kind end) {
     if (end != END_NONE) {
         s->stopped_by_eos = end == END_EOS;
@@ -232,8 +229,8 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
 
 /* ---- one item ---- */
 
-/* Adds n rows of s, the last that were computed, to its pooled row; s ends with the last
- * of its prompt. */
+/* Adds the last n computed rows of s to its pooled row; s ends with the last row of its
+ * prompt. */
 static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     row_pooling_gather(e, s, s->task.kv.n_computed - n, n, row0);
     if (s->task.kv.n_computed == s->task.n_prompt) {
@@ -245,8 +242,8 @@ static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     }
 }
 
-/* Ends s, whose given tokens are computed, and which gets no others. Its park keeps row
- * `out` of the logits, the one after the last. */
+/* Ends s, which has computed its given tokens and generates none. Its park keeps row
+ * `out` of the logits, the one after the last token. */
 static void collect_last(engine *e, sequence *s, int32_t out) {
     const float *logits = s->last_row != NULL ? e->b->ops->logits(e->b, out) : NULL;
     s->has_last_row = logits != NULL && step_logits_are_finite(e, logits);
@@ -261,7 +258,7 @@ static void collect_last(engine *e, sequence *s, int32_t out) {
 static void collect_item(engine *e, int32_t item) {
     sequence *s = planned_at(e, item);
     int32_t n = e->sched.plan.items[item].n_rows - e->sched.plan.items[item].n_drafts;
-    int32_t out = e->step.out0[item]; /* the next wanted row; at the end the one to sample from */
+    int32_t out = e->step.out0[item]; /* the next wanted row, and at last the row to sample from */
     if (s->task.state == TASK_DONE) {
         return; /* another beam of its search failed */
     }
@@ -276,7 +273,7 @@ static void collect_item(engine *e, int32_t item) {
     kv_seq_advance(&s->task.kv, n);
     event_computed(e, s, n);
     const row_use use = e->step.uses[item];
-    /* no sampling from a row that a jump-forward token follows */
+    /* a row before a jump-forward token is not sampled from */
     bool has_row = use >= ROW_BEAM && s->draft.n_jump_forward == 0;
     quire_err checked = step_check_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1);
     if (checked != QUIRE_OK) {

@@ -10,7 +10,7 @@
 #include "spec/draft.h"
 #include "spec/jump_forward.h"
 
-#define GUESSES_KEPT 0.98f /* decay of engine.guessed with each new guess */
+#define GUESSES_KEPT 0.98f /* how much of engine.guessed remains at each new guess */
 #define MOST_DOUBT   2.5f
 
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t),
@@ -36,16 +36,15 @@ void draft_step_close(engine *e) {
 }
 
 /* Whether s's next step computes one token of its own after sampled ones: then drafts can
- * follow it. Not with a beam, whose next token the search chooses, nor where children are
- * forked from s in that step: they get its pages as they are, which would contain s's
- * drafts. */
+ * follow it. Not for a beam, whose next token the search chooses, nor in the step in
+ * which children are forked from s: they would get pages that contain s's drafts. */
 static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 &&
            s->task.n_known > s->task.n_prompt;
 }
 
-/* A guess costs a row of the forward pass and one to sample from. Guesses that were right
- * less often than that are held to be less likely than they are said to be. */
+/* A guess costs one row of the forward pass and one row of sampling. If recent guesses
+ * were right less often than estimated, the estimate is lowered. */
 guess_worth step_guess_worth(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
     bool is_known = c->step_us + c->row_us > 0.0;
@@ -55,8 +54,8 @@ guess_worth step_guess_worth(const engine *e) {
     return outlook_worth(e->sched.n_running, c->step_us, row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);
 }
 
-/* Whether the request's own rules alone decide at most `most` of s's next tokens, or
- * guess them. */
+/* Whether the request's rules alone force or guess some of the next `most` tokens of
+ * s. */
 static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     draft_seq *d = &s->draft;
     if (e->options.ablations.no_jump_forward) {
@@ -73,8 +72,8 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     return d->n_jump_forward > 0;
 }
 
-/* Puts the next ids of d's prediction into its tree, in the place of what its constraint
- * guesses there. False: they are not for this step. */
+/* Puts the next ids of d's prediction into its tree in place of its constraint's guesses.
+ * False: nothing is predicted in this step. */
 static bool draft_step_predict(const engine *e, draft_seq *d, int32_t n_expected, int32_t room) {
     if (d->n_jump_forward > 0 || !draft_want(d, &e->predicting, n_expected < room ? n_expected : room)) {
         return false;
@@ -99,9 +98,9 @@ static void constrain(void *context, int32_t task, int32_t worker) {
     }
 }
 
-#define PREFETCHED_AHEAD 8 /* sequences: others may have written their outlooks */
+#define PREFETCHED_AHEAD 8 /* sequences; another thread may have written their outlooks */
 
-/* The ids of its prediction that s expects next. */
+/* How many ids of its prediction s expects next. */
 static int32_t draft_step_expects(const sequence *s) {
     prediction_walk *w = s->draft.prediction;
     return w == NULL ? 0 : prediction_expects(w, s->task.tokens, s->task.n_prompt, s->task.n_known);
@@ -142,8 +141,8 @@ void draft_step_propose(engine *e) {
     }
 }
 
-/* Moves what was computed of s's next token, at index `place` of its tables, to the slot
- * of its position. */
+/* Moves the keys and values of s's next token from index `place` of its tables to the
+ * slot of its position. */
 static void draft_step_take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
     if (place == s->task.kv.n_computed) {
@@ -176,7 +175,8 @@ static void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    bool is_drafters = !s->draft.is_guess && !s->draft.is_predicted; /* it has not seen others */
+    /* the drafter has not seen other drafts */
+    bool is_drafters = !s->draft.is_guess && !s->draft.is_predicted;
     s->draft.n_agreed += is_drafters ? o->n_first : 0;
     if (!e->options.ablations.fixed_draft_length) {
         draft_adapt(&s->draft, s->draft.is_predicted ? &e->predicting : &e->options.draft, o);
@@ -201,13 +201,13 @@ static void draft_step_take_forced(engine *e, sequence *s, int32_t token) {
     }
 }
 
-/* Whether the next token can be processed: it was already, or its rule is ready or
- * becomes so. Else the rest of the draft is dropped. */
+/* Whether the next token can be processed: it was already sampled, or its rule is ready
+ * or can be made ready now. Otherwise the rest of the draft is dropped. */
 static bool draft_step_goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);
 }
 
-/* Counts what its prediction was worth for the tokens of s from `first` on. */
+/* Counts how the prediction of s fared for its tokens from `first` on. */
 static void count_predicted(sequence *s, int32_t first, const draft_outcome *o) {
     bool is = s->draft.is_predicted;
     prediction_count(s->draft.prediction, is ? o->n : 0, is ? o->n_accepted : 0, s->task.n_known - first,

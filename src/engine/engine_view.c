@@ -90,7 +90,7 @@ static void engine_view_fill(const engine *e, quire_kv_view *v) {
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         const sequence *s = running_at(e, i);
         quire_kv_view_state state = s->task.state == TASK_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
-        /* the end of the tenant's name, where a salt follows */
+        /* the tenant's name ends here if a salt follows */
         const uint8_t *end = memchr(s->namespace, 0, s->n_namespace);
         str owner = {(const char *)s->namespace, end != NULL ? (size_t)(end - s->namespace) : s->n_namespace};
         kv_view_seq(v, (int64_t)s->task.arrival + 1, owner, state, s->task.tokens, s->task.kv.tables,
@@ -184,8 +184,8 @@ void stats_pages(engine *e) {
     p->n_pages_held_most = held;
 }
 
-/* Waiting sequences that others than the scheduler's limits keep waiting. If every place
- * is in use, all of them wait for one. */
+/* Sequences that wait for something other than the scheduler's limits. If every place is
+ * in use, they all wait for a place. */
 static int64_t count_deferred(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_waiting && e->sched.n_running < e->sched.limits.max_seqs; i++) {

@@ -34,11 +34,11 @@ static int32_t *n_waits_of(explain *x, quire_wait wait) {
     return wait == EXPLAIN_WAIT_ADAPTER ? &x->n_adapter_waits : &x->report.n_waits[wait];
 }
 
-/* Counts the time since the last cut, and cuts here. */
+/* Counts the time since the last cut, and moves the cut to now_us. */
 static void explain_cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
-    /* a step's tokens have the step's time, which may be before an earlier cut */
+    /* tokens have the time of their step, which may precede the last cut */
     int64_t us = now_us > since_us ? now_us - since_us : 0;
     x->since_us = since_us + us;
     switch (x->stage) {
@@ -55,7 +55,7 @@ static void explain_cut(sequence *s, int64_t now_us) {
     }
 }
 
-/* From here on s has this kind of wait. */
+/* Begins this kind of wait for s. */
 static void wait_for(sequence *s, quire_wait wait) {
     explain *x = s->explain;
     if (x->stage != EXPLAIN_QUEUE || x->wait != wait || *n_waits_of(x, wait) == 0) {
@@ -65,7 +65,7 @@ static void wait_for(sequence *s, quire_wait wait) {
     x->wait = wait;
 }
 
-/* The kind of wait of all sequences that have none of their own. */
+/* The kind of wait of sequences without a more specific one. */
 static quire_wait common_wait(const engine *e) {
     const sched_plan *plan = &e->sched.plan;
     if (e->sched.n_running >= e->sched.limits.max_seqs) {
@@ -125,14 +125,14 @@ void explain_shared(sequence *s, quire_wait wait) {
     }
 }
 
-/* The last preemption's entry, or NULL if the list is full. */
+/* The entry of the last preemption, or NULL if the list is full. */
 static quire_explain_preemption *last_preemption(explain *x) {
     return x->report.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS
                ? &x->report.preemptions[x->report.n_preemptions - 1]
                : NULL;
 }
 
-/* Adds to the last preemption, and to the sums. */
+/* Adds to the entry of the last preemption and to the totals. */
 static void explain_add_cost(explain *x, quire_explain_preemption cost) {
     quire_explain_preemption *to[] = {&x->report.preempted, last_preemption(x)};
     for (int i = 0; i < 2 && to[i] != NULL; i++) {
@@ -142,7 +142,7 @@ static void explain_add_cost(explain *x, quire_explain_preemption cost) {
     }
 }
 
-/* Ends the preemption of s: as much is computed again. */
+/* Ends the preemption of s, which has now recomputed what it lost. */
 static void explain_come_back(explain *x, int64_t now_us) {
     if (x->preempted_us > 0) {
         explain_add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
@@ -160,7 +160,7 @@ void explain_preempted(engine *e, sequence *s) {
     int64_t now_us = clock_us();
     explain_cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
-    explain_come_back(x, now_us); /* an earlier preemption */
+    explain_come_back(x, now_us); /* ends an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
     x->was_computed = s->task.kv.n_computed > x->was_computed ? s->task.kv.n_computed : x->was_computed;

@@ -21,8 +21,8 @@ static void service_entered(engine *e, sequence *s) {
     s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
 }
 
-/* Counts given tokens: a prompt's, a steer's. Tokens that preemption repeats do not count
- * again. */
+/* Counts given tokens, of a prompt or a steer. Tokens that are computed again after a
+ * preemption are not counted twice. */
 static void service_computed(engine *e, sequence *s, int32_t n) {
     if (s->task.n_known != s->n_given) {
         return;
@@ -58,7 +58,7 @@ static void tiers_forgotten(engine *e, sequence *s) {
 
 /* ---- adapters ---- */
 
-/* Notes which adapters run and which are waited for, for metrics. */
+/* Records for the metrics which adapters run and which are waited for. */
 static void adapters_planned(engine *e) {
     int64_t now = e->stats.steps + 1;
     for (int32_t i = 0; i < e->sched.n_running && e->options.max_adapters > 0; i++) {
@@ -75,7 +75,7 @@ static void adapters_planned(engine *e) {
     }
 }
 
-/* Call when no batch will have a row of s any more. */
+/* Call once no later batch can have a row of s. */
 static void adapters_ended(engine *e, sequence *s) {
     (void)e;
     adapter_ref_drop(s->adapter);

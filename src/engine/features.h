@@ -1,12 +1,11 @@
-/* Events of a step and of a sequence, and the features that handle them. features.c has
- * the table: the
- * handlers of each event.
+/* Events of a step and of a sequence, and the features that handle them. The table of
+ * handlers is in features.c.
  *
  *   a step:      polled -> planning -> planned
  *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended
  *                              ^ preempted <-'
  *
- * A step raises the events; what the last row of an item is for is decided as the batch
+ * A step raises the events. The purpose of an item's last row is decided while the batch
  * is filled (row_use in state.h). The engine thread. */
 #ifndef ENGINE_FEATURES_H
 #define ENGINE_FEATURES_H
@@ -22,7 +21,7 @@ void event_planned(engine *e);
 
 /* The engine thread has taken s from the in-ring. */
 void event_entered(engine *e, sequence *s);
-/* s has the pages that the prefix cache holds of it, and is about to run. */
+/* s has its pages from the prefix cache and is about to run. */
 void event_admitted(engine *e, sequence *s);
 /* s is about to release its pages and wait again. */
 void event_preempted(engine *e, sequence *s);

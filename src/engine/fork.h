@@ -14,22 +14,21 @@
 
 #include "engine/state.h"
 
-/* Forks every child of parent, whose prompt is computed and whose last row is logits,
- * which stays unchanged. A child starts to run, or waits on its own if no place to run is
- * left. */
+/* Forks every child of parent, whose prompt is computed. logits: its last row, not
+ * changed. A child starts to run, or waits on its own if there is no free place. */
 void fork_children(engine *e, sequence *parent, const float *logits);
 /* Call when s is admitted. If s has sampled nothing after its given tokens, and a park
  * holds exactly these tokens and the logits after them, s shares all pages and samples
- * from these logits: no row of its prompt is computed. s may end by this. Does nothing
- * if s has children, for which there may be no places. */
+ * from these logits: no row of its prompt is computed. s may end in this call. Does
+ * nothing if s has children, since there may be no places for them. */
 void fork_answer(engine *e, sequence *s);
-/* Makes every child wait on its own, without sharing. */
+/* Makes every child wait on its own and share nothing. */
 void fork_split(engine *e, sequence *parent);
-/* Shares all that parent has computed with s, another sequence of the same request, which
- * has no pages and belongs to no namespace. */
+/* Gives s all that parent has computed. s belongs to the same request and has neither
+ * pages nor a namespace. */
 void fork_share(engine *e, const sequence *parent, sequence *s);
-/* Makes the first child the fork parent of the others, and lets it wait to be admitted.
- * parent ends. */
+/* Makes the first child the fork parent of the others, and puts it among the waiting.
+ * parent is about to end. */
 void fork_hand_on(engine *e, sequence *parent);
 
 #endif

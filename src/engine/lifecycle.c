@@ -53,7 +53,7 @@ static bool discard_pages(void *b, page_id first, int32_t n) {
     return ops->kv_discard != NULL && ops->kv_discard(b, first.v, n);
 }
 
-/* Backends copy pages before the call returns. */
+/* Always: backends finish copying pages before they return. */
 static bool lifecycle_is_done(void *b, kv_fence fence) {
     (void)b, (void)fence;
     return true;
@@ -92,7 +92,7 @@ static quire_err open_tables(engine *e) {
     TRY(mem_check(e->entries));
     TRY(mem_check(e->free_entries));
     for (int32_t i = 0; i < n; i++) {
-        e->entries[i].generation = 1; /* cancel starts at 0, which is no generation */
+        e->entries[i].generation = 1; /* cancel starts at 0, which no generation equals */
         atomic_init(&e->entries[i].cancel, 0);
         e->free_entries[i] = n - 1 - i;
     }
@@ -100,7 +100,7 @@ static quire_err open_tables(engine *e) {
     return QUIRE_OK;
 }
 
-/* Rows of a prompt that a step computes at most. */
+/* Most rows of a prompt that a step computes. */
 static int32_t chunk_of(const engine_options *o, const model_desc *d) {
     bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill && !d->two_sided;
     return chunked ? o->prefill_chunk : o->max_batched_tokens;
@@ -134,12 +134,12 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
-/* A sequence that runs alone must fit into the pages that it can always have, or it would
- * wait for some that are never released. */
+/* A sequence that runs alone must fit into the guaranteed pages, or it could wait for
+ * pages that are never released. */
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, engine_sure_pages(e));
     if (e->desc->two_sided && holds >= e->sched.limits.max_rows) {
-        return; /* longer ones are refused: a step computes it whole */
+        return; /* longer prompts are refused, since a step computes a whole prompt */
     }
     e->options.max_model_len = holds < e->options.max_model_len ? (int32_t)holds : e->options.max_model_len;
 }
@@ -263,7 +263,7 @@ void engine_close(engine *e) {
     }
     engine_stop(e);
     if (e->locks_ready) {
-        intake_cancel_all(e); /* sequences submitted since */
+        intake_cancel_all(e); /* sequences that were submitted since */
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);
@@ -299,7 +299,7 @@ static bool sched_hooks_is_ready(void *context, sched_task *t) {
 static void sched_hooks_describe(void *context, const sched_task *t, sched_seq *d) {
     const sequence *s = sequence_of(t);
     const engine *e = context;
-    /* a state follows one token after the other: of a tree its first branch */
+    /* states advance token by token, so only the first branch of a tree is computed */
     int32_t n_drafts = e->kv.n_state_pages > 0 ? draft_tree_first_branch(&s->draft.tree) : s->draft.tree.n;
     d->n_drafts = t->state == TASK_WAITING ? 0 : n_drafts;
     d->is_jump_forward = d->n_drafts > 0 && s->draft.n_jump_forward > 0;
@@ -337,7 +337,7 @@ static void reserved(void *context, const sched_task *t, int32_t n_rows, int32_t
     }
 }
 
-/* Ends the sequence and all samples of its prompt. */
+/* Ends the sequence and all samples of its prompt; after_s: when to retry. */
 static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     engine *e = context;
     sequence *s = sequence_of(t);
@@ -354,7 +354,7 @@ static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     e->stats.deadlines_refused++;
 }
 
-/* What the next rows of one sequence take at most. */
+/* Makes room for the most pages that one sequence's next rows can take. */
 static void sched_hooks_yield(void *context) {
     engine *e = context;
     parks_yield(e, kv_most_pages(&e->sched.limits.most, e->sched.limits.max_rows));

@@ -94,7 +94,7 @@ static void output_await(engine_out *o, int32_t n) {
         *at = o;
     }
     o->n_awaited = n;
-    if (e->awaiting != first || e->n_saved < n_saved) { /* others may take what o does not */
+    if (e->awaiting != first || e->n_saved < n_saved) { /* places that o gave up are free for others */
         output_wake_awaiting(e);
     }
 }
@@ -106,7 +106,7 @@ bool out_take_places(engine_out *o, int32_t n, bool has_waited) {
     }
     if (has_waited && o->n_awaited > 0) {
         const int32_t n_left = e->n_free_entries - n;
-        if (o == e->awaiting && e->n_saved > n_left) { /* the saved ones are taken last */
+        if (o == e->awaiting && e->n_saved > n_left) { /* saved places are taken last */
             e->n_saved = n_left;
         }
         output_await(o, o->n_awaited > n ? o->n_awaited - n : 0);
@@ -158,7 +158,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->fresh_words[index] =
         output_word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
-        s->finish = reason; /* only then: the reader writes that cache line */
+        s->finish = reason; /* only if s ends, since the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
         o->e->stats.requests_finished[reason - 1]++;
     }
@@ -204,7 +204,7 @@ void out_wake_readers(engine *e) {
 
 /* ---- the reader's side ---- */
 
-/* Removes s from the table after its last event: its output index is free for another. */
+/* Removes s from the table after its last event, and frees its output index. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
     /* a dirty bit may still be set */
@@ -213,7 +213,7 @@ static void leave_table(sequence *s) {
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
     e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
-    if (e->awaiting != NULL && e->n_saved < e->awaiting->n_awaited) { /* saves every other one */
+    if (e->awaiting != NULL && e->n_saved < e->awaiting->n_awaited) { /* saves every other place */
         e->has_saved = !e->has_saved;
         e->n_saved += e->has_saved;
     }
@@ -222,7 +222,7 @@ static void leave_table(sequence *s) {
     sequence_drop(s);
 }
 
-/* What was written before the first token was known. */
+/* Copies what was recorded before the first token became known. */
 static void fill_times(const sequence *s, engine_event *event) {
     event->n_cached = s->task.n_cached;
     event->queue_us = s->task.queue_us;
@@ -230,7 +230,7 @@ static void fill_times(const sequence *s, engine_event *event) {
     event->first_token_us = atomic_load_explicit(&s->first_token_us, memory_order_relaxed);
 }
 
-/* What became of its prediction in the first n tokens of s. */
+/* The counts of s's prediction after its first n tokens. */
 static prediction_counts predicted_after(const sequence *s, int32_t n) {
     return s->predicted != NULL && n > s->task.n_prompt ? s->predicted[n - 1 - s->task.n_prompt].counts
                                                         : (prediction_counts){0};
@@ -238,10 +238,11 @@ static prediction_counts predicted_after(const sequence *s, int32_t n) {
 
 static void output_take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
-    /* else the prompt may not have been computed */
+    /* otherwise the prompt may not have been computed */
     bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
     event->prompt_logprobs = is_whole ? s->prompt_logprobs : NULL;
-    s->out->ended_logprobs = s->prompt_logprobs; /* the sequence may be freed with its end */
+    /* kept here, since the sequence may be freed once its end is read */
+    s->out->ended_logprobs = s->prompt_logprobs;
     s->prompt_logprobs = NULL;
     event->error = s->error;
     event->retry_after_s = s->retry_after_s;
@@ -264,7 +265,8 @@ static void output_take_end(sequence *s, engine_event *event) {
     event->n_preempted = s->n_preempted;
 }
 
-/* Fills an event of the progress that s made since the last one; false: none. */
+/* Fills an event with the progress of s since the last such event; false if there is
+ * none. */
 static bool output_take_progress(sequence *s, engine_event *event) {
     int32_t n = atomic_load_explicit(&s->n_processed, memory_order_acquire);
     if (n == s->n_processed_read) {
@@ -277,7 +279,7 @@ static bool output_take_progress(sequence *s, engine_event *event) {
     return true;
 }
 
-/* Gets the next event of s. False: it has none. */
+/* Gets the next event of s. False if it has none. */
 static bool output_next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
@@ -295,7 +297,7 @@ static bool output_next_of(sequence *s, engine_event *event) {
                 ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
                 : NULL;
         event->token =
-            /* the array stays in the engine's processor cache */
+            /* then the array stays in the cache of the engine's processor */
             s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read];
         s->n_read++;
         return true;
@@ -307,8 +309,8 @@ static bool output_next_of(sequence *s, engine_event *event) {
     return false;
 }
 
-/* The next sequence with a dirty bit, or NULL. Bits of one word are processed together,
- * and words in turn, so that none waits for ever. */
+/* The next sequence with a dirty bit, or NULL. All bits of a word are processed together,
+ * and words in turn, so that no sequence starves. */
 static sequence *next_dirty(engine_out *o) {
     for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {

@@ -17,48 +17,50 @@ struct engine_out {
     wake *reader;
     /* words of the dirty bitmap, which has one bit an output index */
     int32_t n_dirty;
-    /* [max_requests] the sequence at each index; NULL: none of this table's. Set by the
-     * submitting thread, cleared by the reader */
+    /* [max_requests] the sequence at each index, NULL if it is not of this table. Set by
+     * the submitting thread, cleared by the reader */
     _Atomic(sequence *) *sequences;
     atomic_uint_fast64_t *words; /* [max_requests] the words described above */
     /* [n_dirty] the dirty bitmap: set by the engine, taken by the reader */
     atomic_uint_fast64_t *dirty;
     engine_out *next; /* the engine's list of tables, under its readers_lock */
-    /* places that the reader waits for; 0: none; and the engine's list of such tables: under
-     * its lock */
+    /* places that the reader waits for (0: none), and the next table in the engine's list
+     * of waiting ones; under the engine's lock */
     int32_t n_awaited;
     engine_out *next_awaiting;
 
-    _Alignas(MEM_ALIGN) bool has_fresh; /* the engine's: some requests have grown in this step */
-    uint64_t *fresh;                    /* [n_dirty] the engine's: bitmap of these requests */
+    /* the engine's: some requests of this table have grown in this step */
+    _Alignas(MEM_ALIGN) bool has_fresh;
+    uint64_t *fresh; /* [n_dirty] the engine's: bitmap of these requests */
     /* [max_requests] the engine's: their words, to be stored into `words` */
     uint64_t *fresh_words;
 
     /* the reader's: the sequence whose tokens it is reading, or NULL */
     _Alignas(MEM_ALIGN) sequence *current;
-    uint64_t left; /* dirty bits that are fetched but not processed */
+    uint64_t left; /* dirty bits that were fetched and are not processed yet */
     int32_t at;    /* the index of their word in the dirty bitmap */
-    /* the prompt's, of the sequence whose end was popped last: valid until the next
+    /* log-probabilities of the prompt whose end was popped last; valid until the next
      * pop */
     token_logprob *ended_logprobs;
 };
 
 /* Whether n sequences may take entries for table o now. Saved entries count only with
- * has_waited, and only if o is first among the waiting tables. If true, the caller must take
- * them. Under the engine's lock. */
+ * has_waited, and only if o is first among the waiting tables. If true, the caller must
+ * take them. Under the engine's lock. */
 bool out_take_places(engine_out *o, int32_t n, bool has_waited);
 
 /* Enters s, which has its id, into the table of its reader, s->out. Any thread, before
  * the engine has s. */
 void out_enter(sequence *s);
-/* Publishes the tokens of s that are known, and its end unless reason is FINISH_NONE. The
- * reader sees them after the next out_wake_readers. Engine thread. */
+/* Publishes the known tokens of s, and its end unless reason is FINISH_NONE. The reader
+ * sees them after the next out_wake_readers. Engine thread. */
 void out_publish(sequence *s, finish_reason reason);
-/* Publishes how many of s's given tokens are processed, if its reader wants to know:
- * this step has computed n. A late reader finds the newest number only. Engine thread. */
+/* Publishes how many of s's given tokens are processed, if its reader wants progress;
+ * this step has computed n of them. A late reader sees only the newest number. Engine
+ * thread. */
 void out_progress(engine *e, sequence *s, int32_t n);
-/* Stores all that was published since the last call into the readers' tables, and wakes
- * these readers. Engine thread. */
+/* Copies what was published since the last call into the readers' tables, and wakes those
+ * readers. Engine thread. */
 void out_wake_readers(engine *e);
 
 #endif

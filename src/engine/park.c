@@ -1,17 +1,17 @@
-/* Parks: places where the pages of one sequence each stay when it has ended, so that what
- * continues it finds them in the prefix cache (quire.h has the whole meaning).
+/* Parks. A park keeps the pages of one sequence after its end, so that a request that
+ * continues it finds them in the prefix cache (defined in quire.h).
  *
- *   empty --its sequence ends--> holds pages --another one ends, or a bound--> ..
+ *   empty --its sequence ends--> holds pages --another sequence ends there, or a limit--> ..
  *
- * What a park holds is a kv_seq that no task has: its pages count as held, so the planner
- * knows that they are not available, and nothing evicts them. The engine counts for each
- * page the parks that hold it, and so what all of them and those of a tenant hold, each
- * page once. Pages of public prefixes belong to no tenant. Where a bound is passed, or
- * pages are so few that nothing could run, the oldest give way.
+ * A park holds a kv_seq that no task has: its pages count as held, so the planner knows
+ * that they are not available, and nothing evicts them. For each page the engine counts
+ * the parks that hold it, so a page counts once in the total and once for its tenant.
+ * Pages of public prefixes belong to no tenant. The oldest parks are emptied when a limit
+ * is exceeded, or when too few pages are left for anything to run.
  *
- * The owner of a handle and the sequences that are to park there have references. All but
- * the handle's calls is the engine thread's. Invariant: counts[p] is the number of parks
- * whose tables name page p (parks_check). */
+ * The owner of the handle and the sequences that will park in it have references.
+ * Everything except the calls on handles runs on the engine thread. Invariant: counts[p]
+ * is the number of parks whose tables name page p (parks_check). */
 #include <assert.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ const engine *engine_park_engine(const engine_park *p) {
     return p->e;
 }
 
-/* Closes the handle: the owner's reference goes to the engine thread. */
+/* Closes the handle and passes the owner's reference to the engine thread. */
 void engine_park_close(engine_park *p) {
     if (p == NULL) {
         return;
@@ -81,7 +81,8 @@ engine_park_info engine_park_look(const engine_park *p) {
 
 /* ---- which pages are held ---- */
 
-/* Counts one park more, or one fewer, for the page in entry i of p's table of group g. */
+/* Adds one park to, or removes one from, the count of the page in entry i of p's table of
+ * group g. */
 static void park_count_page(engine_parks *all, const engine_park *p, int32_t g, int32_t i, int32_t by) {
     int32_t page = p->kv.tables[g].pages[i].v;
     if (page == PAGE_NONE.v) {
@@ -101,7 +102,7 @@ static void park_count(engine *e, const engine_park *p, int32_t by) {
     }
 }
 
-/* Finds or takes the tenant's entry. There is one entry more than parks. */
+/* Finds the tenant's entry or takes a free one; there is one entry more than parks. */
 static int32_t find_tenant(engine_parks *all, uint64_t id) {
     int32_t found = -1;
     for (int32_t i = 0; i <= all->max; i++) {
@@ -145,14 +146,14 @@ static void park_empty(engine *e, engine_park *p) {
     atomic_store(&p->n_pages, 0);
 }
 
-/* Notes that a bound emptied p, or kept a sequence out of it. */
+/* Records that a limit emptied p or kept a sequence out of it. */
 static void park_bounded(engine *e, engine_park *p) {
     park_empty(e, p);
     atomic_fetch_add(&p->n_bounded, 1);
     e->parks.n_bounded++;
 }
 
-/* The oldest park of a tenant, which has one; tenant -1: of all. */
+/* The oldest park of a tenant that has one; tenant -1: of all tenants. */
 static engine_park *oldest_of(const engine_parks *all, int32_t tenant) {
     engine_park *p = all->oldest;
     while (tenant >= 0 && p->tenant != tenant) {
@@ -186,7 +187,7 @@ void parks_yield(engine *e, int64_t n_pages) {
     }
 }
 
-/* Empties parks until all bounds hold: first the tenant's, then that of all. */
+/* Empties parks until all limits hold: first the tenant's, then the total. */
 static void keep_bounds(engine *e, int32_t tenant) {
     engine_parks *all = &e->parks;
     while (all->tenants[tenant].n_pages > all->max_tenant_pages && all->tenants[tenant].n_parks > 0) {
@@ -209,8 +210,8 @@ void parks_collect_closed(engine *e) {
 
 /* ---- taking ---- */
 
-/* Keeps the logits after s's last token, if p holds all of its tokens. If all parks
- * keep too many, the oldest loses its. */
+/* Keeps the logits after s's last token, if p holds all of its tokens. If too many parks
+ * keep logits, the oldest drops its own. */
 static void park_keep_row(engine_parks *all, engine_park *p, sequence *s) {
     if (!s->has_last_row || p->kv.n_computed != s->task.n_known || all->max_rows == 0) {
         return;
@@ -223,7 +224,7 @@ static void park_keep_row(engine_parks *all, engine_park *p, sequence *s) {
     all->n_rows++;
 }
 
-/* Counts p, which has taken s's pages, among the other parks. */
+/* Adds p, which has taken s's pages, to the counts and the list of parks. */
 static void park_enter(engine *e, engine_park *p, sequence *s) {
     engine_parks *all = &e->parks;
     const uint8_t *end = s->n_namespace > 0 ? memchr(s->namespace, 0, s->n_namespace) : NULL;
@@ -316,7 +317,7 @@ quire_err parks_open(engine *e) {
     all->max_tenant_pages = e->options.parked_tenant_bytes > 0 && n < all->max_pages ? n : all->max_pages;
     all->max = e->options.max_requests;
     if (e->kv.n_state_pages > 0 && all->max > max_snapshots / 2) {
-        all->max = max_snapshots / 2; /* the others are the running sequences' */
+        all->max = max_snapshots / 2; /* running sequences need the other half */
     }
     all->max_rows = ROW_BYTES / (e->desc->n_vocab * (int32_t)sizeof(float));
     all->counts = mem_new((size_t)e->options.n_pages, sizeof *all->counts);

@@ -8,7 +8,7 @@ void rule_step_begin(engine *e) {
 
 /* ---- outside ---- */
 
-/* On a thread outside, which has the state until rule_place marks it as returned. */
+/* Runs on an outside thread, which owns the state until rule_place says RULE_BACK. */
 static void run_outside(engine_work *w) {
     sequence *s = (sequence *)(void *)((char *)w - offsetof(sequence, rule_work));
     const wake *engine_wake = s->rule_wake;
@@ -30,7 +30,7 @@ static void give_outside(engine *e, sequence *s) {
     s->outside.add(s->outside.context, &s->rule_work);
 }
 
-/* Takes s's rule back, if it is. */
+/* Takes s's rule back if the outside thread has returned it. */
 static void rule_step_take_back(engine *e, sequence *s) {
     if (atomic_load(&s->rule_place) == RULE_BACK) {
         atomic_store(&s->rule_place, RULE_HERE);
@@ -48,7 +48,8 @@ bool rule_step_prepare(sequence *s) {
     return s->constraint == NULL || s->rule.is_ready;
 }
 
-/* Makes what is missing, here or outside. False: s has to wait for it, or fails. */
+/* Computes a missing mask here or hands it to an outside thread. False if s has to wait
+ * for it, or failed. */
 static bool rule_step_make_ready(engine *e, sequence *s) {
     rule_step_take_back(e, s);
     if (atomic_load(&s->rule_place) != RULE_HERE || s->rule_error != QUIRE_OK) {
@@ -61,13 +62,13 @@ static bool rule_step_make_ready(engine *e, sequence *s) {
         give_outside(e, s);
         return false;
     }
-    work_room *room = work_room_enter(NULL); /* there is no other thread */
+    work_room *room = work_room_enter(NULL); /* no outside thread: computes it now, without a limit */
     bool made = rule_step_prepare(s);
     (void)work_room_enter(room);
     return made;
 }
 
-/* Whether s cannot continue; unknown while a text thread has its rule. */
+/* Whether s failed; false while a text thread has its rule. */
 static bool has_failed(const sequence *s) {
     return atomic_load(&s->rule_place) == RULE_HERE && s->rule_error != QUIRE_OK;
 }

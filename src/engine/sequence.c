@@ -33,19 +33,19 @@ static void sequence_free(sequence *s) {
     mem_free(s);
 }
 
-/* The number of a program among those whose cost is measured. */
+/* The id under which the cost of a program is measured. */
 static uint64_t program_of(const attn_mods *mods) {
     uint64_t id;
     memcpy(&id, mods->digest, sizeof id);
     return id | 1;
 }
 
-/* Bytes from one state of a constraint to the next. */
+/* Size in bytes of one constraint state in the array. */
 static size_t state_stride(const constraint *c) {
     return (c->state_bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 }
 
-/* Gives s a state in its own memory, and one to its drafter. */
+/* Points s at a state in its own memory, and its drafter at another. */
 static void take_constraint(sequence *s, constraint *c, const void *state) {
     s->constraint = constraint_hold(c);
     if (c != NULL) {
@@ -58,7 +58,7 @@ static void take_constraint(sequence *s, constraint *c, const void *state) {
     }
 }
 
-/* Gives s a walk through r's prediction, and its counts. */
+/* Gives s a walk through r's prediction, and room for its counts. */
 static bool take_prediction(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->prediction == NULL) {
         return true;
@@ -72,7 +72,7 @@ static int32_t sequence_least(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* The first position whose logits r wants besides those to sample from. A token's
+/* The first position whose logits r wants besides those for sampling. A token's
  * log-probability comes from the row before it. */
 static int32_t sequence_first_wanted(const sequence *s, const engine_request *r) {
     int32_t of_logprobs = s->prompt_logprobs_start - 1;
@@ -81,7 +81,7 @@ static int32_t sequence_first_wanted(const sequence *s, const engine_request *r)
                                          : sequence_least(of_logprobs, r->logits_first);
 }
 
-/* Allocates what r needs besides tokens. */
+/* Allocates what r needs besides its tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
         s->explain = explain_new();
@@ -122,7 +122,8 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->task.tokens = tokens;
     s->task.n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     if (r->no_tokens && r->parks != NULL) {
-        s->last_row = mem_new((size_t)desc->n_vocab, sizeof *s->last_row); /* else it is not kept */
+        /* not kept if there is no memory */
+        s->last_row = mem_new((size_t)desc->n_vocab, sizeof *s->last_row);
     }
     if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);
@@ -144,7 +145,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->task.program = r->mods != NULL && r->mods_are_own ? program_of(r->mods) : 0;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->task.priority = r->priority;
-    s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
+    s->task.deadline_us = r->deadline_us; /* still relative; submission adds its own time */
     s->task.tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->task.wants_prompt_logits = r->logits_out != NULL || r->prompt_logprobs_width > 0;

@@ -16,8 +16,8 @@
 #include "sched/task.h"
 #include "spec/draft.h"
 
-/* The holder of a sequence's rule: the engine thread, a thread outside, or none, between
- * the two. */
+/* Who holds a sequence's rule: the engine thread, an outside thread, or neither (returned
+ * and not yet taken back). */
 typedef enum rule_place { RULE_HERE, RULE_OUTSIDE, RULE_BACK } rule_place;
 
 typedef struct sequence {
@@ -28,14 +28,16 @@ typedef struct sequence {
     struct beams *beams; /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, if that is set */
     int64_t last_token_us, ended_us;
-    const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
+    /* results of step_lines_sample for its next n_line tokens, until they are
+     * committed */
+    const sample_result *line;
     int32_t n_line;
-    uint8_t line_end; /* the end_kind of the last of these; the others are not end tokens */
-    bool is_checked;  /* all its rows of this step were found to be finite */
+    uint8_t line_end; /* end_kind of the last of these tokens; the others are not end tokens */
+    bool is_checked;  /* all its rows in this step are known to be finite */
     bool shows_progress;
     float mirostat_mu;
-    /* its report (explain.h), or NULL. The engine thread's until the end is published,
-     * then the reader's */
+    /* its report (explain.h), or NULL. Owned by the engine thread until the end is
+     * published, then by the reader */
     struct explain *explain;
     float *logits_out;
     uint8_t *constraint_states; /* its state, and after it the drafter's; or NULL */
@@ -43,9 +45,9 @@ typedef struct sequence {
     /* the thread that may touch the state and `rule`: the engine thread, or one outside
      * (rule_step.h); set by its holder */
     _Atomic(rule_place) rule_place;
-    quire_err rule_error; /* why it cannot continue */
+    quire_err rule_error; /* why its rule failed */
     sample_rule rule;     /* which tokens may follow its last one */
-    attn_mods *mods;      /* its own mask and change of scores, a reference; or NULL */
+    attn_mods *mods;      /* its own attention mask and score change, a reference; or NULL */
     int32_t mods_b;
     int32_t adapter_from;        /* the first position whose row has the adapter */
     adapter_ref *adapter;        /* a reference until its end; or NULL */
@@ -63,30 +65,30 @@ typedef struct sequence {
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t prompt_logprobs_start;                 /* from 1 to n_prompt */
     int32_t n_prefilled; /* rows of its prompt that were computed; the engine thread's until its end */
-    /* how often it lost its pages; a beam's task.n_preempted: how often all of its search
-     * did */
+    /* how often it lost its pages; for a beam, task.n_preempted counts how often its
+     * whole search did */
     int32_t n_preempted;
-    atomic_llong first_token_us; /* 0 before: a branch has tokens before its own first one */
+    atomic_llong first_token_us; /* 0 before the first token; a branch has given tokens before it */
     /* tokens at submission: the prompt, and for a branch the tokens generated before */
     int32_t n_given;
 
-    /* The reader's, used in every step; and what both write, but seldom. */
+    /* The reader's, used in every step; then what both write, but rarely. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
     atomic_int holders;
-    finish_reason finish; /* written before the end is published, as what follows */
+    finish_reason finish; /* this and what follows: written before the end is published */
     quire_err error;
     int32_t retry_after_s; /* QUIRE_BUSY only */
     bool stopped_by_eos;
     uint64_t n_ended_before;
     double beam_score, beam_sum;
-    /* the engine's, for its progress: n_given at most, stored after processed_us */
+    /* written by the engine for progress: at most n_given, stored after processed_us */
     atomic_int n_processed;
-    int32_t n_processed_read; /* as far as the reader knows */
+    int32_t n_processed_read; /* the progress that the reader has seen */
     atomic_llong processed_us;
 
     /* The engine thread's again: members that are seldom read, then large ones. */
     _Alignas(MEM_ALIGN) int32_t beam;
-    /* its tenant's service counter has the given tokens up to here, as far as they were
+    /* given tokens up to here are in the tenant's service counter if they were
      * computed */
     int32_t n_charged;
     /* with mirostat: [n_max - n_prompt] mu before each generated token, for branches;
@@ -100,15 +102,15 @@ typedef struct sequence {
     bool fork_replaces;
     bool retains;
     kv_retention retention;
-    engine_park *park; /* the park it ends in, a reference; NULL: none */
+    engine_park *park; /* the park where it parks at its end, a reference; NULL: none */
     bool no_tokens;    /* it ends when its given tokens are computed */
     /* [n_vocab] with no_tokens and a park: the logits after its last token, for the park;
      * else NULL */
     float *last_row;
-    bool has_last_row;      /* it was computed */
-    engine_outside outside; /* work on its rule by a text thread; its `add` NULL: none */
+    bool has_last_row;      /* last_row was computed */
+    engine_outside outside; /* text threads that can work on its rule; its `add` is NULL: none */
     engine_work rule_work;
-    const wake *rule_wake; /* the engine's, to be rung where the rule is back */
+    const wake *rule_wake; /* the engine's wake, rung when the rule is returned */
     atomic_bool rule_is_off;
     draft_seq draft;
     sample_context context; /* context of its samples; n_tokens and the noise are set for each sample */
@@ -117,8 +119,8 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Asks the processor for what a step without drafts reads of s: sampling has displaced
- * it. */
+/* Prefetches what a step without drafts reads of s, since sampling has displaced it from
+ * the cache. */
 static inline void sequence_prefetch(const sequence *s) {
     const char *first = (const char *)s;
     for (size_t at = 0; at < offsetof(sequence, n_read); at += MEM_ALIGN) {
@@ -126,7 +128,7 @@ static inline void sequence_prefetch(const sequence *s) {
     }
     __builtin_prefetch(&s->draft.n_jump_forward, 1);
 }
-/* The same for its drafts and its outlook. */
+/* Does the same for its drafts and its outlook. */
 static inline void sequence_prefetch_drafts(const sequence *s) {
     const char *first = (const char *)s;
     for (size_t at = offsetof(sequence, draft.wanted); at < offsetof(sequence, draft.outlook.tree.parents);
@@ -135,13 +137,13 @@ static inline void sequence_prefetch_drafts(const sequence *s) {
     }
 }
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room
- * for cap_pages. constraint_state: that of r->constraint after r->tokens, copied. On
- * failure r->tokens stays the caller's. */
+/* Makes a sequence, which takes over r->tokens and grows the array to n_max; each table
+ * has room for cap_pages. constraint_state: the state of r->constraint after r->tokens;
+ * copied. On failure r->tokens stays the caller's. */
 quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc,
                        int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out);
-/* Drops a reference; the last one frees the sequence. Its tables must be empty by
- * then. */
+/* Drops a reference; the last one frees the sequence. By then its tables must be
+ * empty. */
 void sequence_drop(sequence *s);
 
 #endif

@@ -30,26 +30,26 @@ typedef enum row_use {
     ROW_NONE,   /* nothing: known tokens follow in later steps, or no token is wanted */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from its logits */
-    ROW_LINE,   /* sampling on any thread: nothing else uses its logits (collect.c) */
-    /* sampling on the engine's thread: its logits are kept, shared with forks, or used
-     * for rejection sampling */
+    ROW_LINE,   /* a thread samples from it; nothing else uses its logits (collect.c) */
+    /* the engine's thread samples from it: its logits are kept, shared with forks, or
+     * used for rejection sampling */
     ROW_ALONE
 } row_use;
 
-/* What is sampled for an item (collect.c). */
+/* What is sampled for one item (collect.c). */
 typedef struct draft_line {
     sequence *s;
     int32_t row0, n_rows; /* its rows of the batch, drafts included */
     int32_t n_drafts;
-    sample_row *rows;       /* [n_drafts + 1]; for jump-forward tokens one or none */
+    sample_row *rows;       /* [n_drafts + 1]; at most one if there are jump-forward tokens */
     sample_result *results; /* [n_drafts + 1] */
 } draft_line;
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    int64_t collected_us; /* end of the forward pass: the time of its tokens */
+    int64_t collected_us; /* when the forward pass ended, which is the time of its tokens */
     draft_line *lines;    /* [max_seqs] the items of step_lines_sample */
-    /* [max_out + 1]: one more is filled before it is known that the argmax suffices */
+    /* [max_out + 1]: an entry is filled before it is known whether the argmax suffices */
     sample_row *line_rows;
     sample_result *line_results; /* [max_rows] */
     int32_t *out0;               /* [plan.n_items] index in out_rows of an item's first wanted row */
@@ -89,12 +89,12 @@ struct engine_park {
     float *row;            /* [n_vocab] the logits after its last token; NULL: not kept */
     engine_park *older, *younger;
     int32_t tenant;                        /* index in the table of tenants */
-    uint64_t number;                       /* order of arrival of its sequence */
+    uint64_t number;                       /* arrival number of its sequence */
     uint8_t owner[ENGINE_NAMESPACE_BYTES]; /* the tenant's name */
     size_t n_owner;
 };
 
-/* A tenant of whom a park holds something. */
+/* A tenant whose sequences are in parks. */
 typedef struct park_tenant {
     uint64_t id;              /* a hash of its name */
     int32_t n_parks, n_pages; /* n_parks 0: the entry is free */
@@ -109,14 +109,14 @@ typedef struct engine_parks {
     int64_t n_pages, max_pages, max_tenant_pages;
     int32_t n_rows, max_rows;    /* number of parks that keep logits */
     int64_t n_parked, n_bounded; /* totals */
-    int64_t tails_seen;          /* kv_index_counts.tails_replaced when parks_follow was last called */
+    int64_t tails_seen;          /* kv_index_counts.tails_replaced at the last call of parks_follow */
     _Atomic(engine_park *) closed;
 } engine_parks;
 
 /* An engine's place in its team; guarded by the team's lock. */
 typedef struct team_place {
     bool is_member, leaves, is_arriving;
-    quire_err refused; /* why it got no seat */
+    quire_err refused; /* why it was not admitted to the team */
     engine *next;      /* link in the list of joining engines */
 } team_place;
 
@@ -133,16 +133,17 @@ struct engine {
     const wake *in_wake; /* the team's */
     team_place place;
     atomic_bool paused;
-    atomic_bool drops_cache;             /* requests engine_drop_cache before the next step */
-    _Atomic(struct tenant_drop *) drops; /* likewise for tenants: a stack */
-    atomic_uint n_cancels;               /* calls of engine_cancel */
+    /* engine_drop_cache was called: drops the cache before the next step */
+    atomic_bool drops_cache;
+    _Atomic(struct tenant_drop *) drops; /* tenants to be dropped, as a stack */
+    atomic_uint n_cancels;               /* number of calls of engine_cancel */
     engine_entry *entries;               /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
     pthread_mutex_t lock;                /* guards the next eleven members */
     int32_t *free_entries, n_free_entries;
     engine_out *awaiting; /* tables whose readers wait for free entries */
-    int32_t n_saved;      /* of the free entries, those that only the first of these may take */
-    bool has_saved;       /* the last one that was freed while one waited is saved */
+    int32_t n_saved;      /* free entries that only the first of these may take */
+    bool has_saved;       /* the last entry that was freed while a table waited was saved */
     uint64_t n_arrivals;
     quire_stats published;
     quire_snapshot_stats published_snapshots;
@@ -155,23 +156,25 @@ struct engine {
     bool locks_ready;
 
     /* engine thread only: */
-    turn_claim turn; /* the team's account of this engine's steps */
+    turn_claim turn; /* its account in the team's order of turns */
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
     kv_mover mover;                        /* moves the backend's pages */
     engine_parks parks;                    /* the engine thread's, except for `closed` */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
-    sample_pool samples;                   /* one sampler per thread of the backend */
+    sample_pool samples;                   /* one sampler for each thread of the backend */
     drafter *drafter;                      /* NULL: none */
-    /* [max_seqs] the sequences that are drafted for in a step: from the start by the
-     * drafter, from the end by their predictions */
+    /* [max_seqs] the sequences with drafts in a step: those of the drafter from the
+     * start, those of predictions from the end */
     draft_seq **drafted;
-    draft_options predicting; /* of predictions */
+    draft_options predicting; /* options for drafts from predictions */
     work_room rule_room;      /* the present step's (rule_step.h) */
     int32_t n_drafted;        /* how many of `drafted` are the drafter's */
-    int32_t n_rules_outside;  /* sequences whose rules a text thread has, or has given back unnoticed */
-    bool some_rule_failed;    /* estimate for a waiting sequence */
+    /* sequences whose rules a text thread has, or has returned and the engine has not
+     * noticed */
+    int32_t n_rules_outside;
+    bool some_rule_failed; /* estimate for a waiting sequence */
     /* tokens that constraints guessed recently, and how many were right */
     float guessed, guessed_right;
     double sample_row_us;         /* recent time of sampling for a row */
@@ -180,20 +183,20 @@ struct engine {
     unsigned n_cancels_seen;      /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;             /* number of requests whose end was published */
     int32_t n_explained;          /* number of sequences with a report (explain.h) */
-    atomic_llong step_started_us; /* 0 between steps; any thread may read it */
+    atomic_llong step_started_us; /* start of the running step; 0 between steps; any thread may read it */
     step_arrays step;
     quire_stats stats;
-    engine_profile profile; /* except `steps`, which stats has */
+    engine_profile profile; /* its `steps` is not used; stats has it */
 };
 
-/* The number of pages that e can always have, whatever other engines do. */
+/* The number of pages guaranteed to e, whatever other engines do. */
 static inline int32_t engine_sure_pages(const engine *e) {
     return e->options.floor_pages > 0 ? e->options.floor_pages : e->options.n_pages;
 }
 
 /* The sequence of a task. */
 static inline sequence *sequence_of(const sched_task *t) {
-    return (sequence *)(uintptr_t)t; /* its first member */
+    return (sequence *)(uintptr_t)t; /* the task is its first member */
 }
 /* Entry i of the running, the waiting, and the step's planned sequences. */
 static inline sequence *running_at(const engine *e, int32_t i) {
@@ -210,18 +213,19 @@ static inline sequence *planned_at(const engine *e, int32_t i) {
 /* The first half of a step: takes in new requests, plans, reserves pages, fills the
  * batch, starts the forward pass. False: there is nothing to do. */
 bool step_submit(engine *e);
-/* The second half: waits for the forward pass, samples, commits, and publishes;
- * out_wake_readers then shows readers the result. */
+/* The second half: waits for the forward pass, samples, commits and publishes. Readers
+ * see the result after out_wake_readers. */
 void step_collect(engine *e);
 
 /* Takes in submitted sequences. True: some of them are cancelled already. */
 bool intake_new(engine *e);
 /* Ends cancelled sequences. Searches only if engine_cancel was called since the last
- * time, or a sequence was cancelled before it was taken in (some_came_so). */
+ * search, or if some_came_so: a sequence was cancelled before it was taken in. */
 void intake_drop_cancelled(engine *e, bool some_came_so);
 /* Removes every sequence in state TASK_DONE from a queue, and drops it. */
 void intake_drop_done(sched_task **queue, int32_t *n);
-/* Ends all sequences as cancelled, also submitted ones: the engine is closing. */
+/* Ends all sequences as cancelled, including submitted ones; called when the engine
+ * closes. */
 void intake_cancel_all(engine *e);
 
 /* ---- lifecycle.c: the hooks of the scheduler ---- */
@@ -248,21 +252,21 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token`, of that kind, to s: publishes it to the reader, and ends s if it is
  * its last. */
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
-/* Stores what the request needs of the prompt's row p. */
+/* Stores what the request wants from row p of its prompt. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- cache.c ---- */
-/* Lists the tables of every running sequence and of every park in e->step.tables; returns
- * how many. */
+/* Lists the tables of every running sequence and park in e->step.tables; returns their
+ * number. */
 int32_t engine_list_tables(const engine *e);
-/* Asserts that pool and tables agree: that the pool's counts equal the running sequences'
- * tables. Between steps; debug builds call it after each step. */
+/* Asserts that the pool's counts match the tables of running sequences and parks. Between
+ * steps; debug builds call it after each step. */
 void engine_audit(const engine *e);
 
 /* ---- engine_view.c ---- */
 void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
-/* Counts the prompt of s, which generates no token. */
+/* Adds the prompt of s, which generates no token, to the counters. */
 void stats_pooled(engine *e, const sequence *s);
 /* Counts a step that took `us` microseconds. */
 void stats_step(engine *e, int64_t us);
@@ -271,10 +275,10 @@ void stats_pages(engine *e);
 /* Publishes the engine thread's numbers for engine_stats_read. */
 void stats_publish(engine *e);
 
-/* ---- park.c ---- */
+/* Opens e's empty table of parks. QUIRE_NO_MEMORY: call parks_close. */
 /* Opens e's empty table of parks. NO_MEMORY: call parks_close. */
 quire_err parks_open(engine *e);
-/* Empties all parks and frees the table. No sequence runs any more. */
+/* Empties all parks and frees the table. No sequence may be running. */
 void parks_close(engine *e);
 
 /* Between steps: empties the parks that were closed. */
@@ -286,8 +290,8 @@ bool parks_take(engine *e, sequence *s);
 void parks_follow(engine *e);
 /* Empties the oldest park. False: none holds anything. */
 bool parks_yield_oldest(engine *e);
-/* The logits that a park keeps after exactly the known tokens of s, which has their
- * pages; NULL: none does. */
+/* The logits that a park keeps after exactly the known tokens of s, whose pages s has;
+ * NULL if no park does. */
 const float *parks_find_row(const engine *e, const sequence *s);
 /* Empties the oldest parks until n_pages more can be allocated, as far as possible. */
 void parks_yield(engine *e, int64_t n_pages);

@@ -19,9 +19,9 @@ static bool engine_step_plan(engine *e, int64_t now_us) {
     }
     event_planning(e);
     bool has_items = step_plan(&e->sched, now_us);
-    intake_drop_done(e->sched.running, &e->sched.n_running); /* sequences that parks answered */
+    intake_drop_done(e->sched.running, &e->sched.n_running); /* sequences that a park's logits answered */
     event_planned(e);
-    if (e->sched.copies.n > 0) { /* shared pages that the step writes to */
+    if (e->sched.copies.n > 0) { /* copies of shared pages that the step writes to */
         e->mover.copy(e->mover.context, &e->sched.copies);
     }
     return has_items;
@@ -67,7 +67,7 @@ void step_collect(engine *e) {
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     stats_step(e, us);
     e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
-    if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* the step computed all that was planned */
+    if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* everything planned was computed */
         scheduler_note_us(&e->sched, (double)us);
     }
 }
@@ -100,14 +100,14 @@ static bool any_is_cancelled(const engine *e, const sequence *parent) {
     return any;
 }
 
-/* Ends s, whose tokens are all computed, and which gets no others. */
+/* Ends s, which has computed all its tokens and generates none. */
 static void intake_end(engine *e, sequence *s) {
     stats_pooled(e, s);
     step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
     sequence_drop(s);
 }
 
-/* Gives s, if it gets no others, the pages of all its tokens where all are cached. */
+/* If s generates no tokens and all of its tokens are cached, gives it their pages. */
 static bool intake_finds_all(engine *e, sequence *s) {
     kv_held held;
     if (!s->no_tokens || any_is_cancelled(e, s) ||
@@ -120,8 +120,7 @@ static bool intake_finds_all(engine *e, sequence *s) {
     return true;
 }
 
-/* Puts s, whose children are chained to it, among the waiting, unless it is over at
- * once. */
+/* Puts s, whose children are chained to it, among the waiting, unless it ends at once. */
 static void intake_wait(engine *e, sequence *s) {
     kv_held held;
     cache_enter(e, s);
@@ -159,7 +158,7 @@ bool intake_new(engine *e) {
     return some_cancelled;
 }
 
-/* Removes cancelled children from their parent's group. */
+/* Removes cancelled children from the group of their parent. */
 static void drop_cancelled_children(engine *e, sequence *parent) {
     for (sequence **at = &parent->next_child; *at != NULL;) {
         sequence *s = *at;
@@ -207,7 +206,7 @@ void intake_drop_cancelled(engine *e, bool some_came_so) {
     }
 }
 
-/* A parent that ends puts its first child among the waiting. */
+/* A parent that ends puts its first child among the waiting, so the loop ends it too. */
 void intake_cancel_all(engine *e) {
     assert(e != NULL);
     sequence *s;

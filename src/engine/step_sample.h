@@ -1,5 +1,5 @@
-/* What follows a step's forward pass: the results are checked to be finite, and tokens
- * are sampled from the logits. The engine thread. */
+/* After a step's forward pass: checks that its results are finite, and samples tokens
+ * from the logits. The engine thread. */
 #ifndef ENGINE_STEP_SAMPLE_H
 #define ENGINE_STEP_SAMPLE_H
 
@@ -8,23 +8,23 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples the token of s after row->context.n_tokens from `row` and sets the row's result.
- * Keeps the mirostat state before it for branches, and log-probabilities if they are
- * requested. w: the walk down the drafts of s, or NULL. Runs on the backend's thread
+/* Samples the token of s after row->context.n_tokens from `row` and sets the row's
+ * result. Keeps the mirostat state before it for branches, and log-probabilities if they
+ * are requested. w: the walk down the drafts of s, or NULL. Runs on the backend's thread
  * `worker`; one thread at a time per sequence. */
 void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
-/* Takes the next result of s's line (collect.c), and its token's kind; false: there is
+/* Takes the next result of s's line (collect.c), and its token's kind; false if there is
  * none. */
 bool step_take_sampled(sequence *s, sample_result *result, end_kind *end);
-/* Commits s's next token, of its line or else sampled from a row of logits, which it
- * changes; s ends without one where its constraint is fulfilled and end tokens are
- * ignored. w: the walk down its drafts, or NULL. */
+/* Commits s's next token, from its line or sampled from `logits`, which this changes; s
+ * ends without a token if its constraint is fulfilled and end tokens are ignored. w: the
+ * walk down its drafts, or NULL. */
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 
-/* Whether the last hidden states of rows row0..row0+n of the batch are finite. The thread
- * of the backend's `worker`. O(n d_model). */
+/* Whether the last hidden states of rows row0..row0+n of the batch are finite. Runs on
+ * the backend's thread `worker`. O(n d_model). */
 bool step_rows_are_finite(engine *e, int32_t worker, int32_t row0, int32_t n);
 /* Whether a row of logits is finite; -inf is allowed, since it masks tokens. Any thread.
  * O(n_vocab). */
@@ -36,10 +36,10 @@ bool step_may_publish(const engine *e, const sequence *s, int32_t n);
  * QUIRE_FAULT where s's own mask or change of scores had a fault at one of them.
  * QUIRE_NUMERIC where the last hidden states are not finite: NaN and infinity never reach
  * the prefix cache. A sequence that fails ends with the error and its pages are dropped;
- * rows of others are not affected (docs/design.md, Determinism). Where whole pages of s
- * are about to be published, row `out` of the logits is checked too (out -1: no row).
- * O(n) with is_checked, when the thread of its line has checked them; else O(n d_model),
- * and O(n_vocab) once a page. */
+ * rows of others are not affected (docs/design.md, Determinism). If whole pages of s are
+ * about to be published, row `out` of the logits is checked too (out -1: no row). O(n) if
+ * the thread of its line has checked them (is_checked), otherwise O(n d_model), plus
+ * O(n_vocab) once a page. */
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
 
 #endif

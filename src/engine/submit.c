@@ -43,8 +43,8 @@ static quire_err submit_check_length(const engine *e, const engine_request *r, q
     return QUIRE_OK;
 }
 
-/* Tokens come of a model with a head whose rows see earlier ones only; pooled rows of
- * any. */
+/* Tokens need a model with a head whose rows see only earlier ones; any model can pool
+ * rows. */
 static quire_err submit_check_kind(const engine *e, const engine_request *r, quire_error *err) {
     const pooling_params *p = &r->pooling;
     if (!submit_is_pooled(r)) {
@@ -115,7 +115,7 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
     return QUIRE_OK;
 }
 
-/* Beams are reported without the ids that a request names. */
+/* Beam results are reported without the log-probabilities of ids that a request names. */
 static quire_err submit_check_scored(const engine *e, const engine_request *r, quire_error *err) {
     int32_t n = sampling_n_scored(&r->sampling), least = 1 + n;
     bool fits = (r->logprobs_width == 0 || r->logprobs_width >= least) &&
@@ -208,7 +208,7 @@ static quire_err submit_check_park(const engine *e, const engine_request *r, int
                          "has one sample and no logits");
 }
 
-/* Tokens at which a sequence of r ends. */
+/* Length at which a sequence of r ends. */
 static int32_t submit_most_tokens(const engine *e, const engine_request *r, int32_t n_prompt) {
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
     if (submit_is_pooled(r) || r->no_tokens) {
@@ -217,12 +217,14 @@ static int32_t submit_most_tokens(const engine *e, const engine_request *r, int3
     return n_prompt + (wanted < 0 || wanted > room ? room : wanted);
 }
 
-/* Takes entries in the table for the first n of a group, which have readers, and pushes
- * its parent into the in-ring; false when too few entries are free. */
+/* Takes table entries for the first n sequences of a group, which have readers, and
+ * pushes the parent into the in-ring; false if too few entries are free. */
 static bool submit_enter(engine *e, sequence *parent, const engine_request *r, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = out_take_places(r->out, n, r->has_waited);
-    const int64_t now_us = clock_us(); /* samples are admitted together, after equal waits */
+    /* one time for all samples, so that they wait equally long and are admitted
+     * together */
+    const int64_t now_us = clock_us();
     int32_t k = 0;
     for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
         if (k < n) {
@@ -242,7 +244,7 @@ static bool submit_enter(engine *e, sequence *parent, const engine_request *r, i
         if (parent->beams != NULL) {
             beam_unchain(parent);
         }
-        ring_push(e->in, &parent); /* has room: as many cells as entries */
+        ring_push(e->in, &parent); /* it has room: the ring has as many cells as the table has entries */
     }
     pthread_mutex_unlock(&e->lock);
     return has_places;
@@ -257,8 +259,8 @@ static void drop_group(sequence *s) {
     }
 }
 
-/* Makes the sequences of a group, chained: one for each user, or for each beam. On
- * failure the ones made so far. */
+/* Makes the sequences of a group, chained: one for each user or beam. On failure *parent
+ * has those made so far. */
 static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max,
                             const void *constraint_state, void *const *users, sequence **parent) {
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
@@ -266,7 +268,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         engine_request own = *r;
         own.sample_index = r->sample_index + (uint32_t)k;
         own.shows_progress = r->shows_progress && k == 0;
-        if (r->beams.width > 0) { /* the first computes the prompt for all */
+        if (r->beams.width > 0) { /* the first beam computes the prompt for all */
             own.logits_out = k == 0 ? r->logits_out : NULL;
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
             own.explain = r->explain && k < n;
@@ -275,7 +277,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
                 n_states = e->kv.n_state_pages;
         TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups,
                          n_pages > n_states ? n_pages : n_states, &s));
-        if (r->constraint != NULL) { /* so that it is ready for its first step */
+        if (r->constraint != NULL) { /* prepares the mask of its first step */
             quire_err prepared = sample_prepare(&s->context);
             s->rule_error = prepared;
         }
@@ -360,11 +362,12 @@ void engine_fork_release(engine_fork *fork_from) {
 void engine_cancel(engine *e, request_id id) {
     pthread_mutex_lock(&e->lock);
     engine_entry *entry = &e->entries[id.index];
-    if (entry->generation == id.generation) { /* else its request is over, and another may use the entry */
+    /* otherwise the request is over, and another one may use the entry */
+    if (entry->generation == id.generation) {
         atomic_store(&entry->cancel, id.generation);
     }
     pthread_mutex_unlock(&e->lock);
-    /* after the store to cancel, so that a reader of the number sees that too */
+    /* after the store to cancel, so that whoever sees the count sees the store too */
     atomic_fetch_add(&e->n_cancels, 1);
     wake_ring(e->in_wake);
 }

@@ -9,14 +9,14 @@
 #include "engine/output.h"
 #include "engine/state.h"
 
-#define SHORT_WAIT_US 1000 /* pause when no waiting sequence could be planned */
+#define SHORT_WAIT_US 1000 /* how long the thread pauses if no waiting sequence could be planned */
 
 /* An engine in the team. */
 typedef struct team_seat {
     engine *e;     /* NULL: a free seat */
     bool has_work; /* in this round: it has sequences to run, to admit or to end */
     bool had_work; /* in the previous round */
-    bool is_tried; /* in this round */
+    bool is_tried; /* was asked for a step in this round */
 } team_seat;
 
 struct engine_team {
@@ -34,7 +34,8 @@ struct engine_team {
     team_seat seats[ENGINE_TEAM_SEATS];
     int32_t n_seated, n_used; /* engines; seats from n_used on are free */
     double most_us;           /* the largest turn.served_us of any engine so far */
-    backend *entered;         /* the engine for whose backend this thread is a compute thread; NULL: none */
+    /* the engine whose backend this thread has entered as a compute thread; NULL: none */
+    backend *entered;
 };
 
 /* ---- one engine's turn ---- */
@@ -59,7 +60,7 @@ static bool team_run_step(engine_team *t, engine *e) {
     return started;
 }
 
-/* Before readers wake up, so that the statistics include what they read. */
+/* Publishes before readers wake up, so that the statistics include what they read. */
 static void team_publish(engine *e) {
     mem_guard_enter();
     stats_publish(e);
@@ -70,13 +71,13 @@ static void team_publish(engine *e) {
 
 /* ---- the thread ---- */
 
-/* Whether e has sequences, or some to take in or to end. */
+/* Whether e has sequences, submitted ones included, or some to end. */
 static bool team_has_work(const engine *e) {
     return e->sched.n_running + e->sched.n_waiting > 0 || !ring_is_empty(e->in) ||
            atomic_load(&e->n_cancels) != e->n_cancels_seen;
 }
 
-/* The earliest deadline of a first token that has not come; 0: none. */
+/* The earliest deadline of a first token that has not come yet; 0: none. */
 static int64_t team_first_deadline(const engine *e) {
     const scheduler *s = &e->sched;
     int64_t first = 0;
@@ -89,7 +90,7 @@ static int64_t team_first_deadline(const engine *e) {
     return first;
 }
 
-/* The backend of another engine than e, to share compute threads with; NULL: there is
+/* The backend of an engine other than e, to share compute threads with; NULL if there is
  * none. */
 static backend *team_other_backend(const engine_team *t, const engine *e) {
     backend *b = NULL;
@@ -149,7 +150,7 @@ static void team_let_go(engine_team *t) {
     }
 }
 
-/* Makes the thread a compute thread as long as the team has an engine. */
+/* Makes this thread a compute thread while the team has an engine. */
 static void team_enter(engine_team *t) {
     for (int32_t i = 0; i < t->n_used && t->entered == NULL; i++) {
         const engine *e = t->seats[i].e;
@@ -186,7 +187,7 @@ static void team_look(engine_team *t) {
     }
 }
 
-/* The seat whose engine is tried next in this round; NULL: all were tried. */
+/* The seat whose engine is tried next in this round; NULL if all were tried. */
 static team_seat *team_next(engine_team *t) {
     turn_claim claims[ENGINE_TEAM_SEATS];
     team_seat *of[ENGINE_TEAM_SEATS];
@@ -201,8 +202,8 @@ static team_seat *team_next(engine_team *t) {
     return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
 }
 
-/* An engine with this served_us runs, since those tried before it could plan no step:
- * moves their accounts up to it. */
+/* Called before a step of an engine with this served_us. The engines tried before it
+ * could plan no step; their accounts move up to its value. */
 static void team_pass_over(engine_team *t, double served_us) {
     for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
@@ -212,8 +213,8 @@ static void team_pass_over(engine_team *t, double served_us) {
     }
 }
 
-/* Runs a step of the first engine in the order of turns that can plan one. False: none
- * can. */
+/* Runs a step of the first engine, in the order of turns, that can plan one. False if
+ * none can. */
 static bool team_step(engine_team *t) {
     bool started = false;
     for (team_seat *s = team_next(t); s != NULL && !started; s = started ? s : team_next(t)) {
@@ -228,7 +229,7 @@ static bool team_step(engine_team *t) {
 }
 
 /* Lets engines without work poll what runs outside of steps, such as transfers to
- * tiers: when the wake was rung, and once when their work has ended. New work waits
+ * tiers: whenever the wake was rung, and once after their work has ended. New work waits
  * for its engine's turn. */
 static void team_poll_idle(engine_team *t, bool is_woken) {
     for (int32_t i = 0; i < t->n_used; i++) {
@@ -278,7 +279,7 @@ static void *team_main(void *arg) {
         pthread_mutex_unlock(&t->lock);
         team_enter(t);
         const int64_t wait_us = team_round(t, is_woken);
-        /* an engine that is alone takes in new requests with each step */
+        /* a single engine takes in new requests with each step */
         is_woken = (wait_us != 0 || t->n_seated > 1) && wake_wait(&t->wake, wait_us);
     }
     return NULL;
@@ -330,7 +331,7 @@ const wake *engine_team_wake(const engine_team *t) {
     return &t->wake;
 }
 
-/* Waits until e has a seat. The lock is held, and released while it waits. */
+/* Waits until e has a seat. Called with the lock, which is released during the wait. */
 static quire_err team_add(engine_team *t, engine *e) {
     if (t->n_members == ENGINE_TEAM_SEATS) {
         return QUIRE_TOO_LARGE;

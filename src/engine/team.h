@@ -2,7 +2,7 @@
  * compute threads that they share.
  *
  * A step belongs to one engine; sched/scheduler.h chooses which. All engines of a team
- * share its wake: whoever has news for one of them rings it.
+ * share its wake, which is rung when there is work for any of them.
  *
  *   engine_team_open -> engine_team_join (an engine runs) -> engine_team_leave -> .. ->
  * engine_team_drop
@@ -21,8 +21,8 @@
 quire_err engine_team_open(engine_team **out);
 /* Adds a reference and returns the team. */
 engine_team *engine_team_hold(engine_team *t);
-/* Drops a reference. The last one ends the thread; no engine may be joined then. NULL
- * is allowed. */
+/* Drops a reference. The last one ends the thread; by then no engine may be a member.
+ * NULL is allowed. */
 void engine_team_drop(engine_team *t);
 /* The wake of the team's thread; valid as long as a reference is held. */
 const wake *engine_team_wake(const engine_team *t);

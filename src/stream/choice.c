@@ -18,7 +18,7 @@ struct beam_stop_matcher {
     const tokenizer *tokenizer;
     const token_texts *texts;
     size_t cap;
-    char tail[]; /* [cap] the end of a text */
+    char tail[]; /* [cap] the last bytes of a text */
 };
 
 /* The engine's table of token texts, made at first use. */
@@ -141,7 +141,7 @@ void choice_text_close(choice_text *t) {
     *t = (choice_text){0};
 }
 
-/* Appends the text that can be shown of a piece to *out, and its parts to *found. */
+/* Appends the text of a piece that can be shown to *out, and its parts to *found. */
 static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out,
                       output_events *found, int32_t *match) {
     size_t shown = out->n;
@@ -156,8 +156,8 @@ static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, 
     return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
 }
 
-/* Shows a token that is a mark, whose text the detokenizer put at the end of `piece`, or
- * left out. */
+/* Shows a token that is a mark. The detokenizer has put its text at the end of `piece`,
+ * or left it out. */
 static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end,
                            strbuf *out, output_events *found, int32_t *match) {
     str mark = tokenizer_piece(c->e->tokenizer, token), before = piece;
@@ -191,7 +191,7 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     *match = -1;
     t->n_last = 0;
     end_kind end = end_token_kind(p, c->e->model, token);
-    /* an end token's text is not shown */
+    /* the text of an end token is not shown */
     if (t->detok == NULL || (end != END_NONE && !c->request->g.include_stop)) {
         return QUIRE_OK;
     }
@@ -265,7 +265,7 @@ static quire_err remember(choice *c, int32_t token) {
     return QUIRE_OK;
 }
 
-/* The response ends with the present token, whatever the engine has after it. */
+/* Ends the response with the present token, whatever tokens the engine adds. */
 static void end_here(choice *c) {
     c->finish = QUIRE_FINISH_STOP;
     c->over_us = clock_us();
@@ -306,7 +306,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     return e;
 }
 
-/* Takes the engine's report. */
+/* Takes over the engine's report. */
 static void choice_take_report(choice *c, explain *x) {
     c->explain = x;
     if (x != NULL) {
@@ -367,7 +367,7 @@ void choice_truncate(choice *c, size_t n_kept, choice_text text) {
     mem_free(c->explain);
     c->explain = NULL;
     c->explain_more = (quire_explain_more){0};
-    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
+    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an event of the engine that is over */
 }
 
 /* ---- events for the user ---- */
@@ -388,7 +388,7 @@ static void set_text(const strbuf *text, quire_event *out) {
     out->n_text = text->n;
 }
 
-/* Copies n of the engine's log-probabilities for an event, after n_none of rank 0. */
+/* Copies n of the engine's log-probabilities into an event, after n_none of rank 0. */
 static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n_none, size_t n,
                                int32_t width, quire_event *out) {
     if (from == NULL || n_none + n == 0) {
@@ -413,7 +413,7 @@ static bool echo_begins(str s, str with) {
     return with.n > 0 && s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
 }
 
-/* The bytes of the beginning of s that has as many characters as text. */
+/* The number of bytes at the beginning of s that have as many characters as `text`. */
 static size_t as_long(str s, str text) {
     size_t n = 0, len;
     for (size_t i = 0; i < text.n && n < s.n; i += len) {
@@ -425,8 +425,8 @@ static size_t as_long(str s, str text) {
     return n;
 }
 
-/* How many bytes of `left` are the text of an ordinary token. A space before a word may
- * be in one of the two only: decoders drop it from a text's first word. */
+/* How many bytes of `left` are the text of an ordinary token. Only one of the two may
+ * have the space before a word, since decoders drop it from a text's first word. */
 static size_t shown_bytes(str left, str text) {
     if (text.n == 0 || echo_begins(left, text)) {
         return text.n;
@@ -439,11 +439,11 @@ static size_t shown_bytes(str left, str text) {
     return is_after ? text.n + 1 : as_long(left, text);
 }
 
-/* Fills ends[0..n) with offsets into echo: those of its token boundaries, in ascending
- * order, the last of them echo.n. So the tokens' texts are the echo when joined. A token
- * that the echo does not show has none: a special token that was added or is hidden, the
- * first part of a character. Where the tokenizer changed the text, as to lower case, a
- * token has as many characters of the echo as of its own. QUIRE_NO_MEMORY. */
+/* Fills ends[0..n) with offsets into the echo at which its tokens end, ascending, the
+ * last one being echo.n, so that the tokens' texts join to the echo. A token that the
+ * echo does not show has no text: an added or hidden special token, or the first part of
+ * a character. If the tokenizer changed the text, for instance to lower case, a token
+ * covers as many characters of the echo as its own text has. QUIRE_NO_MEMORY. */
 static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str echo, size_t *ends) {
     detok *d;
     strbuf text = {0};
@@ -467,7 +467,7 @@ static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str
     return e;
 }
 
-/* Says where in the echo the prompt's tokens end. */
+/* Fills in where in the echo the prompt's tokens end. */
 static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
     if (c->request->g.info.logprobs < 0 || c->e->tokenizer == NULL) {
         return QUIRE_OK;
@@ -491,7 +491,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
            n_none = n_before < n_later ? n_before : n_later, w = (size_t)width;
     quire_err e = fill_logprobs(m, c->prompt_logprobs, n_none * w, (n_later - n_none) * w, width, out);
     if (r->g.more.prompt_only || r->g.more.return_prompt_text) {
-        set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* the first of the samples has it */
+        set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* kept by the first of the samples */
         return e;
     }
     if (r->g.more.return_documents) {
@@ -502,7 +502,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     if (!r->g.info.echo) {
         return e;
     }
-    /* a completion: no other echoes */
+    /* an echo belongs to a completion */
     const request_prompt *prompt = &r->g.prompts[c->index / r->g.info.n_samples];
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
@@ -518,7 +518,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     return e != QUIRE_OK ? e : echoed;
 }
 
-/* Whether the request has no use for a part: reasoning that it leaves out, calls after
+/* Whether the request does not use this part: it leaves reasoning out, or a call follows
  * the only one. */
 static bool choice_is_left_out(const generation *g, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* llama.cpp's names of a repository and of the file with the gap, and the text that it
- * writes before a file for a model without a mark of files. */
+/* llama.cpp's names for the repository and for the file with the gap, and the text that
+ * it puts before each file if the model has no mark for files. */
 #define REPOSITORY   "myproject\n"
 #define THIS_FILE    "filename\n"
 #define UNNAMED_FILE "tmp"
@@ -33,7 +33,8 @@ static quire_err fill_encode(const fill_writer *w, str text) {
     return e == QUIRE_NO_ROOM ? generation_too_long(w->g, (int32_t)limit, limit + 1, true, w->err) : e;
 }
 
-/* The bytes of the text up to the first one of the first mark in it; without one all. */
+/* The bytes of the text before the first occurrence of its first mark; without a mark,
+ * the whole text. */
 static size_t fill_find_mark(const fill_writer *w, str text) {
     const int32_t ids[] = {w->marks->pre, w->marks->suf, w->marks->mid, w->marks->repo, w->marks->file};
     for (size_t at = 0; at < text.n; at++) {
@@ -47,8 +48,8 @@ static size_t fill_find_mark(const fill_writer *w, str text) {
     return text.n;
 }
 
-/* As fill_encode, but a text does not become a mark either that the vocabulary lacks as a
- * control token: it is cut within the mark. */
+/* Like fill_encode, but a text can't become a mark that the vocabulary has as an ordinary
+ * token either: the text is split inside the mark. */
 static quire_err fill_add_text(const fill_writer *w, str text) {
     size_t before = w->out->n, limit = (size_t)w->e->context.max_model_len,
            least = tokenizer_least_tokens(w->e->tokenizer, text.n);
@@ -85,7 +86,7 @@ static quire_err fill_add_file(const fill_writer *w, const request_file *file) {
     return fill_add_text(w, file->text);
 }
 
-/* The other files of the repository, and the head of the one with the gap. */
+/* The other files of the repository, and the heading of the file with the gap. */
 static quire_err fill_add_files(const fill_writer *w, const request_fill *fill) {
     if (w->marks->repo >= 0) {
         TRY(fill_add(w, w->marks->repo));

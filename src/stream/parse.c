@@ -1,6 +1,6 @@
-/* Parses bodies of requests, looks over their beginnings, and checks rules, on a text
- * thread: from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start
- * to CHECKED. */
+/* Parses request bodies, inspects their beginnings, and checks rules, on a text thread:
+ * from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start to
+ * CHECKED. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -15,28 +15,28 @@
 struct quire_parse {
     text_job job; /* first member: a job* is a quire_parse* */
     quire_queue *q;
-    quire_event_kind kind; /* of its result */
+    quire_event_kind kind; /* event that carries its result */
     quire_endpoint endpoint;
-    bool counts; /* the result of a check is the number of a prompt's tokens */
+    bool counts; /* a check whose result is a prompt's number of tokens */
     char tenant[QUIRE_TENANT_BYTES + 1];
     char *body;
     size_t n;
     void *user;
     quire_request *request;
-    strbuf report;     /* of a check */
+    strbuf report;     /* result of a check */
     adapter_want want; /* for a load of an adapter, which has no body */
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };
 
-/* Reports the tokens of a conversation's prompt. */
+/* Writes the number of tokens of a conversation's prompt to the report. */
 static quire_err parse_count(quire_parse *p, str body) {
     quire_request *r;
     size_t n;
     request_context context = p->q->e->context;
     context.counts_only = true;
     TRY(request_parse(&context, p->endpoint, body.p, body.n, &r, &p->error));
-    (void)quire_request_tenant(r, p->tenant); /* it fits */
+    (void)quire_request_tenant(r, p->tenant); /* cannot fail: the name fits */
     quire_err e = prompt_count(p->q->e, r, &n, &p->error);
     request_free(r);
     TRY(e);
@@ -63,8 +63,8 @@ static void run_parse(text_job *job) {
     stream_deliver(p->q, job);
 }
 
-/* The queue keeps the report of a check until its next event; what a look was given is
- * the receiver's. */
+/* The queue keeps the report of a check until its next event; the receiver of a look owns
+ * what was given to it. */
 static void take_report(quire_parse *p) {
     strbuf_deinit(&p->q->report);
     p->q->report = p->kind == QUIRE_EVENT_CHECKED ? p->report : (strbuf){0};
@@ -94,7 +94,7 @@ static bool take_parse(text_job *job, quire_event *out) {
     return is_wanted;
 }
 
-/* Queues a parse, look or check like `as`, whose body it takes. */
+/* Queues a copy of `as`, a parse, look or check, and takes over its body. */
 static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire_parse **out) {
     quire_parse *p = mem_new(1, sizeof *p);
     *out = p;
@@ -155,7 +155,7 @@ static void adapter_loaded(adapter_want *w) {
     p->error = w->error;
     bool is_file =
         w->error.code != QUIRE_OK && w->error.code != QUIRE_NOT_FOUND && w->error.code != QUIRE_NO_MEMORY;
-    p->error.code = is_file ? QUIRE_BAD_REQUEST : w->error.code; /* the caller's to choose */
+    p->error.code = is_file ? QUIRE_BAD_REQUEST : w->error.code; /* for the caller to choose */
     if (w->error.code == QUIRE_OK &&
         strbuf_addf(&p->report, "Success: LoRA adapter '%s' added successfully.", w->ref->name) != QUIRE_OK) {
         (void)err_set(&p->error, QUIRE_NO_MEMORY, -1, "out of memory");

@@ -17,17 +17,17 @@
 #include "stream/prompt_ids.h"
 #include "stream/stream.h"
 
-/* Whether the engine is asked for rows in place of tokens. */
+/* Whether the engine should return rows in place of tokens. */
 static bool gives_rows(const generation *g) {
     return dialect_of(g)->gives_rows;
 }
 
-/* The request's own mask and change of scores, else the engine's. */
+/* The request's own attention mask and score change, or else the engine's. */
 static attn_mods *mods_of(const stream_engine *e, const generation *g) {
     return g->has_attention ? g->mods : e->context.mods;
 }
 
-/* Masks refer to positions, but rows that choose their keys read the chosen ones as a
+/* Masks refer to positions, but rows with sparse attention read their chosen keys as a
  * contiguous list. */
 static quire_err check_attention(const stream_engine *e, const generation *g, quire_error *err) {
     return mods_of(e, g) == NULL || e->model->index.n_best == 0
@@ -60,10 +60,10 @@ static quire_err check_length(const stream_engine *e, const generation *g, const
 enum {
     TOKEN_BYTES = 8, /* text, or an id */
     PROMPT_LISTED_BYTES = 80,
-    TOKEN_TEXT_BYTES = 24 /* an id's spelling, with the names around it */
+    TOKEN_TEXT_BYTES = 24 /* an id in decimal, with the JSON around it */
 };
 
-/* Bytes of one token of the response, or of the echo. */
+/* Bytes of one token in the response or the echo. */
 static int64_t token_bytes(const generation *g) {
     const quire_request_info *info = &g->info;
     int64_t listed = dialect_of(g)->listed_bytes;
@@ -71,14 +71,14 @@ static int64_t token_bytes(const generation *g) {
            listed * generation_listed(g, info->logprobs);
 }
 
-/* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as
- * many tokens as the request names. A max_tokens that is left out does not count: the
- * response is cut where it grows too long. */
+/* Bytes of the choices of a prompt with n tokens: the echo and, unless the response is
+ * streamed, max_tokens tokens. Without max_tokens none count: the response is cut when it
+ * grows too long. */
 static int64_t response_bytes(const stream_engine *e, const generation *g, size_t n_prompt) {
     const quire_request_info *info = &g->info;
     int64_t shown = (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0) +
                     (g->more.token_texts ? TOKEN_TEXT_BYTES : 0);
-    /* those before prompt_logprobs_start are a null */
+    /* tokens before prompt_logprobs_start are written as null */
     int64_t n_null =
                 (int64_t)n_prompt < g->prompt_logprobs_start ? (int64_t)n_prompt : g->prompt_logprobs_start,
             listed = PROMPT_LISTED_BYTES * (int64_t)generation_listed(g, info->prompt_logprobs) *
@@ -131,9 +131,9 @@ _Static_assert(QUIRE_TENANT_BYTES + 1 + 3 * SHA256_BYTES <= ENGINE_NAMESPACE_BYT
                "a namespace's name fits");
 
 /* Writes the name of r's namespace: its tenant; a zero byte, which no tenant's name
- * has; a digest of its salt (zeros for none); if it has a mask or change of scores,
- * their digest, with the b that they read; and if all its rows have an adapter, the
- * adapter's digest after that place (zeros if unused). */
+ * contains; a digest of its salt (zeros for none); if it has a mask or score change,
+ * their digest and the b that they read; and if all its rows have an adapter, those
+ * fields (zeros if unused) and the adapter's digest. */
 static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b, const adapter_ref *own,
                               uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     const attn_mods *mods = mods_of(e, g);
@@ -198,7 +198,8 @@ static void run_work(text_job *job) {
     w->run(w);
 }
 
-/* engine_outside.add: a job of the tenant, whose time counts like that of its texts. */
+/* engine_outside.add: adds a job of the tenant, whose time counts like that of its
+ * texts. */
 static void add_work(void *context, engine_work *w) {
     *job_of(w) = (text_job){.run = run_work, .tenant = w->tenant, .is_off = w->is_off};
     text_pool_add(context, job_of(w));
@@ -206,15 +207,15 @@ static void add_work(void *context, engine_work *w) {
 
 /* ---- the answer that the request expects ---- */
 
-/* The beginning of a text that has as many tokens as a sequence may have, about, even if
+/* The beginning of a text that is long enough for the most tokens of a sequence, even if
  * all of them are the longest of the vocabulary. */
 static str beginning_of(const stream_engine *e, str text) {
     size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
     return (str){text.p, least > limit ? text.n / least * limit : text.n};
 }
 
-/* Tokenises the request's prediction as it would follow its first prompt, with control
- * tokens as text, and keeps as many tokens as a sequence has. */
+/* Tokenises the request's prediction as it would follow the first prompt, with control
+ * tokens as text; keeps at most as many tokens as a sequence may have. */
 static quire_err make_prediction(quire_stream *s, quire_error *err) {
     const stream_engine *e = s->q->e;
     const choice *first = &s->choices[0];
@@ -228,7 +229,7 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
     const token_list known = {.ids = first->prompt.ids + choice_first_prompt(first) - 1, .n = 1};
     encode_options options = {.special = ENCODE_PLAIN, .known = &known, .from = 1};
     quire_error why = {.message = "out of memory"};
-    quire_err er = strbuf_add_char(&after, '\n'); /* stands for the prompt */
+    quire_err er = strbuf_add_char(&after, '\n'); /* stands in for the prompt */
     TRY_DONE(er, strbuf_add(&after, text.p, text.n));
     TRY_DONE(er, tokenizer_encode(e->tokenizer, (str){after.p, after.n}, options, &ids, &why));
     size_t n = ids.n - known.n, most = (size_t)e->context.max_model_len;
@@ -245,7 +246,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
     const quire_request *r = s->request;
     int32_t from = s->want.ref != NULL ? adapter_start(s->want.ref, ids, n) : -1;
     adapter_ref *ref = from >= 0 ? s->want.ref : NULL;
-    /* ranked by the log-probabilities of their tokens */
+    /* candidates are ranked by their tokens' log-probabilities */
     bool ranked = r->g.info.n_samples > r->g.info.n_best;
     return (engine_request){
         .priority = r->g.priority,
@@ -275,8 +276,8 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
         .out = s->q->out};
 }
 
-/* Converts the limits of a forked request: its fields count from the fork position, the
- * engine from the prompt's end. */
+/* Converts the limits of a forked request: the request's fields count from the fork
+ * position, the engine's from the end of the prompt. */
 static void add_fork(const stream_fork *fork_from, engine_request *r) {
     int32_t n = r->n_tokens - fork_from->n_prompt;
     r->fork_from = fork_from->held;
@@ -287,10 +288,10 @@ static void add_fork(const stream_fork *fork_from, engine_request *r) {
 }
 
 #define MARKED_PLACES                                                                                        \
-    5 /* of a prompt: the ends of the last four messages' texts, and what begins the answer */
+    5 /* marks of a prompt: the ends of the last four messages, and the beginning of the answer */
 _Static_assert(MARKED_PLACES <= ENGINE_MARKS, "the engine takes them all");
 
-/* Whether c is over once its prompt is computed, and no row of it is wanted. */
+/* Whether c ends once its prompt is computed, and none of the prompt's rows is wanted. */
 static bool takes_none(const choice *c) {
     const quire_request *r = c->request;
     return c->prompt_only && r->n_parks > 0 && r->g.info.prompt_logprobs < 0 && r->logits_out == NULL;
@@ -372,7 +373,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             first->sampling.has_seed = true;
         }
         for (int32_t k = 0; k < group; k++) {
-            c[k].sampling = first->sampling; /* for the case that it is rolled back */
+            c[k].sampling = first->sampling; /* kept in case it is rolled back */
             c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, parks, err);
@@ -386,7 +387,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     return e;
 }
 
-/* Compiles the rule of r, which has one, over the vocabulary that it needs. */
+/* Compiles r's rule over the vocabulary that it needs. r has a rule. */
 static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -437,8 +438,8 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
     return thinking_budget_check(*made, &r->g.sampling, e->model, err);
 }
 
-/* Makes the constraint of a request whose response begins as `start` says: of its rule,
- * and of the budget of its reasoning. */
+/* Makes the constraint of a request whose response begins as `start` says, from its rule
+ * and its reasoning budget. */
 static quire_err make_constraint(quire_stream *s, output_start start, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -546,7 +547,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     }
     TRY(open_choices(s, err));
     s->is_open = true;
-    request_drop_texts(s->request); /* before the queue's thread can fork it */
+    request_drop_texts(s->request); /* now, before the queue's thread can fork the request */
     TRY(make_constraint(s, s->choices[0].start, err));
     TRY(make_prediction(s, err));
     return submit_all(s, err);

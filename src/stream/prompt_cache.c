@@ -10,16 +10,15 @@
 
 #define BLOCK PROMPT_CACHE_LEAST_BYTES
 
-/* One text. All that it points to is in one block of memory, which begins with the entry
- * itself. What is not atomic never changes after it is in the cache, except for `place`,
- * which the cache's lock guards. So it is read without the lock, by whoever has a
- * reference. */
+/* One text, in one block of memory that begins with the entry. Once it is in the cache,
+ * only its atomics change, and `place`, which the cache's lock guards. So whoever has a
+ * reference may read it without the lock. */
 typedef struct entry {
     atomic_int n_refs; /* the cache's and the readers'; the last one frees it */
     atomic_ullong last_used;
     int32_t place; /* index in the cache's lists; -1: dropped */
     uint64_t tenant;
-    size_t n_bytes; /* of the block */
+    size_t n_bytes; /* size of the block */
     str text;
     text_marks marks;
     encode_seams seams;
@@ -31,7 +30,7 @@ typedef struct entry {
 /* A tenant that has entries. */
 typedef struct holder {
     uint64_t tenant;
-    size_t n_bytes; /* 0: the place is free */
+    size_t n_bytes; /* 0: the entry is free */
 } holder;
 
 struct prompt_cache {
@@ -40,11 +39,11 @@ struct prompt_cache {
     atomic_ullong now; /* counts uses */
     int32_t n;
     entry *entries[PROMPT_CACHE_ENTRIES];
-    int16_t holder_of[PROMPT_CACHE_ENTRIES]; /* of each entry */
+    int16_t holder_of[PROMPT_CACHE_ENTRIES]; /* holder of each entry */
     holder holders[PROMPT_CACHE_ENTRIES];
 };
 
-/* Entries that a reader has references to. */
+/* Entries to which a reader has references. */
 typedef struct entry_list {
     int32_t n;
     entry *at[PROMPT_CACHE_ENTRIES];
@@ -82,7 +81,8 @@ void prompt_cache_close(prompt_cache *c) {
 
 /* ---- references ---- */
 
-/* Index of a tenant among the holders; or_free: else that of a free place. -1: none. */
+/* Index of a tenant among the holders; if absent, that of a free place with or_free,
+ * otherwise -1. */
 static int32_t find_holder(const prompt_cache *c, uint64_t tenant, bool or_free) {
     int32_t found = -1;
     for (int32_t i = 0; i < PROMPT_CACHE_ENTRIES; i++) {
@@ -108,7 +108,7 @@ static void take_entries(prompt_cache *c, uint64_t tenant, entry_list *out) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Gives the references back. Without the lock: to free a long text takes time. */
+/* Gives the references back. Without the lock, since freeing a long text takes time. */
 static void let_go(const entry_list *list) {
     for (int32_t i = 0; i < list->n; i++) {
         if (atomic_fetch_sub_explicit(&list->at[i]->n_refs, 1, memory_order_acq_rel) == 1) {
@@ -123,8 +123,8 @@ static uint64_t block_hash(uint64_t before, str text, size_t block) {
     return kv_hash_root(before, text.p + block * BLOCK, BLOCK);
 }
 
-/* How many leading blocks have equal hashes. A hash covers all blocks before, so equality
- * ends once. */
+/* How many leading blocks have equal hashes. A hash covers all earlier blocks too, so the
+ * equal ones come first. */
 static size_t n_equal_blocks(const entry *e, const uint64_t *hashes, size_t n) {
     size_t low = 0, high = n < e->n_hashes ? n : e->n_hashes;
     while (low < high) {
@@ -138,7 +138,7 @@ static size_t n_equal_blocks(const entry *e, const uint64_t *hashes, size_t n) {
     return low;
 }
 
-/* Bytes of the common beginning. */
+/* Bytes of the common prefix of two texts. */
 static size_t n_equal_bytes(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n, i = 0;
     while (n - i >= BLOCK && memcmp(a.p + i, b.p + i, BLOCK) == 0) {
@@ -150,8 +150,8 @@ static size_t n_equal_bytes(str a, str b) {
     return i;
 }
 
-/* The first position at which one has a client's byte and the other has not, or
- * SIZE_MAX. */
+/* The first position at which one text has a byte written by a client and the other has
+ * not, or SIZE_MAX. */
 static size_t first_difference(const text_marks *a, const text_marks *b) {
     size_t i = 0;
     while (i < a->n && i < b->n && a->runs[i].start == b->runs[i].start && a->runs[i].end == b->runs[i].end) {
@@ -164,7 +164,7 @@ static size_t first_difference(const text_marks *a, const text_marks *b) {
     return of_a < of_b ? of_a : of_b;
 }
 
-/* The entry with the longest beginning of a text, by hash, or NULL. */
+/* The entry that shares the longest prefix with a text, by hash, or NULL. */
 static entry *nearest_entry(const entry_list *list, const uint64_t *hashes, size_t n) {
     entry *best = NULL;
     size_t most = 0;
@@ -178,7 +178,7 @@ static entry *nearest_entry(const entry_list *list, const uint64_t *hashes, size
     return best;
 }
 
-/* How far e and a text are the same: bytes and marks. */
+/* How many leading bytes of e and a text are the same, marks included. */
 static size_t common_bytes(const entry *e, str text, const text_marks *marks) {
     size_t common = n_equal_bytes(e->text, text), differ = first_difference(&e->marks, marks);
     return differ < common ? differ : common;
@@ -196,7 +196,7 @@ static uint64_t *hash_blocks(str text, size_t *n) {
 
 /* ---- finding ---- */
 
-/* Copies the ids up to the last seam that lies in e's first `common` bytes. */
+/* Copies the ids up to the last seam within the first `common` bytes of e. */
 static quire_err take_start(const entry *e, size_t common, prompt_start *out) {
     size_t n = 0;
     while (n < e->seams.n && e->seams.at[n].needs <= common) {
@@ -238,7 +238,8 @@ quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const te
 
 /* ---- keeping ---- */
 
-/* Copies n elements of size bytes to *at, which moves on, aligned. */
+/* Copies n elements of size bytes to *at, and advances *at to the next aligned
+ * address. */
 static void *prompt_cache_put(char **at, const void *from, size_t n, size_t size) {
     char *to = *at;
     mem_copy(to, from, n * size);
@@ -276,7 +277,7 @@ static entry *prompt_cache_make_entry(uint64_t tenant, str text, const text_mark
     return e;
 }
 
-/* Takes entry i out of the lists; its reference goes to `gone`. */
+/* Removes entry i from the lists; its reference moves to `gone`. */
 static void prompt_cache_drop(prompt_cache *c, int32_t i, entry_list *gone) {
     entry *e = c->entries[i];
     c->n_bytes -= e->n_bytes;
@@ -289,7 +290,7 @@ static void prompt_cache_drop(prompt_cache *c, int32_t i, entry_list *gone) {
     gone->at[gone->n++] = e;
 }
 
-/* The entry to drop: of the tenant that holds most, the least recently used. */
+/* The entry to drop: the least recently used one of the tenant that holds most. */
 static int32_t prompt_cache_least_wanted(const prompt_cache *c) {
     int32_t most = 0, worst = -1;
     unsigned long long worst_used = 0;
@@ -306,21 +307,21 @@ static int32_t prompt_cache_least_wanted(const prompt_cache *c) {
     return worst;
 }
 
-/* Whether e's text continues that of `old`, and is the same tenant's. */
+/* Whether e's text continues that of `old`, an entry of the same tenant. */
 static bool continues(const entry *e, const entry *old) {
     if (old->text.n > e->text.n || n_equal_blocks(old, e->hashes, e->n_hashes) + 1 < old->n_hashes) {
         return false;
     }
-    /* all but the opening of the answer */
+    /* all but the opening of the answer must be equal */
     return old->text.n - common_bytes(old, e->text, &e->marks) < BLOCK;
 }
 
-/* Replaces the entries `earlier` by e, which is not larger than the cache, and drops
- * others if room is needed. Entries that leave the lists go to `gone`. */
+/* Replaces the entries `earlier` by e, which fits into the cache, and drops others if
+ * room is needed. Entries that leave the lists go to `gone`. */
 static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_list *gone) {
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {
-        if (earlier->at[i]->place >= 0) { /* not dropped meanwhile */
+        if (earlier->at[i]->place >= 0) { /* it was not dropped in the meantime */
             prompt_cache_drop(c, earlier->at[i]->place, gone);
         }
     }

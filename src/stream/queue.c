@@ -1,5 +1,5 @@
-/* Queues: takes the jobs that text threads have run and the events of the engine, hands
- * them to their choices, and returns one quire_event a call. */
+/* Queues: take finished jobs of text threads and events of the engine, pass them to the
+ * choices, and return one quire_event a call. */
 #include "answer/answer_rule.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -46,7 +46,7 @@ void quire_queue_close(quire_queue *q) {
         if (quire_queue_next(q, &event)) {
             quire_request_free(event.request);
             mem_free(event.kind == QUIRE_EVENT_LOOKED ? (char *)event.text : NULL);
-        } else if (!quire_queue_idle(q)) { /* that call may have freed the last response */
+        } else if (!quire_queue_idle(q)) { /* the last response may have been freed by that call */
             quire_queue_wait(q, -1);
         }
     }
@@ -64,7 +64,7 @@ int quire_queue_fd(const quire_queue *q) {
 
 void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
     if (wake_wait(&q->wake, timeout_us)) {
-        stream_take_places(q); /* the ring may have said that there are some */
+        stream_take_places(q); /* the wake may mean that places are free */
     }
 }
 
@@ -114,7 +114,8 @@ static void set_refused(quire_stream *s, const engine_event *event) {
 static void fill_done(quire_stream *s, quire_event *out) {
     *out = (quire_event){.stream = s, .user = s->user, .kind = QUIRE_EVENT_DONE, .stop_token = -1};
     for (int32_t i = 0; i < s->n_choices; i++) {
-        bool first = i % s->request->g.info.n_samples == 0; /* samples share their prompt */
+        /* samples share their prompt, so it counts once */
+        bool first = i % s->request->g.info.n_samples == 0;
         out->prompt_tokens += first ? (int32_t)s->choices[i].prompt.n : 0;
         out->cached_tokens += first ? s->choices[i].n_cached : 0;
         out->completion_tokens += s->choices[i].n_completion;
@@ -137,7 +138,7 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
     return true;
 }
 
-/* Whether every choice that was submitted has ended, and no other will be. */
+/* Whether every submitted choice has ended and no other will be submitted. */
 static bool is_complete(const quire_stream *s) {
     return s->n_ended == s->n_choices ||
            (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
@@ -148,7 +149,7 @@ static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
     q->stage = stage;
 }
 
-/* Fills the next event of q->current, a stage a call; false when none is left. */
+/* Fills the next event of q->current, one stage a call; false when none is left. */
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
     switch (q->stage) {
@@ -194,7 +195,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         choice_end(c, out);
         q->stage = is_complete(c->stream) ? STAGE_DONE : STAGE_NONE;
         if (q->stage == STAGE_NONE && c->request->g.more.prompt_only) {
-            set_stage(q, c + 1, STAGE_FLUSH); /* they end in order */
+            set_stage(q, c + 1, STAGE_FLUSH); /* choices end in order */
         }
         return true;
     case STAGE_DONE:
@@ -207,7 +208,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
     return false;
 }
 
-/* Ends a request that ends with its prompts, all of which are known. */
+/* Ends a request that ends with its prompts, once all of them are known. */
 static void end_with_prompts(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_STOP;
@@ -224,7 +225,7 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
         choice *c = &s->choices[i];
         c->current = c->n_replaced == 0 ? c->id : c->current;
     }
-    /* released before the engine got any */
+    /* released before any choice reached the engine */
     for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_CANCELLED;
         s->choices[i].over_us = clock_us();
@@ -278,7 +279,7 @@ bool queue_take_command(text_job *job, quire_event *out) {
     return false;
 }
 
-/* Takes an event of a sequence that another has replaced. */
+/* Handles an event of a sequence that was replaced. */
 static void take_stale(quire_stream *s, const engine_event *event) {
     if (event->finish != FINISH_NONE) {
         mem_free(event->explain);
@@ -288,7 +289,7 @@ static void take_stale(quire_stream *s, const engine_event *event) {
     }
 }
 
-/* A choice whose sequence was replaced keeps the first sequence's times. */
+/* A replaced sequence's times stay with its choice. */
 static void queue_take_times(choice *c, const engine_event *event) {
     c->admitted_us = c->admitted_us > 0 ? c->admitted_us : event->admitted_us;
     if (c->first_token_us == 0 && event->first_token_us > 0) {
@@ -297,8 +298,8 @@ static void queue_take_times(choice *c, const engine_event *event) {
     }
 }
 
-/* Whether the stream failed before any of its choices began: nothing of it is delivered
- * but the error. */
+/* Whether the stream failed before any of its choices began: only the error is
+ * delivered. */
 static bool is_refused(const quire_stream *s) {
     bool has_begun = s->error.code == QUIRE_OK;
     for (int32_t i = 0; i < s->n_choices && !has_begun; i++) {
@@ -307,7 +308,7 @@ static bool is_refused(const quire_stream *s) {
     return !has_begun;
 }
 
-/* Takes a token, or progress of the prompt. */
+/* Handles a token, or progress of the prompt. */
 static void queue_take_growth(quire_queue *q, choice *c, const engine_event *event) {
     if (event->n_processed > 0) {
         c->n_processed = event->n_processed;
@@ -333,7 +334,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     queue_take_times(c, event);
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
-    /* else a stop string has ended it, and later tokens do not count */
+    /* otherwise a stop string has ended it, and later tokens are ignored */
     bool open = c->finish == QUIRE_FINISH_NONE;
     if (event->finish == FINISH_NONE) {
         if (open && !s->released && !is_refused(s)) {
@@ -367,14 +368,14 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
                 out->user = out->stream->user;
                 return true;
             }
-        } else if ((job = pop_job(q)) != NULL) { /* before tokens, which may come without end */
+        } else if ((job = pop_job(q)) != NULL) { /* jobs come before tokens, which may keep coming */
             if (job->take(job, out)) {
                 return true;
             }
         } else if (engine_out_pop(q->out, &event)) {
             take_event(q, &event);
         } else if (!wake_wait(&q->wake, 0)) {
-            return false; /* not woken since the last call: nothing can have come */
+            return false; /* not woken since the last call, so nothing has arrived */
         } else {
             stream_take_places(q);
         }

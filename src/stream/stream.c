@@ -49,7 +49,7 @@ void stream_deliver(quire_queue *q, text_job *job) {
     pthread_mutex_unlock(&q->lock);
 }
 
-/* adapter_want.ready: s is prepared from now on. */
+/* adapter_want.ready: s can now be prepared. */
 static void stream_has_adapter(adapter_want *w) {
     quire_stream *s = (quire_stream *)(void *)((char *)w - offsetof(quire_stream, want));
     text_pool_add(s->q->e->text, &s->job);
@@ -107,7 +107,8 @@ static void run_prepare(text_job *job) {
     stream_deliver(s->q, job);
 }
 
-/* A fork shares the pages of a sequence of its engine, and parks are an engine's. */
+/* A fork shares the pages of a sequence of the same engine, and a park belongs to one
+ * engine. */
 static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
     if (r->fork_from != NULL && r->fork_from->core != q->e->core) {
         return err_set(
@@ -138,7 +139,7 @@ static quire_err check_held(const quire_request *r, quire_error *err) {
                          "a request that is prepared has one prompt, of ids, and no prediction");
 }
 
-/* BUSY if a request has waited for longer than its first token may take. */
+/* QUIRE_BUSY if a request has waited for longer than its deadline for the first token. */
 static quire_err check_deadline(const quire_request *r, quire_error *err) {
     if (r->g.waited_us == 0 || request_deadline_us(&r->g) >= 0) {
         return QUIRE_OK;
@@ -194,19 +195,19 @@ quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stre
 }
 
 static void stream_want_place(quire_stream *s, bool wants) {
-    s->turn = wants && !s->wants_place ? s->q->n_turns++ : s->turn; /* it keeps one that it has */
+    s->turn = wants && !s->wants_place ? s->q->n_turns++ : s->turn; /* a turn that it has is kept */
     s->q->n_wanting += (wants ? 1 : 0) - (s->wants_place ? 1 : 0);
     s->wants_place = wants;
 }
 
-/* Of the streams that want a place, q has one, the first turn's, and the deepest of its
- * program, which takes the turn; of equally deep ones the oldest. */
+/* Finds the stream that has the first turn among those that want a place, and the deepest
+ * one of the same program, which takes that turn; of equally deep ones the oldest. */
 static void stream_find_turn(const quire_queue *q, quire_stream **first, quire_stream **deepest) {
     *first = *deepest = NULL;
     for (quire_stream *s = q->streams; s != NULL; s = s->next) {
         *first = s->wants_place && (*first == NULL || s->turn < (*first)->turn) ? s : *first;
     }
-    for (quire_stream *s = q->streams; s != NULL; s = s->next) { /* the newest comes first */
+    for (quire_stream *s = q->streams; s != NULL; s = s->next) { /* the list begins with the newest */
         bool shares = s->wants_place && s->request->program == (*first)->request->program;
         bool is_deeper = *deepest == NULL || s->request->depth >= (*deepest)->request->depth;
         *deepest = shares && is_deeper ? s : *deepest;
@@ -222,7 +223,7 @@ void stream_take_places(quire_queue *q) {
         if (!engine_out_await_places(q->out, deepest->n_choices - deepest->n_submitted)) {
             return;
         }
-        first->turn = deepest->turn; /* in return */
+        first->turn = deepest->turn; /* exchanges the turns */
         stream_end_wait(deepest);
     }
     if (q->is_awaiting) {
@@ -281,7 +282,8 @@ void stream_settle(choice *c) {
     }
 }
 
-/* Whether all completions of c's prompt are counted, and the tokens of the longest. */
+/* Whether all completions of c's prompt are counted; *longest: tokens of the longest of
+ * them. */
 static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest) {
     int32_t n = s->request->g.info.n_samples;
     const choice *first = c - c->index % n;
@@ -294,8 +296,7 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
     return all;
 }
 
-/* The tokens that a choice may have, as far as its request and the maximum length
- * allow. */
+/* The most tokens that a choice may have, by its request and the maximum length. */
 static int32_t stream_most_tokens(const choice *c) {
     bool none = c->prompt_only || dialect_of(&c->request->g)->gives_rows;
     int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
@@ -366,7 +367,7 @@ void quire_stream_release(quire_stream *s) {
         quire_stream_cancel(s);
     }
     for (int32_t i = 0; i < s->n_choices; i++) {
-        stream_settle(&s->choices[i]); /* its END will not be delivered */
+        stream_settle(&s->choices[i]); /* its END is never delivered */
     }
     stream_free_if_over(s);
 }
@@ -379,11 +380,11 @@ quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
         return QUIRE_INVALID;
     }
     const stream_engine *e = s->q->e;
-    /* a sequence that replaced it may have had another prompt */
+    /* a replacing sequence may have had another prompt */
     if (e->turns == NULL || c->place.n == 0 || c->n_replaced > 0 || c->history.n == 0) {
         return QUIRE_OK;
     }
-    /* the template writes the end of the turn */
+    /* the template writes the end token itself */
     size_t n_ids = c->history.n;
     n_ids -= end_token_kind(&c->sampling, e->model, c->history.ids[n_ids - 1]) != END_NONE;
     quire_err er = tokenizer_decode(e->tokenizer, c->history.ids, n_ids, false, &text);

@@ -13,7 +13,7 @@ static const quire_request *fields_of(const choice *c) {
     return c->changed != NULL ? c->changed : c->stream->request;
 }
 
-/* The running choice of that index. */
+/* The running choice with that index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
     if (dialect_of(&s->request->g)->gives_rows) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
@@ -88,14 +88,14 @@ static uint64_t forked_seed(uint64_t seed, int32_t n) {
     return rng_next(&state);
 }
 
-/* Changes the fields of r, a copy of c's, so that they count from after n_kept tokens. */
+/* Changes r, a copy of c's fields, so that its limits count from after n_kept tokens. */
 static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->g.sampling.max_tokens = c->sampling.max_tokens >= 0 ? c->sampling.max_tokens - n_kept : -1;
     r->max_completion_tokens = -1;
     r->g.sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
-/* Makes r a fork of c at its present position. */
+/* Makes r a fork of c at c's present position. */
 static quire_err hold_fork(const choice *c, quire_request *r, quire_error *err) {
     stream_fork *f = mem_new(1, sizeof *f);
     TRY(mem_check_for(f, "a request", err));
@@ -154,7 +154,7 @@ static quire_err fill_tokens(stream_command *m, int32_t n_kept, const quire_tail
                          : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
 }
 
-/* Fills in the command's tokens, fields and tail. */
+/* Fills in the tokens, fields and tail of the command. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields,
                               size_t n_fields, quire_error *err) {
     choice *c = m->c;
@@ -166,14 +166,14 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     m->fields->g.sampling.has_seed = true;
     m->fields->g.sampling.seed = c->sampling.seed;
     TRY(request_change(m->fields, fields, n_fields, err));
-    if (!m->fields->g.sampling.has_seed) { /* null: a new random seed */
+    if (!m->fields->g.sampling.has_seed) { /* null asks for a new random seed */
         m->fields->g.sampling.seed = rng_os_seed();
         m->fields->g.sampling.has_seed = true;
     }
     return QUIRE_OK;
 }
 
-/* Tokenises the tail's text; one that cannot fit is not tokenised to its end. */
+/* Tokenises the tail's text, but no further than what can fit. */
 static quire_err tokenise_tail(stream_command *m, const stream_engine *e, quire_error *err) {
     size_t limit = (size_t)e->context.max_model_len,
            least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
@@ -188,8 +188,8 @@ static quire_err tokenise_tail(stream_command *m, const stream_engine *e, quire_
                                least > limit ? least : limit + 1, limit);
 }
 
-/* Appends the tokens that the response will have to the constraint's state: a tail that
- * it forbids is refused. */
+/* Appends the tokens that the response will have to the constraint's state; refuses a
+ * tail that the constraint forbids. */
 static quire_err append_tokens(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const token_list *parts[] = {&c->prompt, &m->kept, &m->tail};
@@ -230,7 +230,7 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
     }
     quire_err er = choice_open_text(c, &m->shows);
-    output_events found = {0}; /* the client has the text that they are of */
+    output_events found = {0}; /* not used: the client already has these parts */
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
         output_events_clear(&found);

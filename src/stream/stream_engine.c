@@ -28,7 +28,7 @@ quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes,
 }
 
 void stream_engine_stop(stream_engine *e) {
-    engine_stop(e->core); /* before the text threads, to which it gives work */
+    engine_stop(e->core); /* first, since it gives work to the text threads */
     text_pool_close(e->text);
 }
 
@@ -109,7 +109,7 @@ quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p) {
     }
     size_t n = (size_t)choice + 1;
     if (n > r->n_parks && p != NULL) {
-        TRY(mem_grow(&r->parks, &r->cap_parks, n, sizeof *r->parks)); /* zeroed */
+        TRY(mem_grow(&r->parks, &r->cap_parks, n, sizeof *r->parks)); /* zeroed memory */
         r->n_parks = n;
     }
     if (n <= r->n_parks) {

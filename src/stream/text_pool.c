@@ -10,11 +10,11 @@
 #include "kv/namespace.h"
 #include "stream/text_pool_impl.h"
 
-#define THREAD_SLICE_US 100 /* the system's */
+#define THREAD_SLICE_US 100 /* slice of the system's scheduler for these threads */
 
 static void *text_main(void *arg);
 
-/* Lets a worker run its job for a slice, or look for a job. */
+/* Lets a worker run for a slice of its job, or look for a job. */
 static void let_run(worker *w, worker_state state) {
     text_pool *p = w->pool;
     w->state = state;
@@ -39,8 +39,8 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread with the priority of the calling one. NULL: the system refused, and no
- * more are tried until a job is over. */
+/* Makes a thread with the priority of the calling one. NULL: the system refused; no other
+ * is tried until a job has ended. */
 static worker *text_pool_make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;
@@ -54,14 +54,14 @@ static worker *text_pool_make_worker(text_pool *p) {
     return w;
 }
 
-/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick
- * job only where there is no other. */
+/* Lets an idle worker, or a new thread, look for a job. A thread of low priority gets a
+ * quick job only if there is no other thread. */
 static bool let_look(text_pool *p, bool slow) {
     worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
     if (w == NULL || (w->is_low && !slow)) {
         w = text_pool_make_worker(p);
         if (w != NULL && idle != NULL) {
-            pthread_cond_signal(&idle->go); /* so that it leaves the last place */
+            pthread_cond_signal(&idle->go); /* it ends, and frees its place */
         }
         w = w == NULL ? idle : w;
     }
@@ -72,7 +72,7 @@ static bool let_look(text_pool *p, bool slow) {
     return w != NULL;
 }
 
-/* Lets the best candidates run, as many as may. */
+/* Lets the best candidates run, as many as allowed. */
 static void text_pool_dispatch(text_pool *p) {
     for (int slow = 0; slow < 2; slow++) {
         while (p->n_running[slow] < p->max_running) {
@@ -83,7 +83,7 @@ static void text_pool_dispatch(text_pool *p) {
             if (c.worker != NULL) {
                 let_run(c.worker, WORKER_RUNS);
             } else {
-                (void)let_look(p, slow); /* if no thread can be had, text_next learns of it */
+                (void)let_look(p, slow); /* if there is no thread for it, text_next skips the job */
             }
         }
     }
@@ -95,11 +95,11 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Lowers the calling thread's priority, which the system lets no thread raise again.
- * Failure changes nothing. */
+/* Lowers the calling thread's priority; the system lets no thread raise it again. A
+ * failure is ignored. */
 static void text_pool_lower(worker *w) {
     if (!w->is_low) {
-        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
+        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0: the calling thread */
         w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
     }
 }
@@ -124,8 +124,8 @@ void text_begin(worker *w, const candidate *c) {
     p->text_bytes += w->text_bytes;
 }
 
-/* Gives w the first job of the kind that it looks for, unless a worker that is paused
- * in one comes before it. */
+/* Gives w the first job of the kind that it looks for, unless a paused job comes before
+ * it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
     candidate c = text_first_job(p, w->is_slow), waiting = text_first_waiting(p, w->is_slow);
@@ -134,7 +134,7 @@ static bool take_job(worker *w) {
     }
     text_begin(w, &c);
     if (p->closing && p->first == NULL) {
-        wake_all(p); /* idle threads end */
+        wake_all(p); /* so that idle threads end */
     }
     return true;
 }
@@ -163,7 +163,7 @@ static void charge(worker *w) {
     text_charge(w, us);
 }
 
-/* Pauses w within its job until it may continue. */
+/* Pauses w in the middle of its job until it may continue. */
 static void wait_for_turn(worker *w) {
     text_pool *p = w->pool;
     w->state = WORKER_WAITS;
@@ -174,8 +174,8 @@ static void wait_for_turn(worker *w) {
     }
 }
 
-/* A job that has taken long is a slow one from now on. Quick ones that waited for it get
- * their threads before this one's is lowered, whose priority new ones would have. */
+/* Turns a job that has run long into a slow one. Quick jobs waiting for it get threads
+ * first: new threads inherit this one's priority, which is lowered next. */
 static void slow_down(worker *w) {
     text_pool *p = w->pool;
     p->n_running[0]--;
@@ -205,7 +205,7 @@ static quire_err give_way(turn *t) {
     return off ? QUIRE_CANCELLED : QUIRE_OK;
 }
 
-/* Whether a job holds much, or waits until it may. */
+/* Whether a job holds much memory, or waits until it may. */
 static bool is_large_taken(const text_pool *p) {
     bool taken = p->has_large;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -257,7 +257,7 @@ static void text_pool_run_job(worker *w) {
     charge(w);
     end_holding(w);
     text_leave(w);
-    text_pool_dispatch(w->pool); /* others may have waited for its memory */
+    text_pool_dispatch(w->pool); /* other jobs may have waited for its memory */
 }
 
 /* Runs jobs until another worker's turn comes first. */
@@ -273,15 +273,15 @@ static void text_pool_work(worker *w) {
     text_pool_dispatch(p);
 }
 
-/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are
- * over, unless it is the last one. */
+/* Whether a worker has nothing more to do. A thread of low priority ends with its jobs,
+ * unless it is the last thread. */
 static bool is_over(const worker *w) {
     const text_pool *p = w->pool;
     return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));
 }
 
-/* Ends the calling thread, which joins the one that ended before: so all are joined when
- * the last one is. Called with the lock held. */
+/* Ends the calling thread, which joins the one that ended before it; so all are joined
+ * once the last one is. Called with the lock held. */
 static void end_thread(worker *w) {
     text_pool *p = w->pool;
     bool joins = p->has_ended;
@@ -370,8 +370,8 @@ void text_pool_close(text_pool *p) {
     mem_free(p);
 }
 
-/* Whether a tenant has jobs, and in *used what they say that it has used; else the least
- * of all tenants there. */
+/* Whether a tenant has jobs; *used: what it has used by their account, or else the least
+ * of all tenants present. */
 static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
     *used = INT64_MAX;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -395,7 +395,7 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 void text_enter(text_pool *p, text_job *job) {
     assert(job != NULL);
     int64_t used;
-    /* a tenant that returns has no credit */
+    /* a returning tenant has no credit */
     if (!has_jobs(p, job->tenant, &used)) {
         used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
         p->n_tenants++;
@@ -438,8 +438,8 @@ bool text_is_slow(const text_job *job) {
     return text_expected_us(job) > TEXT_QUICK_US;
 }
 
-/* What is left of a job. One that takes longer than expected is expected to take as long
- * again. */
+/* The time left for a job. A job that takes longer than expected is expected to take as
+ * long again. */
 candidate text_of_worker(worker *w) {
     assert(w != NULL);
     int64_t left = w->expected_us - w->turn.used_us;
@@ -454,7 +454,7 @@ static candidate of_job(text_job **at) {
                        .turn_us = (*at)->added_us + text_expected_us(*at)};
 }
 
-/* The bytes of a job that are counted. */
+/* The bytes of a job that count towards the limit. */
 size_t text_counted_bytes(const text_job *job) {
     assert(job != NULL);
     size_t n =
@@ -481,7 +481,7 @@ static void text_pool_choose_keep_best(candidate *best, candidate c) {
     }
 }
 
-/* Whether there is a worker for a job that has not begun, besides those that look for
+/* Whether a worker is available for a job that has not begun, besides those that look for
  * one. */
 static bool has_thread(const text_pool *p) {
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -492,8 +492,8 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer jobs in the middle than it may; slow ones count, as quick
- * ones become slow. A pool that lets none wait in the middle has no need to ask. */
+/* Whether the tenant has fewer running or paused jobs than it may; slow ones count, since
+ * quick jobs become slow. */
 static bool has_share(const text_pool *p, uint64_t tenant) {
     int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -502,7 +502,8 @@ static bool has_share(const text_pool *p, uint64_t tenant) {
     return n < (most > p->max_running ? most : p->max_running);
 }
 
-/* Where the first with a long text has no room, no other with one goes before it. */
+/* If the first job with a long text has no room, no other job with a long text overtakes
+ * it. */
 candidate text_first_job(text_pool *p, bool slow) {
     candidate best = nobody, first_long = nobody;
     for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {

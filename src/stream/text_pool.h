@@ -1,32 +1,30 @@
 /* The text pool: threads that parse, render templates and tokenise, so that server loops
  * and the engine thread never do.
  *
- * Jobs take turns (base/turn.h): a slice of a job is a millisecond, then the pool decides
- * again who runs. Tenants have equal shares of processor time. Within a tenant the
- * shortest job goes first, estimated from text length, and jobs age: what counts is the
- * work that the pool had done when the job was added, plus what is left of the job. So a
- * long prompt delays nobody else's short one, and a job that the pool adds after it has
- * done as much work as a waiting one has left does not go before it. A tenant that comes
- * has had as much, for the pool, as one that was there all the time (its virtual time:
- * work done, divided by the tenants that there are); so tenants that come and go don't
- * keep out one that stays.
+ * Jobs take turns (base/turn.h): after each slice of a millisecond the pool decides again
+ * which job runs. Tenants have equal shares of processor time. Within a tenant the
+ * shortest job goes first, estimated from text length, and jobs age: a job's key is the
+ * work that the pool had done when the job was added, plus the work left in the job. So a
+ * long prompt does not delay another client's short one, and a waiting job is not
+ * overtaken forever. A tenant that arrives is treated as if it had used as much as one
+ * that was always present (the pool's virtual time: work done, divided by the tenants
+ * present), so tenants that come and go can't starve one that stays.
  *
  * A job that takes longer than TEXT_QUICK_US, or is expected to, is a slow one. Slow jobs
- * run on as many threads again, of lower priority: they take what processors have left,
- * and hold up neither quick jobs nor engine and server. All text threads have a short
- * slice of
- * the system's (base/thread_slice.h): a thread of the engine that wakes up takes the
- * place of one that had it, and else waits for a tick.
+ * run on the same number of additional threads with lower priority: they use idle
+ * processor time and delay neither quick jobs nor engine and server. All text threads
+ * have a short scheduling slice (base/thread_slice.h), so that an engine thread that
+ * wakes up preempts one of them soon and not at the next tick.
  *
- * A job that waits in the middle keeps its thread and its memory. So there are more
- * threads than may run at once, of which a tenant has a part at most; and memory has
- * bounds. Long texts begin only where their bytes fit into what all may hold together,
- * and one job at a time, such as a template that makes a quarter of a gigabyte, may take
- * more than TEXT_SMALL_BYTES beside its text (turn_hold). Others that want more wait;
- * short texts and small templates never do.
+ * A paused job keeps its thread and its memory. So there are more threads than may run at
+ * once, of which a tenant gets only a part, and memory is limited. A job with a long text
+ * begins only if its bytes fit into the limit for all of them, and only one job at a
+ * time, such as a template that makes a quarter of a gigabyte, may take more than
+ * TEXT_SMALL_BYTES beside its text (turn_hold). Other jobs that want more wait; short
+ * texts and small templates never wait.
  *
- * Threads: each call from any thread. The pool's lock is held for a few instructions for
- * each job that is there. */
+ * Threads: each call from any thread. The pool's lock is held for a few instructions per
+ * job. */
 #ifndef STREAM_TEXT_POOL_H
 #define STREAM_TEXT_POOL_H
 
@@ -37,16 +35,17 @@
 
 #include "base/err.h"
 
-#define TEXT_SLICE_US   1000 /* of a job before others continue */
+#define TEXT_SLICE_US   1000 /* how long a job runs before others continue */
 #define TEXT_BYTES_A_US 10   /* bytes of text per microsecond, to estimate a job */
 #define TEXT_QUICK_US   5000 /* processor time beyond which a job is slow */
 /* added to the nice value of its thread: a tenth of the weight */
 #define TEXT_SLOW_NICE    10
-#define TEXT_POOL_THREADS 64 /* most threads, those of paused jobs included */
-/* a tenant's jobs in the middle are at most this part of the threads */
+#define TEXT_POOL_THREADS 64 /* most threads, including those of paused jobs */
+/* a tenant's running and paused jobs take at most this part of the threads */
 #define TEXT_TENANT_PART 4
-#define TEXT_HELD_A_BYTE 32                /* bytes that a job is expected to hold for each of its text */
-#define TEXT_SMALL_BYTES ((size_t)8 << 20) /* memory that a job may hold uncounted */
+/* bytes that a job is expected to hold for each byte of its text */
+#define TEXT_HELD_A_BYTE 32
+#define TEXT_SMALL_BYTES ((size_t)8 << 20) /* memory that a job may hold without being counted */
 /* memory of all jobs with long texts together; a job that exceeds it alone runs alone */
 #define TEXT_LONG_BYTES ((size_t)256 << 20)
 
@@ -54,19 +53,19 @@ typedef struct text_pool text_pool;
 
 struct quire_event;
 
-/* A job; the pool owns nothing in it. The pool uses next while the job waits, and a queue
- * while it waits there (stream_deliver). */
+/* A job; the pool owns nothing in it. The pool uses `next` while the job waits, and a
+ * queue uses it while the finished job waits there (stream_deliver). */
 typedef struct text_job {
     void (*run)(struct text_job *job); /* on a text thread; the pool does not touch the job afterwards */
     /* Takes over the finished job, on the thread of the queue to which it was
      * delivered. True: *out is an event. */
     bool (*take)(struct text_job *job, struct quire_event *out);
-    uint64_t tenant; /* tenant on whose turn it runs: text_tenant() */
+    uint64_t tenant; /* text_tenant() of the tenant on whose turn it runs */
     size_t n_bytes;  /* approximate size of its text */
-    /* true once the result is not needed, so that turn_poll gives QUIRE_CANCELLED;
+    /* set once the result is no longer needed: turn_poll then gives QUIRE_CANCELLED;
      * NULL: never */
     const atomic_bool *is_off;
-    /* the pool's: what its tenant has used; the pool's work when it was added */
+    /* the pool's: how much its tenant has used; the pool's work when the job was added */
     int64_t tenant_used_us, added_us;
     struct text_job *next;
 } text_job;
@@ -74,11 +73,11 @@ typedef struct text_job {
 /* The name of a tenant, as a number. */
 uint64_t text_tenant(const char *name);
 
-/* n_running: threads that run quick jobs at once, and slow ones, from 1 to
- * TEXT_POOL_THREADS. n_threads: threads that there may be, n_running at least; the others
- * hold jobs that wait in the middle. Without others a job runs to its end. */
+/* n_running: most threads that run quick jobs at once, and as many for slow ones, from 1
+ * to TEXT_POOL_THREADS. n_threads: most threads, at least n_running; the additional ones
+ * hold paused jobs. If there are none, each job runs to its end. */
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
-/* Runs the jobs that wait, then ends the threads. */
+/* Runs the waiting jobs, then ends the threads. */
 void text_pool_close(text_pool *p);
 /* Allocates nothing. */
 void text_pool_add(text_pool *p, text_job *job);

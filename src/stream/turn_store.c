@@ -8,12 +8,12 @@
 #include "chat/messages.h"
 #include "kv/namespace.h"
 
-/* One turn, in one block of memory with its ids and its text. */
+/* One turn, in one block with its ids and its text. */
 typedef struct turn {
     uint64_t tenant;
     char id[CHAT_CALL_ID_BYTES];
     turn_place place;
-    size_t n_ids, n_text, n_bytes; /* n_bytes: of the block */
+    size_t n_ids, n_text, n_bytes; /* n_bytes: size of the block */
     int32_t ids[];                 /* [n_ids], then the text */
 } turn;
 
@@ -77,7 +77,7 @@ static turn *turn_new(uint64_t tenant, const char *id, turn_place place, str tex
     return t;
 }
 
-/* The oldest turn, of a tenant or (own false) of all: its number; n: there is none. */
+/* Index of the oldest turn, of a tenant or (own false) of all; n if there is none. */
 static int32_t turn_store_oldest(const turn_store *s, uint64_t tenant, bool own) {
     int32_t i = 0;
     while (own && i < s->n && s->turns[i]->tenant != tenant) {
@@ -94,8 +94,8 @@ static void turn_store_drop(turn_store *s, int32_t i) {
     memmove(s->keys + i, s->keys + i + 1, (size_t)(s->n - i) * sizeof *s->keys);
 }
 
-/* Makes room for a tenant's turn: first of its own, of which it has at most half of the
- * store, then of all. */
+/* Makes room for a tenant's turn: first among its own turns, which take at most half of
+ * the store, then among all. */
 static void turn_store_make_room(turn_store *s, uint64_t tenant, size_t n_bytes) {
     size_t held = 0;
     int32_t n = 0;
@@ -133,16 +133,16 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
 
 /* ---- finding ---- */
 
-/* A conversation in which turns are looked for, and the last of its beginnings that was
+/* A conversation in which turns are looked for, and the last prefix of it that was
  * hashed. */
 typedef struct turn_search {
     str text;
     size_t from;
     turn_place place;
-    int32_t n_places; /* that were hashed */
+    int32_t n_places; /* prefixes that were hashed */
 } turn_search;
 
-/* Whether t was made after a beginning of the conversation. */
+/* Whether t was made after a prefix of the conversation. */
 static bool turn_is_after(turn_search *w, const turn *t) {
     if (w->n_places == 0 || w->place.n != t->place.n) {
         if (w->n_places == TURN_STORE_PLACES) {
@@ -154,15 +154,15 @@ static bool turn_is_after(turn_search *w, const turn *t) {
     return w->place.hash == t->place.hash;
 }
 
-/* Whether t's text stands in a conversation's, after the text that it was made after. */
+/* Whether the conversation has t's text after the text that t was made after. */
 static bool turn_stands_in(turn_search *w, const turn *t) {
     str own = turn_text(t);
     return t->place.n >= w->from && t->place.n <= w->text.n && own.n <= w->text.n - t->place.n &&
            memcmp(w->text.p + t->place.n, own.p, own.n) == 0 && turn_is_after(w, t);
 }
 
-/* The newest turn of an id that stands in a conversation's text; NULL: none does.
- * *is_known: there is one of that id. */
+/* The newest turn with this id whose text the conversation contains; NULL if there is
+ * none. *is_known: whether any turn has the id. */
 static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id, str text, size_t from,
                                   bool *is_known) {
     const uint64_t key = turn_key(tenant, id);
