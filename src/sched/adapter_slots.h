@@ -1,8 +1,8 @@
 /* Slots of adapters: how many different adapters may run at once.
  *
- * A sequence whose adapter has no slot waits, without delaying those after it. Once
- * the oldest of these has waited for ADAPTER_PATIENCE_US, younger ones are not
- * admitted under any adapter, so that running adapters end and it gets a slot. */
+ * A sequence whose adapter has no slot waits, without delaying those after it. Once the
+ * oldest such sequence has waited for ADAPTER_PATIENCE_US, no younger one with an adapter
+ * is admitted, so that running adapters end and it gets a slot. */
 #ifndef SCHED_ADAPTER_SLOTS_H
 #define SCHED_ADAPTER_SLOTS_H
 
@@ -17,7 +17,7 @@ typedef struct adapter_slots {
     uint64_t ids[SCHED_MAX_ADAPTERS];
 } adapter_slots;
 
-/* Whether a sequence under this adapter (0: none) may run beside those that have
+/* Whether a sequence under this adapter (0: none) may run beside the adapters that have
  * slots. */
 static inline bool adapter_slots_fit(const adapter_slots *s, uint64_t id) {
     bool fits = id == 0 || s->n < s->most;
@@ -27,7 +27,7 @@ static inline bool adapter_slots_fit(const adapter_slots *s, uint64_t id) {
     return fits;
 }
 
-/* Gives the adapter a slot, unless it has one. It fits, or runs already. */
+/* Gives the adapter a slot unless it has one. Requires that it fits. */
 static inline void adapter_slots_take(adapter_slots *s, uint64_t id) {
     bool has = id == 0 || s->n == SCHED_MAX_ADAPTERS;
     for (int32_t i = 0; i < s->n && !has; i++) {

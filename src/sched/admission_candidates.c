@@ -9,16 +9,16 @@
 
 #define MAX_ADMIT 16 /* most candidates of a plan: each is looked up in the prefix cache first */
 
-/* The sort key of a waiting task: the least is first. */
+/* The sort key of a waiting task: the smallest is first. */
 static double admission_candidates_key_of(const scheduler *s, const sched_task *t) {
     kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
-        /* it waits for all pages that it may need, which become free together only if no
-         * task overtakes it */
+        /* it waits for all pages that it may ever need, which become free together only
+         * if no other task overtakes it */
         return -INFINITY;
     }
     if (t->is_first) {
-        return -DBL_MAX; /* a place was released for it */
+        return -DBL_MAX; /* a place was freed for it */
     }
     switch (s->options.policy) {
     case ADMISSION_PREFIX: {
@@ -34,8 +34,8 @@ static double admission_candidates_key_of(const scheduler *s, const sched_task *
     return 0.0;
 }
 
-/* The index of the least key among the first n, the oldest of equals; n when all were
- * taken (NAN). No key is less than `bound`. */
+/* The index of the smallest key among the first n, the oldest of equal ones; n when all
+ * were taken (NAN). No key is below `bound`. */
 static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
 }
 
 int32_t candidates_order_begin(scheduler *s) {
-    /* looks each task up, so it is limited to the oldest ones, whose scores grow */
+    /* looks each task up, so only the oldest ones are considered; their scores grow */
     bool by_prefix = s->options.policy == ADMISSION_PREFIX;
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
@@ -63,8 +63,7 @@ int32_t candidates_order_begin(scheduler *s) {
     return n;
 }
 
-/* Whether two of the ordered tasks are steps of one program that take each other's
- * turns. */
+/* Whether two of the ordered tasks are steps of one program, which exchange turns. */
 static bool share_turns(const scheduler *s, int32_t i, int32_t k) {
     const sched_task *a = s->ordered[i], *b = s->ordered[k];
     return a->tree != 0 && a->tree == b->tree && a->tenant_slot == b->tenant_slot &&
@@ -75,8 +74,8 @@ static bool candidates_go_deeper(const sched_task *a, const sched_task *b) {
     return admission_goes_deeper(a->depth, a->arrival, b->depth, b->arrival);
 }
 
-/* Gives turn i, the first left to its task's program, to the program's deepest step,
- * in exchange for that one's turn. */
+/* Gives turn i, the first of those left to its task's program, to the program's deepest
+ * step, in exchange for that step's turn. */
 static void candidates_put_deepest(scheduler *s, int32_t n, int32_t i) {
     int32_t deepest = i;
     for (int32_t k = i + 1; k < n && s->ordered[i]->tree != 0; k++) {
@@ -99,7 +98,7 @@ int32_t candidates_order_next(scheduler *s, int32_t n) {
     return i;
 }
 
-/* The amount that t's admission adds to its tenant's service counter. */
+/* How much the admission of t adds to its tenant's service counter. */
 static double admission_candidates_service(const sched_task *t) {
     return SERVICE_PROMPT_WEIGHT * (double)(t->n_known - t->kv.n_computed);
 }
@@ -176,8 +175,8 @@ static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
 }
 
 /* Marks the waiting tasks whose adapters find no slot beside the running ones, and those
- * that leave theirs to an older one which has waited for long; takes the keys of the
- * first n. */
+ * that leave their slot to an older task that has waited long; removes the keys of those
+ * among the first n. */
 static void candidates_mark_slots(scheduler *s, int32_t n, const adapter_slots *slots) {
     uint64_t oldest = UINT64_MAX;
     if (slots->most == 0) {
@@ -243,7 +242,7 @@ double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
     return work_us + n_steps * beside_us;
 }
 
-/* The time that t's attention program, if any, adds to a pair. */
+/* The time that t's attention program, if any, adds per pair. */
 static double added_pair_us(const scheduler *s, const sched_task *t) {
     return t->program != 0 ? program_pair_us(&s->programs, t->program) : 0.0;
 }
@@ -279,9 +278,9 @@ static bool any_deadline(const scheduler *s) {
     return false;
 }
 
-/* Adds the prompt of t to the load before later ones, unless t is late itself: then it is
- * refused, and the result is false. A task that has been admitted is computed to its end
- * even if it is late. */
+/* Adds the prompt of t to the load that later tasks wait for. If t itself would be late,
+ * it is refused instead, and the result is false. A task that was admitted before is
+ * computed to its end even if late. */
 static bool deadline_pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t,
                           int64_t now_us) {
     deadline_load with = *load;
@@ -315,7 +314,7 @@ int32_t deadline_check(scheduler *s, int64_t now_us) {
         }
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
-        if (i >= n || s->keys[i] == s->keys[i]) { /* not visited yet */
+        if (i >= n || s->keys[i] == s->keys[i]) { /* neither taken (NAN) nor visited yet */
             n_refused += !deadline_pass(s, &l, &load, s->ordered[i], now_us);
         }
     }

@@ -5,7 +5,8 @@
 
 #include "sched/scheduler.h"
 
-/* waiting tasks that a step looks up; those before them may be waiting for pages */
+/* waiting tasks that a step looks up; those before them in the order may be waiting for
+ * pages */
 #define CANDIDATES_EXAMINED 64
 
 /* Walks the waiting tasks in the order of the policy. begin returns how many of them are
@@ -13,13 +14,13 @@
  * last. The queue does not change in between. O(waiting) each. */
 int32_t candidates_order_begin(scheduler *s);
 int32_t candidates_order_next(scheduler *s, int32_t n);
-/* t will be admitted. Its tenant's service counter grows at once, so that one plan does
- * not admit one tenant only. */
+/* t will be admitted: its tenant's service counter grows at once, so that one plan does
+ * not admit a single tenant only. */
 void candidates_order_served(scheduler *s, int32_t n, const sched_task *t);
 
-/* The number of waiting tasks that the walk returns before t, which waits too, if each of
- * them is admitted. Under ADMISSION_PREFIX a task that is not ordered comes after all
- * older ones. O(waiting), and O(waiting) more for each that is a step of a program. */
+/* How many waiting tasks the walk returns before t, which waits too, if each of them is
+ * admitted. Under ADMISSION_PREFIX a task that is not ordered comes after all older ones.
+ * O(waiting), and O(waiting) more for each step of a program. */
 int32_t candidates_ahead(scheduler *s, const sched_task *t);
 
 /* Whether t's adapter has a slot beside those of the running tasks, or needs none. */
@@ -31,29 +32,28 @@ bool candidates_have_slot(const scheduler *s, const sched_task *t);
  * O(waiting x admitted). */
 int32_t admission_candidates_find(scheduler *s);
 
-/* Deadlines for first tokens: which waiting tasks cannot make theirs, and how long until
- * one like them could. These are refused at once, while their clients can still go
+/* Deadlines for first tokens: which waiting tasks cannot meet theirs, and after how long
+ * a similar one could. Those tasks are refused at once, while their clients can still try
  * elsewhere. */
 
 /* The work before a first token: rows of prompts to compute, the task's own included, and
- * their attention pairs; and the tasks that decode meanwhile. What attention programs add
- * to the time of both is kept apart. */
+ * their attention pairs; and the tasks that decode meanwhile. The time that attention
+ * programs add to both is kept separately. */
 typedef struct deadline_load {
     double rows, pairs, program_us;
     int32_t n_decodes;
     double decode_pairs, decode_program_us;
 } deadline_load;
 
-/* Predicts the microseconds until all of it is computed, by the costs and the step target
- * of l. Pure. */
+/* Predicts how many microseconds all of it takes, by the costs and the step target of l.
+ * Pure. */
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load);
 
 /* Calls the hook `refuse` for every waiting task that cannot make its deadline; it stays
  * in the queue. Tasks that the policy admits earlier count as work before it: the first
  * CANDIDATES_EXAMINED of them, beyond that those which arrived earlier. Refuses nothing
- * before
- * steps were measured. Returns how many. O(running + CANDIDATES_EXAMINED waiting) where a
- * waiting one has a deadline. */
+ * until steps were measured. Returns how many it refused. O(running + CANDIDATES_EXAMINED
+ * waiting) where a waiting one has a deadline. */
 int32_t deadline_check(scheduler *s, int64_t now_us);
 
 #endif

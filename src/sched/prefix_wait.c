@@ -26,14 +26,15 @@ bool prefix_wait_blocks(const scheduler *s, const sched_task *t) {
     return other != NULL && other->kv.n_computed < t->blocked_until;
 }
 
-/* A waiting task, with the prefix that it finds in the cache. */
+/* A waiting task, with the length of the prefix that it finds in the cache. */
 typedef struct waiter {
     const sched_task *t;
     int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most that it may reuse */
 } waiter;
 
-/* How many tokens a and b may share in the cache: all in one namespace, else the pages
- * that are public for both; one's public prefix may be the beginning of the other's. */
+/* How many tokens a and b may share in the cache: all within one namespace, otherwise
+ * only pages that are public for both; one's public prefix may be a prefix of the
+ * other's. */
 static int32_t common_ground(const scheduler *s, const sched_task *a, const sched_task *b) {
     if (!a->kv.has_path || !b->kv.has_path) {
         return 0;
@@ -48,14 +49,14 @@ static int32_t common_ground(const scheduler *s, const sched_task *a, const sche
 }
 
 /* The position up to which w could reuse pages that `other` has yet to compute (it has
- * computed n_computed); 0: not worth waiting. With recurrent states that may be any
- * position to come, since `other` takes a snapshot where it is told to. */
+ * computed n_computed); 0: not worth waiting. With recurrent states it may be any later
+ * position, since `other` can be told to take a snapshot there. */
 static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other,
                              int32_t n_computed) {
     int32_t size = s->limits.page_tokens, unit = s->kv->n_state_pages > 0 ? 1 : size;
     if (unit == size && (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached)) {
-        /* w would have found its pages if it could use them. The first condition implies
-         * the second, which takes longer */
+        /* w would have found these pages if it could use them. The first condition
+         * implies the second and is cheaper */
         return 0;
     }
     int32_t n = common_ground(s, w->t, other);

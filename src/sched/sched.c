@@ -5,12 +5,12 @@
 
 #include "sched/adapter_slots.h"
 
-#define NEWEST 4 /* sequences among which one to preempt is chosen */
+#define NEWEST 4 /* how many of the newest sequences a victim is chosen from */
 
 typedef struct budget {
     int32_t rows, out, pages;
     double us;         /* time left for prefills */
-    double program_us; /* the same for rows with programs */
+    double program_us; /* time left for prefills with programs */
 } budget;
 
 typedef struct planner {
@@ -18,8 +18,8 @@ typedef struct planner {
     const sched_seq *running;
     int32_t n_running;
     budget left;
-    bool has_prefill; /* one is planned */
-    bool has_first;   /* some running sequence is first */
+    bool has_prefill; /* a prefill is planned */
+    bool has_first;   /* a running sequence is first */
     int32_t places;   /* free places for waiting sequences */
     sched_plan *plan;
     adapter_slots slots;
@@ -41,12 +41,12 @@ static bool has_aged(const sched_limits *l, const sched_seq *s) {
     return s->n_preempted >= l->max_preemptions;
 }
 
-/* Pairs of the next n_rows of s. */
+/* Pairs in the next n_rows of s. */
 static double sched_pairs_of(const sched_seq *s, double n_rows) {
     return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
 }
 
-/* The most rows of s that take no longer than us, where a row and a pair take so long. */
+/* The most rows of s that take no longer than `us`, by the costs of a row and a pair. */
 static int32_t rows_in(const sched_seq *s, double row_us, double pair_us, double us) {
     if (us <= 0.0) {
         return 0;
@@ -58,7 +58,7 @@ static int32_t rows_in(const sched_seq *s, double row_us, double pair_us, double
     return n < 1e9 ? (int32_t)n : 1000000000;
 }
 
-/* The most rows of a prefill that keep the step in its time. */
+/* The most rows of a prefill that keep the step within its time. */
 static int32_t rows_in_time(const planner *p, const sched_seq *s) {
     const sched_cost *c = &p->l->cost;
     if (!s->has_program || p->left.program_us == INFINITY) {
@@ -68,7 +68,7 @@ static int32_t rows_in_time(const planner *p, const sched_seq *s) {
     return sched_min_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
 }
 
-/* Pages that s reserves until it has n_tokens in all. */
+/* Pages that s must reserve to have n_tokens in all. */
 static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
     int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups +
                     l->state_pages - s->n_pages;
@@ -85,19 +85,19 @@ int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n
     return most < 0 ? 0 : most < wanted ? (int32_t)most : wanted;
 }
 
-/* Whether s is not preempted: it was promised the pages that it takes. */
+/* Whether s is protected from preemption, since pages were promised to it. */
 static bool is_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) || s->is_first;
 }
 
-/* Pages that were promised to s and that it has not taken yet. */
+/* Pages promised to s that it has not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) ? sched_pages_claimed(l, s, s->n_most) + s->n_behind
            : s->is_first  ? sched_pages_claimed(l, s, s->n_known)
                           : 0;
 }
 
-/* Rows of the remaining ones that s can have; 0: none in this step. */
+/* How many of the remaining rows s can have; 0: none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = sched_min_i32(s->n_known - s->n_computed, sched_min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
@@ -105,7 +105,8 @@ static int32_t rows_possible(const planner *p, const sched_seq *s) {
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in_time(p, s);
-        n = sched_min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one prefill always continues */
+        /* the first prefill always advances */
+        n = sched_min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time);
     }
     if (s->wants_logits) {
         return sched_min_i32(n, p->left.out);
@@ -146,7 +147,7 @@ static bool sched_is_with(const sched_seq *a, const sched_seq *b) {
     return a == b || (a->group != 0 && a->group == b->group);
 }
 
-/* Whether i or one of its group has rows in the plan. */
+/* Whether i or a member of its group has rows in the plan. */
 static bool group_is_planned(const planner *p, int32_t i) {
     bool planned = p->plan->decisions[i] == SCHED_PLANNED;
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0 && !planned; k++) {
@@ -171,8 +172,8 @@ static void sched_preempt(planner *p, int32_t i) {
     preempt_one(p, i);
 }
 
-/* The sequence to preempt for running sequence i; -1: none. One with rows in the plan
- * stays: its pages are in use this step. */
+/* The sequence to preempt so that running sequence i finds pages; -1: none. One with rows
+ * in the plan is kept, since its pages are in use in this step. */
 static int32_t sched_victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
@@ -187,8 +188,8 @@ static int32_t sched_victim_for(const planner *p, int32_t i) {
     return victim;
 }
 
-/* Whether i itself is preempted when it finds no pages: it is the last one left, not
- * the only one, and was not promised any. */
+/* Whether i itself is preempted if it finds no pages: it is the last that was not
+ * preempted, is not alone, and was promised none. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
         if (p->plan->decisions[k] != SCHED_PREEMPTED) {
@@ -236,16 +237,16 @@ static void plan_running(planner *p, phase now) {
     }
 }
 
-/* The time that the step may take: the target, or twice what is planned if that is
- * longer. */
+/* The time that the step may take: the target, or twice the time of what is planned if
+ * that is longer. */
 static double sched_step_us(const planner *p) {
     const sched_plan *plan = p->plan;
     return fmax(p->l->target_us,
                 2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
 }
 
-/* Plans the decodes with programs, beginning with the one whose turn it is, as many as
- * fit into the step's time; one at least. */
+/* Plans decodes with programs, starting with the one whose turn it is, as many as fit
+ * into the step's time but at least one. */
 static void plan_program_decodes(planner *p) {
     int32_t n = 0, k = 0;
     for (int32_t i = 0; i < p->n_running; i++) {
@@ -269,8 +270,8 @@ static void plan_program_decodes(planner *p) {
     }
 }
 
-/* Gives the planned decodes rows for their drafts, in order; none where a prompt may need
- * them all. */
+/* Gives the planned decodes rows for their drafts, in order; none if a prompt may need
+ * all rows. */
 static void plan_drafts(planner *p, bool others_want_rows) {
     const sched_plan *plan = p->plan;
     int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
@@ -290,13 +291,13 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     }
 }
 
-/* Pages that n drafts of s take which follow its first n_tokens: those of their tokens,
- * and a copy of its states before each. */
+/* Pages for n drafts of s after its first n_tokens: those of their tokens, and a copy of
+ * its states before each. */
 static int32_t draft_pages(const sched_limits *l, const sched_seq *s, int32_t n_tokens, int32_t n) {
     return pages_wanted(l, s, n_tokens + n) - pages_wanted(l, s, n_tokens) + n * l->state_pages;
 }
 
-/* Cuts drafts to the pages that all others leave; pages promised to a sequence are its
+/* Cuts drafts to the pages that nothing else needs; pages promised to a sequence stay its
  * own. */
 static void fit_drafts(planner *p) {
     sched_plan *plan = p->plan;
@@ -322,8 +323,8 @@ static void fit_drafts(planner *p) {
     }
 }
 
-/* The part of the step's time that the decodes leave, for prefills with programs and for
- * others. */
+/* The part of the step's time that the decodes leave for prefills, with programs and
+ * without. */
 static void leave_time(planner *p) {
     const sched_limits *l = p->l;
     double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs) + p->plan->program_us;
@@ -343,8 +344,8 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-/* Plans waiting[first..end). False: one found no room, so later ones are not admitted
- * either. */
+/* Plans waiting[first..end). False: one of them found no room, so later ones are not
+ * admitted either. */
 static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;
@@ -357,7 +358,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
         int32_t n = rows_possible(p, s);
         int32_t whole = sched_pages_claimed(l, s, sched_min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
-        /* then all pages that it will need are available */
+        /* if it is admitted, all pages that it may need are available */
         bool alone = p->n_running + plan->n_admitted == 0;
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return false;
@@ -379,8 +380,8 @@ static void reverse(sched_item *items, int32_t n) {
     }
 }
 
-/* Plans prefills: first ones, running and waiting, then the others. Those admitted are
- * the last items. */
+/* Plans prefills: first those of sequences that are first, running and waiting, then the
+ * others. Admitted sequences are the last items. */
 static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting) {
     sched_plan *plan = p->plan;
     int32_t n_first = 0;
@@ -398,7 +399,7 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
     reverse(from, n_early);
     reverse(from + n_early, n - n_early);
     reverse(from, n);
-    if (goes_on && plan->n_preempted == 0) { /* else pages are short, and none is admitted */
+    if (goes_on && plan->n_preempted == 0) { /* otherwise pages are short, and none is admitted */
         (void)plan_waiting(p, waiting, n_first, n_waiting);
     }
 }

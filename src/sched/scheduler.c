@@ -90,7 +90,7 @@ void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n) {
     *total += n - t->n_reused;
     t->n_reused = n;
     if (t->n_admitted == 1) {
-        t->n_cached = n; /* only once: readers read it from the first token on */
+        t->n_cached = n; /* set once, since readers read it from the first token on */
     }
 }
 
@@ -98,11 +98,12 @@ void scheduler_admit(scheduler *s, sched_task *t) {
     t->n_admitted++;
     t->n_reused = 0;
     if (t->n_admitted == 1) {
-        t->queue_us = s->now_us - t->submitted_us; /* only once, as n_cached */
+        t->queue_us = s->now_us - t->submitted_us; /* set once, like n_cached */
     }
     *(t->n_admitted == 1 ? &s->counts.prompt_tokens_queried : &s->counts.known_tokens_queried) += t->n_known;
     if (s->kv != NULL) {
-        (void)kv_seq_admit(s->kv, &t->kv, t->tokens, task_reusable(t)); /* its tables have room */
+        /* cannot fail: its tables have room */
+        (void)kv_seq_admit(s->kv, &t->kv, t->tokens, task_reusable(t));
         scheduler_count_reuse(s, t, t->kv.n_computed);
     }
 }
@@ -140,7 +141,7 @@ void scheduler_preempt_marked(scheduler *s) {
     }
 }
 
-/* Whether t is `other`, or of its group. */
+/* Whether t is `other`, or in its group. */
 static bool scheduler_is_with(const sched_task *t, const sched_task *other) {
     return t == other || (t->group != 0 && t->group == other->group);
 }
@@ -164,7 +165,7 @@ static int32_t turn_least_served(const turn_claim *claims, int32_t n) {
     return least;
 }
 
-/* The longest step of the others, which c would wait for. */
+/* The longest step of the other claims, for which c would have to wait. */
 static double longest_step_beside(const turn_claim *claims, int32_t n, const turn_claim *c) {
     double longest = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -173,8 +174,8 @@ static double longest_step_beside(const turn_claim *claims, int32_t n, const tur
     return longest;
 }
 
-/* Whether the deadline is met only if c goes now. One that is missed anyway does not
- * count. */
+/* Whether c meets its deadline only if it goes now. A deadline that is missed anyway does
+ * not count. */
 static bool is_urgent(const turn_claim *claims, int32_t n, const turn_claim *c, int64_t now_us) {
     const double left = (double)(c->deadline_us - now_us);
     return c->deadline_us > 0 && left >= 0.0 && left < c->step_us + longest_step_beside(claims, n, c);

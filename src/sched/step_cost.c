@@ -4,13 +4,13 @@
 #include <math.h>
 #include <stddef.h>
 
-#define STEP_FADE 0.98 /* weight of a step against the one after it: fifty steps count */
+#define STEP_FADE 0.98 /* weight of a step relative to the next one: about fifty steps count */
 #define SWEEPS    8    /* sweeps of coordinate descent, which starts from the last solution */
-/* a step that takes this many times longer than predicted was delayed by other
- * processes */
+/* a step that takes this many times longer than predicted was delayed by something
+ * outside and is ignored */
 #define SURPRISE   4.0
 #define TRUSTED    8    /* steps after which that test applies */
-#define ROW_SCALE  64.0 /* makes the terms of one order of magnitude */
+#define ROW_SCALE  64.0 /* brings the terms to one order of magnitude */
 #define PAIR_SCALE 65536.0
 
 static double foretold(const step_cost *p, const double *terms) {
@@ -21,8 +21,8 @@ static double foretold(const step_cost *p, const double *terms) {
     return us;
 }
 
-/* Minimises over each factor in turn. If all steps were alike the factors cannot be
- * separated, and stay near their old values. */
+/* Minimises over each factor in turn. If all steps were alike, the factors cannot be
+ * separated and stay near their old values. */
 static void step_cost_solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < STEP_COST_TERMS; i++) {
@@ -53,7 +53,7 @@ sched_cost step_cost_fit(const step_cost *p) {
     return (sched_cost){p->factors[0], p->factors[1] / ROW_SCALE, p->factors[2] / PAIR_SCALE};
 }
 
-#define PROGRAM_FADE 0.9 /* weight of a step against the one after it: ten steps count */
+#define PROGRAM_FADE 0.9 /* weight of a step relative to the next one: about ten steps count */
 
 static const program_cost *program_cost_find(const program_costs *c, uint64_t program) {
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
@@ -64,7 +64,7 @@ static const program_cost *program_cost_find(const program_costs *c, uint64_t pr
     return NULL;
 }
 
-/* The slot of a program: its own, else the least recently used one. */
+/* The slot of a program, or else the least recently used one. */
 static program_cost *program_cost_slot_of(program_costs *c, uint64_t program) {
     program_cost *oldest = &c->slots[0];
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
@@ -96,7 +96,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         pairs += work[i].pairs;
     }
     us = fmax(us, 0.0);
-    /* the unpredicted rest, shared among pairs */
+    /* the rest, which was not predicted, is shared by pairs */
     double rest = us - foretold;
     for (int32_t i = 0; i < n; i++) {
         double own = work[i].pairs * program_pair_us(c, work[i].program);
@@ -114,7 +114,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
 
 /* ---- the cost of preemption ---- */
 
-#define FADE 0.9 /* weight of a copy of many pages against the one after it */
+#define FADE 0.9 /* weight of a copy of many pages relative to the next one */
 
 void copy_cost_note(copy_cost *p, int64_t n_pages, double us) {
     assert(n_pages >= 1);

@@ -1,5 +1,5 @@
-/* Measured costs from which the scheduler plans a step's time: of steps, of attention
- * programs, and of preemption. */
+/* Measured costs by which the scheduler plans: of steps, of attention programs, and of
+ * preemption. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 
@@ -22,7 +22,7 @@ typedef struct step_cost {
     int64_t n_steps;
 } step_cost;
 
-/* Records that a step of that many rows and pairs took us microseconds. O(1). */
+/* Records that a step of n_rows and n_pairs took us microseconds. O(1). */
 void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us);
 sched_cost step_cost_fit(const step_cost *p);
 
@@ -39,17 +39,17 @@ sched_cost step_cost_fit(const step_cost *p);
  * engine thread. */
 
 #define PROGRAM_COSTS       32   /* remembered programs; the least recently run is forgotten */
-#define PROGRAM_FIRST_PAIRS 64.0 /* pairs of a program in its first step */
+#define PROGRAM_FIRST_PAIRS 64.0 /* pairs with a program in its first step */
 #define PROGRAM_GROWTH      4.0
 
 typedef struct program_cost {
     uint64_t program; /* identifies a program; 0: the slot is free */
     double pairs, us; /* sums over its steps, in which old ones fade */
-    /* a pair's in the last step: what is more of both counts, as a program may cost more
-     * further on */
+    /* cost of a pair in the last step. The higher of both counts, since later pairs may
+     * cost more */
     double last_us;
-    double most_pairs; /* in one step so far */
-    int64_t noted_at;  /* program_costs.n_notes when it ran last */
+    double most_pairs; /* most pairs in one step so far */
+    int64_t noted_at;  /* value of program_costs.n_notes at its last step */
 } program_cost;
 
 typedef struct program_costs {
@@ -60,12 +60,12 @@ typedef struct program_costs {
 /* What a step computes under one program. */
 typedef struct program_work {
     uint64_t program;
-    double pairs; /* over 0 */
+    double pairs; /* more than 0 */
 } program_work;
 
-/* Microseconds that the program adds to a pair; 0: not known. */
+/* Microseconds that the program adds per pair; 0: unknown. */
 double program_pair_us(const program_costs *c, uint64_t program);
-/* Pairs of it that a step may have. */
+/* Most pairs with the program that a step may have. */
 double program_most_pairs(const program_costs *c, uint64_t program);
 /* Records that a step which computed work[0..n) took us microseconds longer than it would
  * have without programs (below 0 counts as 0). If it ran several, each is charged by its
@@ -74,19 +74,19 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
 
 /* ---- the cost of preemption ---- */
 
-/* The cost of preemption: whether swapping a sequence out or computing it again takes
- * less time. A pure function of measured costs: no clock, no allocation (docs/design.md,
- * Scheduler). It decides time only, never a result: pages come back byte for byte, and
- * computing again gives the same bytes. */
+/* The cost of preemption: swapping a sequence out, or computing it again. A pure function
+ * of measured costs: no clock, no allocation (docs/design.md, Scheduler). The choice
+ * affects time, never a result: pages come back byte for byte, and computing again gives
+ * the same bytes. */
 
 typedef enum preempt_mode {
-    PREEMPT_AUTO,      /* by cost */
+    PREEMPT_AUTO,      /* whichever costs less */
     PREEMPT_RECOMPUTE, /* never swapped out */
     PREEMPT_SWAP       /* swapped out whenever swap space has room */
 } preempt_mode;
 
-/* The time to copy a page, learned from past copies; old ones fade. Zeroed memory is an
- * empty estimate: 0. */
+/* The time to copy a page, estimated from past copies with fading weights. Zeroed memory
+ * is an empty estimate: 0. */
 typedef struct copy_cost {
     double us, pages;
 } copy_cost;
@@ -95,16 +95,16 @@ typedef struct copy_cost {
 void copy_cost_note(copy_cost *p, int64_t n_pages, double us);
 double copy_cost_page_us(const copy_cost *p);
 
-/* A sequence to preempt: n_pages would be copied out and back in, or tokens from..to
- * computed again, max_rows a step. */
+/* A sequence to preempt: either n_pages are copied out and back in, or tokens from..to
+ * are computed again, max_rows in a step. */
 typedef struct preempt_case {
     int32_t n_pages;
     int32_t from, to, max_rows;
-    double program_pair_us; /* time that its attention program adds to a pair; 0: no program */
+    double program_pair_us; /* time that its attention program adds per pair; 0: no program */
 } preempt_case;
 
-/* The microseconds of each way. Computing again counts as a prefill with steps of its
- * own. */
+/* The microseconds that each way takes. Computing again counts as a prefill in steps of
+ * its own. */
 double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_cost *in);
 double preempt_recompute_us(const preempt_case *c, const sched_cost *cost);
 

@@ -17,20 +17,19 @@
  * server gives places to run, pages and rows back to one that runs less. So a request
  * behind another tenant's flood is computed almost as soon as on an idle server.
  *
- * A task is `first` while it heads the waiting tasks that may be admitted and can take a
- * place, and then until its prompt is computed,
- * if another tenant runs more tasks than its tenant runs besides. The service counters
- * order the waiting tasks. One whose tenant was served more than that of another waiting
- * task takes a place only where its tenant then runs no more than one that has more
- * requests,
- * be the place free or that tenant's: a tenant whose rows come slowly, since their rules
- * take long, is served little however many places it holds. A first task takes places and
- * pages of the tenant that runs most: of its newest tasks, one after the other until
- * there is room. It is admitted before others, and its prefill gets rows before theirs. A
- * task that was preempted is never first, so tenants do not take turns at each other's
- * cost; and one that was preempted often has aged (sched.h) and stays. */
+ * A task is `first` if it heads the waiting tasks that may be admitted and can take a
+ * place, and another tenant runs more tasks than its own tenant runs besides it; it then
+ * stays first until its prompt is computed. The service counters order the waiting tasks.
+ * If a task's tenant was served more than that of another waiting task, it takes a place,
+ * free or not, only if its tenant then runs no more tasks than a tenant that has more
+ * requests: a tenant whose rows are slow, because its rules take long, is served little
+ * however many places it holds. A first task takes places and pages of the tenant that
+ * runs most: of its newest tasks, one after the other until there is room. It is admitted
+ * before others, and its prefill gets rows before theirs. A task that was preempted is
+ * never first, so tenants do not preempt each other in turns; and one that was preempted
+ * often has aged (sched.h) and keeps its pages. */
 
-/* Running tasks of a tenant besides t. */
+/* How many tasks of a tenant run besides t. */
 static int32_t count_running(const scheduler *s, int32_t slot, const sched_task *t) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_running; i++) {
@@ -43,9 +42,9 @@ static int32_t count_active(const scheduler *s, int32_t slot) {
     return s->service.slots[slot].n_active;
 }
 
-/* The newest task that may be preempted of the tenant that runs most, of those that have
- * more requests than t's tenant and run over `ahead` more than it does besides t. NULL:
- * none. */
+/* The newest preemptible task of the tenant that runs most, among tenants that have more
+ * requests than t's and run over `ahead` more tasks than it does besides t; NULL if there
+ * is none. */
 static const sched_task *fair_preempt_victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
     const sched_task *victim = NULL;
     int32_t most = count_running(s, t->tenant_slot, t) + ahead, examined = t->tenant_slot;
@@ -56,7 +55,7 @@ static const sched_task *fair_preempt_victim_for(const scheduler *s, const sched
         if (!is_busier || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
             continue;
         }
-        examined = r->tenant_slot; /* spares counting again for each task of a flood */
+        examined = r->tenant_slot; /* avoids counting again for each task of a flood */
         int32_t n = count_running(s, r->tenant_slot, NULL);
         if (n > most) {
             most = n;
@@ -71,7 +70,7 @@ static bool may_take_places(const sched_task *t) {
 }
 
 /* Whether a plan may admit t: it waits neither for a prefix nor for a slot nor for tiers.
- * The hook begins to fetch what t lacks. */
+ * The hook starts to fetch missing pages. */
 static bool fair_preempt_may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
     return !prefix_wait_blocks(s, t) && candidates_have_slot(s, t) &&
@@ -83,10 +82,10 @@ static bool has_place(const scheduler *s) {
     return s->n_running < s->limits.max_seqs;
 }
 
-/* The waiting task that takes the next place; NULL: none may. *is_passed: the service
- * counters favour other tenants, which were served less (perhaps because their rows
- * are slow). The task takes the place all the same if its tenant then runs no more
- * tasks than the one that gives it up, or than one that could. */
+/* The waiting task that takes the next place; NULL if none may. *is_passed: the service
+ * counters favour other tenants, which were served less (perhaps because their rows are
+ * slow). The task still takes the place if its tenant then runs no more tasks than the
+ * tenant that gives it up, or than one that could. */
 static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
     *is_passed = false;
@@ -99,14 +98,15 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
         if (gives_nobody || !may_take_places(t)) {
             *is_passed = *is_passed || !prefix_wait_blocks(s, t);
         }
-        for (int32_t j = 0; j < n && gives_nobody; j++) { /* nor does it to the others of t's tenant */
+        /* the other tasks of t's tenant can't take it either */
+        for (int32_t j = 0; j < n && gives_nobody; j++) {
             s->keys[j] = s->ordered[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
         }
     }
     return NULL;
 }
 
-/* Pages that t's known tokens and the next one take from the pool. */
+/* Pages that t's known tokens and its next one take from the pool. */
 static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     sched_seq d = {.n_groups = s->options.n_groups,
                    .n_pages = kv_seq_pages(&t->kv),
@@ -120,8 +120,8 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first where another tenant runs more, and makes room for it, *promised pages
- * being those of others that are first. */
+/* Makes t first if another tenant runs more, and makes room for it. *promised: pages
+ * promised to other first tasks. */
 static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *promised) {
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
@@ -135,8 +135,9 @@ static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *prom
     *promised = t->is_first ? n_pages : *promised;
 }
 
-/* Sets is_first of the running tasks and of the one that heads the waiting, and preempts
- * for them, before a step is planned. Other policies: nothing. O(waiting + running^2). */
+/* Sets is_first of the running tasks and of the head of the waiting ones, and preempts
+ * for them, before a step is planned. Does nothing under other policies. O(waiting +
+ * running^2). */
 static void fair_preempt(scheduler *s) {
     if (s->options.policy != ADMISSION_FAIR) {
         return;
@@ -150,7 +151,7 @@ static void fair_preempt(scheduler *s) {
         }
     }
     for (int32_t i = 0; i < n; i++) {
-        if (s->candidates[i]->state == TASK_PREFILL) { /* not preempted for an earlier one */
+        if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for an earlier one */
             put_first(s, s->candidates[i], false, &promised);
         }
     }
@@ -166,7 +167,7 @@ static void fair_preempt(scheduler *s) {
 
 /* ---- describe ---- */
 
-/* Fills *d in place, since a copy of it would stall on what was just written. */
+/* Fills *d in place: copying a struct would stall on the stores just made. */
 static void step_plan_describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     memset(d, 0, sizeof *d);
     d->n_known = t->n_known;
@@ -187,7 +188,7 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     }
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
-        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* they are taken again, as copies */
+        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* not counted, since copies of them are reserved */
     }
     if (s->limits.most.n_caps > 0 && (t->is_first || t->n_preempted >= s->limits.max_preemptions)) {
         d->n_passed = kv_seq_passed(s->kv, &t->kv);
@@ -197,8 +198,8 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     }
 }
 
-/* Pages of t that preempting it does not free, since others hold them too; tails that
- * are not among d's pages do not count. */
+/* Pages of t that preempting it does not free, since others hold them too; tails that d
+ * does not count are left out. */
 static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
@@ -211,8 +212,8 @@ static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, c
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* Counts what preempting each running task frees, where pages are so few that one may be
- * preempted. */
+/* If pages are so few that a task may be preempted, counts how many each running task
+ * would free. */
 static void step_plan_describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
     if (s->kv == NULL ||
@@ -244,9 +245,9 @@ static void describe_candidate(scheduler *s, int32_t i) {
 
 /* Adapts the item of t, just admitted, to the tokens that t has. The cache may hold
  * more than when the step was planned, since evictions for earlier tasks uncover
- * entries. If its rows now reach the last known token, they take a row of logits that
- * was not counted, or are one fewer if all such rows are taken. False: no row is left
- * in this step. */
+ * entries. If its rows now reach the last known token, it takes one more row of logits,
+ * or gets one row less if all of those are taken. False: no row is left for it in this
+ * step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     if (t->state == TASK_DONE) {
         return false;
@@ -292,8 +293,7 @@ static void admit_planned(scheduler *s) {
 
 /* ---- pages ---- */
 
-/* Truncates t to the start of a shared page that it would continue in, when the copy of
- * that page cannot be allocated. True when that released something. */
+/* tokens that it has computed itself are not dropped */
 static bool drop_tail(scheduler *s, sched_task *t) {
     int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
     bool is_reused = t->kv.n_computed == t->n_reused; /* tokens that it computed itself are not dropped */
@@ -305,9 +305,9 @@ static bool drop_tail(scheduler *s, sched_task *t) {
     return true;
 }
 
-/* Reserves pages for copies of the planned items' states: after each row that a draft
- * follows, so that any draft may be rejected, and where snapshots are due. Drafts without
- * such pages are left out. */
+/* Reserves pages for copies of the planned items' states: one after each row that a draft
+ * follows, so that any draft can be rejected, and one where a snapshot is due. Drafts
+ * without such pages are dropped. */
 static void copy_states(scheduler *s) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         sched_item *item = &s->plan.items[i];
@@ -346,8 +346,8 @@ static quire_err step_plan_reserve(scheduler *s, sched_task *t, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Reserves pages for one item: without its drafts, or without the shared page that it
- * would copy, if there is no room. */
+/* Reserves pages for one item. If there is no room, drops its drafts, or the shared page
+ * that it would copy. */
 static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     quire_err r = step_plan_reserve(s, t, item->n_rows);
     if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
@@ -365,8 +365,8 @@ static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     return r;
 }
 
-/* Reserves pages for every planned item; one that finds none after all is left out, and
- * planned again in the next step. */
+/* Reserves pages for every planned item; an item that finds none is left out, and planned
+ * again in the next step. */
 static void reserve_planned(scheduler *s) {
     int32_t kept = 0;
     s->copies.n = 0;
@@ -392,8 +392,9 @@ static void step_plan_settle(scheduler *s) {
     }
 }
 
-/* Preempts the newest, never the first one, so in the end a step has rows. Where all are
- * of the first one's group, they go together: alone and anew the group fits. */
+/* Preempts the newest task, never the first, so that in the end a step has rows. If
+ * all are of the first one's group, all are preempted: recomputed on its own, the
+ * group fits. */
 static void preempt_newest(scheduler *s) {
     for (int32_t i = s->n_running - 1; i > 0 && s->plan.n_preempted == 0; i--) {
         scheduler_preempt_group(s, s->running[i], s->running[0]);
@@ -413,7 +414,7 @@ bool scheduler_yield(scheduler *s) {
     return true;
 }
 
-/* Whether a running task waits for something else than pages, or ended as it was
+/* Whether a running task waits for something other than pages, or ended when it was
  * admitted. */
 static bool some_sit_out(const scheduler *s) {
     bool some = false;
@@ -423,9 +424,9 @@ static bool some_sit_out(const scheduler *s) {
     return some;
 }
 
-/* Nothing runs in this step: makes room for the next one. A task alone needs no more than
- * the pages that the index shares with it, which is known only here: the plan counts them
- * as pages to copy; and than those that the owner holds besides tasks. */
+/* Nothing runs in this step: makes room for the next one. A single task needs no more
+ * than the pages that the index shares with it, which is known only here (the plan counts
+ * them as pages to copy), and those that the owner holds outside of tasks. */
 static void step_plan_make_room(scheduler *s) {
     bool is_alone = s->n_running == 1 && s->kv != NULL;
     if (s->n_running > 1) {
@@ -448,7 +449,7 @@ static void step_plan_add_work(scheduler *s, uint64_t program, double pairs) {
     s->work[s->n_work++] = (program_work){program, pairs};
 }
 
-/* Counts what the planned items compute under programs. */
+/* Adds up what the planned items compute with programs. */
 static void count_work(scheduler *s) {
     s->n_work = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
