@@ -27,8 +27,8 @@ typedef struct sums {
     int64_t n_entries, n_pages, n_own_pages, live_slots, live_bytes;
 } sums;
 
-/* Records which slots of its pages a table's sequence sees. A shared page gets the hull
- * of what its holders see. */
+/* Records which slots of its pages a table's sequence sees; for a shared page, the range
+ * from the first to the last slot that any holder sees. */
 static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window,
                        kv_audit_page *scratch) {
     const int32_t size = shape->page_tokens;

@@ -6,7 +6,7 @@
  *   reserved  the pages that hold them: every byte of a held page
  *   wasted    reserved - live: slots without a live token (the end of a last page, the
  *             start of a first page before a window) and padding
- *   shared    what the same sequences would take if each had pages of its own, less what
+ *   shared    what the same sequences would take if each had its own pages, minus what
  *             they take
  *   cached    pages that no sequence holds but a prefix can find; free: the rest
  *
@@ -29,7 +29,7 @@ typedef struct kv_audit_shape {
 /* Scratch for one page while tables are read: one for each page of the pool, all zero
  * between calls. */
 typedef struct kv_audit_page {
-    uint16_t first, end; /* live slots are first .. end - 1, in the tables read so far */
+    uint16_t first, end; /* live slots in the tables read so far are first .. end - 1 */
     int32_t n_entries;   /* table entries that name it */
 } kv_audit_page;
 
@@ -78,9 +78,9 @@ quire_err kv_check(const kv_pool *pool, const kv_table *const *tables, int32_t n
  *
  * request is the request's number by arrival. rows is what it is about to compute, pages
  * what these rows take. kv/audit.h defines the bytes; those rows count as live. The
- * engine thread puts each line as integers into a ring, which was sized at open. A thread
- * of the file's own writes them, so a slow disk never delays a step. When the ring is
- * full a line is lost, and {"lost":n} is written in its place. */
+ * engine thread puts each line as integers into a ring, which was sized at open. A
+ * separate thread writes them, so a slow disk never delays a step. If the ring is full, a
+ * line is lost, and {"lost":n} is written in its place. */
 
 typedef struct audit_file audit_file;
 

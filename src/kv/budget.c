@@ -8,10 +8,10 @@
 #define LEAST_GRANULES 64
 #define GRANULE_NONE   (-1)
 #define MEMBER_NONE    (-1)
-#define LEVEL_FREE     INT32_MIN /* level of a granule without cached pages, which is worth nothing */
+#define LEVEL_FREE     INT32_MIN /* level of a granule without cached pages, which has no value */
 
 typedef struct member {
-    kv_budget_member m; /* m.pool NULL: the number is free */
+    kv_budget_member m; /* m.pool NULL: the entry is free */
     int32_t n_pages, granule_pages;
     int32_t lowest; /* no granule before this one is absent */
     bool claims;
@@ -27,7 +27,7 @@ struct kv_budget {
     member members[KV_BUDGET_MAX_POOLS];
 };
 
-/* What is evicted next; lower goes first. */
+/* A key that orders evictions; the lowest goes first. */
 typedef struct worth {
     int32_t level;
     int64_t released;
@@ -98,7 +98,7 @@ static int64_t held_bytes(const member *m) {
     return resident_bytes(m) - kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
 }
 
-/* Whether it is a draft model's pool, for whose pages nothing waits. */
+/* Whether the pool is a draft model's, whose pages can be taken at any time. */
 static bool is_spare(const member *m) {
     return m->m.yield != NULL && m->m.floor_bytes == 0;
 }
@@ -143,9 +143,8 @@ static int64_t budget_most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Memory that a member could have besides its own: what others neither hold nor claim,
- * and up to its floor what they hold above theirs. Negative: it has more than it may
- * hold. */
+/* Memory that a member could obtain: what others neither hold nor claim and, up to its
+ * own floor, what they hold above theirs. Negative: it has more than it may hold. */
 static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
     const member *own = &b->members[number];
     int64_t shared = b->bytes - b->fixed_bytes - resident_bytes(own), owed = shared;
@@ -155,7 +154,7 @@ static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
             continue;
         }
         int64_t held = held_bytes(m);
-        if (is_spare(own)) { /* it yields at once, so it may have what others claim */
+        if (is_spare(own)) { /* it gives memory back at once, so it may use what others claim */
             shared -= held;
         } else if (!is_spare(m)) {
             shared -= m->claims ? budget_most(held, m->m.floor_bytes) : held;
@@ -193,8 +192,8 @@ static int64_t granule_cost(const member *m, int32_t granule) {
     return kv_pool_granule(m->m.pool, granule).n_pages * m->m.page_bytes;
 }
 
-/* The granule to bring next: the first absent one. The short one at the end only where no
- * other can be had, for its memory could be what another lacks. */
+/* The granule to bring next: the first absent one. The short last one comes last, since
+ * its memory could complete another granule. */
 static int32_t next_granule(kv_budget *b, int32_t number) {
     member *m = &b->members[number];
     int32_t n = kv_pool_n_granules(m->m.pool), rest = absent_rest(m);
@@ -217,7 +216,7 @@ static void bring(kv_budget *b, int32_t number, int32_t granule) {
 }
 
 /* Discards a granule, all pages of which are free, if no other thread reserves one of
- * them. *went: whether the memory went back to the system. */
+ * them. *went: whether its memory was returned to the system. */
 static bool give_back(kv_budget *b, int32_t number, int32_t granule, bool *went) {
     member *m = &b->members[number];
     const kv_mover *mover = m->m.mover;
@@ -280,8 +279,8 @@ static worth worth_of_granule(const kv_budget_member *m, const kv_granule *g) {
     return w;
 }
 
-/* Makes *best the least valuable of it and a member's granules without held pages; of
- * free ones the last. */
+/* Sets *best to the least valuable of *best and a member's granules without held pages;
+ * of free ones the last. */
 static void find_in(const kv_budget *b, int32_t number, place *best) {
     const kv_budget_member *m = &b->members[number].m;
     for (int32_t i = kv_pool_n_granules(m->pool) - 1; i >= 0; i--) {
@@ -349,7 +348,8 @@ static bool ask_above_floor(const kv_budget *b, int32_t number) {
     }
 }
 
-/* Asks for held pages to be released, so that a member gets a granule of this cost. */
+/* Asks other members to release held pages, so that a member can bring a granule of this
+ * cost. */
 static bool ask_to_yield(const kv_budget *b, int32_t number, int64_t cost) {
     const member *m = &b->members[number];
     return !is_spare(m) &&
@@ -379,7 +379,7 @@ static bool step_towards_free(kv_budget *b, int32_t number) {
     return next != GRANULE_NONE && ask_to_yield(b, number, cost);
 }
 
-/* Gives back what the member may not hold. */
+/* Gives back what the member holds above its limit. */
 static void shed(kv_budget *b, int32_t number) {
     bool goes_on = true;
     while (goes_on && obtainable_bytes(b, number) < 0) {
@@ -397,8 +397,7 @@ void kv_budget_make_free(kv_budget *b, int32_t number, int32_t n) {
 
 /* ---- joining ---- */
 
-/* Makes so much memory unused. False: pages that are held up to their pools' floors take
- * it. */
+/* Makes this much memory unused. False: pages held within their pools' floors take it. */
 static bool make_unused(kv_budget *b, int64_t bytes) {
     bool goes_on = true;
     while (goes_on && b->bytes - b->used_bytes < bytes) {

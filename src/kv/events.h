@@ -1,12 +1,12 @@
-/* KV events report which pages a prefix can find from now on, and which it cannot any
- * more, to mirrors of the index (routers, publishers, pictures).
+/* KV events tell mirrors of the index (routers, publishers, pictures) which pages can be
+ * found from now on, and which no longer can.
  *
  * A ring of the last n_events events, numbered 1, 2, 3, ... without gaps. Full pages
  * only. A page's parent is stored before it and removed after it, within a group without
- * a window; before a window a parent may be removed first. Owner: one writing thread, the
- * engine's, which never blocks. Any thread reads by number and copies out. A read returns
- * KV_EVENT_LOST when the event was overwritten; the reader then starts over from the
- * index. */
+ * a window; in a group with a window a parent may be removed first. Owner: one writing
+ * thread, the engine's, which never blocks. Any thread reads by number and copies out. A
+ * read returns KV_EVENT_LOST when the event was overwritten; the reader then starts over
+ * from the index. */
 #ifndef KV_EVENTS_H
 #define KV_EVENTS_H
 
@@ -24,8 +24,8 @@ typedef struct kv_event {
     kv_event_kind kind;
     int32_t group; /* group of layers; of stored and removed */
     uint64_t hash; /* the page's chained hash (namespace.h); stored and removed */
-    /* the hash of the page before it, 0 for the first of a prefix; stored only, as all
-     * below */
+    /* the hash of the page before it, 0 for the first of a prefix; this and all below:
+     * stored only */
     uint64_t parent;
     int32_t n_tokens; /* page_tokens */
     int32_t n_namespace;

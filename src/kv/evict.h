@@ -7,7 +7,7 @@
  * the one released longest ago:
  *
  *   lru      only the time of the last release counts.
- *   lfu      uses: being computed is the first; then each match that takes the page and
+ *   lfu      the number of uses: the page's computation, each match that takes it, and
  *            each publish that finds it in the tree.
  *   gdsf     greedy dual size frequency (Cherkasova 1998): clock + uses x cost. Pages are
  *            of one size; the cost of computing one again is its tokens, each 1 + depth /
@@ -15,24 +15,24 @@
  *            fade.
  *   learned  last use + a time that grows with the probability of another use, by a model
  *            that learns online (kv/evict_learned.h).
- *   caller   the page with the latest next use by kv_index_set_next_use: the optimum,
- *            where the future is known (simulator).
+ *   caller   the page whose next use, set by kv_index_set_next_use, is the latest: the
+ *            optimum, if the future is known (simulator).
  *
  * Retention: a request may give the pages of its prompt a priority and a time to live.
  * Both count from the last release of a page, by the time of kv_index_set_time; kv reads
  * no clock.
  *   - priority 0..100, 50 by default: higher is evicted later, under every policy. With
  *     priority_us it is 50 again after that time.
- *   - ttl_us: after that time the page is evicted before all others, when a page is
- *     needed next. Until then it is still found.
+ *   - ttl_us: after that time the page is evicted before all others once a page is
+ *     needed, and can still be found until then.
  * The last request with a retention for a page decides; a request without one leaves the
- * page's as it is. Since pages are evicted from the end of their branch, a page keeps
+ * page's as it is. Since pages are evicted from the end of their branch, a page protects
  * those before it, whatever their priority.
  *
- * lru without retention is the pool's own queue: O(1), without any work here. Everything
- * else is a heap of candidates with positions by page: O(log pages). It is allocated at
- * open; nothing is allocated later. Owner: the engine thread. Invariant (kv_evict_check):
- * the heap is ordered, and holds exactly the candidates. */
+ * lru without retention uses the pool's own queue, at no cost here. All other policies
+ * use a heap of candidates with positions by page: O(log pages). It is allocated at open;
+ * nothing is allocated later. Owner: the engine thread. Invariant (kv_evict_check): the
+ * heap is ordered, and holds exactly the candidates. */
 #ifndef KV_EVICT_H
 #define KV_EVICT_H
 
@@ -61,7 +61,7 @@ const char *kv_policy_name(kv_policy policy);
 
 typedef struct kv_retention {
     int32_t priority;    /* 0..KV_PRIORITY_MAX */
-    int64_t priority_us; /* how long it lasts; 0: for ever */
+    int64_t priority_us; /* how long the priority lasts; 0: for ever */
     int64_t ttl_us;      /* 0: no end */
 } kv_retention;
 
@@ -84,8 +84,8 @@ typedef struct kv_evict kv_evict;
 quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full,
                         int32_t n_others, kv_evict **out);
 void kv_evict_close(kv_evict *ev);
-/* Bytes it uses. An lru without retention never touches the memory that it has reserved:
- * that is address space only, and does not count. */
+/* Bytes of memory in use. An lru without retention never touches its reserved memory,
+ * which then is only address space and does not count. */
 int64_t kv_evict_bytes(const kv_evict *ev);
 
 void kv_evict_set_time(kv_evict *ev, int64_t now_us);
@@ -106,11 +106,11 @@ void kv_evict_leaf_changed(kv_evict *ev, int32_t e);
 /* The page to evict next, or PAGE_NONE; the caller evicts it at once. */
 page_id kv_evict_next(kv_evict *ev);
 
-/* The same page; nothing is noted, and it need not be evicted. */
+/* The same page, without recording anything: it need not be evicted. */
 page_id kv_evict_peek(kv_evict *ev);
 /* The retention level of a cached page now: higher levels are evicted later. */
 int32_t kv_evict_level(const kv_evict *ev, page_id page);
-/* Whether levels may differ. */
+/* Whether levels can differ between pages. */
 bool kv_evict_has_levels(const kv_evict *ev);
 
 /* Checks the invariant; else QUIRE_INTERNAL and what is wrong. O(pages). */

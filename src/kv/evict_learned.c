@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* How far the first outcome moves a weight; later ones move it less and less. */
+/* Learning rate of the first outcome; it falls with later ones. */
 #define RATE 0.1
 /* Log odds beyond this count as certain. */
 #define MAX_LOG_ODDS 30.0

@@ -1,11 +1,11 @@
 /* The learned eviction policy: a logistic model of the probability that a page is used
  * again.
  *
- * Its inputs are what is known at a use of a page: the number of uses, the time since the
- * use before (the gap), the page's depth in its prefix, its tenant. Time is counted in
+ * Its inputs are known when a page is used: the number of uses, the time since the
+ * previous use (the gap), the page's depth in its prefix, its tenant. Time is counted in
  * uses of pages, so nothing depends on speed. Each use of a full page starts a trial. It
- * ends as many uses later as the pool has pages, when about the whole cache has turned
- * over. Then the model learns whether the page was used again, whether or not it was
+ * ends after as many uses as the pool has pages, by when about the whole cache has been
+ * replaced. Then the model learns whether the page was used again, whether or not it was
  * still cached. Trials are found by the chained hash of the prefix, so a page that comes
  * back after its eviction is recognised.
  *
@@ -24,8 +24,8 @@
 
 /* The history of an entry up to its last use. Zeroed: it was never used. */
 typedef struct kv_use {
-    int64_t at, gap; /* when, and how long after the use before; gap 0: there was none */
-    int64_t n_uses;  /* this one included */
+    int64_t at, gap; /* time of the last use, and since the use before it; gap 0: there was none */
+    int64_t n_uses;  /* including the last one */
     int32_t depth;   /* number of pages that precede it in its prefix */
     int32_t tenant;
 } kv_use;

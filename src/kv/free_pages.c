@@ -14,19 +14,21 @@
 /* Consecutive spans. Zeroed memory is a region of free pages: opening touches no
  * words. */
 typedef struct region {
-    _Alignas(MEM_ALIGN) _Atomic uint64_t account; /* returns so far << 32 | free pages that are not claimed */
+    /* number of returns so far << 32 | free pages that are not claimed */
+    _Alignas(MEM_ALIGN) _Atomic uint64_t account;
     /* a hint: no word of `empty` before this one has a span with free pages */
     _Atomic int32_t lowest;
     int32_t first_span, n_spans;
-    _Atomic uint64_t *taken; /* [n_spans] a bit a page: it is not free */
-    /* [n_spans / 64, rounded up] a bit a span: none of its pages is free. It may lag
-     * behind */
+    _Atomic uint64_t *taken; /* [n_spans] a bit for each page that is not free */
+    /* [n_spans / 64, rounded up] a bit for each span without a free page; may be out of
+     * date */
     _Atomic uint64_t *empty;
 } region;
 
-/* Where the threads of one number take pages. Region base ^ i is the i-th nearest. */
+/* Where the threads with one number take pages. Region base ^ i is the i-th nearest. */
 typedef struct home {
-    /* where they took pages last, or the nearest to which they returned some since */
+    /* the region where they last took pages, or a nearer one to which they returned some
+     * since */
     _Alignas(MEM_ALIGN) _Atomic int32_t region;
     int32_t base; /* at first */
 } home;
@@ -34,7 +36,7 @@ typedef struct home {
 struct free_pages {
     int32_t n_pages, n_spans, n_regions; /* regions: a power of two */
     uint8_t *region_of;                  /* [n_spans] */
-    /* the thread that came first, second, .. to this set; 0: none yet */
+    /* [i]: the i-th thread that used this set; 0: none yet */
     _Atomic int32_t owners[N_HOMES];
     _Alignas(MEM_ALIGN) pthread_mutex_t gathering;
     home homes[N_HOMES];
@@ -51,7 +53,7 @@ static int32_t lowest_bit(uint64_t word) {
 
 /* ---- opening ---- */
 
-/* The region in which the threads of a number begin: the bits of the number backwards, so
+/* The region in which the threads with a number begin: the number's bits reversed, so
  * that the first two threads have half of the regions each. */
 static int32_t base_region(const free_pages *f, int32_t number) {
     int32_t base = 0;
@@ -156,9 +158,8 @@ static void move_home(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Pages came back to a region: takes go on there if it is nearer than where they are.
- * Another thread's region, in which a thread found its last pages, is so left as soon as
- * there are others. */
+/* Pages came back to a region: the next takes go there if it is nearer. So a thread
+ * leaves another thread's region as soon as a nearer one has pages. */
 static void free_pages_come_back(free_pages *f, int32_t number, int32_t to) {
     const home *h = &f->homes[number];
     if ((to ^ h->base) < (atomic_load_explicit(&h->region, memory_order_relaxed) ^ h->base)) {
@@ -166,8 +167,8 @@ static void free_pages_come_back(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Claims n pages of a region, or as many as there are where all is false. Returns how
- * many. */
+/* Claims n pages of a region, or with `all` false as many of them as there are. Returns
+ * how many. */
 static int32_t claim(region *r, int32_t n, bool all) {
     uint64_t account = atomic_load_explicit(&r->account, memory_order_relaxed);
     int32_t got;
@@ -197,7 +198,8 @@ static uint64_t count_returns(const free_pages *f) {
 static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *claimed) {
     int32_t n_claimed = 0;
     uint64_t before, after;
-    pthread_mutex_lock(&f->gathering); /* two that gather would each hold what the other lacks */
+    /* two threads that gather could each hold pages that the other lacks */
+    pthread_mutex_lock(&f->gathering);
     do {
         before = count_returns(f);
         for (int32_t i = 0; i < f->n_regions && n_claimed < n; i++) {
@@ -266,8 +268,8 @@ static int32_t take_marked(region *r, int32_t from, int32_t n, page_id *ids) {
     return got;
 }
 
-/* Takes n claimed pages of a region. They are there, but a hint or a mark may hide them,
- * as other threads are at work: the last pass looks at every span. */
+/* Takes n claimed pages of a region. They exist, but a hint or a mark may hide them while
+ * other threads run: the last pass looks at every span. */
 static void take_claimed(region *r, int32_t n, page_id *ids) {
     int32_t got = take_marked(r, atomic_load_explicit(&r->lowest, memory_order_relaxed), n, ids);
     while (got < n) {

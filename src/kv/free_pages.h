@@ -1,15 +1,15 @@
 /* The set of a pool's free pages: a bitmap in regions, so that threads that reserve and
- * release at the same time seldom meet.
+ * release at the same time rarely contend.
  *
  *   thread -> its region -> spans of 64 pages, a word of bits each
  *
  * Each region counts its free pages. A take first lowers counts by n in all (the claim),
  * then clears bits; a return sets bits first, then raises the count. So a region always
  * has a free page for each page that is claimed and not yet found, and a claim that
- * succeeded finds its pages. A thread claims from one region without a lock, if it can
- * from that where it took pages last, or a nearer one to which it returned some since.
- * Only where none has n it gathers from all regions, one thread at a time: it fails only
- * if there was a moment at which fewer than n pages were free.
+ * succeeded finds its pages. A thread claims from one region without a lock: preferably
+ * where it last took pages, or a nearer one to which it has returned some since. Only if
+ * no region has n, it gathers from all regions, one thread at a time; it fails only if at
+ * some moment fewer than n pages were free.
  *
  * Invariant while no thread is inside: a region's count is the number of its free
  * bits, and a span that is marked empty has none. Threads: any, unless a comment names
@@ -36,8 +36,8 @@ void free_pages_close(free_pages *f);
 
 /* Takes n >= 1 pages into ids[0..n), or none: false, and the set is as it was. */
 bool free_pages_take(free_pages *f, int32_t n, page_id *ids);
-/* Takes the n >= 1 pages from `first` on, or none: false if one of them is not free. What
- * other threads take meanwhile does not fail for it. O(n / 64). */
+/* Takes the n >= 1 pages from `first` on, or none: false if one of them is not free.
+ * Concurrent takes by other threads do not fail because of it. O(n / 64). */
 bool free_pages_take_run(free_pages *f, page_id first, int32_t n);
 
 /* Pages being released that lie in one span. Zeroed: none. */
@@ -45,8 +45,8 @@ typedef struct free_batch {
     int32_t span;
     uint64_t bits;
 } free_batch;
-/* Adds a page that is not free. Pages of another span than this one's are returned
- * first. */
+/* Adds a page that is not free. If the batch holds pages of another span, they are
+ * returned first. */
 void free_pages_add(free_pages *f, free_batch *batch, page_id id);
 /* Returns what the batch holds; it is then empty. */
 void free_pages_return(free_pages *f, free_batch *batch);

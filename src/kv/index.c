@@ -129,7 +129,7 @@ static kv_namespace *namespace_at(const kv_index *ix, int32_t namespace) {
     return &ix->namespaces.slots[namespace];
 }
 
-/* Removes a namespace without paths and cached pages. */
+/* Removes a namespace that has neither paths nor cached pages. */
 static void drop_idle_namespace(kv_index *ix, int32_t namespace) {
     const kv_namespace *s = namespace_at(ix, namespace);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].children == TREE_NONE) {

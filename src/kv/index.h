@@ -11,11 +11,11 @@
  *         -> publish the tail -> clear tables -> leave
  *
  * Namespaces: a prefix is found only in the namespace where it was published. A
- * namespace's name is bytes with everything that must agree: tenant, model, adapter,
- * numeric configuration. A namespace lives while a path is in it or a page is cached in
- * it. An operator may name public prefixes. Their whole pages lie in a namespace of all
- * tenants, which contains nothing else, and a tenant's namespace begins where such a
- * prefix ends.
+ * namespace's name is a string of bytes that contains everything that must agree: tenant,
+ * model, adapter, numeric configuration. A namespace lives while a path is in it or a
+ * page is cached in it. An operator may name public prefixes. Their whole pages lie in a
+ * namespace of all tenants, which contains nothing else, and a tenant's namespace begins
+ * where such a prefix ends.
  *
  * Groups: every group of layers has a page of its own for each entry of the tree. A full
  * group needs all pages of a prefix; a window group only those of its last window - 1
@@ -28,8 +28,8 @@
  * a snapshot's pages it is the tree's capacity of entries plus the snapshot's number. A
  * holder of a page of a full group holds all pages before it, and releases them from the
  * end. So the oldest cached page of a full group is always the last of a branch, and its
- * eviction never cuts a prefix that is still found. What is
- * matched cannot be evicted: tables hold the pages, and a path pins its entry.
+ * eviction never cuts a prefix that is still found. What is matched cannot be evicted:
+ * tables hold the pages, and a path pins its entry.
  *
  * Owner: the engine thread. Everything is allocated at open; no call allocates unless a
  * table must grow. */
@@ -44,10 +44,10 @@
 
 typedef struct kv_index kv_index;
 
-/* Callbacks before something is removed: on_remove for a page that is still cached but
- * will not be any more (evicted, or its entry removed), on_drop for an entry whose number
- * will be used again, on_state for a snapshot. Called by the engine thread; they must not
- * change the index. */
+/* Callbacks that are called before something is removed: on_remove for a page that is
+ * still cached but will not be any more (evicted, or its entry removed), on_drop for an
+ * entry whose number will be used again, on_state for a snapshot. Called by the engine
+ * thread; they must not change the index. */
 typedef struct kv_index_watch {
     void *context;
     void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still has its content */
@@ -98,8 +98,8 @@ typedef struct kv_path {
 
 typedef struct kv_index_counts {
     int32_t n_entries, n_nodes, n_namespaces, n_snapshots;
-    int32_t max_snapshots; /* as many as are kept at once; 0: no state groups */
-    /* since the index was opened: kept, no longer kept, and continued from */
+    int32_t max_snapshots; /* most snapshots at once; 0: no state groups */
+    /* snapshots taken, dropped and restored since the index was opened */
     int64_t snapshots_taken, snapshots_dropped, snapshots_restored;
     int64_t tails_replaced; /* part-filled pages replaced by pages that continue them, since then */
 } kv_index_counts;
@@ -107,7 +107,7 @@ typedef struct kv_index_counts {
 /* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid
  * options. */
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out);
-/* Makes the calls of `watch`, which outlives the index, from now on. NULL: none. */
+/* Sets the callbacks; `watch` outlives the index. NULL: none. */
 void kv_index_set_watch(kv_index *ix, const kv_index_watch *watch);
 /* The capacity in entries: their numbers are below it. */
 int32_t kv_index_cap_entries(const kv_index *ix);
@@ -133,7 +133,7 @@ quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, c
  * prefixes + the longest). */
 quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n,
                                 const int32_t *tokens, int32_t n_tokens, kv_path *out);
-/* A second path at the same position, for a forked sequence. */
+/* Makes a second path at the same position, for a forked sequence. */
 kv_path kv_index_fork(kv_index *ix, const kv_path *path);
 void kv_index_leave(kv_index *ix, kv_path *path);
 /* Sets the retention (kv/evict.h) of the pages before path's position, and of those that
@@ -143,7 +143,7 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* How many a match would find if each of their ends had a snapshot of the states. */
+/* How many a match would find if there were a snapshot of the states at every point. */
 int32_t kv_index_peek_pages(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 /* How many of the table entries that a match would fill need no available page: whole
  * pages that a sequence already holds, and holes before windows. Cached pages, a page
@@ -153,7 +153,7 @@ typedef struct kv_held {
     int32_t n_entries, n_full;
 } kv_held;
 
-/* The same as kv_index_peek, and what of it is held. */
+/* The same as kv_index_peek, and how much of it is held. */
 int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                            kv_held *held);
 /* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups +
@@ -164,8 +164,7 @@ int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
                          int32_t *n_matched);
 
-/* The same as far as the groups of tokens go, whether or not there are states: tables has
- * n_groups. */
+/* The same for the groups of tokens only, with or without states: tables has n_groups. */
 quire_err kv_index_match_pages(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n,
                                kv_table *tables, int32_t *n_matched);
 
@@ -178,8 +177,8 @@ typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_wh
  * published yet). */
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
                            kv_publish_what what);
-/* Removes the page of the last of n tokens from the tree where no other sequence holds
- * it, so that its sequence writes on in it without a copy. True when something
+/* Removes the page of the last of n tokens from the tree if no other sequence holds it,
+ * so that its sequence can continue to write to it without a copy. True if something
  * changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
 /* For a sequence that is no longer written: if the tree has replaced its part-filled
@@ -226,7 +225,7 @@ void kv_index_set_next_use(kv_index *ix, page_id page, double when);
  * page for lru without retention, else O(log pages). */
 quire_err kv_index_evict(kv_index *ix, int32_t n);
 /* Evicts this cached page, and before it all that follows it where its group needs all
- * pages of a prefix. A snapshot goes as a whole. O(what goes). */
+ * pages of a prefix. A snapshot is evicted as a whole. O(what is evicted). */
 void kv_index_evict_page(kv_index *ix, page_id page);
 /* The page that kv_index_evict would evict first, or PAGE_NONE. */
 page_id kv_index_victim(const kv_index *ix);
@@ -235,9 +234,9 @@ int32_t kv_index_level(const kv_index *ix, page_id page);
 bool kv_index_has_levels(const kv_index *ix);
 /* Evicts every page that no sequence holds. */
 void kv_index_clear(kv_index *ix);
-/* The same of one tenant's namespaces: those whose names are these n bytes, or begin with
- * them and a 0 byte. Returns how many entries it looked at: the tenant's, and no others.
- * O(namespaces + these entries x log siblings). */
+/* Does the same for one tenant's namespaces: those whose names are these n bytes, or
+ * begin with them and a 0 byte. Returns how many entries it looked at: the tenant's, and
+ * no others. O(namespaces + these entries x log siblings). */
 int32_t kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n);
 
 kv_index_counts kv_index_count(const kv_index *ix);

@@ -5,7 +5,7 @@
 
 #include "kv/index_impl.h"
 
-/* Evicts one cached page, and nothing else but the snapshot that it is of. */
+/* Evicts one cached page, and nothing else except the snapshot to which it belongs. */
 static void evict_alone(kv_index *ix, page_id page) {
     int32_t e = kv_pool_entry(ix->pool, page), g = 0;
     if (e >= ix->tree.cap_entries) {
@@ -32,7 +32,7 @@ static int32_t index_hung(const kv_index *ix, int32_t e) {
     return TREE_NONE;
 }
 
-/* The end of a branch that follows e; e where nothing does. */
+/* The end of a branch after e; e itself if nothing follows it. */
 static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     const kv_tree *t = &ix->tree;
     while (!kv_tree_is_last(t, e)) {
@@ -164,7 +164,9 @@ int32_t kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
             const bool is_tenants = index_is_tenants(&all->slots[i], tenant, n);
             kv_path walk = is_tenants ? kv_index_fork(ix, &root) : root;
             n_entries += is_tenants ? index_clear_namespace(ix, &walk) : 0;
-            next = all->slots[i].next; /* read now: public namespaces before may have gone with it */
+            /* read now, since public namespaces before it may have been removed with
+             * it */
+            next = all->slots[i].next;
             if (is_tenants) {
                 kv_index_leave(ix, &walk);
             }

@@ -48,23 +48,24 @@ int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, 
  * that entry `next`, page i after e, has in common with tokens; 0: none. */
 int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next,
                             const int32_t *tokens, int32_t n_shared, int32_t *snapshot);
-/* Drops snapshots under root, following `after`, whose tail is in no entry any more,
- * after an entry there was removed. */
+/* After an entry following `after` was removed: drops the snapshots there whose tail is
+ * no longer in an entry. */
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after);
 
 /* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the
  * snapshots' pages to *n_pages. */
 quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err);
 
-/* Takes e's page of group g away, which becomes free unless a sequence holds it. */
+/* Removes e's page of group g, which becomes free unless a sequence holds it. */
 void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g);
 /* Drops e and the entries that precede it as long as they are useless, and the
  * namespace with its last entry. */
 void kv_index_prune(kv_index *ix, int32_t e);
-/* Moves a path's pin to entry e, or takes it away (TREE_NONE), and prunes where it was. */
+/* Moves a path's pin to entry e, or removes it (TREE_NONE), and prunes at its former
+ * entry. */
 void kv_index_move_pin(kv_index *ix, kv_path *path, int32_t e);
-/* Drops the entries that lead to no state, and the namespaces that are empty then. True
- * when there were any. */
+/* Drops the entries that lead to no state, and namespaces that become empty. True when
+ * there were any. */
 bool kv_index_drop_stateless(kv_index *ix);
 /* Whether no match can end in e or pass through it: nothing follows it, no path is there,
  * its pages are held by no sequence, and some group lacks a page. */

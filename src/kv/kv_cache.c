@@ -53,8 +53,8 @@ static kv_index_options index_options(const kv_cache_options *o) {
     return io;
 }
 
-/* QUIRE_INVALID where a group of tokens follows one of states, or a state group has a
- * window or more pages than there are. */
+/* QUIRE_INVALID if a group of tokens comes after a state group, or a state group has a
+ * window or more pages than the pool. */
 static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
     int64_t n_state_pages = 0;
     c->page_tokens = o->page_tokens;

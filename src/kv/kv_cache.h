@@ -2,7 +2,7 @@
  * layers for which pages are cut, and swap space.
  *
  * A sequence's state in it is a kv_seq (kv_seq.h). The cache holds integers only: it
- * lists pages to copy, and moves bytes through the mover that it is lent (kv_swap.h).
+ * lists pages to copy, and moves bytes through a mover that it borrows (kv_swap.h).
  * Without an index nothing is found or kept, and a page is free as soon as its last
  * holder releases it.
  *
@@ -26,22 +26,22 @@ typedef struct kv_cache_options {
     int32_t state_pages[KV_MAX_GROUPS];
     bool no_index; /* nothing is reused; the fields below up to mover are ignored then */
     int32_t max_namespaces, max_snapshots;
-    /* a sequence takes a snapshot of its states every so many tokens too; 0: only where
-     * kv_seq.h requires one */
+    /* a sequence also takes a snapshot of its states after every this many tokens; 0:
+     * only where kv_seq.h requires one */
     int32_t snapshot_tokens;
     int32_t n_events; /* events that are kept; 0: none are recorded */
     uint64_t seed;    /* seed of the index's inner order; 0: from the system */
     kv_granularity granularity;
     kv_policy policy;
-    /* of its pages, for swap space and tiers; outlives the cache. NULL: nothing moves
-     * them */
+    /* moves its pages for swap space and tiers; outlives the cache. NULL: pages are not
+     * moved */
     const kv_mover *mover;
-    /* what its pages of page_bytes take memory from; outlives the cache. NULL: they have
-     * memory of their own */
+    /* budget from which its pages of page_bytes take memory; outlives the cache. NULL:
+     * they have their own memory */
     kv_budget *budget;
     int64_t page_bytes;
     int32_t floor_pages; /* with a budget: how many it can always have; 0: none (kv/budget.h) */
-    int64_t fixed_bytes; /* with a budget: what the owner takes of it for other things */
+    int64_t fixed_bytes; /* with a budget: bytes that the owner takes from it for other things */
     /* with a budget: releases some held pages for other pools; false: none are held.
      * NULL: the cache does not yield (kv/budget.h) */
     bool (*yield)(void *context);
@@ -64,8 +64,8 @@ typedef struct kv_cache {
     int32_t n_token_groups; /* the first groups; the others are of states */
     int32_t n_state_pages;  /* pages of one sequence in all state groups */
     int32_t snapshot_tokens;
-    /* snapshots are taken after multiples of so many tokens, since tiers keep no
-     * part-filled pages; 0: after any */
+    /* snapshots are taken after multiples of this many tokens, since tiers keep no
+     * part-filled pages; 0: after any token */
     int32_t snapshot_unit;
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
@@ -80,11 +80,12 @@ typedef struct kv_cache {
 
 /* The options that a layout determines; all else 0. */
 kv_cache_options kv_cache_options_of(const kv_layout *l, int32_t n_pages);
-/* The bytes of a snapshot of a sequence's states in such pages; 0: there are no
+/* Bytes of a snapshot of a sequence's states in pages of this layout; 0: there are no
  * states. */
 int64_t kv_snapshot_bytes(const kv_layout *l);
-/* How many snapshots a pool of n_pages keeps at most, where they may take `bytes`, or for
- * 0 half of it, all of it without groups of tokens. 0: no states, or no room for one. */
+/* The most snapshots that a pool of n_pages keeps if they may take `bytes` (0: half of
+ * the pool, or all of it without groups of tokens). 0: no states, or no room for a
+ * snapshot. */
 int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes);
 /* Opens a cache in place. On failure *out is empty, and kv_cache_close does nothing.
  * QUIRE_INVALID for invalid options, QUIRE_NO_MEMORY. */
@@ -106,7 +107,7 @@ void kv_cache_close(kv_cache *c);
  * for which the budget has memory. O(1), with a budget O(its pools). */
 int32_t kv_cache_available(const kv_cache *c);
 /* Evicts until n pages are free, as far as possible, and with a budget gets memory for
- * them: a lack of pages shows when they are reserved. */
+ * them. Too few pages are reported only when they are reserved. */
 void kv_cache_make_free(kv_cache *c, int32_t n);
 /* Evicts every cached page, and returns the memory of all free pages through the
  * mover, whole granules to the budget. Held pages stay, and stay indexed. *n_dropped:

@@ -197,7 +197,7 @@ void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows) {
     for (int32_t next = kv_snapshot_next(&plan);
          s->has_path && next < s->n_computed + n_rows && next == kv_seq_shareable(s, next);
          next = kv_snapshot_next(&plan)) {
-        (void)add_state_copy(c, s, next); /* without room for this one: the next one is due later */
+        (void)add_state_copy(c, s, next); /* no room for this one; the next is due later */
         plan.last = next;
     }
 }
@@ -253,7 +253,7 @@ void kv_seq_settle(kv_cache *c, kv_seq *s) {
 }
 
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
-    s->snapshots.last = s->n_computed; /* without room for this one too: the next one is due later */
+    s->snapshots.last = s->n_computed; /* no room for this one either; the next is due later */
     if (s->n_computed > kv_seq_shareable(s, s->n_computed)) {
         return;
     }
@@ -281,7 +281,7 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
 bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, n);
-        /* for attention to earlier tokens, or to append to */
+        /* needed for attention to earlier tokens, or to append */
         bool needs_page = first < n || n % c->page_tokens != 0;
         if (needs_page && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
             return false;
@@ -302,9 +302,9 @@ void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
     }
 }
 
-/* Whether no other sequence holds the pages of the last tokens. If they were published
- * all the same, the other holder would have to copy them to write on, and a full pool has
- * no page for that. */
+/* Whether no other sequence holds the pages of the last tokens. If held pages were
+ * published, their other holder would have to copy them before it writes, and a full pool
+ * has no page for that. */
 static bool kv_seq_owns_tail(const kv_cache *c, const kv_seq *s) {
     bool owns = true;
     for (int32_t g = 0; g < c->n_token_groups && s->n_computed % c->page_tokens != 0; g++) {
@@ -339,8 +339,8 @@ quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     assert(s != NULL);
     int32_t n = s->n_computed;
     kv_seq_settle(c, s);
-    /* also a tail that others hold: as long as s holds it, they copy it before they
-     * write, published or not */
+    /* even a tail that others hold: while s holds it, they must copy it before they write
+     * anyway */
     if (s->has_path && c->n_state_pages > 0) {
         kv_seq_snapshot(c, s, tokens, false, NULL);
     } else {
@@ -498,8 +498,8 @@ static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
     return first > s->n_computed ? first : s->n_computed;
 }
 
-/* Pages that s takes up to swap_tokens, without those before windows. *n_given: those
- * without a holder once its windows have moved. */
+/* Pages that s takes up to swap_tokens, without those before windows. *n_given: pages
+ * that are free once its windows have moved. */
 static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
     int32_t n = c->n_state_pages;
     *n_given = 0;
@@ -514,7 +514,7 @@ static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_give
     return n;
 }
 
-/* Gives back what windows do not see after s's swapped tokens, and leaves holes up to
+/* Releases what windows no longer see after s's swapped tokens, and leaves holes up to
  * what they see. */
 static void move_windows(kv_cache *c, kv_seq *s) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
@@ -550,7 +550,7 @@ static quire_err kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t n_pages) {
 }
 
 /* Reserves pages for s up to swap_tokens where windows see them, in all groups or in
- * none; then windows may have moved all the same, and its states are gone. */
+ * none. On failure its windows may have moved, and its states are released. */
 static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
@@ -589,7 +589,7 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             kv_seq_swap_copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-        } else { /* its windows may have moved: release what they passed */
+        } else { /* its windows may have moved: releases what they passed */
             bool is_whole = c->n_state_pages == 0 && kv_seq_sees_back(c, s, did.n_found);
             did.n_found = is_whole ? did.n_found : 0;
             kv_seq_truncate(c, s, did.n_found);

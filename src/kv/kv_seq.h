@@ -12,19 +12,19 @@
  *   admit    its tables, empty until then, share the pages of the longest cached prefix
  *   reserve  pages for tokens to come, in every group or in none
  *   advance  tokens whose keys and values are written by now
- *   publish  full pages become findable
+ *   publish full pages can be found
  *   forget   pages before windows are released
  *   copy     pages for its recurrent states as they are after a token within the next
  *            rows: where a snapshot is due, which becomes findable as it is published,
  *            and before each draft
  *   settle   its state is that after its computed tokens; other copies are released
  *   release  all pages are released; what was computed stays findable
- *   park     in place of a release: it holds on to what is findable, and is computed no
- *            further
+ *   park in place of a release: it keeps the pages that can be found, and is not computed
+ *   any further
  *   swap     before a release: pages without other holders are kept in host memory, and
  *            come back after the next admission
  *
- * What is called for each sequence in each step is inline.
+ * Functions that are called for each sequence in each step are inline.
  *
  * The caller keeps the tokens: every call that compares or publishes them takes the same
  * array, which only grows or is truncated.
@@ -50,12 +50,12 @@ typedef struct kv_seq {
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;
     kv_path path; /* valid with has_path */
-    /* only its first so many tokens are published: the others' values depend on more than
-     * the tokens before them; 0: all are */
+    /* only this many leading tokens are published, since the values of later ones depend
+     * on more than the tokens before them; 0: all are */
     int32_t share_limit;
     kv_snapshot_plan snapshots; /* with state groups: where to take snapshots */
-    int32_t copies0, n_copies;  /* its copies in cache.state_copies, from reservation to settle */
-    int32_t n_copied_from;      /* the tokens before the rows by which these are counted */
+    int32_t copies0, n_copies;  /* its copies in cache.state_copies, between reservation and settle */
+    int32_t n_copied_from;      /* number of tokens before the rows from which the copies are counted */
     int32_t swap_frames;        /* first of its frames in swap space; 0: none */
     /* the tokens in these frames: swap_from..swap_tokens; swap_from is a page's start */
     int32_t swap_from, swap_tokens;
@@ -86,16 +86,16 @@ void kv_seq_close(kv_cache *c, kv_seq *s);
 static inline int32_t kv_seq_shareable(const kv_seq *s, int32_t n) {
     return s->share_limit > 0 && s->share_limit < n ? s->share_limit : n;
 }
-/* How many of tokens[0..n) an admission would find, and what of it takes no room. Changes
- * nothing. */
+/* How many of tokens[0..n) an admission would find, and how much of that takes no
+ * additional pages. Changes nothing. */
 int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, kv_held *held);
 /* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which
  * are empty; n_computed is its length from now on. QUIRE_NO_MEMORY when a table cannot
  * grow: nothing changed. */
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
 /* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and
- * gives it a path like s's. n is at most the tokens that s has pages for, and with states
- * 0 or what they stand for. The tables of `to` have room for them. */
+ * gives it a path like s's. n is at most the number of tokens for which s has pages; with
+ * states, 0 or the position of the states. The tables of `to` have room for them. */
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
@@ -106,7 +106,7 @@ static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int
     return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
                                  : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
 }
-/* The same in all groups. */
+/* The same, summed over all groups. */
 static inline int64_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -147,24 +147,23 @@ static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens)
         kv_seq_publish_states(c, s, tokens);
     }
 }
-/* The pages, with the part-filled last one. */
+/* Publishes the pages, including the part-filled last one. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Reserves pages for copies of s's states after each of its first from .. to - 1 tokens,
- * which its next rows compute and do not end with; evicts for them. Returns how many
- * there are: fewer than wanted where pages are short. Needs state groups; s's calls of a
- * step follow
- * one another. */
+ * which its next rows compute and do not end with; evicts for them. Returns how many were
+ * reserved: fewer than wanted if pages are short. Needs state groups; the calls for one
+ * sequence in a step must follow one another. */
 int32_t kv_seq_copy_states(kv_cache *c, kv_seq *s, int32_t from, int32_t to);
-/* The same where snapshots are due within the next n_rows. */
+/* The same, for the points at which snapshots are due within the next n_rows. */
 void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows);
 /* Settles the state at n_computed tokens: takes the copy made there if rows went further,
  * and releases all other copies. Does nothing without copies. */
 void kv_seq_settle(kv_cache *c, kv_seq *s);
-/* Tables of state groups over pages[n_state_pages]: views[n state groups]. */
+/* Fills views[number of state groups] with tables over pages[n_state_pages]. */
 void kv_state_views(const kv_cache *c, page_id *pages, kv_table *views);
 /* Takes a snapshot of the recurrent states after the computed tokens, if there is room.
- * goes_on: more tokens have pages and are computed without another reservation, so s gets
- * states of its own here, whose copies are added to copies. copies must have room for
+ * goes_on: more tokens that have pages are computed without another reservation, so s
+ * gets its own states here, whose copies are added to copies. copies must have room for
  * n_state_pages more. Needs state groups and a path. */
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
@@ -180,12 +179,12 @@ static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
 
 /* Whether no page was released that a window sees after the first n tokens. */
 bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Whether s could continue after its first n tokens: windows see all that they need, and
- * no state would have to go back. */
+/* Whether s could continue after its first n tokens: windows have all pages that they
+ * need, and no state would have to be rolled back. */
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Truncates s to its first n tokens, from which windows see back: releases the pages
- * after them. States are unchanged, except with n 0, which releases them;
- * kv_index_restore puts others in their place. */
+/* Truncates s to its first n tokens, for which windows must have all pages: releases the
+ * pages after them. States are unchanged unless n is 0, which releases them;
+ * kv_index_restore replaces them. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
 /* Truncates the groups of tokens to n tokens. */
 static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
@@ -206,22 +205,22 @@ static inline void kv_seq_give_back(kv_cache *c, kv_seq *s, int32_t n) {
 static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
     kv_seq_keep_pages(c, s, s->n_computed);
 }
-/* What becomes of the pages. */
+/* What becomes of released pages. */
 typedef enum kv_keep {
-    /* they can be found, the part-filled last one and a snapshot too where no other
-     * sequence holds that page */
+    /* they can be found; so can a snapshot and the part-filled last page if no other
+     * sequence holds it */
     KV_KEEP,
     KV_DROP /* their values are wrong, or no sequence can reuse them */
 } kv_keep;
-/* Releases all pages, and moves path to its root. Takes tokens[0..n_computed). */
+/* Releases all pages, and moves path to its root. tokens: [n_computed]. */
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
-/* Publishes tokens[0..n_computed) to the end, releases all pages, and shares those that
- * an admission of the same tokens finds then: n_computed is their number from now on, and
- * s may be released, but not grow. QUIRE_NO_MEMORY: it holds nothing. */
+/* Publishes all of tokens[0..n_computed), releases all pages, and shares those that an
+ * admission of the same tokens then finds; n_computed becomes their number of tokens.
+ * Afterwards s may be released, but not grow. QUIRE_NO_MEMORY: it holds nothing. */
 quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Removes a part-filled last page, and the snapshot with which s shares its states, from
- * the index, so that s writes on without copies of what only the index shares with it.
- * True when something changed. */
+ * the index, so that s can continue to write without copying what only the index shares
+ * with it. True if something changed. */
 bool kv_seq_take_over(kv_cache *c, kv_seq *s);
 
 /* ---- swap: pages of a sequence that has to wait are kept in host memory. Without swap
@@ -230,8 +229,8 @@ bool kv_seq_take_over(kv_cache *c, kv_seq *s);
 /* How many pages kv_seq_swap_out would keep now. *from: the tokens before them, which
  * others hold in every group, so that the index finds them again. O(pages). */
 int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from);
-/* What was copied: pages, and the time that took; us -1: the device is not done yet.
- * n_found: tokens that the admission found, and that are still s's. */
+/* What was copied: pages, and how long it took; us -1: the device is not done yet.
+ * n_found: tokens that the admission found and s still has. */
 typedef struct kv_swapped {
     int32_t n_pages, n_found;
     int64_t us;
@@ -241,15 +240,16 @@ typedef struct kv_swapped {
  * frames are free, and nothing changed. */
 kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from);
 /* How many tokens an admission that finds n_cached in the index would have after
- * kv_seq_swap_in: n_cached where the frames are of no use, since tokens before them are
+ * kv_seq_swap_in: n_cached if the frames are useless, since tokens before them are
  * missing. */
 static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32_t n_cached) {
     bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
     return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
 }
 /* Directly after an admission: truncates s to whole pages and copies the swapped pages
- * back, if kv_seq_swap_peek says so and there is room. n_pages 0: it did not, and s is
- * empty if it cannot continue after its whole pages. Frees its frames in any case. */
+ * back, if kv_seq_swap_peek says so and there is room. n_pages 0: nothing was copied
+ * back, and s is empty if it cannot continue after its whole pages. Frees its frames in
+ * any case. */
 kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
 /* Frees its frames. */
 static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
@@ -268,9 +268,9 @@ static inline int32_t kv_seq_pages(const kv_seq *s) {
     }
     return n;
 }
-/* Entries of groups with windows that do not count among the pages that it holds at most
- * (most_pages.h): holes, and pages that others hold too, which it leaves to them when its
- * window moves on. */
+/* Entries of groups with windows that do not count towards its most pages
+ * (most_pages.h): holes, and pages that others hold too, which it leaves to them when
+ * its window moves. */
 int32_t kv_seq_passed(const kv_cache *c, const kv_seq *s);
 /* Pages of its states that are shared. */
 int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s);

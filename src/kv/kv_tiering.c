@@ -17,8 +17,8 @@ typedef struct entry_name {
     bool was_queued; /* its pages are queued to be written through, or were written */
 } entry_name;
 
-/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages up to
- * n_asked have frames. */
+/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages
+ * before n_asked have frames. */
 typedef struct promotion {
     kv_seq *s; /* NULL: free */
     const int32_t *tokens;
@@ -27,8 +27,9 @@ typedef struct promotion {
      * tiering_root */
     kv_tier_id before;
     int32_t *frames; /* [WINDOW, n_token_groups], page i at i % WINDOW */
-    /* then of a snapshot's pages: after n_state pages of tokens, or fewer, but more than
-     * n_least, with which s can begin already; n_state_asked of them have frames */
+    /* then a snapshot's pages: the snapshot is after n_state pages of tokens, or tried at
+     * fewer, but more than n_least, with which s can begin already; n_state_asked of its
+     * pages have frames */
     int32_t n_state, n_least, n_state_asked;
     int32_t *state_frames; /* [n_state_pages] */
     kv_tier_id *ids; /* [most pages of a sequence] of the prefix up to each page's end; NULL: no states */
@@ -44,7 +45,7 @@ typedef struct write_queue {
 typedef struct frame_move {
     kv_fence fence;
     int32_t frame;
-    bool is_put;   /* the page is stored when it is done; else the frame is released */
+    bool is_put;   /* the page is stored when the move is done; otherwise the frame is released */
     kv_tier_id id; /* id of the page being put */
     int32_t group;
 } frame_move;
@@ -67,13 +68,14 @@ struct kv_tiering {
     bool closes;
 };
 
-#define FLUSH_US      5000000 /* most time to flush at closing */
+#define FLUSH_US      5000000 /* longest time to flush when closing */
 #define FLUSH_PENDING 4       /* pages that are being written at once during the flush */
 #define SHORT_WAIT_US 1000
-/* pages of tokens that a step writes through: each costs the engine thread a copy and a
+/* pages of tokens that a step writes through; each costs the engine thread a copy and a
  * checksum */
-#define WRITES_A_STEP  4
-#define LOOKS_A_STEP   16 /* queued pages that a step checks for those: the tiers may have most of them */
+#define WRITES_A_STEP 4
+/* queued pages that a step checks for that, since the tiers may have most of them */
+#define LOOKS_A_STEP   16
 #define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
 
 /* ---- keys ---- */
@@ -122,7 +124,7 @@ static bool kv_tiering_is_done(const kv_tiering *t, kv_fence fence) {
     return t->c->mover->done(t->c->mover->context, fence);
 }
 
-/* Ends the moves that the device has done. */
+/* Ends the moves that the device has finished. */
 static void kv_tiering_settle(kv_tiering *t) {
     while (t->n_moves > 0 && kv_tiering_is_done(t, t->moves[t->first_move].fence)) {
         land(t, &t->moves[t->first_move]);
@@ -131,8 +133,8 @@ static void kv_tiering_settle(kv_tiering *t) {
     }
 }
 
-/* Ends a move, which the mover was just given: at once if it is done, else in a later
- * poll. Waits for the device where too many are under way. */
+/* Ends a move that was just given to the mover: at once if it is done, otherwise in a
+ * later poll. Waits for the device if too many are in progress. */
 static void tiering_end_move(kv_tiering *t, const frame_move *m) {
     if (t->n_moves == 0 && kv_tiering_is_done(t, m->fence)) {
         land(t, m);
@@ -168,12 +170,12 @@ static void promotion_close(promotion *p) {
 
 /* ---- a path in the index while pages are published ---- */
 
-/* Moves t->seq to s's first n tokens in the index, or to as many as are there. s
- * itself waits at its root. t->seq has groups of tokens only. */
+/* Moves t->seq to s's first n tokens in the index, or as many as it has. s itself waits
+ * at its root. t->seq only has groups of tokens. */
 static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     kv_seq *at = &t->seq;
     kv_seq_fork(t->c, s, 0, at);
-    /* the tables have room */
+    /* cannot fail: the tables have room */
     (void)kv_index_match_pages(t->c->index, &at->path, tokens, n, at->tables, &at->n_computed);
     kv_seq_truncate(t->c, at, at->path.n_pages * t->c->page_tokens);
 }
@@ -183,14 +185,14 @@ static void kv_tiering_promotion_leave(kv_tiering *t, const int32_t *tokens) {
     kv_seq_close(t->c, &t->seq);
 }
 
-/* As stand, at the end of whole pages after which every window can go on. */
+/* Like stand, but at the end of whole pages after which every window can continue. */
 static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     stand(t, s, tokens, n);
-    /* it could from within the next page only */
+    /* it could only continue from within the next page */
     while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
         n = t->seq.n_computed;
         kv_tiering_promotion_leave(t, tokens);
-        stand(t, s, tokens, n); /* it ends before them, or sees back now */
+        stand(t, s, tokens, n); /* it ends before them, or its windows can continue now */
     }
 }
 
@@ -236,7 +238,7 @@ static kv_tier_key next_key(const kv_tiering *t, const promotion *p) {
     return key;
 }
 
-/* Notes that page n_asked, of this key, is asked for. */
+/* Records that page n_asked, with this key, was requested. */
 static void pass_page(promotion *p, kv_tier_id id) {
     p->before = id;
     if (p->ids != NULL) {
@@ -274,7 +276,7 @@ static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
     }
 }
 
-/* How many pages of tokens from n_done on have come. A miss ends the promotion. */
+/* How many pages of tokens from n_done on have arrived. A miss ends the promotion. */
 static int32_t count_come(kv_tiering *t, promotion *p) {
     const kv_tiers *tiers = t->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {
@@ -296,13 +298,13 @@ static int32_t count_come(kv_tiering *t, promotion *p) {
 
 /* Reserves room for n more pages of tokens, in every group. */
 static quire_err kv_tiering_promotion_reserve(kv_tiering *t, int32_t n) {
-    kv_copies none = {0}; /* they end with whole pages: nothing is copied */
+    kv_copies none = {0}; /* they end with whole pages, so nothing is copied */
     kv_cache_make_free(t->c, n * t->c->n_token_groups);
     return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
 }
 
-/* Puts n fetched pages of tokens into the pool and the index, and gives their frames
- * back. False: there is no room. */
+/* Puts n fetched pages of tokens into the pool and the index, and releases their frames.
+ * False if there is no room. */
 static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     stand(t, p->s, p->tokens, p->n_done * t->c->page_tokens);
     const kv_mover *mover = t->c->mover;
@@ -325,7 +327,8 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     return fits;
 }
 
-/* ---- snapshots: after the pages of tokens, the deepest one whose pages the tiers have ---- */
+/* ---- snapshots: after the pages of tokens, the deepest one whose pages the tiers have
+ * ---- */
 
 /* The key of the pages of a snapshot after a prefix of whole pages. tokens: those of its
  * last page. */
@@ -339,7 +342,7 @@ static kv_tier_key state_key(const kv_tiering *t, kv_index_namespace namespace, 
                          .tokens = tokens};
 }
 
-/* Asks for the rest of the pages of the snapshot after n_state pages of tokens. */
+/* Requests the remaining pages of the snapshot after n_state pages of tokens. */
 static kv_fetch ask_for_state(kv_tiering *t, promotion *p) {
     const kv_path *path = &p->s->path;
     int32_t last = p->n_state - 1;
@@ -389,8 +392,8 @@ static void publish_state(kv_tiering *t, promotion *p) {
     kv_tiering_promotion_leave(t, p->tokens);
 }
 
-/* Whether the pages that were asked for are all there: 1, or not yet: 0, or one of them
- * is missing: -1. */
+/* Whether the requested pages are all there (1), not yet (0), or one of them is missing
+ * (-1). */
 static int state_has_come(const kv_tiering *t, const promotion *p) {
     for (int32_t i = 0; i < p->n_state_asked; i++) {
         if (!kv_tiers_is_ready(t->tiers, p->state_frames[i])) {
@@ -420,7 +423,7 @@ static bool advance_state(kv_tiering *t, promotion *p) {
     return true;
 }
 
-/* Begins to fetch snapshots, once the pages of tokens have come. */
+/* Begins to fetch snapshots, once the pages of tokens have arrived. */
 static void begin_state(const kv_tiering *t, promotion *p) {
     if (p->n_state < 0) {
         kv_held held;
@@ -430,7 +433,7 @@ static void begin_state(const kv_tiering *t, promotion *p) {
     }
 }
 
-/* Continues to fetch and publish. Ends when all pages have come or the time is up. */
+/* Continues to fetch and publish. Ends when all pages have arrived or the time is up. */
 static void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
     kv_tiering_promotion_fetch_ahead(t, p);
     int32_t n = count_come(t, p);
@@ -527,7 +530,7 @@ void kv_tiering_forget(kv_tiering *t, kv_seq *s) {
     s->tier_deadline_us = 0;
 }
 
-/* Whether a put of the page is under way, so that the tiers do not know of it yet. */
+/* Whether the page is being stored, so that the tiers do not know it yet. */
 static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
     for (int32_t i = 0; i < t->n_moves; i++) {
         const frame_move *m = &t->moves[(t->first_move + i) % MAX_MOVES];
@@ -553,7 +556,7 @@ static bool put_page(kv_tiering *t, const kv_tier_key *key, int32_t page, kv_put
     return body != NULL;
 }
 
-/* The same of the page of a full entry in one group. */
+/* The same, for the page of a full entry in one group. */
 static bool put_entry(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(t, d->entry);
     kv_tier_key key = {.namespace = d->name,
@@ -565,7 +568,7 @@ static bool put_entry(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_
     return put_page(t, &key, d->pages[group], to);
 }
 
-/* The same of the pages of the snapshot at a full entry's end. */
+/* The same, for the pages of the snapshot at a full entry's end. */
 static bool put_state(kv_tiering *t, const kv_index_entry *d, const int32_t *pages, kv_put to) {
     kv_index_namespace namespace = {.name = d->name, .n_name = d->n_name};
     kv_tier_key key = state_key(t, namespace, tiering_name(t, d->entry), d->tokens);
@@ -577,7 +580,7 @@ static bool put_state(kv_tiering *t, const kv_index_entry *d, const int32_t *pag
 }
 
 /* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not
- * worth it. */
+ * stored. */
 static void on_remove(void *context, int32_t entry, int32_t group) {
     kv_tiering *t = context;
     kv_index_entry d = kv_index_describe(t->c->index, entry);
@@ -641,13 +644,13 @@ static bool write_next(kv_tiering *t) {
 
 /* Writes some of the queued pages through, the beginning of a prefix first. A transfer
  * that ends wakes the reader, who polls again; if none was begun, since none of the
- * checked pages had to be stored, the reader is woken here for the rest. */
+ * checked pages had to be stored, this wakes the reader for the rest. */
 static void kv_tiering_write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;
     for (int32_t k = 0; k < LOOKS_A_STEP && n_written < WRITES_A_STEP && q->n > 0; k++) {
         if (kv_tiering_n_pending(t) >= WRITES_AT_ONCE || !kv_tiers_has_room(t->tiers)) {
-            return; /* transfers, or promotions of sequences that wait, have the frames */
+            return; /* frames are used by transfers, or by promotions for waiting sequences */
         }
         n_written += write_next(t);
     }

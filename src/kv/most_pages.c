@@ -44,7 +44,7 @@ kv_most kv_most_of_layout(const kv_layout *l, int32_t n_rows) {
     return m;
 }
 
-/* Of a sequence whose tables have n_entries each. */
+/* The most pages of a sequence whose tables have n_entries each. */
 static int64_t most_pages_of(const kv_most *m, int64_t n_entries) {
     int64_t n = m->n_states + m->n_full * n_entries;
     for (int32_t i = 0; i < m->n_caps; i++) {

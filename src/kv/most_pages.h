@@ -1,7 +1,7 @@
 /* The most pages that one sequence ever holds, by its length. A group with a window holds
  * what its last window sees and the rows of one step, whatever the length; a full group
- * holds every token; states take a fixed number. All plans of whole sequences use it:
- * pool sizes, admission, promises, and errors about what can never fit.
+ * holds every token; states take a fixed number. Everything that plans whole sequences
+ * uses it: pool sizes, admission, promises, and errors for requests that can never fit.
  *
  * Plain data, constant once it is made. */
 #ifndef KV_MOST_PAGES_H
@@ -24,8 +24,8 @@ typedef struct kv_most {
  * most n_rows >= 1 tokens beyond its computed ones at a time. */
 kv_most kv_most_of_layout(const kv_layout *l, int32_t n_rows);
 kv_most kv_most_of_cache(const kv_cache *c, int32_t n_rows);
-/* Pages that a sequence holds at most, in all groups, until it has n_tokens; 0 for none.
- * Some sequence comes within a page a group of it. */
+/* The most pages that a sequence holds, in all groups, until it has n_tokens; 0 for 0.
+ * The bound is tight up to one page per group. */
 int64_t kv_most_pages(const kv_most *m, int64_t n_tokens);
 /* The longest sequence for which n_pages always suffice, a multiple of page_tokens;
  * INT64_MAX: any. */

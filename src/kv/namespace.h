@@ -34,8 +34,8 @@ uint64_t kv_hash_page(uint64_t parent, const int32_t *tokens, int32_t n);
 #define NAMESPACE_PUBLIC   (-2) /* behind: for public prefixes of all tenants only */
 
 typedef struct kv_namespace {
-    /* NAMESPACE_PLAIN, NAMESPACE_PUBLIC, or the number of the public prefix after
-     * which it begins */
+    /* NAMESPACE_PLAIN, NAMESPACE_PUBLIC, or number of the public prefix after which it
+     * begins */
     int32_t behind;
     int32_t root;    /* the user's data */
     int32_t n_paths; /* paths in it; the user counts them */

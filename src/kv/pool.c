@@ -26,7 +26,7 @@ typedef struct granule_state {
     bool is_resident;
 } granule_state;
 
-/* What a pool with granules has besides. */
+/* Additional data of a pool with granules. */
 typedef struct granules {
     int32_t size, n;  /* pages of one; how many there are */
     int32_t n_absent; /* pages */
@@ -228,7 +228,7 @@ static void granule_cache(granules *a, int32_t page) {
     s->last_use = a->stamps[page] = ++*a->clock;
 }
 
-/* The page is cached no more: it is held, or about to be free. */
+/* The page is no longer cached: it is held, or about to be free. */
 static void granule_uncache(kv_pool *pool, int32_t page) {
     pool->granules->all[page / pool->granules->size].n_cached--;
     if (kv_pool_count(pool, (page_id){page}) > 0) {
@@ -272,8 +272,8 @@ void kv_pool_share(kv_pool *pool, page_id id) {
     }
 }
 
-/* Drops a reference; whether it was the last one. A lone holder needs no exchange: no
- * other thread can share what only it holds. */
+/* Drops a reference; true if it was the last one. A single holder needs no atomic
+ * exchange, since no other thread can share what only it holds. */
 static bool pool_let_go(kv_pool *pool, int32_t page) {
     _Atomic int32_t *count = &pool->page[page].count;
     if (atomic_load_explicit(count, memory_order_acquire) == 1) {
@@ -285,7 +285,7 @@ static bool pool_let_go(kv_pool *pool, int32_t page) {
     return before == 1;
 }
 
-/* A page has no holder any more: it is cached, or free with the batch. */
+/* A page has lost its last holder: it becomes cached, or free with the batch. */
 static void pool_let_rest(kv_pool *pool, int32_t page, free_batch *freed) {
     if (pool->granules != NULL) {
         granule_hold(pool, page, -1);

@@ -15,7 +15,8 @@
  * opened with granules: in all others n_absent is 0. A page's content stays until the
  * page is reserved again or becomes absent. Threads: reserve, share and release of
  * unindexed pages from any thread; all else by the engine thread. Integers only: the pool
- * never touches a page's content. 16.2 bytes of metadata a page, with granules 8 more. */
+ * never touches a page's content. 16.2 bytes of metadata per page, with granules 8
+ * more. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -33,11 +34,11 @@ typedef struct kv_counts {
 
 /* Opens a pool of n_pages (1 .. 2^31 - 2) free pages. */
 quire_err kv_pool_open(int32_t n_pages, kv_pool **out);
-/* Opens a pool of absent pages in granules of so many; the last one may have fewer. The
- * pools that share a clock, which the engine thread owns, can compare when pages were
- * released: it is one more with each page that becomes cached. It outlives them. */
+/* Opens a pool of absent pages in granules of granule_pages; the last one may have fewer.
+ * The pools that share a clock, which the engine thread owns, can compare when pages were
+ * released: it advances with each page that becomes cached. It outlives the pools. */
 quire_err kv_pool_open_absent(int32_t n_pages, int32_t granule_pages, int64_t *clock, kv_pool **out);
-/* Gives the pool its own clock again, since it no longer has the others' owner. */
+/* Gives the pool its own clock again, when it leaves the others' owner. */
 void kv_pool_leave_clock(kv_pool *pool);
 void kv_pool_close(kv_pool *pool);
 
@@ -52,7 +53,8 @@ void kv_pool_share(kv_pool *pool, page_id id);
  * eviction queue if it is indexed. O(1). */
 void kv_pool_release(kv_pool *pool, page_id id);
 /* Releases ids[n - 1], ..., ids[0]. A sequence's pages are released from the end, so that
- * the eviction queue has a page before those that it follows. PAGE_NONE is skipped. */
+ * in the eviction queue a page comes before the pages that precede it in the prefix.
+ * PAGE_NONE is skipped. */
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);
@@ -83,7 +85,7 @@ typedef struct kv_granule {
     page_id first;
     int32_t n_pages;
     int32_t n_held, n_cached; /* of them */
-    bool is_resident;         /* else they are absent */
+    bool is_resident;         /* otherwise they are absent */
     /* the clock when a page of it became cached last; 0: none ever did */
     int64_t last_use;
 } kv_granule;
@@ -97,9 +99,9 @@ int32_t kv_pool_idle_pages(const kv_pool *pool);
 int64_t kv_pool_cached_at(const kv_pool *pool, page_id id);
 /* Makes the pages of an absent granule free: they have memory. O(granule / 64). */
 void kv_pool_bring(kv_pool *pool, int32_t granule);
-/* Makes the pages of a resident granule absent, if all of them are free; their memory
- * is the caller's from then on. False: one is not, and nothing has changed. O(granule
- * / 64). */
+/* Makes the pages of a resident granule absent, if all of them are free; their memory is
+ * the caller's from then on. False: a page is not free, and nothing has changed.
+ * O(granule / 64). */
 bool kv_pool_remove(kv_pool *pool, int32_t granule);
 
 /* fn is called for n free pages, first.v up to first.v + n - 1. */

@@ -26,7 +26,7 @@ struct quire_kv {
     int32_t n_seqs;
     int64_t n_opened;
     kv_copies copies;
-    /* last result of quire_kv_copies; grown with copies, so that returning them cannot
+    /* last result of quire_kv_copies; grows with copies, so that returning them cannot
      * fail */
     quire_kv_copy *taken;
     size_t cap_taken;
@@ -143,8 +143,8 @@ static bool is_state(const quire_kv *kv, int32_t g) {
     return g >= kv->c.n_token_groups;
 }
 
-/* Reserves memory for one more copy a group, and of a whole state, here and in the list
- * that is returned. */
+/* Reserves memory for one more copy per group and for a copy of a whole state, here and
+ * in the list that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
     size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages,
            cap = (size_t)kv->copies.cap;
@@ -159,7 +159,7 @@ static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
-        /* so that reuse never needs more pages than a cold start */
+        /* so that reuse never takes more pages than computing from scratch */
         (void)kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups);
     }
     int64_t needs = kv_seq_needs(&kv->c, &seq->s, n);
@@ -275,7 +275,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         if (!goes_on || reserve_copies(kv) == QUIRE_OK) {
             kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, goes_on, &kv->copies);
         }
-        seq->s.snapshots.last = n; /* without memory for copies too: the next one is due later */
+        seq->s.snapshots.last = n; /* no memory for copies either; the next one is due later */
     }
     kv_seq_forget(&kv->c, &seq->s);
     kv_seq_advance(&seq->s, n_before > n ? n_before - n : 0);

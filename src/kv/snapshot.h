@@ -12,10 +12,11 @@
  * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under
  * first_mark + its number, and no two snapshots have the same place and tail. So its
  * pages are held or cached together; when one is evicted all are dropped. At most cap are
- * kept; beyond that the least valuable is dropped, first of those that no sequence holds.
- * All are of one size, so the value is the tokens that it saves, from the snapshot before
- * it on, beyond the value of the last one that was dropped: what is not used sinks
- * (greedy dual size, as in evict.h). Owner: the engine thread. Allocated at open. */
+ * kept; beyond that the least valuable one is dropped, preferably one that no sequence
+ * holds. All have the same size, so a snapshot's value is the value of the last dropped
+ * one (the clock) plus the tokens that it saves over the snapshot before it: unused ones
+ * fall behind (greedy dual size, as in evict.h). Owner: the engine thread. Allocated at
+ * open. */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
 
@@ -40,7 +41,7 @@ typedef struct kv_snapshot {
     int64_t value;  /* `saves` and the clock at its last use */
 } kv_snapshot;
 
-/* Called before a snapshot is dropped; must not change anything here. */
+/* Called before a snapshot is dropped; must not change the snapshots. */
 typedef void kv_snapshots_drop_fn(void *context, int32_t snapshot);
 
 typedef struct kv_snapshots {
@@ -73,9 +74,9 @@ int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t
 const int32_t *kv_snapshots_pages(const kv_snapshots *s, int32_t snapshot);
 /* The tokens of its tail. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
-/* Keeps the state that tables[n_groups] hold, which saves so many tokens, and returns
- * its id. SNAPSHOT_NONE: it has a snapshot already, which counts as used. O(cap) if
- * all are in use. */
+/* Keeps the state that tables[n_groups] hold, which saves `saves` tokens, and returns its
+ * id. SNAPSHOT_NONE: it has a snapshot already, which counts as used. O(cap) if all are
+ * in use. */
 int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, int32_t saves,
                          const kv_table *tables);
 /* The least valuable snapshot; SNAPSHOT_NONE: none. O(cap). */
@@ -93,17 +94,17 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
 
 /* The points at which one sequence takes snapshots: where its prompt branches off from
  * what the tree had, before the last token of its prompt (which every request computes
- * itself), every `interval` tokens, and where others ask for one. Zeroed except for
- * interval: an empty sequence's plan. */
+ * itself), every `interval` tokens, and where others ask for one. All zero except for
+ * interval: the plan of an empty sequence. */
 typedef struct kv_snapshot_plan {
     int32_t branch, prompt_end; /* positions in tokens; 0: none */
     int32_t interval;           /* 0: none in between */
     int32_t last;               /* all points up to here are done */
-    int32_t unit;               /* points are multiples of it, the next lower ones; 0 or 1: any */
+    int32_t unit;               /* points are rounded down to multiples of it; 0 or 1: any */
     int32_t n_marks, marks[SNAPSHOT_MARKS];
 } kv_snapshot_plan;
 
-/* Adds a point, in place of one that is done if need be. False: there are too many. */
+/* Adds a point, if necessary in place of one that is done. False: there are too many. */
 bool kv_snapshot_mark(kv_snapshot_plan *plan, int32_t n_tokens);
 
 /* The next point after `last`; INT32_MAX: none. */

@@ -87,7 +87,7 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
         return QUIRE_NO_ROOM;
     }
     page_id copy = PAGE_NONE;
-    if (g.n_new + g.copies_tail > 0) { /* one reserve for all: the copy's page is the last */
+    if (g.n_new + g.copies_tail > 0) { /* one reservation for all; the last page is for the copy */
         TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
         TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
         copy = t->pages[t->n_pages + g.n_new + g.copies_tail - 1];

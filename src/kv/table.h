@@ -56,19 +56,20 @@ void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int3
 /* Drops tokens from the end, and releases pages that become empty. */
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* The same for a recurrent state, which is written as a whole: an empty table needs
- * state_pages pages, one with a state needs copies of its shared pages. */
+ * state_pages pages, a table with a state needs copies of its shared pages. */
 int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages);
 void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages,
                            kv_copies *copies, const page_id *ids);
-/* Adds entries without a page, PAGE_NONE, so that the table has n_tokens tokens, a
- * multiple of page_tokens as before: they are before a window. The table has room. */
+/* Adds entries without a page (PAGE_NONE), for positions before a window, until the table
+ * has n_tokens tokens. Old and new length are multiples of page_tokens, and the table has
+ * room. */
 void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those
  * before a window. Their entries become PAGE_NONE. */
 void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens);
 /* Shares all of from's pages with *to, which is initialised and empty. */
 quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);
-/* The same with the pages of from's first n_tokens only. */
+/* The same, but only with the pages of from's first n_tokens. */
 quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens,
                               kv_table *to);
 

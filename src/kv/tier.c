@@ -17,7 +17,7 @@
  * are */
 #define PAGES_STAGED   2
 #define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
-#define KEPT_FOR_READS 4 /* a quarter of the staging frames is not used for writing */
+#define KEPT_FOR_READS 4 /* one part in so many of the staging frames is not used for writing */
 
 typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY, FRAME_MISSED } frame_state;
 
@@ -155,7 +155,7 @@ void kv_tiers_close(kv_tiers *t) {
     if (t == NULL) {
         return;
     }
-    kv_file_close(t->file); /* before the rest: their threads use frames and the done ring */
+    kv_file_close(t->file); /* closed first, since their threads use frames and the done ring */
     kv_redis_close(t->redis);
     ring_close(t->done.ring);
     if (t->has_host) {
@@ -215,7 +215,7 @@ bool kv_tiers_has_room(const kv_tiers *t) {
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
     bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
-    /* pages of another tier were sent when that tier got them */
+    /* pages of the other tier were sent when that tier stored them */
     bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis);
     if (!to_host && !to_file && !to_redis) {
         return NULL;
@@ -271,7 +271,7 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
     kv_record r;
     assert(t->frames[f].state == FRAME_FILLING);
     kv_record_seal(&t->shape, kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes), head_of(t, f));
-    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* kv_tiers_put_begin has written it */
+    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* cannot fail: kv_tiers_put_begin has written it */
     t->frames[f].state = FRAME_READY;
     if (t->frames[f].to_host) {
         keep_in_host(t, &r, f);
@@ -287,7 +287,7 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
 
 /* ---- promotion ---- */
 
-/* The host tier's frame of the key, if it is intact; else it is dropped. */
+/* The host tier's frame of the key if it is intact; otherwise drops it. */
 static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot == SLOT_NONE) {
@@ -349,7 +349,7 @@ static void count_write(quire_tier_stats *s, quire_err result) {
     s->errors += result == QUIRE_IO;
 }
 
-/* Takes in the result of a read. */
+/* Processes the result of a read. */
 static void end_read(kv_tiers *t, quire_tier_stats *s, const kv_job *job) {
     s->hits += job->result == QUIRE_OK;
     s->misses += job->result != QUIRE_OK;

@@ -15,9 +15,9 @@
  * written by the thread that fills it, and not again until it is free, so threads that
  * write it out need no lock.
  *
- * No call blocks, but close; none allocates after open. Owner: the engine thread.
+ * No call except close blocks; none allocates after open. Owner: the engine thread.
  * Transfers run on threads of their own, which wake `reader` when kv_tiers_poll has
- * something to take in. */
+ * something to process. */
 #ifndef KV_TIER_H
 #define KV_TIER_H
 
@@ -40,8 +40,8 @@ typedef struct kv_tiers_options {
     const wake *reader; /* outlives the tiers; NULL: none */
 } kv_tiers_options;
 
-/* Opens the tiers. QUIRE_INVALID for options that no store can have; err says why a tier
- * cannot be opened. */
+/* Opens the tiers. QUIRE_INVALID for impossible options; err says why a tier cannot be
+ * opened. */
 quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *err);
 /* Finishes pending writes, then frees everything. The caller must have released all
  * frames. */
@@ -52,15 +52,16 @@ void kv_tiers_close(kv_tiers *t);
 /* Which tiers a page goes to. */
 typedef enum kv_put {
     KV_PUT_ALL, /* it leaves the pool */
-    KV_PUT_KEPT /* it stays there: only to tiers that outlive the process */
+    KV_PUT_KEPT /* it stays in the pool: only to tiers that outlive the process */
 } kv_put;
 
 /* Reserves memory for the page's bytes in frame *out, to be filled before
- * kv_tiers_put_end; key is copied. Other pages may be put meanwhile, not the same one.
- * NULL: these tiers have the page, or there is no free frame (counted as dropped). */
+ * kv_tiers_put_end; key is copied. Meanwhile other pages may be put, but not the same
+ * one. NULL: these tiers have the page, or there is no free frame (counted as
+ * dropped). */
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out);
-/* Stores the page that frame was filled with after kv_tiers_put_begin. Before that it cannot be
- * found. */
+/* Stores the page that frame was filled with after kv_tiers_put_begin. Before that it
+ * cannot be found. */
 void kv_tiers_put_end(kv_tiers *t, int32_t frame);
 /* Whether kv_tiers_put_begin would find a free frame. */
 bool kv_tiers_has_room(const kv_tiers *t);
@@ -75,7 +76,7 @@ typedef enum kv_fetch {
 
 /* Starts to fetch the key's page. */
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out);
-/* Takes in the transfers that other threads have finished. */
+/* Processes the transfers that other threads have finished. */
 void kv_tiers_poll(kv_tiers *t);
 /* Pages that are being written or read. */
 int32_t kv_tiers_n_pending(const kv_tiers *t);

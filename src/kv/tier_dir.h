@@ -20,7 +20,7 @@ typedef struct kv_dir_slot {
     int32_t namespace, group;
     int32_t value;          /* the user's data */
     int32_t next;           /* in its bucket, or in the list of free slots */
-    int32_t older, younger; /* in the order of use; itself: not in that list */
+    int32_t older, younger; /* links in the order of use; to itself: not in that list */
     int32_t n_pins;
     bool is_filled;
 } kv_dir_slot;

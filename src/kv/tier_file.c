@@ -13,8 +13,8 @@
 
 #define BLOCK_BYTES 4096
 #define PATH_BYTES  4096
-/* after a failed write, doubled each time up to a minute: a full disk is not tried again
- * at once */
+/* pause after a failed write, doubled each time up to a minute, so that a full disk is
+ * not retried at once */
 #define FIRST_PAUSE_US 1000000
 #define LAST_PAUSE_US  60000000
 
@@ -117,8 +117,8 @@ static bool tier_file_read_head(const kv_file *f, int32_t slot, unsigned char *h
            kv_record_read(&f->shape, head, r);
 }
 
-/* The number of whole slots that both files have, at most as many as the directory. Cuts
- * off what is beyond. */
+/* The number of whole slots that both files have, at most as many as the directory has.
+ * Truncates the files after them. */
 static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_error *err) {
     struct stat heads, pages;
     if (fstat(f->heads, &heads) != 0 || fstat(f->pages, &pages) != 0) {

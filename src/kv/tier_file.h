@@ -5,10 +5,10 @@
  *   quire-VERSION.pages  a body a slot
  *
  * A record is written body first, then head; files are never renamed or synchronised.
- * Both parts carry checksums. So whenever the process dies, each slot holds a whole
- * record or something that is not a record, whether old, new or a mixture. Files are
- * named by a hash of version and shape, and contain both in full; files of another model
- * are left alone. One process at a time uses them.
+ * Both parts carry checksums. So whenever the process dies, each slot holds either a
+ * whole record or bytes that are recognised as no record. Files are named by a hash of
+ * version and shape, and contain both in full; files of another model are left alone. One
+ * process at a time uses them.
  *
  * The directory is kept in memory, in the order of use; after a start, in the order of
  * writing. Owner: the engine thread. */
@@ -47,8 +47,8 @@ void kv_file_touch(kv_file *f, int32_t slot);
 /* Starts to write frame's record, whose head is intact. False: there is no room, or the
  * file has just failed. */
 bool kv_file_write(kv_file *f, int32_t frame, unsigned char *head, unsigned char *body);
-/* Starts to read the body of a slot in the directory; head gets the slot's head. False:
- * there is no room. */
+/* Starts to read the body of a slot in the directory; the slot's head is copied to
+ * `head`. False: there is no room. */
 bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, unsigned char *body);
 /* Updates the directory after a job of this file has finished. job->result is QUIRE_OK,
  * QUIRE_IO, or QUIRE_BAD_FILE for a body that does not match its head; such a slot is

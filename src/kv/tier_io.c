@@ -31,7 +31,7 @@ struct kv_io {
 };
 
 void kv_io_finish(const kv_io_done *done, const kv_job *job) {
-    while (!ring_push(done->ring, job)) { /* not reached: the ring has a cell for every job */
+    while (!ring_push(done->ring, job)) { /* never loops: the ring has a cell for every job */
     }
     if (done->reader != NULL) {
         wake_ring(done->reader);

@@ -1,7 +1,7 @@
 /* Asynchronous reads and writes of a tier's file: through io_uring where the kernel
  * allows it, else by a few threads with pread and pwrite. The engine thread submits jobs,
- * and a done ring returns each of them once, in any order. Reads go before writes, since
- * requests wait for them.
+ * and a done ring returns each of them once, in any order. Reads take precedence over
+ * writes, since requests wait for them.
  *
  * Owner: the engine thread. A job's memory belongs to the transfer until the job is
  * returned. */
@@ -32,7 +32,7 @@ typedef enum kv_job_kind {
 typedef struct kv_job {
     kv_job_kind kind;
     int32_t frame, slot;
-    kv_io_part parts[2]; /* file: done in order, the second after the first */
+    kv_io_part parts[2]; /* for a file: done in order */
     int32_t n_parts;
     /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, but not the wanted record),
      * QUIRE_IO */

@@ -6,9 +6,10 @@
  * Ids. A page belongs after a whole prefix, which is too long for a record. So each
  * prefix of whole pages has an id: the first 128 bits of a SHA-256 digest over the id of
  * the prefix before it and the tokens of its last page. All processes compute the same id
- * for a prefix, and a collision of two prefixes cannot be found. A record carries its
- * parent's id and its own; these, its namespace, version and tokens are compared whole.
- * Bytes that are not intact, of another version or of another shape are not a record.
+ * for a prefix, and it is infeasible to find two prefixes that collide. A record carries
+ * its parent's id and its own; these, its namespace, version and tokens are compared
+ * whole. Bytes that are not intact, of another version or of another shape are not a
+ * record.
  *
  * Numbers are in the processor's byte order; to a machine of the other order a shared
  * file or server holds no records. Any thread. */
@@ -74,7 +75,7 @@ uint64_t kv_record_shape_hash(const kv_record_shape *shape);
 uint64_t kv_record_sum(const void *body, size_t n);
 /* Fills head[kv_record_head_bytes]. */
 void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head);
-/* Sets the checksum of the body in a head that was written without. */
+/* Sets the body's checksum in a head that was written without it. */
 void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *head);
 /* Parses head (aligned to 8 bytes) into *out. False when it is not intact or not of this
  * shape. Does not read the body. */

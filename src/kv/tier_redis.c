@@ -15,11 +15,11 @@
 #include "base/mem.h"
 
 #define DEFAULT_PORT   6379
-#define CONNECT_US     500000 /* to connect, and to send or receive anything */
-#define TRANSFER_US    1000000 /* more than a server that forks, or a busy machine, keeps one waiting */
+#define CONNECT_US     500000  /* to connect, and to send or receive anything */
+#define TRANSFER_US    1000000 /* longer than the pause of a server that forks, or of a busy machine */
 #define REPLY_US       2000000 /* for one whole reply, however slowly it comes */
-#define SMALL_REPLIES  65536   /* bytes that replies may have besides records */
-#define FIRST_PAUSE_US 100000  /* before the next try, doubled each time */
+#define SMALL_REPLIES  65536   /* bytes allowed for replies besides records */
+#define FIRST_PAUSE_US 100000  /* pause before the next try, doubled each time */
 #define LAST_PAUSE_US  10000000
 #define MOST_READS     16 /* reads that are sent before the first reply */
 #define MAX_PUTS       (1 << 24)
@@ -226,7 +226,7 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     atomic_store(&r->bytes, (int64_t)r->n_puts * (int64_t)r->record_bytes);
 }
 
-/* Whether the key exists: this saves sending a whole page. */
+/* Whether the key exists: checked to save sending a whole page. */
 static quire_err ask_exists(kv_redis *r, const char *key) {
     redisReply *reply = command(r, "EXISTS %s", key);
     quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO
@@ -293,7 +293,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
         (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
         tier_redis_write_key(r, wanted[i].key.id, wanted[i].key.group, key);
-        /* a byte more than a record has */
+        /* one byte more than a record has */
         int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes);
         if (sent != REDIS_OK) {
             disconnect(r);
@@ -380,7 +380,7 @@ static quire_err tier_redis_open_parts(kv_redis *r, size_t most) {
     if (!r->runs) {
         return QUIRE_NO_MEMORY;
     }
-    wake_wait(&r->tried, -1); /* so that a server that is up is used from the first request on */
+    wake_wait(&r->tried, -1); /* so that a running server is used from the first request on */
     return QUIRE_OK;
 }
 

@@ -4,8 +4,8 @@
  * A record's key is its id and a hash of the version. A record counts only if its head
  * states in full what was requested, and its checksums agree; any other is deleted. The
  * engine never waits: one thread talks to the server, with timeouts, and a server that is
- * gone, slow or full only causes misses. While it is gone, kv_redis_is_up is false, and
- * the thread tries again with pauses.
+ * down, slow or full only causes misses. While it is down, kv_redis_is_up is false, and
+ * the thread retries with pauses.
  *
  * Owner: the engine thread. */
 #ifndef KV_TIER_REDIS_H

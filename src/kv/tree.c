@@ -126,7 +126,7 @@ static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
     return order;
 }
 
-/* Cuts the treap under top into the nodes before and after node n. */
+/* Splits the treap under top into the nodes before and after node n. */
 static void tree_cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *behind) {
     if (top == TREE_NONE) {
         *before = *behind = TREE_NONE;
@@ -351,7 +351,7 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
     int32_t e = node->first, up = parent->last;
-    if (parent->parent == TREE_NONE) { /* the same for all children of a root */
+    if (parent->parent == TREE_NONE) { /* this is the same for all children of a root */
         int32_t of_first = t->nodes[parent->children].first;
         up = of_first >= 0 && of_first < t->made_entries ? kv_tree_entry(t, of_first)->up : TREE_NONE;
     }

@@ -96,12 +96,13 @@ static inline bool kv_tree_has_only_child(const kv_tree *t, int32_t node) {
     int32_t top = t->nodes[node].children;
     return top != TREE_NONE && t->nodes[top].left == TREE_NONE && t->nodes[top].right == TREE_NONE;
 }
-/* A walk over a root's entries in which each comes after all that follow it: the first of
- * them, and the one after e. TREE_NONE: there is none. Between two calls entries may be
- * removed, e too once the call for it has returned. O(log siblings + depth of nodes). */
+/* A walk over a root's entries in which each comes after all that follow it in the tree.
+ * These return the first entry and the next one after e, or TREE_NONE at the end. Between
+ * two calls entries may be removed, e too once the call for it has returned. O(log
+ * siblings + depth of nodes). */
 int32_t kv_tree_last(const kv_tree *t, int32_t root);
 int32_t kv_tree_previous(const kv_tree *t, int32_t e);
-/* Removes an entry that nothing follows. Merges an only child that is left with its
+/* Removes an entry that nothing follows. If a single child is left, merges it with its
  * parent. O(entries of the parent + log siblings). */
 void kv_tree_remove(kv_tree *t, int32_t e);
 

@@ -4,8 +4,7 @@
  *   kv_view_begin -> kv_view_seq, for every sequence that holds pages -> kv_view_end
  *
  * Owner: the engine thread, while it fills. Changes nothing and, except for the walk over
- * the tree, allocates nothing. Work is bounded: O(pages of the pool) for the counts, and
- * the capacity of the view. */
+ * the tree, allocates nothing. O(pages of the pool + capacity of the view). */
 #ifndef KV_VIEW_H
 #define KV_VIEW_H
 
@@ -18,7 +17,7 @@
 void kv_view_begin(quire_kv_view *v, const kv_pool *pool, int32_t page_tokens, int32_t n_groups);
 /* Adds a sequence: its number, its tenant's name (cut to QUIRE_KV_VIEW_OWNER - 1 bytes),
  * its state, and the slots of its tokens[0..n_tokens) (tables of states follow the
- * others). tokens NULL: they are shown where the tree has them. */
+ * others). tokens NULL: only those in the tree are shown. */
 void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens,
                  const kv_table *tables, int32_t n_tables);
 /* Adds the tree, and the events after number v->after. ix and events may be NULL: there
