@@ -11,7 +11,7 @@
 
 /* ---- the request and the formats of its model ---- */
 
-/* Chooses the formats: by option, else by r's template. */
+/* Chooses the formats: by the options, or else from r's template. */
 static output_formats answer_choose_formats(const quire_request *r) {
     output_formats f = r->context.formats;
     if (request_has_template(r)) {
@@ -114,7 +114,7 @@ output_start answer_output_start(const quire_request *r, str prompt, const text_
 
 /* ---- the rule that tools make ---- */
 
-/* a list of calls: not a model's own format, so any model can be forced to write it */
+/* a list of calls is no model's own format, so any model can be forced to write it */
 #define FORCED_FORMAT "json"
 
 /* Writes the schema of a function's arguments. It gets a name if it has none, so that its
@@ -126,7 +126,7 @@ static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
     if (!json_has(tool->parameters, "$id")) {
         json_cstr(json_name(o, "$id"), name);
     }
-    if (!json_has(tool->parameters, "type")) { /* arguments are an object in any case */
+    if (!json_has(tool->parameters, "type")) { /* arguments are always an object */
         json_cstr(json_name(o, "type"), "object");
     }
     for (json_member m = {0}; json_next(tool->parameters, &m);) {
@@ -167,7 +167,7 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
         if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
             write_call_schema(&r->offered[i], i, &o);
         } else {
-            json_bool(json_item(&o), false); /* keeps places in the list equal to those of the tools */
+            json_bool(json_item(&o), false); /* keeps the list's indices equal to those of the tools */
         }
     }
     json_end(&o, ']');
@@ -222,7 +222,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     assert(r != NULL);
     const field_desc *f = request_field("tool_choice", FIELD_CHAT),
                      *tools = request_field("tools", FIELD_CHAT);
-    if (r->rule.field == f || r->rule.field == tools) { /* set by an earlier check */
+    if (r->rule.field == f || r->rule.field == tools) { /* already set by an earlier check */
         r->rule = (request_rule){0};
     }
     if (is_forced(r) && r->rule.field != NULL) {
@@ -235,7 +235,8 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
     }
-    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is not a schema */
+    /* the same list of calls, unless a tool has a Lark grammar, which is no schema */
+    if (is_forced(r) && !has_grammar) {
         r->formats.tools = FORCED_FORMAT;
         has_grammar = true;
     }
@@ -303,7 +304,7 @@ quire_err bind_calls_compile(const quire_request *r, const rule_context *context
 
 /* ---- custom tools ---- */
 
-/* Compiles a grammar alone, unless the tenant's cache has it. */
+/* Compiles a single grammar, unless the tenant's cache has it. */
 static quire_err compile_custom(const json_value *custom, int64_t max_us, grammar_cache *cache,
                                 uint64_t tenant, quire_error *why) {
     grammar_key key = {.tenant = tenant,

@@ -362,7 +362,8 @@ int output_formats_marks(const output_formats *f, str marks[OUTPUT_FORMAT_MARKS]
     assert(f != NULL);
     const answer_format *r = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
     const answer_format *c = f->tools != NULL ? call_format_named(f->tools) : NULL;
-    bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY; /* its marks are those of its calls */
+    /* harmony's reasoning has the same marks as its calls */
+    bool is_harmony = r != NULL && r->syntax == REASONING_HARMONY;
     format_shape shape = {0};
     reasoning_marks m = {0};
     int n = 0;
@@ -428,7 +429,7 @@ bool writing_next(str *text, str *literal, char *hole) {
     return literal->n > 0;
 }
 
-/* Without white space and quotes at its ends, and without `edges` at its beginning. */
+/* Removes white space and quotes from both ends, and `edges` from the beginning. */
 static str writing_trim(str s, const char *edges) {
     while (s.n > 0 && (strchr(" \n\"", s.p[0]) != NULL || strchr(edges, s.p[0]) != NULL)) {
         s = (str){s.p + 1, s.n - 1};
@@ -448,7 +449,7 @@ str writing_first(str text) {
 
 /* ---- writings of calls ---- */
 
-/* Whether the opening mark is of a section: a mark of its own begins each call in it. */
+/* Whether the opening mark opens a section in which each call has its own mark. */
 static bool writing_is_section(const call_writing *w) {
     bool begins_each = w->again.p != NULL && w->again.p >= w->open.p + w->open.n;
     return (w->format->flags & FORMAT_IN_SECTION) != 0 || (w->is_head && begins_each);
@@ -489,7 +490,7 @@ static void writing_read(const char *text, call_writing *w) {
     }
     w->is_first = w->open.n == 1 && strchr("[{", w->open.p[0]) != NULL;
     w->before = writing_upto(&s, (char[]){HOLE_NAME, HOLE_ARGUMENTS, 0});
-    if (name == NULL) { /* read only: no more than its marks */
+    if (name == NULL) { /* only read, never written: its marks suffice */
         w->close = s;
         return;
     }
@@ -552,7 +553,7 @@ static void shape_add(format_shape *s, mark_role role, str text) {
 
 /* The roles of the marks in a text. */
 typedef struct shape_roles {
-    mark_role first, rest, last; /* last: ROLE_NONE: as the others */
+    mark_role first, rest, last; /* last: ROLE_NONE: like the others */
 } shape_roles;
 
 static void shape_add_all(format_shape *s, str text, const char *edges, shape_roles roles) {
@@ -601,7 +602,7 @@ static void shape_add_tags(format_shape *s, const call_writing *w) {
     shape_add_all(s, w->close, "", (shape_roles){ROLE_SECTION_END, ROLE_SECTION_END, ROLE_NONE});
 }
 
-/* Elements: the mark of every tag is what stands before its bracket. */
+/* Elements: the mark of each tag is the text before its bracket. */
 static void shape_add_elements(format_shape *s, const call_writing *w) {
     shape_add(s, ROLE_SECTION, w->open);
     shape_add_all(s, w->again, "", (shape_roles){ROLE_OPEN, ROLE_OPEN, ROLE_NONE});
@@ -692,7 +693,7 @@ void answer_format_shape(const answer_format *calls, format_shape *out) {
 
 /* ---- names ---- */
 
-/* Whether a head that ends in this name reads as a name with a call's number. */
+/* Whether a head that ends in this name would be read as a name with a call's number. */
 static bool name_is_numbered(str name) {
     size_t n = name.n;
     while (n > 0 && isdigit((unsigned char)name.p[n - 1])) {

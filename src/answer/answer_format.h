@@ -1,9 +1,9 @@
 /* Answer formats: how models write tool calls and reasoning, one row a format.
  *
- * A row has writings: texts as the model writes them, with holes for what differs. All
- * else comes from these: which format a chat template has, the grammar of forced calls,
- * the marks that a parser looks for in a stream, where reasoning ends and what its budget
- * writes there. Immutable; any thread. */
+ * A row has writings: texts as the model writes them, with holes for what differs.
+ * Everything else is derived from these: which format a chat template has, the grammar of
+ * forced calls, the marks that a parser looks for in a stream, where reasoning ends, and
+ * what a spent budget writes there. Immutable; any thread. */
 #ifndef ANSWER_ANSWER_FORMAT_H
 #define ANSWER_ANSWER_FORMAT_H
 
@@ -30,7 +30,7 @@ enum {
     EDGE_BETWEEN = 19,
     EDGE_END = 20,
     EDGE_READS = 21, /* at the beginning: accepted by the parser, never written by a grammar */
-    EDGE_WITH = 22   /* in seen_by: and */
+    EDGE_WITH = 22   /* in seen_by: joins texts that must all occur */
 };
 
 typedef enum answer_syntax {
@@ -42,7 +42,7 @@ typedef enum answer_syntax {
     SYNTAX_HARMONY,
     REASONING_FIRST,  /* an answer begins inside it, with or without a mark */
     REASONING_MARKED, /* only the mark begins it */
-    REASONING_KEPT,   /* it stays content, after its opening mark */
+    REASONING_KEPT,   /* it remains content, with its opening mark before it */
     REASONING_HARMONY /* messages of harmony */
 } answer_syntax;
 
@@ -54,11 +54,11 @@ enum {
     FORMAT_HEAD_FIRST = 1 << 2,   /* json: the answer begins inside a head; the head "all" means content */
     FORMAT_FORCED_JSON = 1 << 3,  /* with a forced choice the answer may be plain JSON */
     FORMAT_HEAD = 1 << 4,         /* json: the name stands before the arguments */
-    FORMAT_LISTED = 1 << 5,       /* json: it stands in an object beside them */
+    FORMAT_LISTED = 1 << 5,       /* json: the name is a member of an object beside the arguments */
     FORMAT_KEYED = 1 << 6,        /* json: {name: arguments} */
     FORMAT_BARE = 1 << 7,         /* json: a bracket anywhere, or in a section, may begin a call */
     FORMAT_BARE_FIRST = 1 << 8,   /* python: so may one at the beginning of the answer */
-    FORMAT_SEMICOLON = 1 << 9,    /* may stand between calls */
+    FORMAT_SEMICOLON = 1 << 9,    /* semicolons may separate calls */
     FORMAT_LINES = 1 << 10,       /* python: calls without brackets around them */
     FORMAT_VALUE_LINES = 1 << 11, /* tags: a newline on each side of a value is not part of it */
     FORMAT_NAME_TO_TAG = 1 << 12, /* tags: the name ends where the next mark begins */
@@ -74,7 +74,7 @@ typedef struct answer_format {
     answer_syntax syntax;
     unsigned flags;
     const char *writings[FORMAT_WRITINGS];
-    const char *seen_by[3]; /* texts in a template that show it; none: its first opening mark */
+    const char *seen_by[3]; /* texts by which a template is recognised; none: the first opening mark */
 } answer_format;
 
 /* Finds a format by name; NULL: unknown. .._at: row i; NULL past the last. */
@@ -82,7 +82,7 @@ const answer_format *call_format_named(const char *name);
 const answer_format *reasoning_format_named(const char *name);
 const answer_format *call_format_at(size_t i);
 const answer_format *reasoning_format_at(size_t i);
-/* The row's own copy of one of its names; NULL: not one of them. */
+/* The row's own copy of `name`; NULL if it is none of the row's names. */
 const char *answer_format_name(const answer_format *f, const char *name);
 
 /* ---- what follows from the writings ---- */
@@ -145,9 +145,9 @@ typedef struct call_writing {
 } call_writing;
 /* Writing i of a format of calls; false: it has no more. */
 bool call_writing_at(const answer_format *calls, size_t i, call_writing *out);
-/* The same of those that a grammar writes. */
+/* The same, for the writings that a grammar writes. */
 bool call_written_at(const answer_format *calls, size_t i, call_writing *out);
-/* Takes the next piece off *text: a literal (then *hole is 0) or a hole. false: there is
+/* Removes the next piece from *text: a literal (*hole is 0) or a hole. False if there is
  * none. */
 bool writing_next(str *text, str *literal, char *hole);
 /* The first literal; empty: none. */
@@ -156,8 +156,8 @@ str writing_first(str text);
 /* Whether a function of that name can be written in this form. */
 bool call_writing_takes(const call_writing *w, str name);
 
-/* The texts around reasoning and answer. In harmony's `before` begins the answer, and
- * `next` stands between an end of reasoning and more of it; of others `before` may be
+/* The texts around reasoning and answer. In harmony `before` begins the answer, and
+ * `next` comes between reasoning and more reasoning; in other formats `before` may be
  * missing. */
 enum { REASONING_SPELLINGS = 2 };
 typedef struct reasoning_marks {
@@ -171,19 +171,19 @@ void reasoning_format_marks(const answer_format *reasoning, reasoning_marks *out
 /* ---- formats of a model ---- */
 
 typedef enum output_start {
-    OUTPUT_START_UNKNOWN, /* the format's own rule: most reasoning models begin to think at once */
+    OUTPUT_START_UNKNOWN, /* decided by the format: most reasoning models begin to think at once */
     OUTPUT_START_REASONING,
-    OUTPUT_START_CONTENT, /* the prompt holds a closed block; an opening mark begins reasoning all the same */
+    OUTPUT_START_CONTENT, /* the prompt contains a closed block; an opening mark still begins reasoning */
     OUTPUT_START_MARKED   /* only an opening mark begins reasoning, and the model is free to write it */
 } output_start;
-/* How an answer begins after a prompt that ends in `tail`, what it has after its last
- * message: inside the reasoning, after a closed block, or `otherwise` where the tail has
- * no mark. For a format that the template chose, that is OUTPUT_START_MARKED: such a
- * template opens the reasoning itself, or leaves the mark to the model. For a format that
- * a person named it is OUTPUT_START_UNKNOWN. */
+/* How an answer begins after a prompt whose text after the last message is `tail`: inside
+ * the reasoning, after a closed block, or `otherwise` if the tail has no mark. That is
+ * OUTPUT_START_MARKED for a format found in the template, since such a template opens the
+ * reasoning itself or leaves the mark to the model, and OUTPUT_START_UNKNOWN for a format
+ * that an option names. */
 output_start output_start_behind(const char *reasoning_format, str tail, output_start otherwise);
 
-/* The formats that a chat template shows. */
+/* The formats recognised in a chat template. */
 output_formats output_formats_of_template(str chat_template);
 /* All marks of the two; returns how many. */
 enum { OUTPUT_FORMAT_MARKS = FORMAT_MARKS + 4 * REASONING_SPELLINGS };
@@ -191,7 +191,7 @@ int output_formats_marks(const output_formats *f, str marks[OUTPUT_FORMAT_MARKS]
 
 /* ---- what a request says to the parser ---- */
 
-/* What a request says to the parser of its answer. */
+/* What a request tells the parser of its answer. */
 
 #define OUTPUT_MAX_HELD ((size_t)1 << 20)
 

@@ -25,8 +25,8 @@ static quire_err too_large(quire_error *why) {
                    GRAMMAR_MAX_TEXT);
 }
 
-/* A structural tag, which may be given as text: then *parsed is the tree read from it,
- * and *out points into that. */
+/* A structural tag. If it is given as text, *parsed is the tree read from it, and *out
+ * points into that. */
 static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out,
                            quire_error *why) {
     if (json_is(v, JSON_KIND_TEXT)) {
@@ -145,8 +145,8 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
     }
     TRY_DONE(e, take_grammar(&a, rule, text, &answer, c, out, &why));
     if (is_tag) {
-        /* also for a cached tag: the end tokens differ by request. A rule that compiled is
-         * small enough to search */
+        /* checked even for a cached tag, since the end tokens differ by request. A rule
+         * that compiled is small enough to search */
         e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
                                       &why);
     }
@@ -194,11 +194,11 @@ quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_e
 /* ---- checks without generating ---- */
 
 typedef struct noted {
-    size_t path, keyword, how; /* where they begin in texts */
+    size_t path, keyword, how; /* offsets into texts */
     int status;
 } noted;
 
-#define SCHEMA_CHECK_KEYWORDS 10000             /* most that a report lists */
+#define SCHEMA_CHECK_KEYWORDS 10000             /* most keywords that a report lists */
 #define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* approximate bytes of their texts */
 
 enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
@@ -231,8 +231,8 @@ static uint32_t add_hash(uint32_t h, const char *text) {
     return (h ^ '/') * 16777619U;
 }
 
-/* Notes a keyword. One may be met several times, and refused after it seemed enforced: a
- * refusal counts. */
+/* Records a keyword. It may be met several times, and refused after it seemed enforced; a
+ * refusal wins. */
 static void note_keyword(void *user, const grammar_keyword *k) {
     report *x = user;
     uint32_t slot = add_hash(add_hash(2166136261U, k->path), k->keyword) % SLOTS;
@@ -315,7 +315,7 @@ static void write_report(const report *x, const char *kind, const outcome *done,
     json_end(o, '}');
 }
 
-/* Compiles the rule and notes its keywords. */
+/* Compiles the rule and records its keywords. */
 static quire_err schema_check_compile(const quire_request *r, grammar_additional additional, report *x,
                                       grammar **out, quire_error *why) {
     const request_rule *rule = &r->rule;
@@ -385,7 +385,7 @@ quire_err schema_check_list(const quire_request *r, strbuf *out) {
                                                                    : strbuf_add_str(out, "[]");
 }
 
-/* The row of a check's member that names a rule; NULL: it is another. */
+/* The row of a member that names a rule; NULL for other members. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
     static const char *const names[] = {"ebnf",
                                         "grammar",

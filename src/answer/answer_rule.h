@@ -23,7 +23,7 @@ typedef struct rule_context {
     int32_t n_ends;
 } rule_context;
 
-/* Whether the rule's grammar tells special tokens from text, so that it is one of a
+/* Whether the rule's grammar distinguishes special tokens from text, and so needs a
  * marked vocabulary. */
 bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *frame);
 /* Compiles a rule, which names a field and is not of the form RULE_CALLS, or takes it
@@ -32,7 +32,7 @@ bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *fram
  * it is response_format or structured_outputs. QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
 quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
                               quire_error *err);
-/* The key of a rule's text in the cache; frame NULL: nothing around it. */
+/* The key of a rule's text in the cache; frame NULL: nothing surrounds it. */
 grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options,
                             const reasoning_frame *frame, str text);
 /* The error of a request whose rule exceeded a budget during or before its answer:
@@ -47,9 +47,9 @@ quire_err answer_rule_error(const request_rule *rule, quire_err e, const quire_e
 /* Checks a rule without generating: each keyword of its schema is enforced, an
  * annotation, or refused with the reason. */
 
-/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule
+/* Reads an untrusted body, {"schema": ..} or one with a field that names a rule
  * (response_format, structured_outputs, regex ..), compiles the rule and appends the
- * report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no
+ * report of POST /v1/schemas/check, a JSON object, to *out. A refused rule is not a
  * failure. QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong.
  * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
 quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);

@@ -97,7 +97,8 @@ static void set_never(call_parts *m, const format_shape *shape, grammar_argument
     a->never = never;
 }
 
-/* The text between a key and its value, where the value is a string or not. */
+/* The text between a key and its value, which depends on whether the value is a
+ * string. */
 static str middle_of(call_parts *m, str middle, const char *is_text) {
     strbuf out = {0};
     str literal;
@@ -127,7 +128,7 @@ void call_parts_forget(call_parts *m) {
     memset(m->made, 0, m->c->n_tools * sizeof *m->made);
 }
 
-/* Writings of one format write arguments alike. */
+/* All writings of a format write arguments the same way. */
 grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool) {
     static const grammar_syntax syntaxes[] = {
         [SYNTAX_JSON] = GRAMMAR_SYNTAX_JSON,     [SYNTAX_TAGS] = GRAMMAR_SYNTAX_TAGS,
@@ -201,7 +202,7 @@ grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
     calls.part = GRAMMAR_PART_REPEAT;
     calls.min = 1;
     calls.max = one ? 1 : GRAMMAR_NO_MAX;
-    if (w->format->syntax == SYNTAX_HARMONY) { /* its end token may be the answer's */
+    if (w->format->syntax == SYNTAX_HARMONY) { /* its end token may also end the answer */
         const grammar_part ends[] = {close, nothing};
         close = call_parts_one_of(m, ends, 2);
     }
@@ -276,7 +277,7 @@ typedef struct checker {
     quire_error *err;
 } checker;
 
-/* Whether the tokens of a text are free to come. */
+/* Whether no other rule of the request forbids the tokens of a text. */
 static bool can_come(const checker *k, str text) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
         if (is_bad_word(k->p, scan.found->id) || call_marks_is_left_out(k->p, scan.found->id)) {
@@ -337,8 +338,8 @@ quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, co
 
 enum { MAX_WRITINGS = FORMAT_WRITINGS };
 
-/* The answer's calls as alternatives, of writings that may stand at any place (is_first
- * false), at the beginning of the answer only (true), or of all. */
+/* The answer's calls as alternatives: writings that may occur anywhere (is_first false),
+ * only at the beginning of the answer (true), or all. */
 static grammar_part one_of_writings(call_parts *m, bool is_first, bool with_others) {
     grammar_part ways[MAX_WRITINGS];
     call_writing w;
@@ -376,7 +377,7 @@ static bool is_written(const call_parts *m, str mark) {
 
 /* Adds the texts that free text must not contain: other marks that begin calls. */
 static void add_never(call_parts *m, const format_shape *shape, str *never, size_t *n) {
-    bool is_bare = (shape->flags & FORMAT_BARE) != 0; /* its marks are words of plain text, too */
+    bool is_bare = (shape->flags & FORMAT_BARE) != 0; /* its marks are also words of plain text */
     for (int i = 0; i < shape->n; i++) {
         const format_mark *k = &shape->marks[i];
         bool begins = (k->role == ROLE_OPEN || k->role == ROLE_SECTION) && !is_written(m, k->text);
@@ -393,8 +394,8 @@ static grammar_part tag_rest(call_parts *m, const call_writing *w) {
     return has_text ? call_parts_one_of(m, ways, 2) : ways[0];
 }
 
-/* The first of the format's writings that begin with a bracket; false: there is none, or
- * a bracket in later text begins no call. */
+/* The format's first writing that begins with a bracket. False if there is none, or if a
+ * bracket in later text begins no call. */
 static bool bracket_writing(const call_parts *m, const format_shape *shape, call_writing *w) {
     bool counts = (shape->flags & FORMAT_BARE) != 0 && (shape->flags & FORMAT_IN_SECTION) == 0;
     for (size_t i = 0; counts && call_grammar_next(m->c, &i, w);) {
@@ -464,7 +465,7 @@ static grammar_part tags_part(call_parts *m) {
     p.n_never = n_never;
     add_brackets(m, &shape, &p);
     p.part = n > 0 || p.pattern.n > 0 ? GRAMMAR_PART_TAGS : GRAMMAR_PART_FREE;
-    if (p.part == GRAMMAR_PART_FREE) { /* nothing begins a call there */
+    if (p.part == GRAMMAR_PART_FREE) { /* no mark begins a call */
         p.texts = p.never;
         p.n_texts = n_never;
         p.n_never = 0;
@@ -478,7 +479,7 @@ static grammar_part regex_part(const char *regex) {
     return (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)};
 }
 
-/* An answer that may begin with a bracket, which is a call then, or with anything
+/* An answer that begins either with a bracket, and then with a call, or with anything
  * else. */
 static grammar_part bracket_part(call_parts *m) {
     call_writing w;
@@ -547,7 +548,7 @@ static grammar_part harmony_messages(call_parts *m, const reasoning_marks *r, gr
     return part_sequence(&m->arena, parts, 2);
 }
 
-/* The same where a call must come: at most one message of reasoning stands before it. */
+/* The same if a call is required: at most one message of reasoning precedes it. */
 static grammar_part harmony_part(call_parts *m) {
     reasoning_marks r;
     reasoning_format_marks(reasoning_format_named("openai_gptoss"), &r);
@@ -584,7 +585,7 @@ static grammar_part calls_or_text(call_parts *m) {
     return m->c->is_required ? one_of_writings(m, false, true) : is_first ? bracket_part(m) : tags_part(m);
 }
 
-/* The same after the reasoning; harmony's messages are the answer's own. */
+/* The same after the reasoning; in harmony the messages belong to the answer itself. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame) {
     grammar_part answer = calls_or_text(m);
     bool is_bare = frame == NULL || m->c->format->syntax == SYNTAX_HARMONY;

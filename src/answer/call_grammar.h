@@ -17,20 +17,20 @@ typedef struct call_grammar {
     const output_tool *tools; /* offered ones */
     size_t n_tools;
     str only;         /* the one function that may be called; empty: any */
-    bool is_required; /* the answer is calls and nothing else */
+    bool is_required; /* the answer consists of calls only */
     bool is_single;   /* one call at most */
     /* set where a schema was loosened because compiling took too long; NULL: not
      * reported */
     bool *in_haste;
 } call_grammar;
 
-/* The next of the format's writings, from the one of that number on, in which at least
- * one of the tools can be called; *i is moved past it. false: there is none. */
+/* The next of the format's writings, from number *i on, in which at least one of the
+ * tools can be called; *i moves past it. False if there is none. */
 bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out);
-/* Whether there is any. */
+/* Whether there is such a writing. */
 bool call_grammar_exists(const call_grammar *c);
-/* Compiles it, after what may stand around an answer (frame; NULL: nothing). Where no
- * call is required, a tool without `is_strict` whose schema cannot be enforced is held to
+/* Compiles the grammar inside `frame`, the text around an answer (NULL: none). If no call
+ * is required, a tool without `is_strict` whose schema cannot be enforced is only held to
  * the types of its properties. Errors as grammar_compile_parts. */
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
                                const grammar_marks *marks, const grammar_options *options, grammar **out,
@@ -45,17 +45,17 @@ typedef struct call_parts {
     /* each tool's arguments as last made, for one compilation; NULL: not made yet */
     const grammar_arguments **made;
     part_arena arena;
-    bool is_own_fault; /* one tool's schema alone is too large */
+    bool is_own_fault; /* a single tool's schema is too large */
 } call_parts;
 
-/* The next parts are of another compilation. */
+/* Starts the parts of another compilation. */
 void call_parts_forget(call_parts *m);
 
-/* call_grammar.c: the answer, inside its frame. */
+/* The answer, inside its frame. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
 /* One call, from the name to what stands after the arguments. */
 grammar_part call_parts_call(call_parts *m, const call_writing *w);
-/* All of a writing's calls but its opening text. */
+/* All of a writing's calls, without its opening text. */
 grammar_part call_parts_calls(call_parts *m, const call_writing *w);
 /* One of the parts, which are copied. */
 grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n);
@@ -79,7 +79,8 @@ bool mark_scan_next(mark_scan *s, const grammar_marks *marks);
 
 /* QUIRE_BAD_REQUEST, naming the field: bad_words bans a special token that calls need,
  * allowed_token_ids leaves it out, or the answer ends with one in the midst of a call.
- * Where no call is required, a layout whose opening mark cannot come needs no other. */
+ * If no call is required, a writing whose opening mark is forbidden needs no other
+ * token. */
 quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
                            const model_desc *d, quire_error *err);
 

@@ -26,17 +26,19 @@ typedef struct call_refusals {
         char path[CALL_REFUSAL_BYTES], of[64];
     } list[CALL_REFUSALS];
     size_t n;
-    bool is_new; /* one was added */
-    bool whole;  /* from now on reduce a property to its types, instead of leaving out the keyword alone */
+    bool is_new; /* a keyword or property was added */
+    /* from now on properties are reduced to their types, instead of leaving out single
+     * keywords */
+    bool whole;
 } call_refusals;
 
 /* grammar_options.keyword; user: call_refusals *. A keyword that is refused is added, or
- * the keyword around it that gives it another meaning (not, if, oneOf, contains): without
- * that one more texts are allowed, never fewer. */
+ * the keyword around it that gives it another meaning (not, if, oneOf, contains): leaving
+ * that one out allows more texts, never fewer. */
 void call_refusals_note(void *user, const grammar_keyword *k);
-/* The schema of the tool without these; NULL: its properties with their types, and which
- * of them are required. *out belongs to the caller (json_drop). QUIRE_NO_MEMORY,
- * QUIRE_TOO_LARGE. */
+/* The schema of the tool without these keywords and properties; `without` NULL: only its
+ * properties with their types, and which of them are required. *out belongs to the caller
+ * (json_drop). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err call_loosen(const output_tool *tool, const call_refusals *without, json_value **out);
 
 static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out,
@@ -52,7 +54,7 @@ static bool is_refusal(quire_err e) {
     return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
 }
 
-/* Records that a schema reported as too large may only have run out of time. */
+/* Distinguishes a schema that is too large from one that only ran out of time. */
 static void note_haste(const call_parts *m, quire_err e) {
     if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) {
         *m->c->in_haste = true;
@@ -250,8 +252,8 @@ static bool is_index(const char *path, size_t at) {
     return token.n > 0 && strspn(token.p, "0123456789") >= token.n;
 }
 
-/* Where the path passes a keyword that turns the meaning: how long it is up to there, and
- * that keyword. False: it does not. */
+/* Finds a keyword on the path that inverts the meaning: its name, and the length of the
+ * path up to it. False if there is none. */
 static bool find_turn(const char *path, size_t *length, str *keyword) {
     for (size_t at = 0; path[at] != 0;) {
         *length = at;
@@ -267,7 +269,7 @@ static bool find_turn(const char *path, size_t *length, str *keyword) {
     return false;
 }
 
-/* Whether a keyword that turns the meaning refers to another place in the schema. */
+/* Whether a keyword that inverts the meaning refers to another place in the schema. */
 static bool turns_elsewhere(const json_value *v, bool is_turned) {
     for (size_t i = 0; json_is(v, JSON_KIND_ARRAY) && i < json_length(v); i++) {
         if (turns_elsewhere(json_at(v, i), is_turned)) {
@@ -372,8 +374,8 @@ static void write_outline(const output_tool *tool, json_out *o) {
     json_end(o, '}');
 }
 
-/* A copy under way. path: the place of the value, `n` bytes long; one that is too long
- * cannot be a refused one. */
+/* A copy in progress. path: the place of the value, `n` bytes long; a path that is too
+ * long cannot be a refused one. */
 typedef struct copy {
     const call_refusals *without;
     json_out *o;

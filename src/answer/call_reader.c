@@ -265,8 +265,8 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
     }
 }
 
-/* Whether closing marks are looked for. Where brackets begin calls by themselves, the
- * mark of a code block is one only once, after a call that such a mark opened: other
+/* Whether closing marks are looked for. In formats in which a bare bracket begins a call,
+ * the mark of a code block counts only once, after a call that such a mark opened: other
  * blocks are content. */
 static bool wants_close(const call_reader *r) {
     return r->after_call && (r->may_close || (r->flags & FORMAT_BARE) == 0);
@@ -302,8 +302,8 @@ static quire_err outside(call_reader *r, char c) {
 
 /* ---- inside ---- */
 
-/* Whether an open call has collected more than may be held. Only where a character
- * begins: a call's text ends with a whole one. */
+/* Whether an open call has collected more than may be held. Checked only where a
+ * character begins, so that a call's text ends with a whole one. */
 static bool is_full(const call_reader *r, char c) {
     return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
 }

@@ -2,8 +2,8 @@
  *
  * Outside a call, text is content and marks are looked for. A mark of role OPEN, or a
  * bracket in formats without marks, begins an attempt: the syntax of the format reads on,
- * and the bytes are held. Once the call's name is sure, the call begins and they are
- * dropped; where the syntax breaks before, they are content. */
+ * and the bytes are held. Once the call's name is certain, the call begins and the held
+ * bytes are dropped; if the syntax breaks before that, they are content. */
 #ifndef ANSWER_CALL_READER_H
 #define ANSWER_CALL_READER_H
 
@@ -15,13 +15,14 @@
 
 typedef struct call_reader call_reader;
 
-/* A syntax. */
+/* A syntax: how the calls of a format are read. */
 typedef struct call_machine {
-    /* An attempt begins, after a mark of role OPEN. */
+    /* Begins an attempt, after a mark of role OPEN. */
     quire_err (*begin)(call_reader *r);
     /* Reads one byte. It was added to r->held, unless a call is open. */
     quire_err (*byte)(call_reader *r, char c);
-    /* The text ends inside: completes the open call, unless cut_off; held text stays. */
+    /* The text ends inside an attempt: completes the open call, unless cut_off; held text
+     * stays. */
     quire_err (*end)(call_reader *r, bool cut_off);
     /* Special tokens that are marks of the format end the attempt wherever they stand;
      * others are plain text. */
@@ -54,7 +55,7 @@ typedef struct element_calls {
     struct {
         uint8_t kind;
         bool has_items;
-        bool is_homonym; /* has the name of an element of the notation itself */
+        bool is_homonym; /* has the same name as an element of the notation itself */
         const json_value *schema;
     } open[ELEMENT_DEPTH];
 } element_calls;
@@ -72,7 +73,7 @@ typedef struct python_calls {
 
 typedef struct harmony_messages {
     uint8_t state, kind, last_kind; /* kind of this message's text; of the last text emitted */
-    bool is_first;                  /* nothing came yet */
+    bool is_first;                  /* nothing has come yet */
     bool waits_newline;             /* before this message's text */
 } harmony_messages;
 
@@ -91,7 +92,7 @@ struct call_reader {
     /* this call or an earlier one was opened by a mark that is not closed yet */
     bool may_close;
     bool in_section;     /* after ROLE_SECTION */
-    bool section_is_new; /* and nothing came since */
+    bool section_is_new; /* and nothing has come since then */
     bool section_has_calls;
     bool has_content;     /* content other than white space came */
     bool has_mark;        /* a mark began an attempt */
@@ -125,8 +126,8 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
 quire_err call_reader_init(call_reader *r, const answer_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
-/* A token without text came: held text of a mark, or of an attempt without a call so far,
- * becomes content, and later text is not the beginning of the answer. */
+/* A token without text has come: held text of a mark, or of an attempt without a call so
+ * far, becomes content, and later text is not the beginning of the answer. */
 quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 
@@ -147,11 +148,12 @@ static inline str call_str(const strbuf *b) {
 /* Sets a buffer; QUIRE_TOO_LARGE past its max. */
 quire_err call_set(strbuf *b, str s);
 bool call_is_offered(const call_reader *r, str name);
-/* Whether what is held is "[]" and no mark: where a bracket in the text begins an
- * attempt, that is text. */
+/* Whether the held bytes are "[]" and no mark, which is text in formats in which a
+ * bracket begins an attempt. */
 bool call_is_empty_list(const call_reader *r);
-/* Whether an object that is a call must name an offered function first thing: in formats
- * in which a bracket anywhere may begin one, where the answer did not begin with it. */
+/* Whether an object is a call only if its first member names an offered function: in
+ * formats in which a bracket anywhere may begin a call, unless the answer began with
+ * it. */
 bool call_names_first(const call_reader *r);
 /* Begins the call r->name with the id r->id, and drops the held text. */
 quire_err call_begin(call_reader *r);
@@ -163,7 +165,7 @@ void call_leave(call_reader *r);
 /* Abandons the attempt because its last n bytes, p[0..n), do not fit: held text before
  * them becomes content, and they are read outside. An open call must have ended. */
 quire_err call_reject(call_reader *r, const char *p, size_t n);
-/* The same for what mark_push gave: text[0..n) and what r->match holds. */
+/* The same for the result of mark_push: text[0..n) and what r->match holds. */
 quire_err call_reject_match(call_reader *r, const char *text, size_t n);
 /* Appends a piece of reasoning or content, without MARK_BEGIN and MARK_END. */
 quire_err call_text(call_reader *r, output_kind kind, const char *p, size_t n);

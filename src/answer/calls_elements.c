@@ -1,5 +1,5 @@
-/* Calls as nested elements (MiniMax M3): every tag stands after a mark, objects and
- * lists are elements within elements.
+/* Calls as nested elements (MiniMax M3): every tag follows a mark, objects and lists are
+ * elements within elements.
  *
  * MARK<invoke
  * name="NAME">MARK<KEY>VALUEMARK</KEY>MARK<LIST>MARK<item>VALUEMARK</item>MARK</LIST>MARK</invoke>.
@@ -147,7 +147,7 @@ static quire_err calls_elements_end_name(call_reader *r) {
     return strbuf_add_char(&r->arguments, '{');
 }
 
-/* *fits false: the text belongs nowhere. */
+/* *fits false: the text is not valid here. */
 static quire_err body_text(call_reader *r, char c, bool *fits) {
     uint8_t kind = r->u.e.open[r->u.e.depth - 1].kind;
     *fits = kind == LEAF || kind == UNKNOWN || call_space(c);

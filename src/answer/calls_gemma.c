@@ -12,7 +12,7 @@ static quire_err calls_gemma_begin(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Writes JSON. *fits false: it does not belong there. */
+/* Writes JSON. *fits false: it is not valid there. */
 static quire_err calls_gemma_put(call_reader *r, str json, bool *fits) {
     json_stream_result result;
     size_t n_read;

@@ -1,4 +1,5 @@
-/* Harmony, the format of gpt-oss: an answer is a row of messages, each with a header.
+/* Harmony, the format of gpt-oss: an answer is a sequence of messages, each with a
+ * header.
  *
  * <|channel|>NAME to=RECIPIENT
  * <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to
@@ -69,7 +70,7 @@ static quire_err begin_message(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Whether a header may begin like this, without any mark: " to=functions..". */
+/* Whether the text may be the beginning of a header without a mark: " to=functions..". */
 static bool may_be_header(str s) {
     static const char to[] = "to=";
     while (s.n > 0 && call_space(s.p[0])) {

@@ -34,7 +34,7 @@ static bool is_forced_by_name(const call_reader *r) {
 
 /* ---- arguments ---- */
 
-/* Begins a call, whose name and beginning of arguments were read. */
+/* Begins a call, of which the name and the beginning of the arguments were read. */
 static quire_err calls_json_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }
@@ -255,7 +255,7 @@ static quire_err end_object(call_reader *r, char c) {
         return QUIRE_OK;
     }
     bool is_done = (j->has_name && j->has_arguments) || (r->flags & FORMAT_KEYED) != 0;
-    if (!is_done) { /* a name alone calls a function that is offered */
+    if (!is_done) { /* a name alone calls an offered function without arguments */
         if (!j->has_name || (r->flags & FORMAT_BARE) != 0 || !call_is_offered(r, call_str(&r->name))) {
             return call_reject(r, &c, 1);
         }
@@ -408,7 +408,8 @@ static bool head_read(str head, str text, head_parts *h) {
     return h->name.n > 0;
 }
 
-/* "functions.NAME:3" is a name and the call's id, "functions.NAME" an offered function. */
+/* "functions.NAME:3" is a name and the call's id, "functions.NAME" an offered
+ * function. */
 static quire_err take_numbered(call_reader *r, str *name) {
     size_t n = name->n, prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
     str bare = {name->p + prefix, name->n - prefix};

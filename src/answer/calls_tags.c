@@ -26,7 +26,7 @@ static quire_err end_value(call_reader *r) {
     return typed_end(&r->value, &r->arguments);
 }
 
-/* Text that fits nowhere. */
+/* Text that is not valid anywhere. */
 static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n) {
     if (r->in_call) {
         TRY(calls_tags_finish_call(r));
@@ -95,7 +95,7 @@ static quire_err value_text(call_reader *r, char c) {
     return t->waits_newline ? QUIRE_OK : typed_add(&r->value, &c, 1, &r->arguments);
 }
 
-/* Text outside values: names are collected. *fits false: it belongs nowhere. */
+/* Text outside values: names are collected. *fits false: it is not valid here. */
 static quire_err other_text(call_reader *r, char c, bool *fits) {
     uint8_t state = r->u.t.state;
     *fits = state == NAME || state == KEY ? r->text.n < TEXT_BYTES : call_space(c);

@@ -324,7 +324,7 @@ void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
     if (e == NULL) {
         return;
     }
-    size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit of bytes is one of entries too */
+    size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit on bytes also limits the entries */
     e->n_bytes = e->n_bytes > least ? e->n_bytes : least;
     (void)pthread_mutex_lock(&c->lock);
     bool is_known = answer_grammar_cache_find(c, key, e->hash) != NULL;

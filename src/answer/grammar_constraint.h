@@ -10,18 +10,18 @@
 #include "sample/constraint.h"
 #include "text/tokenizer.h"
 
-/* Builds the vocabulary of a model of n_vocab tokens from its tokenizer; ids that this
- * one does not have are never allowed. End tokens are in it as others are (sample_accept
- * says where they may come). marks: tokens that are terminals of their own; NULL: control
- * tokens are never allowed, and the others are their texts. Tens of milliseconds. *out
- * belongs to the caller. QUIRE_NO_MEMORY. */
+/* Builds the vocabulary of a model of n_vocab tokens from its tokenizer; ids that the
+ * tokenizer lacks are never allowed. End tokens are included like all others
+ * (sample_accept decides where they may come). marks: tokens that are terminals of their
+ * own; NULL: control tokens are never allowed, and other special tokens stand for their
+ * texts. Tens of milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks,
                                    grammar_vocab **out);
 
 /* Makes a constraint with one reference, and the masks with which its answers begin. g
- * and v stay the caller's; the constraint holds references of its own. Its states are of
- * the tenant's share of memory (NULL: of none). Up to some milliseconds. QUIRE_NO_MEMORY,
- * QUIRE_TOO_LARGE. */
+ * and v stay the caller's; the constraint holds references of its own. Its states count
+ * towards the tenant's share of memory (NULL: no share). Up to some milliseconds.
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant,
                                   constraint **out);
 
@@ -43,7 +43,7 @@ typedef struct marked_vocab {
     grammar_mark *list;  /* of marks */
 } marked_vocab;
 
-/* Whether a token is special in that sense. */
+/* Whether a token is special in this sense. */
 bool marked_vocab_is_mark(const tokenizer *t, int32_t id);
 /* As grammar_constraint_vocab. t outlives *out, which belongs to the caller. */
 quire_err marked_vocab_open(const tokenizer *t, int32_t n_vocab, marked_vocab **out);
@@ -53,11 +53,12 @@ void marked_vocab_close(marked_vocab *v);
 
 /* The cache of compiled grammars: a rule that a tenant sends again is not compiled again.
  *
- * An entry is a grammar under all that it was compiled from: tenant, form, kind, options,
- * frame and text, which are compared whole. Tenants do not see each other's entries, so
- * how fast a rule is taken tells nothing of others' rules. Past the limit the least
- * recently used entry of the tenant that holds most goes. An entry counts as the limit's
- * 512th part at least. Threads: any; a lock is held while texts are compared. */
+ * An entry is a grammar under everything from which it was compiled: tenant, form, kind,
+ * options, frame and text, which are compared whole. Tenants do not see each other's
+ * entries, so the time that a rule takes reveals nothing about others' rules. Over the
+ * limit, the least recently used entry of the tenant that holds most is dropped. An entry
+ * counts as at least a 512th of the limit. Threads: any; a lock is held while texts are
+ * compared. */
 
 #define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* for an engine's grammars and their texts */
 #define GRAMMAR_CACHE_ENTRIES 512                /* at most; each counts as its share of the bytes at least */
@@ -78,7 +79,7 @@ typedef struct grammar_key {
 
 quire_err grammar_cache_open(size_t max_bytes, grammar_cache **out);
 void grammar_cache_close(grammar_cache *c);
-/* A reference to the grammar of a key, which the caller drops; NULL: it is not known. */
+/* A reference to the grammar of a key, which the caller drops; NULL if there is none. */
 grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key);
 /* Keeps a reference to g under a copy of the key, unless both take over a quarter of the
  * limit, are known already, or memory is out. */

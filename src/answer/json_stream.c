@@ -54,7 +54,7 @@ static json_stream_result after(json_stream *s) {
     return s->depth == 0 ? JSON_STREAM_DONE : JSON_STREAM_MORE;
 }
 
-/* Writes the comma that waits, with the white space after it. */
+/* Writes the pending comma, with the white space after it. */
 static quire_err write_comma(json_stream *s, strbuf *out) {
     if (s->has_comma) {
         TRY(strbuf_add_char(out, ','));
@@ -142,7 +142,7 @@ typedef struct word {
     const char *read, *write;
 } word;
 
-/* The word that begins with these letters, or is equal to them. */
+/* The word that these letters begin or complete. */
 static const word *find_word(const char *p, size_t n, bool whole) {
     static const word words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
                                  {"True", "true"}, {"False", "false"}, {"None", "null"}};

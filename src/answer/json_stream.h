@@ -1,7 +1,7 @@
-/* A JSON value that arrives byte by byte, written on as JSON: strict in what it writes,
- * lenient in what it reads.
+/* A JSON value that arrives byte by byte and is passed on as JSON: strict in what it
+ * writes, lenient in what it reads.
  *
- * Strings are written anew: control characters and escapes that JSON does not have are
+ * Strings are rewritten: control characters and escapes that JSON does not have are
  * repaired. A comma before a closing bracket is dropped. Python's True, False and None
  * become JSON's. At any time the value can be closed, so that what was written is
  * whole. */
@@ -11,7 +11,9 @@
 #include "answer/unescape.h"
 #include "base/str.h"
 
-#define JSON_STREAM_DEPTH 60 /* of nested brackets: the arguments around it count among the 64 of a request */
+/* most nested brackets; the arguments around the value also count among the 64 of a
+ * request */
+#define JSON_STREAM_DEPTH 60
 #define JSON_STREAM_SPACE 64 /* bytes of white space that are kept after a comma */
 
 typedef enum json_stream_result {
@@ -45,8 +47,8 @@ bool json_stream_wants_value(const json_stream *s);
 
 /* ---- Python literals ---- */
 
-/* A Python literal that arrives byte by byte, written as JSON: strings with either
- * quotes are decoded and written anew, parentheses are lists, and json_stream.h checks
+/* A Python literal that arrives byte by byte, written as JSON: strings with either kind
+ * of quotes are decoded and rewritten, parentheses are lists, and json_stream.h checks
  * the rest. */
 
 /* Zero-initialised: before a value. */

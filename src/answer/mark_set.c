@@ -84,7 +84,7 @@ int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char
         text[(*n)++] = c;
         return -1;
     }
-    m->held[m->n++] = c; /* fits, since the held text is shorter than a mark */
+    m->held[m->n++] = c; /* it fits, since the held text is shorter than a mark */
     while (m->n > 0 && !begins_mark(m, set, roles, &whole)) {
         text[(*n)++] = m->held[0];
         memmove(m->held, m->held + 1, --m->n);

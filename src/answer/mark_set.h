@@ -43,15 +43,15 @@ typedef struct mark_test {
     const void *context;
 } mark_test;
 
-/* Adds a mark; its parts that are special tokens are found by the test. A mark that does
- * not fit is a mistake of the table: QUIRE_INTERNAL. */
+/* Adds a mark; the test finds its parts that are special tokens. A mark that does not fit
+ * is an error in the table: QUIRE_INTERNAL. */
 quire_err mark_set_add(mark_set *set, uint8_t role, str text, mark_test test);
 /* Reads one byte. Returns the index of the mark that it completes, or -1. text[0..*n):
  * bytes that belong to no mark any more, in order. */
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n);
-/* Takes the held text, which will not become a mark. */
+/* Removes the held text, which will not become a mark. */
 size_t mark_take(mark_match *m, char text[MARK_BYTES]);
-/* The mark that a special token is, in its plain letters; -1: none of these roles. */
+/* The mark with the text of a special token; -1: no mark of these roles. */
 int mark_find_special(const mark_set *set, uint32_t roles, str letters);
 
 #endif

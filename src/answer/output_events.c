@@ -77,7 +77,8 @@ static quire_err add_arguments(call_limit *l, str piece) {
     return QUIRE_OK;
 }
 
-/* Whether an earlier call begins like this one; *is_same: whether one is equal to it. */
+/* Whether an earlier call begins like this one; *is_same: whether an earlier call equals
+ * it. */
 static bool is_like_earlier(const call_limit *l, bool *is_same) {
     bool is_like = false;
     *is_same = false;
@@ -125,7 +126,7 @@ static quire_err pass_one(call_limit *l, const output_events *found, size_t i) {
                                       : QUIRE_OK);
     bool is_like = l->is_distinct && e->kind >= OUTPUT_CALL_BEGIN && is_like_earlier(l, &is_same);
     l->is_over = l->is_over || (ends && is_like && is_same);
-    if (l->is_over) { /* this call does not belong to the answer */
+    if (l->is_over) { /* this call is not part of the answer */
         l->n -= e->kind != OUTPUT_CALL_BEGIN;
         l->is_held = false;
         output_events_clear(&l->held);

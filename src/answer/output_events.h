@@ -39,19 +39,20 @@ quire_err output_events_add(output_events *e, output_kind kind, int32_t call, st
 
 /* ---- how many calls an answer has ---- */
 
-/* How many calls an answer has, and that none is made twice: the events of its parser on
- * their way to the reader.
+/* Limits an answer's number of calls, and drops repeated ones, as the parser's events
+ * pass on to the reader.
  *
- * A call that begins like an earlier one of the answer is held back until it differs.
- * Where it ends without having differed, the answer is over and that call is none of it;
- * so it is where one more call than allowed begins. All this is a function of the
- * answer's text, so it is the same however the text came about. Owner: its choice; one
- * thread. */
+ * A call that begins like an earlier one of the answer is held back until it differs. If
+ * it ends without having differed, the answer ends before that call; so it does if one
+ * call more than allowed begins. All this is a function of the answer's text, however it
+ * was generated. Owner: its choice; one thread. */
 
 /* Zero-initialised, except the first two members: no call yet. */
 typedef struct call_limit {
-    int32_t most;     /* calls of an answer; 0: any number */
-    bool is_distinct; /* calls with the same name and arguments, white space aside, are the same */
+    int32_t most; /* most calls of an answer; 0: any number */
+    /* a call with the same name and arguments as an earlier one, except for white space,
+     * is a repetition */
+    bool is_distinct;
     bool is_over;
     int32_t n; /* calls that have begun */
     /* [n_earlier] the calls that have ended: name, a line end, arguments without white
@@ -64,8 +65,8 @@ typedef struct call_limit {
     output_events held, passed;
 } call_limit;
 
-/* Replaces the found events by those that the reader gets. is_over is set with the last
- * one. NO_MEMORY. */
+/* Replaces the found events by those that the reader gets. Sets is_over with the last
+ * one. QUIRE_NO_MEMORY. */
 quire_err call_limit_pass(call_limit *l, output_events *found);
 /* The text has ended: appends the held events of an unfinished call to *found.
  * NO_MEMORY. */

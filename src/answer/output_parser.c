@@ -15,7 +15,7 @@ struct output_parser {
     const answer_format *reasoning;
     uint8_t state;
     bool begins_inside, has_thought, wrote_mark;
-    bool has_break; /* a hidden token came before the answer's beginning */
+    bool has_break; /* a hidden token came before the answer began */
     mark_set marks;
     mark_match match;
     /* white space that is dropped at the end of the reasoning; a piece that was not
@@ -177,7 +177,7 @@ static quire_err output_parser_text_byte(output_parser *p, char c) {
 static quire_err output_parser_at_mark(output_parser *p, const mark *m) {
     switch ((mark_role)m->role) {
     case ROLE_THINK:
-        if (p->state == THINKING && !m->is_special) { /* words about the mark */
+        if (p->state == THINKING && !m->is_special) { /* a mention of the mark in plain words */
             for (uint8_t i = 0; i < m->n; i++) {
                 TRY(output_parser_text_byte(p, m->text[i]));
             }
@@ -193,7 +193,7 @@ static quire_err output_parser_at_mark(output_parser *p, const mark *m) {
         strbuf_clear(&p->space);
         p->state = AFTER;
         return QUIRE_OK;
-    default: /* perhaps a call */
+    default: /* may be a call */
         if (p->state != START) {
             strbuf_clear(&p->space);
         }

@@ -1,7 +1,7 @@
 /* Memory for assembling a grammar's parts: many small blocks that are freed together. One
  * thread.
  *
- * The first failure stays: what is made after it is empty, and the caller looks once
+ * The first failure is kept: parts made after it are empty, and the caller checks once
  * (part_arena.failed). */
 #ifndef ANSWER_PART_ARENA_H
 #define ANSWER_PART_ARENA_H
@@ -19,7 +19,7 @@ typedef struct part_arena {
 
 /* Returns n zeroed elements; NULL: the arena has failed, or n is 0. */
 void *part_arena_new(part_arena *a, size_t n, size_t size);
-/* Takes the memory of a text; *s is empty afterwards. */
+/* Takes over the memory of a text; *s is empty afterwards. */
 str part_arena_take(part_arena *a, strbuf *s);
 void part_arena_deinit(part_arena *a);
 
@@ -27,9 +27,9 @@ void part_arena_deinit(part_arena *a);
 
 grammar_part part_text(str text);
 grammar_part part_rule(grammar_kind kind, str text, const char *where);
-/* Parts one after the other; copied. */
+/* A sequence of parts; copied. */
 grammar_part part_sequence(part_arena *a, const grammar_part *parts, size_t n);
-/* The part min to max times; copied. */
+/* The part, min to max times; copied. */
 grammar_part part_repeat(part_arena *a, grammar_part part, uint32_t min, uint32_t max);
 /* Any text up to the first of the texts, which are borrowed. */
 grammar_part part_until(const str *texts, size_t n);

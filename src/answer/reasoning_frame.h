@@ -7,7 +7,7 @@
 #include "answer/part_arena.h"
 
 typedef struct reasoning_frame {
-    const answer_format *format; /* NULL: the answer is all */
+    const answer_format *format; /* NULL: there is only the answer */
     /* formats whose opening marks end the reasoning; NULL: none */
     const answer_format *calls;
     output_start start;
@@ -15,7 +15,7 @@ typedef struct reasoning_frame {
 
 /* Whether an answer begins inside the reasoning. */
 bool reasoning_begins(const reasoning_frame *f);
-/* Whether anything may stand around the answer. */
+/* Whether anything may surround the answer. */
 bool reasoning_frame_is_empty(const reasoning_frame *f);
 /* The answer with the text around it: the reasoning up to its closing mark, begun by an
  * opening mark unless the answer begins inside it; and marks that the format drops. */

@@ -18,7 +18,7 @@ typedef struct reader {
     quire_error *err;
     char path[PATH_BYTES]; /* path of the format being read */
     int depth;
-    /* The ends of the tag whose content is read: free text stops before them. */
+    /* The ends of the tag whose content is being read: free text stops before them. */
     const str *ends;
     size_t n_ends;
 } reader;
@@ -96,7 +96,7 @@ static quire_err take_flag(const reader *r, const json_value *format, const char
 }
 
 /* Refuses members that a format does not have. `any_order`, which allows any order of
- * members, is accepted: the order of the schema is one. */
+ * members, is accepted, since the schema's order is one of them. */
 static quire_err structural_tag_refuse_others(const reader *r, const json_value *format) {
     static const char *const names[] = {
         "type",     "value",   "token",    "json_schema", "style",        "any_order",
@@ -211,8 +211,8 @@ static quire_err read_counts(reader *r, const json_value *format, grammar_part *
 
 /* ---- tags ---- */
 
-/* The content of a tag and its end. Free text that is all the content stops at the first
- * of the ends. */
+/* The content of a tag and its end. If free text is the whole content, it stops at the
+ * first of the ends. */
 static quire_err read_inside(reader *r, const json_value *content, const str *ends, size_t n_ends,
                              grammar_part *out) {
     const str *outer = r->ends;
@@ -429,7 +429,7 @@ quire_err structural_tag_read(part_arena *a, const json_value *v, grammar_part *
     return read_format(&r, format, out);
 }
 
-/* Tokens that end the answer, in structural tags: they may stand where nothing has to
+/* Tokens that end the answer, in structural tags: they are allowed where nothing has to
  * follow. */
 
 #define PATH_BYTES    200

@@ -16,9 +16,9 @@
  * checks the arena for a failure. */
 quire_err structural_tag_read(part_arena *a, const json_value *v, grammar_part *out, quire_error *err);
 
-/* Whether a token that ends the answer stands in v, which structural_tag_read has taken,
- * where something must follow it: QUIRE_INVALID, and *err says where. What a regex, a
- * grammar or a schema describes is something. */
+/* Checks that no token that ends the answer stands in v where something must follow it:
+ * otherwise QUIRE_INVALID, and *err says where. v was accepted by structural_tag_read.
+ * Text of a regex, a grammar or a schema counts as something, even if it may be empty. */
 quire_err structural_tag_check_ends(const json_value *v, const grammar_marks *marks, const int32_t *ends,
                                     int32_t n_ends, quire_error *err);
 

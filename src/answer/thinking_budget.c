@@ -56,7 +56,7 @@ static const void *inner_const(const void *state) {
 
 /* ---- marks ---- */
 
-/* Moves on by a byte; true: the mark is complete. */
+/* Advances by a byte; true if the mark is complete. */
 static bool thinking_budget_find(const text_pattern *p, uint16_t *at, uint8_t byte) {
     *at = (uint16_t)text_pattern_step(p, *at, (char)byte);
     return p->n > 0 && *at == p->n;
@@ -66,8 +66,8 @@ static bool thinking_budget_is_space(uint8_t byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
-/* A byte before the reasoning. Where the opening mark must come first, another beginning
- * is that of the answer. */
+/* A byte before the reasoning. If the opening mark must come first, any other beginning
+ * begins the answer. */
 static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte) {
     bool may_come = false, is_first = s->at[0] == 0 && s->at[1] == 0;
     for (int i = 0; i < MAX_MARKS; i++) {
@@ -157,9 +157,9 @@ static int32_t thinking_budget_n_taken(const thinking_budget *b, const void *sta
     return n;
 }
 
-/* Whether the next of the closing mark's tokens is all that may come: the state is
- * closing, and no character is cut. After the first one a closing state has a next one
- * that the inner constraint takes. */
+/* Whether only the next of the closing mark's tokens may come: the state is closing, and
+ * no character is cut. After the first one a closing state has a next one that the inner
+ * constraint takes. */
 static bool is_forcing(const thinking_budget *b, const void *state) {
     const budget_state *s = state;
     if (s->phase != CLOSING || s->n_forced > 0) {
@@ -220,7 +220,8 @@ static quire_err thinking_budget_accept(const constraint *c, void *state, int32_
     return QUIRE_OK;
 }
 
-/* How many of the inner one's n tokens lead to no state in which the budget decides. */
+/* How many of the inner constraint's n tokens lead to no state in which the budget
+ * decides. */
 static int32_t thinking_budget_cut(const constraint *c, const void *state, const int32_t *ids, int32_t n) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t i = 0;
@@ -246,7 +247,7 @@ static int32_t thinking_budget_forced(const constraint *c, const void *state, in
     return thinking_budget_cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
 }
 
-/* While the budget may decide, a line, which can be cut. */
+/* While the budget may decide, drafts form a line, which can be cut. */
 static int32_t thinking_budget_guess(const constraint *c, const void *state, const guess_bounds *bounds,
                                      int32_t *ids, int32_t *parents) {
     const thinking_budget *b = budget_of(c);
@@ -261,7 +262,7 @@ static int32_t thinking_budget_guess(const constraint *c, const void *state, con
 }
 
 /* False while the closing mark must come. A rule that does not accept the mark has no
- * reasoning around it, and decides itself. */
+ * reasoning around it, and decides alone. */
 static bool thinking_budget_is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
     if (b->inner == NULL) {
@@ -447,7 +448,7 @@ static bool has_all(const int32_t *allowed, int32_t n_allowed, const int32_t *ma
 }
 
 /* Whether the answer may end after the mark. A rule that does not accept the mark at the
- * start is asked when the mark comes. */
+ * start is checked when the mark comes. */
 static bool may_end(const constraint *inner, const int32_t *mark, int32_t n) {
     alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
     if (inner == NULL) {

@@ -7,7 +7,8 @@
 
 enum { MAX_SCHEMA_DEPTH = 16, MAX_SCHEMA_BRANCHES = 64, NULL_BYTES = 16 };
 
-/* A local reference: "#" or a JSON pointer after it. NULL: it leads nowhere. */
+/* Resolves a local reference, "#" with or without a JSON pointer; NULL if it leads
+ * nowhere. */
 static const json_value *follow(const json_value *root, str pointer) {
     const json_value *at = root;
     char name[256];
@@ -215,7 +216,7 @@ static void take_back(strbuf *out, size_t n) {
     }
 }
 
-/* Appends the text as JSON; *done false: it is none, and nothing was appended. */
+/* Appends the text as JSON; *done false: it is not JSON, and nothing was appended. */
 static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) {
     json_stream json = {0};
     json_stream_result result;

@@ -1,9 +1,9 @@
 /* A value that a model writes without quotes, between tags, with the type that the schema
  * gives.
  *
- * A string property stays as it is written; one of type string or null that reads null is
- * null; others are JSON, and a string where they are not. Without a type, what is JSON is
- * JSON. */
+ * A string property is passed on as written; "null" is null if the type allows both;
+ * values of other types are JSON, or strings if they are not valid JSON. Without a type,
+ * whatever is valid JSON is JSON. */
 #ifndef ANSWER_TYPED_VALUE_H
 #define ANSWER_TYPED_VALUE_H
 
@@ -19,8 +19,8 @@ enum {
     TYPE_ARRAY = 1 << 5
 };
 
-/* The types that a schema allows; 0: it says nothing. root: the schema that its
- * references are in. */
+/* The types that a schema allows; 0: unspecified. root: the schema that its references
+ * are in. */
 unsigned schema_types(const json_value *schema, const json_value *root);
 /* The schema of a member, or of an array's items; NULL: unknown. name is any text. */
 const json_value *schema_member(const json_value *schema, const json_value *root, str name);
@@ -34,10 +34,10 @@ typedef struct typed_value {
     strbuf text;       /* else: the text so far */
 } typed_value;
 
-/* A value begins; text keeps its memory and its max. */
+/* Begins a value; text keeps its memory and its max. */
 void typed_begin(typed_value *v, unsigned types);
-/* Reads bytes of the value and appends JSON to *out where it is known already. A value
- * past text.max is a string. */
+/* Reads bytes of the value and appends JSON to *out as soon as it is known. A value
+ * longer than text.max is a string. */
 quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out);
 quire_err typed_end(typed_value *v, strbuf *out);
 

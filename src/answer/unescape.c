@@ -37,7 +37,7 @@ static size_t add_code(unescape *u, char *out, int32_t c) {
     return is_scalar ? add_char(out, n, c) : unescape_add(out, n, UTF8_REPLACEMENT, 3);
 }
 
-/* How many digits stand after \x, \u, \U; 0: it is not such an escape. */
+/* How many digits follow \x, \u, \U; 0: it is not such an escape. */
 static int digits_of(escape_kind kind, char c) {
     return c == 'u' ? 4 : kind != ESCAPE_PYTHON ? 0 : c == 'x' ? 2 : c == 'U' ? 8 : 0;
 }
@@ -54,7 +54,7 @@ static size_t simple(unescape *u, escape_kind kind, char c, char *out) {
     if (kind == ESCAPE_PYTHON && c == '\n') {
         return n;
     }
-    if (c == 0 || strchr(itself, c) == NULL) { /* no escape: a path or a regular expression, as a rule */
+    if (c == 0 || strchr(itself, c) == NULL) { /* not an escape: usually a path or a regular expression */
         out[n++] = '\\';
     }
     out[n] = c;
@@ -140,11 +140,11 @@ enum { BEFORE, INSIDE, BEHIND, RAW };
 
 static const char opening[] = "{\"input\":\"";
 
-/* Takes a byte before the string. */
+/* Reads a byte before the string. */
 static quire_err before(custom_input *c, char b, strbuf *out) {
     bool in_name = c->n_seen > 1 && c->n_seen < 8;
     if (!in_name && (b == ' ' || b == '\n' || b == '\t' || b == '\r')) {
-        return QUIRE_OK; /* other arguments lose it too, which changes no JSON */
+        return QUIRE_OK; /* dropped from other arguments too, which changes no JSON */
     }
     c->seen[c->n_seen++] = b;
     if (memcmp(c->seen, opening, c->n_seen) != 0) {

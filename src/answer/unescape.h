@@ -17,14 +17,14 @@ typedef struct unescape {
     int32_t high;  /* a high surrogate that waits for its low one; 0: none */
 } unescape;
 
-/* Whether a quote belongs to an escape, so that it does not end the string. Among the
- * digits of one it does not. */
+/* Whether a quote belongs to an escape and so does not end the string. A quote among an
+ * escape's digits does end it. */
 static inline bool unescape_is_open(const unescape *u) {
     return u->n == 1;
 }
 /* Reads one byte of a string. out[0..return value): the text that is complete now. A
- * backslash that begins no escape stays, with the byte after it; \' is one everywhere,
- * as in JavaScript and Python; a surrogate alone becomes U+FFFD. */
+ * backslash that begins no escape is kept, with the byte after it; \' is an escape
+ * everywhere, as in JavaScript and Python; a lone surrogate becomes U+FFFD. */
 size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]);
 /* The string ends: an incomplete escape stays unchanged. */
 size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]);
@@ -40,7 +40,7 @@ quire_err escape_add(strbuf *out, const char *p, size_t n);
 /* The input of a call of a custom tool: what its arguments, {"input": "text"}, hold as a
  * string, read while they stream.
  *
- * Arguments of another form are the input as they stand. Owner: the choice. */
+ * Arguments of any other form are the input, unchanged. Owner: the choice. */
 
 typedef struct custom_input {
     uint8_t stage, n_seen;

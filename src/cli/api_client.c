@@ -1,10 +1,10 @@
 /* Requests to an OpenAI-compatible API, several at once: each thread has one exchange at
- * a time over a connection of its own. Failures that may pass are retried a few times,
- * after the delay that the API names.
+ * a time over a connection of its own. Temporary failures are retried a few times, after
+ * the delay that the API names.
  *
  *   api_client_send -> (a thread posts it) -> api_client_take -> api_job_free
  *
- * Owner: one thread, which calls everything here. */
+ * Owner: one thread, which makes all calls. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,12 +21,11 @@
  * pure functions of texts and responses.
  *
  * A gen that is followed by constant text and another gen is sent without its stop
- * strings and with more tokens than its own. The text that comes is cut as the API
- * would have cut each gen: at the first token with which a stop string is complete, at
- * its most tokens, or at the model's end. What follows the cut is a guess of the
- * constant text and the later gens. As far as it agrees with the constant text, and a
- * token ends where that ends, it is what the API would (greedily) generate there, so
- * no call is needed. */
+ * strings and with more tokens than its own. The returned text is cut as the API would
+ * have cut each gen: at the first token that completes a stop string, at max_tokens, or
+ * where the model ended. What follows the cut is a guess of the constant text and the
+ * later gens. As far as it agrees with the constant text, and a token ends where that
+ * ends, it is what the API would (greedily) generate there, so no call is needed. */
 
 /* ---- responses ---- */
 
@@ -220,7 +219,7 @@ int64_t api_count_of(const json_value *usage, const char *name) {
 
 #define MAX_RESPONSE ((size_t)64 << 20)
 #define MAX_SENT     3   /* most times that a job is sent */
-#define STALL_S      600 /* a model may compute for that long before its first byte */
+#define STALL_S      600 /* how long a model may compute before its first byte */
 #define MAX_WAIT_S   60
 #define MAX_KEY      8192 /* bytes */
 
@@ -312,7 +311,7 @@ static quire_err api_read_error(const api_job *j, const char *url, const hub_rep
     return code;
 }
 
-/* Waits before the job is sent again. False: it was given up. */
+/* Waits before the job is sent again. False if the job was dropped. */
 static bool api_pause(api_thread *t, int32_t seconds) {
     api_client *c = t->client;
     struct timespec until;
@@ -466,7 +465,7 @@ void api_client_close(api_client *c) {
     mem_free(c);
 }
 
-/* One more thread. */
+/* Starts one more thread. */
 static quire_err api_client_grow(api_client *c, quire_error *err) {
     api_thread *t = &c->threads[c->n_threads];
     const hub_http_options http = {.ca_file = c->o.ca_file, .stall_s = STALL_S, .stop = &t->stop};
@@ -491,7 +490,7 @@ quire_err api_client_send(api_client *c, api_job *j, quire_error *err) {
     }
     pthread_mutex_lock(&c->lock);
     api_jobs_add(&c->waiting_last, j);
-    pthread_cond_broadcast(&c->work); /* a thread that pauses waits too */
+    pthread_cond_broadcast(&c->work); /* a pausing thread waits for this too */
     pthread_mutex_unlock(&c->lock);
     return QUIRE_OK;
 }

@@ -16,9 +16,9 @@ struct api_executor {
     char *model;                   /* name sent with requests; NULL: not known yet */
     struct api_call *first, *last; /* all calls under way, in order */
     struct api_call *over;         /* calls that ended without a request */
-    api_job *models;               /* asks for the list of models; NULL: not under way */
+    api_job *models;               /* request for the list of models; NULL: not in progress */
     api_counts counts;
-    bool guesses; /* the API gives the tokens of its texts */
+    bool guesses; /* the API returns the tokens of its texts */
 };
 
 /* What the executor keeps for a state: text that was generated past its last gen's
@@ -29,7 +29,7 @@ typedef struct api_state {
     size_t n_parts;        /* parts of the state when it was made, the gen's value included */
     int64_t prompt_tokens; /* of the call that made it */
     char *sampling;        /* the sampling fields with which it was generated */
-    bool is_greedy;        /* whoever goes on from here gets the same text */
+    bool is_greedy;        /* any continuation from here gets the same text */
 } api_state;
 
 typedef struct api_call {
@@ -42,7 +42,7 @@ typedef struct api_call {
     strbuf sampling;    /* the fields as JSON, without those that end a gen */
     api_rule rule;
     bool goes_past; /* the job asks for more than the gen */
-    bool is_again;  /* going past did not show where the gen ends, so it is sent again alone */
+    bool is_again;  /* the longer text did not show where the gen ends, so the gen is sent again alone */
     quire_error error;
     quire_err status;
 } api_call;
@@ -127,8 +127,8 @@ static void api_exec_drop(void *executor, quire_state *s) {
     }
 }
 
-/* Branches take a guess only where they would all get that text; samples are drawn
- * anew. */
+/* Branches take a guess only if all of them would get that text; samples are drawn
+ * again. */
 static quire_err api_exec_fork(void *executor, const quire_state *from, quire_state *to) {
     const api_state *was = from->of_executor;
     (void)executor;
@@ -554,7 +554,7 @@ done:
 
 /* ---- responses ---- */
 
-/* Takes the outputs as the API ended them. */
+/* Takes the outputs as the API returned them. */
 static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     size_t n = json_length(json_get(response, "choices"));
@@ -577,8 +577,8 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
     return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
 }
 
-/* Takes the response to a gen that was to go past its end. k->is_again: it does not
- * show where the gen ends, since the API gives no tokens, or too few. */
+/* Takes the response to a gen that was requested past its end. k->is_again: it does not
+ * show where the gen ends, since the API returned no tokens, or too few. */
 static quire_err api_take_past(api_call *k, const json_value *response, int64_t n_completion,
                                quire_error *err) {
     api_text *t;
@@ -598,7 +598,7 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     return e;
 }
 
-/* Takes a response. k->job afterwards: the gen was sent again. */
+/* Takes a response. If k->job is set afterwards, the gen was sent again. */
 static quire_err api_take_response(api_call *k, const json_value *response, quire_error *err) {
     const json_value *usage = json_get(response, "usage");
     program_call *c = k->c;
@@ -620,7 +620,7 @@ static quire_err api_take_response(api_call *k, const json_value *response, quir
     return k->is_again ? api_send_gen(k, err) : QUIRE_OK;
 }
 
-/* Asks for a gen itself, where the API has refused to go past its end: it knows no
+/* Requests a gen alone, because the API refused to go past its end: it has no
  * log-probabilities, or allows fewer tokens. */
 static quire_err api_ask_again(api_call *k, quire_error *err) {
     k->x->guesses = false;
@@ -686,7 +686,7 @@ static void api_take_models(api_executor *x, api_job *j) {
     api_begin_waiting(x);
 }
 
-/* Begins a call, or lets it wait until the model's name is known. */
+/* Begins a call, or queues it until the model's name is known. */
 static quire_err api_call_begin(api_call *k, quire_error *err) {
     if (k->x->model == NULL && k->c->state->root->program.model == NULL) {
         return k->x->models != NULL ? QUIRE_OK : api_send_models(k->x, err);

@@ -1,11 +1,11 @@
 /* Executes programs on an OpenAI-compatible API, and speculates across calls: a gen that
  * is followed by constant text and another gen is requested past its end, and later gens
- * take what came as long as it agrees (api_client.c). Greedy results are the same, and
- * there are never more calls.
+ * take the additional text as long as it agrees (api_client.c). Greedy results are the
+ * same, and there are never more calls.
  *
  * States without turns are texts for /completions, those with turns are messages for
- * /chat/completions. A select is one call of /completions for all of its choices,
- * whose log-probabilities the API echoes. */
+ * /chat/completions. A select is one call of /completions for all of its choices, whose
+ * log-probabilities the API echoes. */
 #ifndef CLI_API_EXECUTOR_H
 #define CLI_API_EXECUTOR_H
 
@@ -27,7 +27,7 @@ typedef struct api_client api_client;
 
 typedef struct api_client_options {
     const char *url;     /* "https://api.example.com/v1", to which paths are appended */
-    const char *key;     /* sent as a bearer token; NULL: none is */
+    const char *key;     /* sent as a bearer token; NULL: none */
     const char *ca_file; /* file of certificates; NULL: the system's */
 } api_client_options;
 
@@ -46,7 +46,7 @@ typedef struct api_job {
 /* Opens a client; the options' texts are borrowed until the close. INVALID: no address,
  * one with a password, or no key. */
 quire_err api_client_open(const api_client_options *o, api_client **out, quire_error *err);
-/* Cancels what is under way. */
+/* Cancels all jobs in progress and closes the client. */
 void api_client_close(api_client *c);
 /* Makes a job, whose body the caller then writes; NULL: out of memory. */
 api_job *api_job_new(const char *path, void *user);
@@ -72,7 +72,7 @@ typedef struct api_executor_options {
     int32_t most_more; /* most tokens to request past a gen's end; 0: no speculation */
 } api_executor_options;
 
-/* What calls have cost, and what speculation has saved. */
+/* What calls have cost, and how much speculation has saved. */
 typedef struct api_counts {
     int64_t n_calls, n_reused;                /* requests sent; gens that needed none */
     int64_t prompt_tokens, completion_tokens; /* as the API counts them */
@@ -106,8 +106,8 @@ typedef struct api_rule {
     size_t n_stops;
 } api_rule;
 
-/* What a gen takes of a text: the bytes up to `end`, and n_tokens, the one that ended
- * it included. */
+/* The part of a text that a gen takes: the bytes up to `end`, and n_tokens, including the
+ * token that ended it. */
 typedef struct api_cut {
     size_t end, n_tokens;
     quire_finish finish;
@@ -122,14 +122,15 @@ void api_text_drop(api_text *t);
 /* Reads max_tokens and stop from a request's fields. False: too many stop strings, or
  * other types. The stops are borrowed. */
 bool api_rule_read(const json_value *fields, api_rule *out);
-/* Cuts the text from a byte at which a token begins as a gen with that rule would be
- * cut. False: the text ends before the gen does. O(bytes x stops). */
+/* Cuts the text, from a byte at which a token begins, where a gen with this rule would
+ * end. False: the text ends before the gen does. O(bytes x stops). */
 bool api_text_cut(const api_text *t, size_t from, const api_rule *rule, api_cut *out);
-/* Whether a token begins at that byte, and the text from `from` on begins with `text`. */
+/* Whether a token begins at byte `from`, and the text from there on begins with
+ * `text`. */
 bool api_text_agrees(const api_text *t, size_t from, str text);
 
-/* What a response says. The choice with that index, or NULL; why a choice ended; a count
- * of tokens, 0 if it is not a valid one. */
+/* Reads of a response: the choice with that index, or NULL; why a choice ended; a count
+ * of tokens, 0 if invalid. */
 const json_value *api_choice_at(const json_value *response, size_t index);
 quire_finish api_finish_of(const json_value *choice);
 int64_t api_count_of(const json_value *usage, const char *name);

@@ -21,9 +21,10 @@
 #include "json/json_out.h"
 #include "json/json_scan.h"
 
-/* The custom_id of each line of a file of prompts: whether one occurs twice. */
+/* Finds a custom_id that occurs twice in a file of prompts. */
 
-/* A custom_id by its digest's first bytes, without known collisions. Line 0: none. */
+/* A custom_id, as the first bytes of its digest, which no known method makes collide.
+ * Line 0: none. */
 typedef struct seen_id {
     uint8_t digest[12];
     uint32_t line;
@@ -44,7 +45,7 @@ static seen_id *batch_ids_slot_of(const seen_ids *s, const uint8_t *digest) {
     return &s->slots[at];
 }
 
-/* Makes room for one more; two thirds are used at most. */
+/* Makes room for one more entry; at most two thirds are used. */
 static quire_err batch_ids_grow(seen_ids *s) {
     if (3 * (s->n + 1) <= 2 * s->n_slots) {
         return QUIRE_OK;
@@ -106,10 +107,10 @@ static quire_err batch_ids_add_line(seen_ids *s, str line, size_t number, str *i
     return QUIRE_OK;
 }
 
-/* Reads all lines of `in`, and begins it again. BAD_FILE if two lines have one custom_id,
- * so that their answers could not be distinguished, with the numbers of both; IO,
- * NO_MEMORY, and TOO_LARGE past 2^32 lines. Takes 16 to 48 bytes for each line that has
- * one. A line that is not valid JSON counts as having none. */
+/* Reads all lines of `in`, and rewinds it. BAD_FILE if two lines have one custom_id, so
+ * that their answers could not be distinguished, with the numbers of both; IO, NO_MEMORY,
+ * and TOO_LARGE past 2^32 lines. Takes 16 to 48 bytes for each line that has one. A line
+ * that is not valid JSON counts as having none. */
 static quire_err batch_ids_check(batch_input *in, quire_error *err) {
     enum { SHOWN = 60 };
     seen_ids s = {0};
@@ -137,8 +138,8 @@ static quire_err batch_ids_check(batch_input *in, quire_error *err) {
     return e;
 }
 
-/* The settings on which a batch's responses depend, and the command that resumes it. One
- * thread. */
+/* Describes the settings on which a batch's responses depend, and the command that
+ * resumes it. One thread. */
 
 /* Appends a JSON object for batch_part_open: the digest of the prompts, the model, and
  * the flags that apply to all requests. NO_MEMORY fills err. */
@@ -210,8 +211,8 @@ static quire_err batch_about_resume(const cli_options *o, strbuf *to) {
 }
 
 enum {
-    /* of requests and of responses that wait to be written; another line is read while
-     * they are fewer */
+    /* bytes of requests, and of responses that wait to be written; another line is read
+     * while there are fewer */
     HELD_BYTES = 64 << 20,
     LOOK_US = 200000, /* how often signals are checked while no event comes */
     PROGRESS_US = 500000
@@ -289,7 +290,7 @@ static quire_err batch_file_advance(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* j has its response: writes it, or keeps it until it is next in order. */
+/* j has its response: writes it, or keeps it until its turn in the order. */
 static quire_err answered(batch *b, job *j, quire_error *err) {
     strbuf *to = b->keeps ? &b->text : &j->written;
     strbuf_clear(to);
@@ -317,7 +318,7 @@ static quire_err read_job(batch *b, quire_error *err) {
     size_t index = b->in.n_read;
     job *j = batch_file_job_of(b, index);
     TRY(batch_input_next(&b->in, &text, err));
-    if (j->state == JOB_ANSWERED) { /* by the run before */
+    if (j->state == JOB_ANSWERED) { /* answered by the previous run */
         return QUIRE_OK;
     }
     j->index = index;
@@ -404,8 +405,7 @@ static void batch_file_show_progress(batch *b, bool last) {
             (double)(b->n_answered - b->n_before) / seconds, (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-/* Lets the responses that have begun finish; the other prompts are left to another
- * run. */
+/* Waits for the responses that have begun; the other prompts are left for another run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
@@ -451,7 +451,7 @@ static quire_err run_jobs(batch *b, quire_error *err) {
 
 /* ---- the files ---- */
 
-/* Marks the prompts that the part has responses for. */
+/* Marks the prompts for which the part has responses. */
 static quire_err batch_file_take_part(batch *b, quire_error *err) {
     size_t index;
     bool is_error, more;
@@ -507,7 +507,7 @@ static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     return QUIRE_CANCELLED;
 }
 
-/* Writes responses that wait for earlier, missing ones: a pipe gets them all the same. */
+/* Writes responses that wait for earlier, missing ones, so that a pipe gets them too. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
         if (batch_file_job_of(b, i)->written.n > 0) {

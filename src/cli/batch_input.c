@@ -155,13 +155,13 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err) {
 
 /* ---- reading ---- */
 
-/* The members of a line that tell its kind, as JSON; empty: absent or null. */
+/* The members of a line that determine its kind, as JSON; empty: absent or null. */
 typedef struct line_parts {
     str id, custom_id, url, method, body, messages;
 } line_parts;
 
-/* Finds them in a line, which is an object. No tree is built of it: it may hold a long
- * prompt, or a schema that is too large. */
+/* Finds these members in a line, which is an object, without building a tree: it may hold
+ * a long prompt, or a schema that is too large. */
 static quire_err find_parts(str text, line_parts *out) {
     const struct {
         const char *name;

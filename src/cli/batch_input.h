@@ -1,5 +1,5 @@
-/* Reads the lines of a JSON Lines file, one at a time, so that a file of any length takes
- * the memory of its longest line.
+/* Reads the lines of a JSON Lines file, one at a time, so that a file of any length needs
+ * only the memory of its longest line.
  *
  * The file is read twice: once for its digest and the number of its lines, then line by
  * line. Input that cannot be read twice (standard input, a pipe) is first copied to a
@@ -36,12 +36,12 @@ void batch_input_close(batch_input *in);
 /* Reads the next line without its end, borrowed until the next call, while n_read <
  * n_lines. IO; BAD_FILE if the file has become shorter. */
 quire_err batch_input_next(batch_input *in, str *line, quire_error *err);
-/* Begins with the first line again. */
+/* Rewinds to the first line. */
 void batch_input_rewind(batch_input *in);
 
 /* ---- batch_input.c: lines and their responses ---- */
 
-/* The request in a line. Zero-initialised is empty. */
+/* The request in a line. Zero-initialised it is empty. */
 typedef struct batch_line {
     strbuf body; /* the request, as JSON */
     strbuf id;   /* "id" or "custom_id" as JSON; empty: none */

@@ -25,7 +25,7 @@ bool batch_part_wanted(const char *out) {
 
 /* ---- names ---- */
 
-/* Appends OUT if it is not a link or links to nothing, else its target. */
+/* Appends OUT if it is no link or a dangling one, otherwise its target. */
 static quire_err add_target(const char *out, strbuf *to) {
     struct stat s;
     char *real = lstat(out, &s) == 0 && S_ISLNK(s.st_mode) ? realpath(out, NULL) : NULL;
@@ -150,7 +150,7 @@ static quire_err batch_part_open_file(batch_part *p, bool resume, str about, qui
         return batch_part_failed(p->path.p, err);
     }
     TRY(batch_part_lock(p, err));
-    TRY(cli_batch_part_check(p, resume, err)); /* again: another process may have been faster */
+    TRY(cli_batch_part_check(p, resume, err)); /* checked again, since another process may have been faster */
     p->is_ours = true;
     if (fstat(fd, &s) == 0 && s.st_size > 0) {
         return check_about(p, about, err);
@@ -177,7 +177,7 @@ void batch_part_close(batch_part *p) {
         (void)unlink(p->info.p);
     }
     if (p->file) {
-        (void)fclose(p->file); /* each line is written already */
+        (void)fclose(p->file); /* every line is already written */
     }
     free(p->line);
     strbuf_deinit(&p->target);
@@ -270,7 +270,7 @@ static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) 
     return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : batch_part_failed(p->target.p, err);
 }
 
-/* Copies the lines to `to` in the order of their prompts. A line that comes too early is
+/* Copies the lines to `to` in the order of their prompts. A line that is too early is
  * read again later, by its offset. */
 static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     /* 1 + offset of the line of prompt i, at i mod BATCH_AHEAD; 0: not read yet */
@@ -297,7 +297,7 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     return next == p->n ? QUIRE_OK : no_response(p, err);
 }
 
-/* Writes the responses in order to a file of their own, which replaces the part. */
+/* Writes the responses in order to a new file, which replaces the part. */
 static quire_err batch_part_put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;

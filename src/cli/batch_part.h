@@ -1,11 +1,11 @@
 /* Writes responses to a file OUT by way of a part file: each line goes to OUT.part when
- * it is ready, in any order. When all are there, OUT gets them at once, in the order of
- * their prompts. If the process ends before, OUT is unchanged, and OUT.part keeps the
+ * it is ready, in any order. When all are there, OUT is replaced at once, in the order of
+ * the prompts. If the process ends before that, OUT is unchanged, and OUT.part keeps the
  * finished responses.
  *
  * OUT.part.info describes the run that OUT.part belongs to, as a JSON object; a run that
- * resumes it must have the same. A line is complete, or it is the last and ends without a
- * newline: then it does not count. One process writes at a time. One thread. */
+ * resumes it must have the same. Only the last line may be incomplete, without a newline;
+ * it is then ignored. One process writes at a time. One thread. */
 #ifndef CLI_BATCH_PART_H
 #define CLI_BATCH_PART_H
 
@@ -14,8 +14,7 @@
 
 #include "base/str.h"
 
-/* How many responses at most may be ahead of a missing one. It bounds the memory for
- * putting them in order. */
+/* The most responses after a missing one. It limits the memory for sorting them. */
 #define BATCH_AHEAD 4096
 
 typedef struct batch_part {
@@ -29,11 +28,11 @@ typedef struct batch_part {
     bool in_order; /* line i is the response to prompt i */
 } batch_part;
 
-/* True when responses to `out` go through a part file: not where out is a device, a pipe,
- * or "-" for standard output. */
+/* True when responses to `out` go through a part file: not if out is a device, a pipe, or
+ * "-" for standard output. */
 bool batch_part_wanted(const char *out);
 /* Checks before a model is loaded. INVALID: without resume, the part of another run
- * exists; with resume, no part exists but an OUT. */
+ * exists; with resume, there is an OUT and no part. */
 quire_err batch_part_check(const char *out, bool resume, quire_error *err);
 
 /* Opens OUT.part, empty without resume. about: a description of the run, as a JSON
@@ -48,9 +47,9 @@ void batch_part_close(batch_part *p);
  * added. index: the prompt's. failed: its response is an error. BAD_FILE: a line is not a
  * response. */
 quire_err batch_part_next(batch_part *p, size_t *index, bool *failed, bool *more, quire_error *err);
-/* Adds the line of prompt `index`, which contains no newline. At the return it is in
- * the file, not only in memory. IO: for example, the disk is full; nothing can be
- * added then. */
+/* Adds the line of prompt `index`, which contains no newline. When the call returns, the
+ * line is in the file and not only in memory. IO: for example, the disk is full; nothing
+ * can be added then. */
 quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err);
 /* Writes all lines to OUT, in order, and deletes the part. On failure the part
  * remains. */

@@ -13,7 +13,7 @@ typedef struct body_member {
     strbuf json;
 } body_member;
 
-/* Zero-initialised is empty. */
+/* Zero-initialised it is empty. */
 typedef struct body {
     body_member *members; /* mem_new'd */
     size_t n, cap;
@@ -27,8 +27,8 @@ quire_err body_set_int(body *b, const char *name, int64_t v);
 quire_err body_set_text(body *b, const char *name, str text);
 /* Adds a text to the member's array, which is created if there is none. */
 quire_err body_add_text(body *b, const char *name, const char *text);
-/* Adds a number by its name to the member's object, which is created if there is none. A
- * later one of the same name wins. */
+/* Adds a named number to the member's object, which is created if there is none. A later
+ * one with the same name wins. */
 quire_err body_add_number(body *b, const char *name, const char *key, double v);
 /* Adds all members of `from`. */
 quire_err body_set_all(body *b, const body *from);

@@ -9,10 +9,10 @@
 #include "cli/set_flag.h"
 #include "json/json.h"
 
-/* The request fields that a chat's /set changes: those that `quire run` has flags for
+/* The request fields that a chat's /set changes: those for which `quire run` has flags
  * (command_run), by field or flag name. The API checks the values. One thread. */
 
-/* The field of -n, which is no field among the flags: there it can be -1. */
+/* The field of -n, which is not listed among the flags' fields, since -n can be -1. */
 static const flag max_tokens = {"--max-tokens --predict", "N",
                                 "most tokens to produce (default: until the end)", FLAG_FIELD_INTEGER,
                                 .field = "max_tokens"};
@@ -27,8 +27,8 @@ static bool is_field(const flag *f) {
     return f->type >= FLAG_FIELD_INTEGER && f->type <= FLAG_FIELD_TEXTS;
 }
 
-/* Whether a name of a flag or field is the wanted one: without leading dashes, - and _
- * being equal. */
+/* Whether the name of a flag or field matches, ignoring leading dashes and treating - and
+ * _ as equal. */
 static bool chat_settings_is_same(str name, str wanted) {
     while (name.n > 0 && name.p[0] == '-') {
         name = (str){name.p + 1, name.n - 1};
@@ -88,7 +88,7 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
     return err_set(err, e, -1, "out of memory");
 }
 
-/* Writes a request that has the fields. */
+/* Writes a request with these fields. */
 static quire_err chat_settings_write(const chat_state *c, const body *fields, body *b, strbuf *text) {
     TRY(body_set_all(b, fields));
     TRY(c->completes ? body_set(b, "prompt", str_of("\"x\""))
@@ -96,7 +96,7 @@ static quire_err chat_settings_write(const chat_state *c, const body *fields, bo
     return body_write(b, text);
 }
 
-/* Checks the fields as the API does, in a request that is not made. */
+/* Checks the fields as the API does, in a request that is never submitted. */
 static quire_err chat_settings_check(const chat_state *c, const body *fields, quire_error *err) {
     body b = {0};
     strbuf text = {0};
@@ -162,7 +162,7 @@ static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
     quire_err e = err_set(err, chat_settings_add_all(c, &used, &out, err), -1, "out of memory");
-    out.n -= out.n > 0; /* the last line is ended by the printing */
+    out.n -= out.n > 0; /* printing ends the last line */
     if (e == QUIRE_OK) {
         e = text_out_print((str){out.p, out.n}, err);
     }
@@ -246,7 +246,7 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     return err_set(err, e, -1, "out of memory");
 }
 
-/* Runs a command on a file: its path with a 0 after it. */
+/* Runs a command on a file, whose path it terminates with a 0. */
 static quire_err with_path(chat_state *c, str argument,
                            quire_err (*run)(chat_state *c, const char *path, quire_error *err),
                            quire_error *err) {

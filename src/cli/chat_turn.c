@@ -59,7 +59,7 @@ static void announce_left_out(void *user) {
 /* The speed of an answer, and why it ended where that is not the model's own end. */
 static void chat_turn_report(const chat_state *c, const response *a) {
     int32_t n = a->completion_tokens, limit = quire_engine_info(c->session->engine)->max_model_len;
-    bool at_once = a->tokens_us < 1000; /* they were read together: only the whole time is known */
+    bool at_once = a->tokens_us < 1000; /* they were read together, so only the total time is known */
     double speed = at_once ? n / (double)(a->first_us + a->tokens_us + 1) : (n - 1) / (double)a->tokens_us;
     log_line(LOG_INFO, "prompt %d tokens (%d cached), answer %d tokens, %.1f tokens/s, first after %.2f s",
              (int)a->prompt_tokens, (int)a->cached_tokens, (int)n, speed * 1e6, (double)a->first_us / 1e6);
@@ -127,8 +127,8 @@ static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     return i;
 }
 
-/* The next plan that is worth a try: of a long conversation that was loaded most turns
- * cannot be sent, and each try takes time. */
+/* The next plan that can fit: most turns of a long loaded conversation cannot be sent,
+ * and each attempt takes time. */
 static bool next_plan(const chat_state *c, int32_t context, context_fit *fit) {
     bool more = context_fit_next(&c->talk, context, fit);
     size_t first = more && fit->limit > 0 ? first_that_may_fit(c, fit) : 0;

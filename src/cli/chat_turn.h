@@ -16,12 +16,12 @@ typedef struct chat_state {
 } chat_state;
 
 /* A turn: adds the user's message, prints the answer and adds it. If the context has no
- * room, the oldest turns are dropped and a line reports it. Stopped (tty_interrupted), it
- * adds what
- * was said so far. A turn that fails, or was stopped before anything was said, leaves the
- * conversation as it was. CONTEXT_LENGTH: the message has no room even alone. */
+ * room, the oldest turns are dropped and a line reports it. If stopped (tty_interrupted),
+ * it adds what was said so far. A turn that fails, or was stopped before anything was
+ * said, leaves the conversation as it was. CONTEXT_LENGTH: the message does not fit even
+ * alone. */
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err);
-/* Replaces the last answer by another one. If there is none: INVALID. Failures as
+/* Replaces the last answer by a new one. INVALID if there is none; other failures as
  * above. */
 quire_err chat_turn_again(chat_state *c, quire_error *err);
 /* Prints the model's continuation of a text. */

@@ -11,7 +11,7 @@
  * The row is the last thing in the command's own file. A program is a list of rows
  * (dispatch.h). */
 
-/* What may follow the name beside flags. */
+/* What may follow the name besides flags. */
 typedef enum command_argument {
     ARGUMENT_NONE,  /* nothing */
     ARGUMENT_NAME,  /* a name, to cli_options.argument */
@@ -21,7 +21,7 @@ typedef enum command_argument {
     ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, but the built-in model is the default */
     ARGUMENT_MODELS,           /* as ARGUMENT_MODEL; more may follow, or --model-dir has them */
-    ARGUMENT_MODEL_OR_NONE     /* an optional model; without one NULL, which has a meaning for the command */
+    ARGUMENT_MODEL_OR_NONE     /* an optional model; NULL without one, which the command handles */
 } command_argument;
 
 typedef struct command {
@@ -30,11 +30,11 @@ typedef struct command {
     command_argument argument;
     const flag *const *flags; /* groups, in the order of --help; ends with NULL */
     size_t options_size;      /* size of the options: a cli_options, or a struct that begins with one */
-    /* sets what cli_options_init does not know or sets otherwise; may be NULL */
+    /* overrides defaults of cli_options_init, and sets the command's own; may be NULL */
     void (*defaults)(cli_options *o);
     /* runs before a model by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
-    /* INVALID: the exit status of a command that was not understood */
+    /* INVALID gives the exit status of a command that was not understood */
     quire_err (*run)(const cli_options *o, quire_error *err);
 } command;
 
@@ -48,7 +48,7 @@ void command_options_free(cli_options *o);
 /* Writes the flag's default, taken from a command's initial options, as on a command
  * line. False: there is no default to show. */
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n);
-/* Writes the flag's meaning, with its default; defaults may be NULL: without. */
+/* Writes the flag's meaning, with its default unless `defaults` is NULL. */
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);
 
 extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect,
@@ -67,8 +67,8 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 /* batch_file.c: checks --prompts, --out and --resume before a model is loaded:
  * INVALID. */
 quire_err batch_file_check(const cli_options *o, quire_error *err);
-/* Runs every line of o->prompts at once. The responses go to o->out in the same order,
- * when all are there (batch_part.h). A line that fails has its error as response. On
+/* Runs every line of o->prompts at once. When all responses are there, they go to o->out
+ * in the same order (batch_part.h). A line that fails gets its error as response. On
  * SIGINT or SIGTERM it finishes the responses that have begun and ends: CANCELLED, and
  * err has the command to resume. */
 quire_err batch_file_run(const cli_options *o, session *s, quire_error *err);
@@ -86,7 +86,7 @@ quire_err embed_run(const cli_options *o, quire_error *err);
 quire_err program_run_check(const char *path, strbuf *text, quire_error *err);
 /* Runs it to its end and prints its report. */
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err);
-/* The same on the API of --api, without a model of one's own. */
+/* The same on the API of --api, without a local model. */
 quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err);
 
 /* prompt.c: INVALID if more than one of -p, -f and other sources of text is given, or if
@@ -101,9 +101,9 @@ quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
  * of terminal programs. */
 quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
-/* Both, with a prompt of text between. */
+/* Both, with a text prompt set in between. */
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err);
-/* Logs once which of these defaults are used where no sampling was chosen. */
+/* Logs once which of these defaults are used because no sampling was chosen. */
 void request_announce_defaults(const cli_options *o, const session *s);
 
 #endif

@@ -118,7 +118,7 @@ static bool write_and_close(int fd, str text) {
     return written && closed;
 }
 
-/* Writes a file beside this one, which stays as it is until the other takes its place. */
+/* Writes a new file beside this one, which then replaces it atomically. */
 static bool replace_file(const char *path, str text) {
     strbuf part = {0};
     const char *slash = strrchr(path, '/');
@@ -136,7 +136,7 @@ static bool replace_file(const char *path, str text) {
     return done;
 }
 
-/* Writes a file that is not there, or a device or pipe that is. */
+/* Writes a file that does not exist, or an existing device or pipe. */
 static bool conversation_write_plain(const char *path, str text, bool may_exist) {
     struct stat is;
     bool exists = stat(path, &is) == 0;

@@ -1,4 +1,5 @@
-/* A conversation: the system message and what user and model said in turns. One thread.
+/* A conversation: the system message, and the messages of user and model in turn. One
+ * thread.
  *
  * A turn begins with a message of the user and ends before the next one. Turns before
  * `first` are kept but no longer sent, because the context has no room for them.
@@ -15,7 +16,7 @@ typedef struct conversation_message {
     strbuf text;
 } conversation_message;
 
-/* Zero-initialised is empty. */
+/* Zero-initialised it is empty. */
 typedef struct conversation {
     bool has_system;
     strbuf system;
@@ -43,7 +44,7 @@ quire_err conversation_write(const conversation *c, size_t from, strbuf *out);
 
 /* Writes {"messages": [..]} with all messages to a new file that only its owner may read.
  * INVALID: the file exists and is not to be replaced; IO, NOT_FOUND: it could not be
- * written, and a file that was there is as before, one that was not is not there. */
+ * written; an existing file is unchanged, and no new one is left. */
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err);
 /* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE if
  * something else is in it: *c is unchanged. */
@@ -52,20 +53,20 @@ quire_err conversation_load(conversation *c, const char *path, quire_error *err)
 /* Which turns of a conversation are sent, so that prompt and answer fit the context: the
  * oldest are left out first. Pure. */
 
-/* A plan that is tried: messages from number `from` on, in at most `limit` tokens (0:
+/* A plan to be tried: messages from number `from` on, in at most `limit` tokens (0:
  * whatever fits). */
 typedef struct context_fit {
     size_t from;
     int32_t limit;
 } context_fit;
 
-/* The first plan: what was sent before, what is new, and room for an answer of max_tokens
- * (0: not limited). context_tokens: of the model. */
+/* The first plan: the messages sent last time, the new one, and room for an answer of
+ * max_tokens (0: not limited). context_tokens: of the model. */
 context_fit context_fit_begin(const conversation *c, int32_t context_tokens, int32_t max_tokens);
-/* The next plan, after one that did not fit: a turn less. Then a quarter of the context
- * is kept free, so that the following turns fit without leaving out more, which would
- * change the prompt's beginning and cause it to be computed again. The last turn alone
- * may take whatever fits. False: that did not fit either. */
+/* The next plan, with one turn less, after one that did not fit. It also keeps a quarter
+ * of the context free, so that the following turns fit without leaving out more: that
+ * would change the prompt's beginning, and it would be computed again. The last turn
+ * alone may take whatever fits. False: that did not fit either. */
 bool context_fit_next(const conversation *c, int32_t context_tokens, context_fit *fit);
 
 #endif

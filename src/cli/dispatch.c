@@ -91,7 +91,7 @@ static void print_command_help(const command *c, bool all) {
     printf("\nexamples:\n%s", c->examples);
 }
 
-/* Runs c with options that have been read; the exit status. */
+/* Runs c with options that have been read; returns the exit status. */
 static int dispatch_run_command(const command *c, const cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     if (o->help || o->help_all) {
@@ -118,7 +118,7 @@ static void say_what_was_taken(const program *p, const cli_options *o) {
     }
 }
 
-/* Puts the directory in the place of --pack-cache auto, and none in that of "none". */
+/* Replaces --pack-cache auto by the directory, and "none" by NULL. */
 static void find_pack_cache(const command *c, cli_options *o) {
     const char *given = o->engine.pack_cache;
     if (given && strcmp(given, "auto") == 0) {
@@ -142,7 +142,7 @@ static quire_err fetch_models(const command *c, cli_options *o, quire_error *err
     return other_models_fetch(o, err);
 }
 
-/* The same, with the path of a model that was given by name. */
+/* The same, after replacing a model's name by its path. */
 static int resolve_and_run(const command *c, cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     quire_err e = QUIRE_OK;

@@ -16,9 +16,9 @@ typedef struct program {
     const command *const *commands; /* ends with NULL */
     const command *const *others;   /* commands of another executable that this one knows; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
-    /* like environ, for flags (set_flag.h); NULL: not read */
+    /* like environ; source of flags (set_flag.h); NULL: not read */
     char **variables;
-    cli_environment environment; /* what else main read from the environment */
+    cli_environment environment; /* other variables that main has read */
 } program;
 
 /* Manual pages, `quire help --man`: appends the page of a program in the macros of
@@ -28,11 +28,11 @@ quire_err man_page_program(const program *p, bool all, strbuf *to);
 quire_err man_page_command(const program *p, const command *c, strbuf *to);
 
 /* Completions, `quire help --completions SHELL`: of commands, flags, the values of flags
- * that are one of some words, and files where a flag or a command takes one. A script
- * needs nothing but its shell. Appends the script for "bash", "zsh" or "fish", which
- * completes these commands of quire and the others; each list ends with NULL, others may
- * be NULL, and a command without
- * flags is completed by name. INVALID: another shell. NO_MEMORY. */
+ * that are one of some words, and files where a flag or a command takes one. The scripts
+ * depend on nothing but their shell. Appends the script for "bash", "zsh" or "fish",
+ * which completes these commands of quire and the others; each list ends with NULL,
+ * others may be NULL, and a command without flags is completed by name. INVALID: another
+ * shell. NO_MEMORY. */
 quire_err completions_write(const char *shell, const command *const *commands, const command *const *others,
                             strbuf *to, quire_error *err);
 

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Writes the path of `name` in the directory that the variable names or, where it names
- * none, in ~/fallback. NULL: there is neither. */
+/* /fallback. NULL: there is neither.~Writes the path of `name` in the directory that the
+ * variable names, or else in ~/fallback. NULL if there is neither. ~/fallback. NULL:
+ * there is neither. */
 static const char *environment_find_place(const char *variable, const char *fallback, const char *name,
                                           char path[4096]) {
     const char *place = getenv(variable), *home = getenv("HOME");
@@ -32,7 +33,7 @@ static const char *environment_path_of(const char *variable, char path[4096]) {
     return n > 0 && n < 4096 ? path : value;
 }
 
-/* The words that huggingface_hub takes for true; anything else is false. */
+/* The words that huggingface_hub reads as true; anything else is false. */
 static bool is_on(const char *value) {
     static const char *const words[] = {"1", "on", "yes", "true"};
     bool on = false;

@@ -1,5 +1,5 @@
-/* Environment variables other than those of flags (set_flag.h), read once by main. What
- * is missing is NULL, false or 0. Static. */
+/* Environment variables other than those of flags (set_flag.h), read once by main. A
+ * missing variable is NULL, false or 0. The texts are static. */
 #ifndef CLI_ENVIRONMENT_H
 #define CLI_ENVIRONMENT_H
 
@@ -27,7 +27,7 @@ typedef struct cli_environment {
 
 /* Reads all of it. */
 void environment_read(cli_environment *out);
-/* Reads only the hub's variables, which say where models lie, not how they run. */
+/* Reads only the hub's variables, which say where models are, not how they run. */
 void environment_read_hub(cli_environment *out);
 
 #endif

@@ -300,7 +300,7 @@ void standard_files_open(void) {
     }
     struct sigaction action = {.sa_handler = on_closed_pipe};
     sigaction(SIGPIPE, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file over its limit is an error of the write */
+    signal(SIGXFSZ, SIG_IGN); /* writing to a file over its size limit fails */
 }
 
 int standard_files_finish(int status) {

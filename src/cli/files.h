@@ -40,7 +40,7 @@ quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error 
  * IO; err names flag and file. Nothing is changed. "-" and NULL are good. */
 quire_err files_check_readable(const char *flag, const char *path, quire_error *err);
 quire_err files_check_writable(const char *flag, const char *path, quire_error *err);
-/* As files_check_writable, for what only goes to a file: "-" is INVALID. */
+/* As files_check_writable, for output that can only go to a file: "-" is INVALID. */
 quire_err files_check_named(const char *flag, const char *path, quire_error *err);
 
 /* Writes float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
@@ -54,7 +54,7 @@ quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t
 
 typedef struct text_out {
     bool is_terminal;
-    visible seen; /* state of a text that comes in pieces */
+    visible seen; /* state of a text that arrives in pieces */
     strbuf shown;
 } text_out;
 
@@ -72,9 +72,9 @@ quire_err text_out_print(str text, quire_error *err);
 /* Standard input, output and error: checks that all output was written, and ends the
  * program with a message when a pipe is closed. For main. */
 
-/* Opens any of the three that is closed, so that no file of the program gets its number.
- * Makes a write to a pipe without a reader end the program at once with a message and
- * status 1. A write to a closed socket remains an error of the call. */
+/* Opens any of the three streams that is closed, so that no other file gets its
+ * descriptor. Makes a write to a pipe without a reader end the program at once with a
+ * message and status 1. A write to a closed socket remains an error of the call. */
 void standard_files_open(void);
 /* The exit status: 1, with a message, if a command would have ended with 0 but could not
  * print all of its output. */

@@ -54,7 +54,7 @@ const flag flags_help_all[] = {
     {0},
 };
 
-/* Flags of vLLM and llama-server that a script may carry over. docs/flags.md is made from
+/* Flags of vLLM and llama-server that a script may still pass. docs/flags.md is made from
  * these rows (tools/flags.py). */
 
 #define TAKEN(names_, reason)                                                                                \
@@ -88,7 +88,7 @@ static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {0}}
 static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
-    /* the machine and the model's file */
+    /* flags about the machine and the model's file */
     TAKEN_ANY("--gpu-memory-utilization",
               "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages"),
     TAKEN("--trust-remote-code", "no code of a model is ever run"),
@@ -159,7 +159,7 @@ const flag flags_carried[] = {
     TAKEN_ANY("--uvicorn-log-level --log-verbosity --verbosity -lv --log-colors",
               "no such lines are written"),
     TAKEN("--log-disable", "--quiet writes fewer lines"),
-    /* not here yet */
+    /* not implemented yet */
     LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none",
           "custom tool parsers, and templates without tools"),
     LATER("--structured-outputs-config", "settings of structured output"),
@@ -181,7 +181,7 @@ const flag flags_carried[] = {
     LATER("--chat-template-kwargs", "use the request's chat_template_kwargs"),
     LATER("--api-prefix --root-path", "paths under a prefix; a reverse proxy can remove it"),
     LATER("--log-file --log-config-file --log-prefix", "a log file; redirect standard error"),
-    /* other ways to the same */
+    /* features that Quire provides in another way */
     REFUSED("--model-url -mu",
             "models come from the hub by name, ORG/NAME[:QUANT]; fetch others and give their path"),
     REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",

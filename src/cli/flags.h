@@ -6,17 +6,18 @@
 #include "cli/options.h"
 #include "options/engine_flags.h"
 
-/* Flags of vLLM and llama-server that scripts carry over: taken without effect, or
- * refused with the reason (docs/flags.md). A command's own flags go before. */
+/* Flags of vLLM and llama-server that scripts may still pass: accepted without effect, or
+ * refused with the reason (docs/flags.md). A command's own flags take precedence. */
 extern const flag flags_carried[];
 
 /* Each group ends with a flag without names. */
-/* every command takes the first, last; the second where one of its flags is rare */
+/* every command has the first as its last group; and the second if one of its flags is
+ * rarely needed */
 extern const flag flags_help[], flags_help_all[];
 extern const flag flags_json[], flags_quiet[], flags_hub[], flags_hub_model[], flags_prompt[], flags_out[],
     flags_chat_template[];
 
-/* The struct that a row's offset is into. */
+/* The struct into which a row's offset points. */
 static inline void *cli_options_of(cli_options *o, const flag *f) {
     return f->of == FLAG_OF_SERVER ? (void *)&o->server : o;
 }
@@ -24,7 +25,7 @@ static inline void *cli_options_of(cli_options *o, const flag *f) {
 /* Where the model comes from. */
 #define FLAGS_MODEL flags_model, flags_hub_model, flags_hub, flags_overrides
 
-/* Groups that every command with an engine takes; others may lie between them. */
+/* Groups that every command with an engine takes; other groups may come between them. */
 #define FLAGS_KV      flags_kv_dtype, flags_kv_values
 #define FLAGS_NUMERIC flags_compute, FLAGS_KV, flags_state_dtype, flags_prefix_cache
 #define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind

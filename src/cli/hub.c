@@ -19,11 +19,11 @@ typedef struct pull_progress {
     const char *name; /* borrowed */
     bool quiet, plain, is_terminal, has_begun, has_line;
     int64_t start_us, last_us, last_bytes;
-    double rate; /* bytes a second, of the last seconds; 0: not known yet */
+    double rate; /* bytes per second over the last seconds; 0: not known yet */
     quire_hub_progress last;
 } pull_progress;
 
-#define RATE_S 3.0 /* how many seconds the rate looks back */
+#define RATE_S 3.0 /* the rate is measured over this many seconds */
 
 /* plain: the terminal takes no control sequences. */
 static void pull_progress_init(pull_progress *p, const char *name, bool quiet, bool plain) {
@@ -115,7 +115,7 @@ static void pull_progress_show(void *user, const quire_hub_progress *now) {
     }
 }
 
-/* Removes the line and, after a successful download, prints how much was fetched. */
+/* Clears the line and, after a successful download, prints how much was fetched. */
 static void pull_progress_end(pull_progress *p, bool done) {
     char bytes[24], rate[24], time[32];
     double s = (double)(clock_us() - p->start_us) / 1e6;
@@ -194,7 +194,7 @@ quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err) {
     out->options.ca_file = env->hub_ca_file;
     out->options.offline = o->offline || env->hub_offline;
     TRY(hub_find_token(o, &out->token, err));
-    /* an empty flag is refused */
+    /* an empty value of the flag is refused */
     out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL;
     return read_timeout(env->hub_timeout, &out->options.stall_s, err);
 }
@@ -227,7 +227,7 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
     return hub_fetch_kind(o, name, when, false, path, err);
 }
 
-/* Writes the name with what --hf-file and --revision add to it. */
+/* Writes the name with the additions of --hf-file and --revision. */
 static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err) {
     const char *model = o->engine.model;
     if ((o->hf_file && strchr(model, ':')) || (o->revision && strchr(model, '@'))) {
@@ -284,7 +284,7 @@ done:
     return QUIRE_OK;
 }
 
-/* Writes the object with another member of this name. */
+/* Writes the object with a new value for this member. */
 static quire_err replace_member(const json_value *config, const char *name, const char *path, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '{');
@@ -300,8 +300,8 @@ static quire_err replace_member(const json_value *config, const char *name, cons
     return o.err;
 }
 
-/* Resolves the draft model's name in --speculative-config. Leaves errors to its
- * reader. */
+/* Resolves the draft model's name in --speculative-config. Errors are left to the
+ * option's parser. */
 static quire_err resolve_draft(cli_options *o, quire_error *err) {
     json_value *config =
         o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
@@ -321,7 +321,7 @@ done:
 }
 
 /* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with names of the hub
- * replaced by paths. Leaves errors to its reader. */
+ * replaced by paths. Errors are left to the option's parser. */
 static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, quire_error *err) {
     json_value *object = line.n > 0 && line.p[0] == '{' ? json_document(line) : NULL;
     const char *equals = object == NULL && line.n > 0 ? memchr(line.p, '=', line.n) : NULL;

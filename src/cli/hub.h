@@ -1,5 +1,5 @@
-/* Models by name for the commands: options of the hub from flags and environment, and a
- * name in the place of a model's path. */
+/* Models by name for the commands: the hub's options from flags and environment, and
+ * paths for models given by name. */
 #ifndef CLI_HUB_H
 #define CLI_HUB_H
 
@@ -16,22 +16,23 @@ typedef struct hub_setup {
 quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err);
 void hub_close(hub_setup *s);
 
-/* quire_hub_pull, with lines on stderr on what is fetched, and on a terminal on how far
- * it is. *path is freed with quire_free. */
+/* quire_hub_pull, with lines on stderr that say what is fetched and, on a terminal, the
+ * progress. *path is freed with quire_free. */
 quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when when, char **path,
                           quire_error *err);
 
-/* Whether a model is one of the hub: no such file exists, and it has the form of a
+/* Whether a model is on the hub: no such file exists, and it has the form of a hub
  * name. */
 bool hub_is_name(const char *model);
 
-/* If o's model is not a file here and has the form of a name: makes it the server's model
- * name, unless flags give one. */
+/* If o's model is not a local file and has the form of a hub name, makes that the
+ * server's model name, unless flags give one. */
 void hub_name_server(cli_options *o);
 
-/* Where o's model is not a file here and has the form of a name, or came as -hf: puts its
- * path there, fetched if need be. The same for the draft model of --speculative-config,
- * and for the adapters of --lora-modules. Errors of quire_hub_pull. */
+/* If o's model is not a local file and has the form of a hub name, or came from -hf,
+ * replaces it by its path, after a download if necessary. Does the same for the draft
+ * model of --speculative-config and the adapters of --lora-modules. Errors of
+ * quire_hub_pull. */
 quire_err hub_resolve_models(cli_options *o, quire_error *err);
 
 #endif

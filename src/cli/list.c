@@ -10,7 +10,7 @@
 #include "cli/hub.h"
 #include "json/json_out.h"
 
-/* What is listed: models of the hub, and packed forms of any. */
+/* What is listed: models from the hub, and packed forms of any model. */
 typedef struct lists {
     quire_hub_model *models;
     quire_packed_form *forms;
@@ -75,7 +75,7 @@ static int column_width(const char *head, const quire_hub_model *models, size_t 
     return (int)most;
 }
 
-/* A table: a revision that is a whole commit is cut, as git does. */
+/* Prints a table; a revision that is a full commit is abbreviated as git does. */
 static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         models[i].revision[strlen(models[i].revision) == 40 ? 12 : strlen(models[i].revision)] = 0;
@@ -95,8 +95,8 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* A table of packed forms, with as many digits of their names as tell most of them
- * apart. */
+/* Prints a table of packed forms, with as many digits of their names as distinguish most
+ * of them. */
 static quire_err write_forms_table(const lists *l, strbuf *out) {
     enum { SHOWN = sizeof "packed:" - 1 + 12 };
     strbuf age = {0};
@@ -171,8 +171,8 @@ const command command_list = {
 
 /* `quire rm`. */
 
-/* Whether the form is one of a model of the hub that has gone with this name: ORG/NAME,
- * and what follows it. */
+/* Whether the form belongs to a hub model that was removed with this name: ORG/NAME, with
+ * anything after it. */
 static bool has_gone(const quire_packed_form *f, const char *cache, const char *name) {
     strbuf below = {0};
     size_t n = strcspn(name, ":@");

@@ -50,8 +50,8 @@ static quire_err await_streams(session *s, size_t n, quire_error *err) {
     return e;
 }
 
-/* Submits the strangers first, so that they run when the prompt comes. Started streams
- * are always awaited: they write to logits. */
+/* Submits the strangers first, so that they are running when the prompt arrives. Always
+ * waits for started streams, since they write to logits. */
 static quire_err logits_run_all(session *s, const id_list *prompt, const id_list *strangers,
                                 size_t n_strangers, float *logits, quire_error *err) {
     quire_err e = QUIRE_OK;

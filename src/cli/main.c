@@ -27,8 +27,8 @@ extern const command *const lab_rows[];
         .name = (called), .summary = (is)                                                                    \
     }
 
-/* The rows of lab/commands, of which nothing is linked here; tests/e2e/test_lab.py
- * compares. */
+/* A copy of the rows of lab/commands, which are not linked here; tests/e2e/test_lab.py
+ * compares them. */
 const command *const lab_rows[] = {
     ROW("bench", "prefill and decode speed, with the limits of memory and arithmetic"),
     ROW("sim", "hit rate of a prefix cache by size and policy, on a trace of requests"),
@@ -75,9 +75,9 @@ static bool lab_has_command(int argc, char **argv) {
 }
 
 /* Replaces this process by quire-lab (exec), with the same arguments, which name one of
- * its commands. It is searched for beside this program's file, then in PATH. Returns only
- * if there is none, with the exit status, after a message with the command that builds
- * it. */
+ * its commands. It is searched for beside this program's file, then in PATH. Returns,
+ * with the exit status, only if there is none, after a message with the command that
+ * builds it. */
 static int lab_start(char **argv, const char *name) {
     char path[4096];
     execvp(beside_find(PROGRAM, path, sizeof path), argv);

@@ -10,7 +10,7 @@
 
 enum { LINE_BYTES = 60 };
 
-/* Keeps the first failure; nothing is added after it. */
+/* Appends, unless something failed before; keeps the first failure. */
 typedef struct page {
     strbuf *to;
     quire_err e;
@@ -23,8 +23,8 @@ static void man_page_add(page *p, const char *text) {
     }
 }
 
-/* Text as roff shows it: no escape, no request at a line's beginning, no hyphen that is
- * set as a dash. */
+/* Escapes text for roff: backslashes, requests at the beginning of a line, and hyphens
+ * that would become dashes. */
 static void man_page_add_text(page *p, str s) {
     bool begins = p->to->n == 0 || p->to->p[p->to->n - 1] == '\n';
     for (size_t i = 0; i < s.n && p->e == QUIRE_OK; i++) {
@@ -41,7 +41,7 @@ static void man_page_add_text(page *p, str s) {
     }
 }
 
-/* A paragraph's text, in lines of some 70 bytes. */
+/* Writes a paragraph's text in lines of about 70 bytes. */
 static void man_page_add_line(page *p, const char *text) {
     for (size_t column = 0; *text;) {
         size_t n = strcspn(text, " ");

@@ -10,7 +10,7 @@ void cli_options_init(cli_options *o) {
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     o->engine.model = NULL;
-    o->engine.generation_config = "none"; /* measurements and comparisons follow the flags alone */
+    o->engine.generation_config = "none"; /* measurements and comparisons use the flags alone */
     o->engine.max_answer_bytes = 0;       /* without a client there is no limit */
 }
 

@@ -16,7 +16,7 @@
 #define CLI_MAX_PREFIXES 16
 #define CLI_MAX_NAMES    16
 #define CLI_MAX_SECRETS  8
-#define CLI_MAX_MODELS   63 /* beside the main one */
+#define CLI_MAX_MODELS   63 /* models besides the main one */
 
 struct flag; /* of flags.h */
 
@@ -56,8 +56,8 @@ typedef struct cli_options {
     const char *hf_repo, *hf_file, *revision; /* parts of a model's name */
     const char *hf_token, *download_dir;
     bool offline;
-    char *model_path; /* owned: the text of engine.model that was found by name */
-    /* for a server: models after the first, and a directory of models; NULL: none */
+    char *model_path; /* owned: the text of engine.model if it was found by name */
+    /* of a server: models after the first, and a directory of models; NULL: none */
     const char *more_models[CLI_MAX_MODELS];
     int32_t n_more_models;
     const char *model_dir;
@@ -66,7 +66,7 @@ typedef struct cli_options {
     struct {
         int32_t n;
         model_spec specs[CLI_MAX_MODELS];
-        quire_options *options[CLI_MAX_MODELS];              /* owned; their models are the paths */
+        quire_options *options[CLI_MAX_MODELS];              /* owned; the options' models are the paths */
         char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS]; /* owned */
         char *main_path;                                     /* owned: of model_dir; NULL: not from there */
     } others;                                                /* made from these (other_models.h) */
@@ -76,12 +76,12 @@ typedef struct cli_options {
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;
-    /* owned: answers while the model is fetched and loaded; of a server */
+    /* of a server, owned: answers requests while the model is fetched and loaded */
     server *front;
     const char *log_level, *log_format; /* of a server */
     int n_arguments;                    /* the arguments after the command's name, borrowed */
     char **arguments;
-    /* owned: the flags that these give, as often as they do; ends with NULL. NULL: not
+    /* owned: the flags that they give, each as often as given; ends with NULL. NULL: not
      * read yet */
     const struct flag **given;
 } cli_options;
@@ -91,8 +91,8 @@ typedef struct cli_options {
 void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
 
-/* Sets the log's level and format, where the command has them: then lines have a time and
- * a level. --quiet still wins. */
+/* Sets the log's level and format if the command has these flags; lines then have a time
+ * and a level. --quiet takes precedence. */
 void cli_options_set_log(const cli_options *o);
 
 #endif

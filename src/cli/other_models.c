@@ -43,7 +43,7 @@ static bool other_models_is_one(const char *dir, const char *name) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What the options of all models have of the main one's own. */
+/* Options that all models take from the main one. */
 static void other_models_own(quire_options *o, const char *path) {
     o->model = path;
     o->tokenizer = o->chat_template = NULL;
@@ -57,7 +57,7 @@ static void other_models_own(quire_options *o, const char *path) {
     o->n_public_prefixes = 0;
 }
 
-/* What is wrong with another model of this name; QUIRE_OK: nothing. */
+/* Checks that another model may have this name. */
 static quire_err other_models_check(const cli_options *o, const char *name, const char *path,
                                     quire_error *err) {
     if (name == NULL || path == NULL) {
@@ -80,7 +80,7 @@ static quire_err other_models_check(const cli_options *o, const char *name, cons
     return QUIRE_OK;
 }
 
-/* Adds a model; takes name and path, also on failure. */
+/* Adds a model; takes over name and path, even on failure. */
 static quire_err other_models_add(cli_options *o, char *name, char *path, quire_error *err) {
     quire_options *own = NULL;
     quire_err e = other_models_check(o, name, path, err);
@@ -157,14 +157,14 @@ static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS +
                : e;
 }
 
-/* Whether two paths are of the same file or directory. */
+/* Whether two paths name the same file or directory. */
 static bool other_models_same(const char *a, const char *b) {
     struct stat at, bt;
     return a != NULL && b != NULL && stat(a, &at) == 0 && stat(b, &bt) == 0 && at.st_dev == bt.st_dev &&
            at.st_ino == bt.st_ino;
 }
 
-/* Adds an entry of --model-dir, unless it is the main model. Takes name. */
+/* Adds an entry of --model-dir, unless it is the main model. Takes over name. */
 static quire_err other_models_add_entry(cli_options *o, char *name, quire_error *err) {
     char *path = other_models_join(o->model_dir, name);
     if (!other_models_same(path, o->engine.model)) {
@@ -231,7 +231,7 @@ static quire_err other_models_pin(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* How many of them are loaded at once at most. */
+/* The most of them that are loaded at once. */
 static int32_t other_models_at_once(const cli_options *o) {
     int32_t n_pinned = 0, most = o->server.max_models;
     for (int32_t i = 0; i < o->others.n; i++) {

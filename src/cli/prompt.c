@@ -1,5 +1,4 @@
-/* The one prompt of `quire run` and `quire tokenize`, and bodies of requests made of
- * flags. */
+/* The prompt of `quire run` and `quire tokenize`, and request bodies made from flags. */
 #include <assert.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -99,7 +98,7 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
 
 /* Flags of `quire run` that are fields of its request: how tokens are chosen, and when an
  * answer ends. Spelt as llama.cpp spells them, or as the API does.
- * tests/e2e/test_run_fields.py holds them against the table of fields. */
+ * tests/e2e/test_run_fields.py compares them with the table of fields. */
 
 #define AT(member) .offset = offsetof(cli_options, member)
 

@@ -92,7 +92,7 @@ static str flag_name(const char *arg) {
     return (str){arg, equals ? (size_t)(equals - arg) : strlen(arg)};
 }
 
-/* One argument that is flag f, `name` being its first part; *i moves past its value. */
+/* Reads an argument that is flag f; `name` is its first part. *i moves past its value. */
 static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, char **argv, int *i,
                             quire_error *err) {
     const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
@@ -122,7 +122,8 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
     return QUIRE_OK;
 }
 
-/* What follows the flags: `positional` is the one argument that is none, or NULL. */
+/* Handles what follows the flags: `positional` is the only argument that is not a flag,
+ * or NULL. */
 static quire_err read_flags_resolve_model(cli_options *o, const command *c, const char *positional,
                                           quire_error *err) {
     /* --served-model-name NAME MODEL */
@@ -169,8 +170,7 @@ static quire_err second_argument(const command *c, const char *arg, const char *
                    c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
 }
 
-/* What a command line is read into: the flags that it gives, and the one argument that is
- * none. */
+/* A parsed command line: the flags that it gives, and the argument that is not a flag. */
 typedef struct command_line {
     const flag **given; /* as cli_options.given */
     int n_given;
@@ -295,7 +295,7 @@ void read_flags_help(const command *c, bool all) {
             print_flag(f, defaults);
         }
     }
-    if (n_left_out > 1) { /* more than --help-all itself */
+    if (n_left_out > 1) { /* more flags than --help-all itself */
         printf("  %-*s these and %d more\n", HELP_COLUMN, "--help-all", n_left_out - 1);
     }
     command_options_free(defaults);
@@ -309,7 +309,7 @@ enum { LONGEST_NAME = 48 };
 enum { RUN_PROMPT = 1, RUN_BATCH = 2, RUN_CHAT = 4, RUN_LINES = 8, RUN_ROWS = 16, RUN_PROGRAM = 32 };
 enum { RUN_TEXT = RUN_PROMPT | RUN_BATCH | RUN_CHAT | RUN_LINES };
 
-/* Why a flag is unused there, and what to do. */
+/* Why a flag has no effect in that way, and what to do. */
 static const struct {
     int way;
     const char *reason;
@@ -326,8 +326,8 @@ static const struct {
     {RUN_ROWS, "without effect on --embed, which gives rows in place of text; leave it out"},
 };
 
-/* In which ways flags have an effect that do not have one in all. --complete asks for
- * what happens to a prompt anyway. */
+/* In which ways a flag has an effect, for flags that do not have one in all. --complete
+ * is allowed with a prompt, which is completed anyway. */
 static const struct {
     const char *name;
     int ways;
@@ -347,7 +347,7 @@ static const struct {
     {"--generation-config", RUN_TEXT | RUN_PROGRAM},
 };
 
-/* Groups whose flags are about text that is produced. */
+/* Groups of flags about generated text. */
 static const flag *const of_text[] = {flags_sampling, flags_more_sampling, flags_rules, flags_ending};
 
 static str own_name(const flag *f) {

@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 
-/* Where flags come from, and which others are known. All borrowed as long as the
- * options. */
+/* Where flags come from, and which other commands are known. Everything is borrowed as
+ * long as the options live. */
 typedef struct read_flags_from {
     int argc; /* the arguments after the command's name */
     char **argv;
@@ -16,9 +16,9 @@ typedef struct read_flags_from {
     const command *const *others;   /* another program's; NULL: none */
 } read_flags_from;
 
-/* Reads the arguments into o, which is of c->options_size, and from the environment what
- * they do not set. INVALID: err names the flag or the variable and says what to do; a
- * flag of another command in from's lists is named as that one's. */
+/* Reads the arguments into o, which is of c->options_size, and takes from the environment
+ * what they do not set. INVALID: err names the flag or the variable and says what to do;
+ * a flag of another command in from's lists is named as that one's. */
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err);
 
 /* Whether the command line gives the flag of this name, by any of its names. A variable
@@ -30,12 +30,12 @@ void read_flags_help(const command *c, bool all);
 
 /* ---- flags that change nothing ---- */
 
-/* Refuses flags that the command line gives although they change nothing there, so that
- * no result is mistaken for another. Variables are not checked: they are for every
- * command. One thread. */
+/* Refuses flags of the command line that have no effect there, so that no result is
+ * mistaken for another. Variables are not checked: they are for every command. One
+ * thread. */
 
-/* INVALID where the command line gives one of `names`, which have a space between them:
- * "NAME does nothing WHY". */
+/* INVALID, "NAME does nothing WHY", if the command line gives one of `names`, which are
+ * separated by spaces. */
 quire_err unused_flags_refuse(const cli_options *o, const char *names, const char *why, quire_error *err);
 /* Of `quire run`. has_prompt: there is one text to continue. INVALID: err names the flag,
  * the reason, and what to do. */

@@ -7,7 +7,8 @@
 #include "cli/commands.h"
 #include "cli/read_flags.h"
 
-/* Choice 0 was printed as it came; the others follow it, each after an empty line. */
+/* Choice 0 was printed while it was generated; the others follow, each after an empty
+ * line. */
 static quire_err print_other_choices(const response *a, quire_error *err) {
     for (size_t i = 1; i < a->n_choices; i++) {
         const strbuf *text = &a->choices[i].text;
@@ -69,7 +70,7 @@ done:
 }
 
 static quire_err run_run(const cli_options *o, quire_error *err) {
-    /* else the user is prompted */
+    /* otherwise the user is prompted */
     bool has_prompt = !o->prompts && !o->program && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
     session s;

@@ -1,4 +1,4 @@
-/* `quire run --embed`: rows in place of text, a JSON array a line. */
+/* `quire run --embed`: rows in place of text, one JSON array per line. */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 #include "json/json.h"
 #include "json/json_out.h"
 
-/* The inputs of `quire run --embed`: one from the command line or standard input, or a
- * file's, one a line. Zero-initialised is empty. */
+/* The inputs of `quire run --embed`: one from the command line or standard input, or from
+ * a file, one per line. Zero-initialised it is empty. */
 typedef struct embed_inputs {
     quire_input *list; /* [n] mem_new'd; owns what they point to */
     strbuf *pairs;     /* [n] the second text of each; p NULL: none */
@@ -317,7 +317,7 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The settings of rows as a request's body, in which each is as on the command line. */
+/* The settings of rows as a request's body, with their values from the command line. */
 static quire_err write_settings(const cli_options *o, strbuf *out) {
     body b = {0};
     quire_err e = body_set(&b, "input", str_of("[0]"));
@@ -336,7 +336,7 @@ done:
     return e;
 }
 
-/* Opens the session, once the model's metadata agree with the settings. */
+/* Opens the session, after checking the settings against the model's metadata. */
 static quire_err run_embed_open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     strbuf text = {0};

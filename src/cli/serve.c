@@ -46,7 +46,7 @@ static const char *choose_schedule(cli_options *o, int64_t n_keys) {
                        : "since there are fewer than two keys (--schedule)";
 }
 
-/* Where prompts of chats begin and answers end, as the model's files say. */
+/* Logs where prompts of chats begin and answers end, according to the model's files. */
 static void say_ends(const quire_info *i) {
     if (i->chat_start != NULL) {
         log_line(LOG_INFO, "chats begin %s", i->chat_start);
@@ -56,8 +56,8 @@ static void say_ends(const quire_info *i) {
     }
 }
 
-/* Before a model is fetched and loaded: what the server would fail at is found, and
- * probes are answered. */
+/* Before a model is fetched and loaded: finds errors that would make the server fail, and
+ * starts to answer probes. */
 static quire_err serve_begin(cli_options *o, quire_error *err) {
     signal(SIGHUP, SIG_IGN); /* until the server handles it */
     signal(SIGUSR1, SIG_IGN);
@@ -74,7 +74,7 @@ static quire_err serve_do(cli_options *o, quire_error *err) {
     say_ends(quire_engine_info(s.engine));
     log_line(LOG_INFO, "schedule: %s, %s", flag_choice_name(choices_schedule, (int)o->engine.schedule), why);
     quire_queue_close(s.queue);
-    s.queue = NULL; /* the server's loops have their own */
+    s.queue = NULL; /* the server's loops have their own queues */
     quire_err e = server_run(o->front, s.engine, err);
     session_close(&s);
     return e;

@@ -167,7 +167,7 @@ static void print_event(response *a, text_out *out, const quire_event *ev) {
     }
 }
 
-/* Notes when tokens came. */
+/* Records when tokens came. */
 static void time_event(response *a, const quire_event *ev, int64_t start) {
     int64_t passed = clock_us() - start;
     if (ev->kind == QUIRE_EVENT_DELTA) {

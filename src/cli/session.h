@@ -20,8 +20,8 @@ void session_close(session *s);
 
 /* One choice of a response. */
 typedef struct response_choice {
-    strbuf text;        /* all of it, as the model wrote it */
-    strbuf content;     /* responses with parts: what of the text is neither reasoning nor a call */
+    strbuf text;        /* the whole text, as the model wrote it */
+    strbuf content;     /* in responses with parts: text that is neither reasoning nor a call */
     answer_parts parts; /* theirs */
     int32_t *tokens;    /* mem_new'd */
     size_t n_tokens, tokens_cap;
@@ -30,7 +30,7 @@ typedef struct response_choice {
     char *stop_string;  /* mem_new'd; NULL: none */
 } response_choice;
 
-/* The collected response of one stream. Zero-initialised is empty. */
+/* The collected response of one stream. Zero-initialised it is empty. */
 typedef struct response {
     quire_stream *stream;
     response_choice *choices; /* mem_new'd, n_choices of them */
@@ -50,7 +50,7 @@ void response_deinit(response *a);
  * failure a->error has the reason, and a->done is true. BUSY, here or as the error of the
  * DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
-/* Adds an event to the response. Its DONE releases the stream. Out of memory ends the
+/* Adds an event to the response. DONE releases the stream. Running out of memory ends the
  * response with that error. */
 void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
@@ -69,7 +69,7 @@ typedef struct response_printing {
 } response_printing;
 
 /* Runs one request to its end and prints the text of choice 0 piece by piece, and the end
- * of the line. It is cancelled, too, when nothing can be printed any more. */
+ * of the line. It is also cancelled if nothing can be printed any more. */
 quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request,
                        const response_printing *how, quire_error *err);
 

@@ -263,8 +263,8 @@ static bool is_variable_of(const char *variable, size_t n, str spelling) {
     return same;
 }
 
-/* A flag of quire's own; those about the help page, and other servers' flags, have no
- * variables. */
+/* Whether it is a flag of Quire's own: flags about the help page, and other servers'
+ * flags, have no variables. */
 static bool has_variable(const flag *f) {
     return f->type < FLAG_TAKEN && f != flags_help && f != flags_help_all;
 }
@@ -382,8 +382,8 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
 
 /* ---- variables of no flag ---- */
 
-/* Offers all flags of some commands to near, whose wanted is a spelling; whether one of
- * them is it. */
+/* Offers all flags of some commands to `near`, which looks for a spelling; true if one of
+ * them has it. */
 static bool look_for(const command *const *commands, nearest *near) {
     bool found = false;
     for (; commands && *commands; commands++) {

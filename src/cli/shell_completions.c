@@ -9,10 +9,11 @@
 #include "cli/commands.h"
 #include "cli/set_flag.h"
 
-/* What the writers of completions share: a script that is written piece by piece, and
- * what a flag's value is completed with. */
+/* What the writers of completions share: a script that is written piece by piece, and how
+ * a flag's value is completed. */
 
-/* Keeps the first failure; nothing is added after it. lists: the commands to complete. */
+/* Keeps the first failure, after which nothing is added. lists: the commands to
+ * complete. */
 typedef struct script {
     strbuf *to;
     quire_err e;
@@ -165,8 +166,8 @@ static const char main_begin[] = //
     "    if [[ ${#before[@]} -eq 0 ]]; then\n"
     "        _quire_among \"";
 
-/* All spellings of a command's flags that are completed in one way, as a pattern of case;
- * whether there are any. Of words: those of one flag. */
+/* Writes all spellings of a command's flags that are completed in one way, as a pattern
+ * for `case`; true if there are any. For words: those of one flag. */
 static bool add_pattern(script *s, const command *c, completed how, const flag *only) {
     bool any = false;
     for (int i = 0; script_flag(c, i); i++) {
@@ -246,8 +247,8 @@ static void add_second_words(script *s, const char *first) {
     }
 }
 
-/* The commands of two words: which the first two of a line name, and what may follow the
- * first. */
+/* Commands of two words: which one the first two words of a line name, and what may
+ * follow the first word. */
 static void add_two_words(script *s) {
     char first[64] = "";
     script_add(s, "    case \"$command ${before[1]}\" in\n");

@@ -15,13 +15,13 @@
 #include "cli/commands.h"
 #include "cli/tty.h"
 
-/* Reads lines that a person edits on the terminal, with a history. Wraps libedit; needs
- * tty_open. One, on one thread.
+/* Reads lines that the user edits on the terminal, with a history. Wraps libedit; needs
+ * tty_open. A single instance, on one thread.
  *
  * Text that is pasted between the terminal's marks is inserted unchanged, newlines
  * included. */
 
-/* characters of one paste; a longer one is dropped, with a beep */
+/* most characters of a paste; a longer one is dropped with a beep */
 #define LINE_EDITOR_MAX_PASTE ((size_t)4 << 20)
 
 typedef enum line_end {
@@ -42,8 +42,8 @@ struct line_editor {
     char bytes[4]; /* bytes of an incomplete character */
     size_t n_bytes;
     line_end end;   /* how the line being read ended */
-    int n_back;     /* entries that the arrow keys have gone back; 0: the line is the person's own */
-    wchar_t *draft; /* mem_new'd: the person's own line while n_back > 0 */
+    int n_back;     /* how many entries the arrow keys have gone back; 0: the line is the user's own */
+    wchar_t *draft; /* mem_new'd: the user's own line while n_back > 0 */
 };
 
 static line_editor *editor_of(EditLine *el) {
@@ -58,8 +58,8 @@ static wchar_t *prompt_text(EditLine *el) {
 
 /* ---- input ---- */
 
-/* Shows the line anew: another program, or the terminal's new size, has moved what was
- * there. */
+/* Redraws the line, which another program's output or a new terminal size has
+ * displaced. */
 static void redraw(line_editor *e) {
     tty_clear_line();
     (void)el_wset(e->el, EL_REFRESH);
@@ -96,7 +96,7 @@ static bool wait_for_input(line_editor *e) {
     return false;
 }
 
-/* Takes a character of the bytes read so far. False: more are needed. */
+/* Takes a character from the bytes read so far. False if more are needed. */
 static bool take_character(line_editor *e, wchar_t *out) {
     size_t length;
     int32_t c = e->n_bytes > 0 ? utf8_decode(e->bytes, e->n_bytes, &length) : -1;
@@ -109,9 +109,9 @@ static bool take_character(line_editor *e, wchar_t *out) {
     return true;
 }
 
-/* libedit's source of characters: 1, 0 at the end, or -1. A signal that ends the line
- * looks to libedit like Enter, so that it moves below the line and ends it; once is not
- * enough within a key's sequence or a search. */
+/* libedit's source of characters: 1, 0 at the end, or -1. A signal that ends the line is
+ * passed to libedit as Enter, so that it moves below the line and ends it; within a key
+ * sequence or a search this must be repeated. */
 static int read_character(EditLine *el, wchar_t *out) {
     line_editor *e = editor_of(el);
     while (!take_character(e, out)) {
@@ -140,8 +140,9 @@ typedef struct pasted {
     bool too_long;
 } pasted;
 
-/* Adds a character. What is between the marks has been through the terminal's input
- * modes: a line's end is \n or \r, and both where the text had \r\n. */
+/* Adds a character. Pasted text has passed the terminal's input modes: a line ends with
+ *  or \r, or both if the text had \r
+ * . */
 static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     if (c == 0 || (c == L'\r' && before == L'\n')) {
         return true;
@@ -158,8 +159,8 @@ static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     return true;
 }
 
-/* Reads to the mark of the paste's end, which stays in the text. False: a signal or the
- * input's end came before, or memory is out. */
+/* Reads up to the mark that ends the paste, which stays in the text. False: a signal or
+ * the end of input came first, or out of memory. */
 static bool read_pasted(line_editor *e, pasted *p) {
     static const wchar_t mark[] = TTY_PASTE_ENDS;
     wchar_t c, before = 0, last[sizeof mark / sizeof *mark - 1] = {0};
@@ -192,7 +193,7 @@ static unsigned char insert_pasted(EditLine *el, wint_t key) {
 
 /* ---- history ---- */
 
-/* The text of the entry that is n entries back, borrowed; NULL: there are not so many. */
+/* The text of the entry n entries back, borrowed; NULL if there are fewer. */
 static const wchar_t *entry_back(line_editor *e, int n) {
     HistEventW event;
     int result = history_w(e->past, &event, H_FIRST);
@@ -213,8 +214,8 @@ static bool keep_draft(line_editor *e) {
     return e->draft != NULL;
 }
 
-/* Replaces the line by an entry, or by the draft. libedit's own keys for this lose a
- * draft's characters past the 1,024th. */
+/* Replaces the line by an entry, or by the draft. libedit's own commands truncate a draft
+ * to 1,024 characters. */
 static unsigned char line_editor_show_entry(line_editor *e, int n_back) {
     const LineInfoW *now = el_wline(e->el);
     int length = (int)(now->lastchar - now->buffer);
@@ -298,7 +299,7 @@ static quire_err line_editor_open(FILE *out, line_editor **out_editor, quire_err
     return QUIRE_OK;
 }
 
-/* Appends n characters but NULs, and without the line's end. */
+/* Appends n characters, except NULs and the end of the line. */
 static quire_err line_editor_add_line(strbuf *line, const wchar_t *text, int n) {
     n -= n > 0 && text[n - 1] == L'\n';
     for (int i = 0; i < n; i++) {
@@ -325,8 +326,7 @@ static quire_err line_editor_read(line_editor *e, const char *prompt, strbuf *li
     return typed && n > 0 ? line_editor_add_line(line, typed, n) : QUIRE_OK;
 }
 
-/* Adds an entry to the history that the arrow keys go through; not one that equals the
- * last. */
+/* Adds an entry to the history of the arrow keys, unless it equals the last one. */
 static quire_err line_editor_remember(line_editor *e, str entry) {
     HistEventW event;
     wchar_t *text = mem_new(entry.n + 1, sizeof *text);
@@ -366,8 +366,8 @@ static str trim_end(str s) {
     return s;
 }
 
-/* Where the quotes lie that begin a text of several lines: at the beginning, or after a
- * command and a space. s.n: nowhere. */
+/* Position of the quotes that begin a text of several lines: at the beginning, or after a
+ * command and a space; s.n if there are none. */
 static size_t find_quotes(str s) {
     if (str_begins(s, QUOTES)) {
         return 0;
@@ -386,7 +386,7 @@ static bool is_closed(str s, size_t at) {
     return s.n >= at + 2 * strlen(QUOTES) && str_ends(s, QUOTES);
 }
 
-/* Reads what the user sends into t->typed: a line, or several between quotes. */
+/* Reads the user's input into t->typed: one line, or several between quotes. */
 static quire_err read_typed(terminal_chat *t, line_end *end) {
     TRY(line_editor_read(t->editor, "> ", &t->typed, end));
     size_t at = find_quotes(terminal_chat_text_of(&t->typed));
@@ -403,7 +403,7 @@ static quire_err read_typed(terminal_chat *t, line_end *end) {
     return QUIRE_OK;
 }
 
-/* Adds what was typed to the history. A file that fails is named once. */
+/* Adds the input to the history. An error of the file is reported once. */
 static quire_err terminal_chat_remember(terminal_chat *t) {
     quire_error err;
     str entry = trim_end(terminal_chat_text_of(&t->typed));
@@ -514,7 +514,7 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     const quire_info *info = quire_engine_info(s->engine);
     terminal_chat t = {.state = {.session = s, .completes = !info->has_chat_template || o->complete},
                        .history = o->no_history ? NULL : o->environment.history_file};
-    FILE *out = isatty(STDOUT_FILENO) ? stdout : stderr; /* answers may go to a file */
+    FILE *out = isatty(STDOUT_FILENO) ? stdout : stderr; /* answers may be redirected to a file */
     if (!info->has_vocabulary) {
         return err_set(
             err, QUIRE_UNSUPPORTED, -1,

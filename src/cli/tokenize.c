@@ -5,7 +5,8 @@
 #include "cli/files.h"
 #include "cli/read_flags.h"
 
-/* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
+/* Writes "[1,2,3]" for programs, or for people one line per token: the id and its
+ * text. */
 static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only,
                            strbuf *out) {
     if (ids_only) {

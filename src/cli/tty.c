@@ -18,8 +18,8 @@
 #define MARK_PASTES   "\033[?2004h"
 #define UNMARK_PASTES "\033[?2004l"
 
-/* Signals with a handler while the chat lasts, while a line is edited, and those that end
- * the program at once. */
+/* Signals that are handled during the chat, those handled while a line is edited, and
+ * those that end the program at once. */
 static const int chat_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
 static const int fatal_signals[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 enum {
@@ -65,7 +65,7 @@ static void on_fatal(int signal_number) {
             (void)sigaction(signal_number, &tty.fatal_before[i], NULL);
         }
     }
-    (void)raise(signal_number); /* comes when this handler returns */
+    (void)raise(signal_number); /* delivered when this handler returns */
 }
 
 quire_err tty_open(FILE *out, bool plain, quire_error *err) {
@@ -78,7 +78,7 @@ quire_err tty_open(FILE *out, bool plain, quire_error *err) {
     }
     for (int i = 0; i < N_CHAT; i++) {
         (void)sigaction(chat_signals[i], &action, &tty.chat_before[i]);
-        if (tty.chat_before[i].sa_handler == SIG_IGN) { /* as nohup has it */
+        if (tty.chat_before[i].sa_handler == SIG_IGN) { /* ignored, as nohup sets it */
             (void)sigaction(chat_signals[i], &tty.chat_before[i], NULL);
         }
     }
@@ -128,7 +128,7 @@ void tty_rest(void) {
     tty.edits = false;
 }
 
-/* The signal that waits to be handled; TTY_INPUT: none. */
+/* The pending signal; TTY_INPUT: none. */
 static tty_event next_signal(void) {
     if (end_signal) {
         return TTY_END;
@@ -184,7 +184,7 @@ void tty_forget_interrupt(void) {
 
 /* ---- the file of lines typed ---- */
 
-/* Makes the directories that lead to path. What fails shows when the file is opened. */
+/* Makes the directories that lead to path. A failure shows when the file is opened. */
 static void input_history_make_directories(char *path) {
     for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = 0;
@@ -222,7 +222,8 @@ static bool write_at(int fd, off_t at, const strbuf *text) {
 /* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the
  * beginning of a line on. */
 static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf *out) {
-    size_t from = size > most ? size - most - 1 : 0, n = 0; /* the byte before, too: it may end a line */
+    /* includes the byte before, which may end a line */
+    size_t from = size > most ? size - most - 1 : 0, n = 0;
     TRY(strbuf_reserve(out, size - from + 1));
     while (n < size - from) {
         ssize_t done = pread(fd, out->p + n, size - from - n, (off_t)(from + n));
@@ -290,7 +291,7 @@ quire_err input_history_read(const char *path, input_history_take take, void *us
         e = input_history_read_end(fd, (size_t)is.st_size, INPUT_HISTORY_MAX_BYTES, &text);
     }
     e = e == QUIRE_IO ? files_failed(path, err) : e;
-    close(fd); /* before the entries are used: others may write */
+    close(fd); /* unlocked before the entries are used, so that other processes can write */
     TRY_DONE(e, take_lines((str){text.n ? text.p : "", text.n}, take, user));
 done:
     strbuf_deinit(&text);
@@ -311,8 +312,8 @@ static quire_err input_history_encode(str entry, bool after_half_line, strbuf *l
     return strbuf_add_char(line, '\n');
 }
 
-/* Keeps the newest half of a full file. It is written over the oldest before the file is
- * cut, so nothing new is lost where the process ends in between. */
+/* Keeps the newest half of a full file. It overwrites the oldest half before the file is
+ * truncated, so no new entry is lost if the process ends in between. */
 static quire_err shorten(int fd, size_t size) {
     strbuf kept = {0};
     quire_err e = input_history_read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);

@@ -1,12 +1,12 @@
-/* The terminal of a chat: what signals do to it, and when it marks pasted text (bracketed
- * paste). One for the process.
+/* The terminal of a chat: its signals, and when it marks pasted text (bracketed paste).
+ * One per process.
  *
  *   tty_open -> [tty_edit -> tty_wait .. -> tty_rest] .. -> tty_close
  *
  * Between tty_edit and tty_rest a line is edited: pasted text comes between marks, and a
- * signal that stops or ends the program gives the terminal back as tty_open found it.
- * Outside, while an answer is printed, the terminal is as it was found. One thread; the
- * signals come on any. */
+ * signal that stops or ends the program restores the terminal as tty_open found it. At
+ * other times, while an answer is printed, the terminal is unchanged. One thread; signals
+ * may arrive on any. */
 #ifndef CLI_TTY_H
 #define CLI_TTY_H
 
@@ -28,15 +28,16 @@ typedef enum tty_event {
 } tty_event;
 
 /* Handles SIGINT, SIGTERM, SIGHUP and SIGWINCH until tty_close. out: the terminal to
- * which marks are written, borrowed; plain: it takes no control sequences, so pasted text
- * is not marked. */
+ * which marks are written, borrowed; plain: it supports no control sequences, so pasted
+ * text is not marked. */
 quire_err tty_open(FILE *out, bool plain, quire_error *err);
-/* Ends that. A SIGTERM or SIGHUP that came meanwhile now ends the program. */
+/* Stops handling them. A SIGTERM or SIGHUP that arrived meanwhile now ends the
+ * program. */
 void tty_close(void);
 
 void tty_edit(void);
 void tty_rest(void);
-/* Waits for input or a signal; signals go first. */
+/* Waits for input or a signal; signals take precedence. */
 tty_event tty_wait(void);
 /* Stops the program until it is continued, with the terminal as it was before
  * tty_edit. */
@@ -51,12 +52,12 @@ void tty_forget_interrupt(void);
 
 /* ---- the file of lines typed ---- */
 
-/* The file of the lines that a person typed: one entry a line, the newest last. Several
- * processes may use one file at once.
+/* The file of the user's input: one entry per line, the newest last. Several processes
+ * may use one file at once.
  *
  * In an entry a newline is written \n and a backslash \\. Each call opens and locks the
- * file (flock), so that none makes another wait for long. The file and the directories
- * that lead to it are made as needed, for their owner only. */
+ * file (flock), so that processes wait for each other only briefly. The file and the
+ * directories that lead to it are made as needed, for their owner only. */
 
 /* a file over this loses its oldest entries, to half of it */
 #define INPUT_HISTORY_MAX_BYTES   ((size_t)1 << 20)
