@@ -58,7 +58,8 @@ bool adapter_list_one(const server *s, str name,
 
 /* ---- metrics ---- */
 
-/* vLLM's label: the names of adapters that run, or that are waited for, with commas. */
+/* vLLM's label: the names of adapters that run, or for which requests wait, separated by
+ * commas. */
 static quire_err adapter_list_names(quire_adapter *const *list, size_t n, bool runs, strbuf *out) {
     bool is_first = true;
     for (size_t i = 0; i < n; i++) {

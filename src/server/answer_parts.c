@@ -6,7 +6,8 @@
 
 /* ---- collecting ---- */
 
-/* The call that an event's part is of: the last one, or a new entry. NULL: no memory. */
+/* The call to which an event's part belongs: the last one, or a new entry. NULL: out of
+ * memory. */
 static answer_call *answer_call_of(answer_parts *p, int32_t index) {
     if (p->n_calls > 0 && p->calls[p->n_calls - 1].index == index) {
         return &p->calls[p->n_calls - 1];
@@ -94,7 +95,8 @@ static void answer_write_text(json_out *o, const char *name, const strbuf *text)
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* The function or custom tool and its arguments; the name only where the call begins. */
+/* Writes the function or custom tool with its arguments; the name only where the call
+ * begins. */
 static void answer_write_called(const answer_call *call, json_out *o) {
     json_begin(o, '{');
     if (call->begins) {

@@ -1,6 +1,6 @@
 /* Reasoning and tool calls of a chat's answer: collected from the parts of its events,
- * written as members of a message. Responses of the server have them, and so have the
- * lines of `quire run --prompts`. One thread. */
+ * written as members of a message. Used by responses of the server and by the lines of
+ * `quire run --prompts`. One thread. */
 #ifndef SERVER_ANSWER_PARTS_H
 #define SERVER_ANSWER_PARTS_H
 
@@ -16,16 +16,16 @@ typedef struct answer_call {
 } answer_call;
 
 /* The parts of one choice other than its content: all of them, or those of the withheld
- * chunk. Zero-initialised is empty. */
+ * chunk. Zero-initialised it is empty. */
 typedef struct answer_parts {
     strbuf reasoning;
     answer_call *calls;
     size_t n_calls, cap_calls;
     size_t n_bytes; /* of its texts */
-    bool has_calls; /* a call came, now or before a clear */
+    bool has_calls; /* there was a call, now or before a clear */
 } answer_parts;
 
-/* The place of parts. Ids of calls are made from the response's id and the choice, so
+/* Where parts belong. Ids of calls are made from the response's id and the choice, so
  * that a call has the same id in each chunk. */
 typedef struct answer_place {
     const char *response_id;
@@ -33,7 +33,7 @@ typedef struct answer_place {
     bool names_call, old_calls; /* the request's, as in quire_request_info */
 } answer_place;
 
-#define ANSWER_CALL_ID_BYTES 9 /* letters and digits: the templates of some models take no other ids */
+#define ANSWER_CALL_ID_BYTES 9 /* letters and digits: some models' templates accept no other ids */
 
 /* Writes the 0-terminated id of a call: a hash of the response's id, choice and call; the
  * same in each chunk. */
@@ -42,22 +42,22 @@ void answer_call_id(answer_place at, int32_t index, char out[ANSWER_CALL_ID_BYTE
 /* Adds the parts of a DELTA, and appends those of them that are content to *content.
  * NO_MEMORY: some may be missing. */
 quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *content);
-/* Drops the texts, which were written; has_calls stays. */
+/* Drops the texts once they are written; has_calls is kept. */
 void answer_parts_clear(answer_parts *p);
 void answer_parts_deinit(answer_parts *p);
 
-/* "tool_calls" or "function_call" where the answer called functions that it chose itself,
- * and ended by a stop; else NULL. */
+/* "tool_calls" or "function_call" if the answer called functions that it chose itself and
+ * ended with a stop; otherwise NULL. */
 const char *answer_parts_finish_name(const answer_parts *p, answer_place at, quire_finish finish);
 
 /* Writes a whole message {"role":"assistant","content":..,..}; its content is echo
  * followed by content, or null if there are only parts. */
 void answer_parts_write_message(const answer_parts *p, answer_place at, str echo, str content, json_out *o);
-/* Writes those of the members "tool_calls" (or "function_call"), "reasoning" and
- * "reasoning_content" that there are. */
+/* Writes the members "tool_calls" (or "function_call"), "reasoning" and
+ * "reasoning_content" as far as they exist. */
 void answer_parts_write(const answer_parts *p, answer_place at, json_out *o);
-/* The same of a delta, reasoning first; calls have their index, and their ids and names
- * only where they begin. */
+/* The same for a delta, reasoning first; calls have their index, and ids and names only
+ * where they begin. */
 void answer_parts_write_delta(const answer_parts *p, answer_place at, json_out *o);
 
 #endif

@@ -1,7 +1,7 @@
 /* The dialect of POST /v1/messages, Anthropic's Messages API: writes its responses.
  *
- * A response is a list of blocks: thinking, text and tool_use. In a stream one is open at
- * a time:
+ * A response is a list of blocks: thinking, text and tool_use. In a stream one block is
+ * open at a time:
  *
  *   message_start {content_block_start content_block_delta* content_block_stop}*
  *   message_delta message_stop
@@ -82,7 +82,7 @@ static void messages_note(response *a, const quire_event *ev) {
     }
 }
 
-/* The signature of its reasoning, which is one block as a rule. */
+/* The signature of its reasoning, which is usually one block. */
 static bool messages_answer_id(const response *a, const response_choice *c,
                                char out[RESPONSE_ANSWER_ID_BYTES]) {
     const messages_state *s = a->state;
@@ -96,7 +96,7 @@ static bool messages_answer_id(const response *a, const response_choice *c,
     return s->has_thought;
 }
 
-/* Opens a tool_use block up to its input. */
+/* Writes the beginning of a tool_use block, up to its input. */
 static void messages_begin_call(const response *a, const response_choice *c, const answer_call *call,
                                 json_out *o) {
     char id[ANSWER_CALL_ID_BYTES + 1];
@@ -115,7 +115,7 @@ static void messages_begin(const response *a, json_out *o) {
     messages_write_head(a, o);
 }
 
-/* Whether arguments are a JSON object: those that the length cut off are not. */
+/* Whether arguments are a JSON object; those that were cut off by the length are not. */
 static bool messages_is_object(const strbuf *arguments) {
     static const json_limits limits = {.max_depth = JSON_MAX_DEPTH,
                                        .max_values = SIZE_MAX,
@@ -198,7 +198,7 @@ static void messages_start(const response *a, int32_t choice, json_out *o) {
     messages_end_event(o);
 }
 
-/* Clients know no event before message_start. */
+/* Clients expect no event before message_start. */
 static void messages_ping(const response *a, json_out *o) {
     if (a->started) {
         messages_begin_event("ping", o);
@@ -208,7 +208,7 @@ static void messages_ping(const response *a, json_out *o) {
     }
 }
 
-/* Opens a content_block_delta and its delta, up to the delta's value. */
+/* Writes the beginning of a content_block_delta, up to the delta's value. */
 static void messages_begin_delta(const messages_state *s, const char *type, json_out *o) {
     messages_begin_event("content_block_delta", o);
     json_int(json_name(o, "index"), s->index);
@@ -320,7 +320,7 @@ static void messages_chunk(const response *a, int32_t choice, json_out *o) {
         messages_write_usage(c, o);
         response_write_explain(a, c, o);
         messages_end_event(o);
-    } else if (o->to->n == 0) { /* it failed, which an error will say */
+    } else if (o->to->n == 0) { /* it failed, and an error will follow */
         messages_ping(a, o);
     }
 }

@@ -68,7 +68,7 @@ static bool auth_is_space(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Without the white space around it, which a header cannot carry. */
+/* Trims white space, which a header cannot carry. */
 static str auth_trim(str s) {
     while (s.n > 0 && auth_is_space(s.p[0])) {
         s = (str){s.p + 1, s.n - 1};
@@ -135,7 +135,7 @@ static quire_err auth_digest_of_option(const char *option, const char *text, str
     return trimmed->n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: the key is empty", option);
 }
 
-/* Adds a key without a tenant's name: it is a tenant of its own, named by its digest. */
+/* Adds a key without a tenant's name: it becomes its own tenant, named by its digest. */
 static quire_err auth_add_nameless(key_set *a, const char *text, quire_error *err) {
     uint8_t d[SHA256_BYTES];
     char name[32];
@@ -154,7 +154,7 @@ static void auth_drop_keys(key_set *a) {
     *a = (key_set){0};
 }
 
-/* On a failure a has a part of them. */
+/* After a failure `a` has some of them. */
 static quire_err auth_load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
                                 quire_error *err) {
     for (int32_t i = 0; i < n; i++) {
@@ -188,7 +188,8 @@ void auth_free(auth *a) {
     mem_free(a);
 }
 
-/* Locks the set for reading. The caller of a const auth changes no keys. */
+/* Locks the set for reading. Casts const away, since a caller with a const auth changes
+ * no keys. */
 static const key_set *auth_lock(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;

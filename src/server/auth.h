@@ -1,12 +1,11 @@
 /* API keys: maps the key of a request to its tenant. Only SHA-256 digests are kept. Every
  * digest is compared, each in constant time, so that a response's timing reveals nothing.
  *
- * Owner: the server. Any thread may check, also while another reloads.
+ * Owner: the server. Any thread may check, even while another reloads.
  *
  * Also parses the Host header: a web page can make its own DNS name resolve to this
  * machine (DNS rebinding) and then read responses as same-origin. The header still
- * carries that name.
- * An address, or a name without a dot, cannot be a page's DNS name. */
+ * carries that name. An address, or a name without a dot, cannot be a page's DNS name. */
 #ifndef SERVER_AUTH_H
 #define SERVER_AUTH_H
 
@@ -54,8 +53,8 @@ typedef enum host_kind {
     HOST_NAME      /* a name with dots */
 } host_kind;
 
-/* The kind of a header's value "name", "name:port", "[address]" or "[address]:port"; the
- * whole value counts. *name, which may be NULL, is the part before the port, without
+/* The kind of a Host header, "name", "name:port", "[address]" or "[address]:port"; the
+ * whole value must match. *name, which may be NULL, is the part before the port, without
  * brackets. */
 host_kind host_parse(str header, str *name);
 

@@ -9,13 +9,13 @@ quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg)
 }
 
 void body_room_close(body_room *r) {
-    assert(r->n_bytes == 0 && r->first == NULL && r->lane == NULL); /* all was given back */
+    assert(r->n_bytes == 0 && r->first == NULL && r->lane == NULL); /* everything was given back */
     pthread_mutex_destroy(&r->lock);
 }
 
 /* ---- memory: with the lock held ---- */
 
-/* The share of a tenant: its own, else a free one, else the last. */
+/* The share of a tenant: its own, or a free one, or else the last. */
 static body_share *body_share_of(body_room *r, uint64_t tenant) {
     body_share *found = NULL;
     for (int32_t i = 0; i < BODY_SHARES; i++) {
@@ -32,15 +32,15 @@ static body_share *body_share_of(body_room *r, uint64_t tenant) {
     return found;
 }
 
-/* True when at least as much stays free as the tenant then holds. */
+/* True if afterwards at least as much is free as the tenant holds. */
 static bool body_fits_share(const body_room *r, const body_claim *c) {
     size_t left = r->max_bytes - r->n_bytes;
     return c->wanted <= left && c->share->held <= left - c->wanted &&
            c->wanted <= left - c->wanted - c->share->held;
 }
 
-/* True when c, which waits in line, may go on: it has the lane, or it is the first of its
- * tenant and there is room, or the lane is free. */
+/* True if c, which waits in line, may continue: it has the lane, or it is the first of
+ * its tenant and either there is room or the lane is free. */
 static bool body_may_go_on(const body_room *r, const body_claim *c) {
     bool is_stuck = c->share->n_waiting == c->share->n_claims;
     return r->lane == c || (!c->share->is_passed && (body_fits_share(r, c) || (r->lane == NULL && is_stuck)));
@@ -80,7 +80,7 @@ static void body_leave_line(body_room *r, body_claim *c) {
     }
 }
 
-/* Lets the claims in line go on that may. True: others than own did; wake their
+/* Lets claims in line continue that may. True if claims other than `own` did: wake their
  * threads. */
 static bool body_walk_line(body_room *r, const body_claim *own) {
     bool others = false;
@@ -153,7 +153,7 @@ body_room_counts body_room_count(body_room *r) {
 
 /* ---- turns ---- */
 
-/* Starts the timer, unless it runs. */
+/* Starts the timer unless it is running. */
 static void body_turns_start(const body_turns *t) {
     if (!event_pending(t->timer, EV_TIMEOUT, NULL)) {
         event_add(t->timer, &(struct timeval){.tv_usec = TURN_US});

@@ -18,7 +18,7 @@ static void body_end_look(conn *c, const api_error *why) {
 static const pending_kind body_job = {.close = body_cancel_job, .counts_disconnects = true};
 static const pending_kind body_looking = {.close = body_cancel_job, .end = body_end_look};
 
-/* The name of c's tenant, as jobs take it. */
+/* The name of c's tenant, in the form that jobs take. */
 static const char *body_tenant(const conn *c) {
     return c->has_tenant ? c->tenant : "";
 }
@@ -61,8 +61,8 @@ void body_parse(conn *c) {
         body_parse_later(c);
         return;
     }
-    quire_err e = quire_request_parse(conn_engine(c), c->endpoint, body->n > 0 ? body->p : "",
-                                      body->n, &r, &err);
+    quire_err e =
+        quire_request_parse(conn_engine(c), c->endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
         conn_reply_failure(c, error_of(&err));
@@ -114,7 +114,7 @@ static void body_checked(conn *c, const quire_event *ev) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    /* of an adapter that was loaded it is a sentence, as vLLM has it */
+    /* for a loaded adapter the response is a sentence, as in vLLM */
     bool is_json = ev->n_text > 0 && ev->text[0] == '{';
     conn_reply(c, &(reply){.status = 200,
                            .content_type = is_json ? "application/json" : "text/plain; charset=utf-8",

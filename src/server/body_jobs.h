@@ -1,10 +1,10 @@
 /* What a text thread does with a request's body: it parses a large one, checks a schema,
- * or looks over the beginning of a long one while the rest is still on its way, so that a
- * field that is too large is refused without reading on.
+ * or inspects the beginning of a long one while the rest is still on its way, so that a
+ * field that is too large is refused without reading the rest.
  *
  * The connection waits meanwhile, and during a look it reads nothing, so the client waits
- * too. What a client sends to a request that was refused is skipped: over TCP in the
- * kernel, which costs the server next to nothing. Owner: the loop's thread. */
+ * too. The rest of a refused request is skipped; over TCP this happens in the kernel, at
+ * next to no cost. Owner: the loop's thread. */
 #ifndef SERVER_BODY_JOBS_H
 #define SERVER_BODY_JOBS_H
 
@@ -18,7 +18,7 @@ void body_check(conn *c);
 /* POST /v1/messages/count_tokens: starts counting the tokens of the prompt in c's
  * body. */
 void body_count(conn *c);
-/* Starts loading an adapter; c is answered once it is there, or is not. */
+/* Starts loading an adapter; c is answered once it is loaded, or has failed. */
 void body_load_adapter(conn *c, const char *name, const char *path, bool in_place);
 /* Starts a look, during which a text thread owns the body's memory; false: out of memory,
  * and the body is dropped. */

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* received at once past the input buffer, which takes 4 KB; a piece of room */
+/* received at once outside the input buffer, which takes 4 KB; also a piece of room */
 #define PIECE_BYTES ((size_t)64 << 10)
 #define SKIP_BYTES  ((size_t)128 << 10) /* skipped at once of a body that is dropped */
-/* of a body are looked over first: more than a rule for the answer may have */
+/* bytes of a body that are inspected first: more than a rule for the answer may have */
 #define LOOK_BYTES ((size_t)1152 << 10)
 
 static const server_options *body_options(const body_reader *b) {
@@ -41,7 +41,7 @@ static void body_set_deadline(body_reader *b, int64_t us) {
     loop_set_timer(b->deadline, left < us ? left : us);
 }
 
-/* Starts counting the body's bytes anew. */
+/* Restarts the count of the body's bytes. */
 static void body_count_anew(body_reader *b) {
     b->pace_from_us = clock_us();
     b->pace_from_bytes = b->request->n_body_bytes;
@@ -55,10 +55,10 @@ static void body_start_clock(body_reader *b, int64_t us) {
     body_count_anew(b);
 }
 
-/* Reads nothing for a time, which is not the client's. */
+/* Stops reading for a time that does not count as the client's. */
 static void body_stop_clock(body_reader *b) {
     b->time_us = body_left_us(b);
-    body_turn_leave(&b->loop->turns, &b->turn); /* a turn would let it read */
+    body_turn_leave(&b->loop->turns, &b->turn); /* otherwise its turn would make it read */
     bufferevent_disable(b->bev, EV_READ);
 }
 
@@ -88,11 +88,11 @@ static void body_read_on(body_reader *b) {
     bufferevent_enable(b->bev, EV_READ);
 }
 
-/* Reserves address space for all of a body with room whose length is known. */
+/* Reserves address space for the whole of a body that has room and a known length. */
 static void body_reserve(body_reader *b) {
     strbuf *text = &b->request->body;
     if (body_has_length(b) && text->cap <= b->request->length) {
-        /* on a failure, appending fails later */
+        /* if this fails, appending fails later */
         (void)strbuf_reserve(text, (size_t)b->request->length - text->n);
     }
 }
@@ -169,8 +169,8 @@ void body_end_turn_if_due(body_reader *b) {
 
 /* ---- lateness ---- */
 
-/* True when the body's bytes came at less than the least rate since they were counted,
- * for us; err says how many came. */
+/* True if the body's bytes arrived below the minimum rate over the last `us`; err says
+ * how many arrived. */
 static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
     int64_t rate = body_options(b)->body_least_rate;
     double came = (double)(b->request->n_body_bytes - b->pace_from_bytes), seconds = (double)us * 1e-6;
@@ -186,11 +186,11 @@ static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
     return true;
 }
 
-/* The same of a body whose bytes are read. */
+/* The same, for a body that is being read. */
 static bool body_reads_too_late(body_reader *b, quire_error *err) {
     int64_t us = clock_us() - b->pace_from_us, pace_us = body_options(b)->body_pace_us;
     if (b->turn.waits) {
-        body_start_clock(b, body_options(b)->body_deadline_us); /* it is not the client that is late */
+        body_start_clock(b, body_options(b)->body_deadline_us); /* the delay is not the client's */
     } else if (body_left_us(b) == 1) {
         err_set(err, QUIRE_BAD_REQUEST, -1, "the body did not arrive in time");
         return true;
@@ -223,8 +223,8 @@ void body_give_room(body_reader *b) {
     body_room_give(&b->loop->server->bodies, &b->room);
 }
 
-/* Takes room for the next piece of a large body; false: it stands in line. A body of
- * unknown length is taken for one of the largest allowed size. */
+/* Takes room for the next piece of a large body; false: it waits in line. A body of
+ * unknown length is assumed to have the largest allowed size. */
 static bool body_take_piece(body_reader *b, str tenant) {
     const http_request *r = b->request;
     uint64_t whole = body_has_length(b) ? r->length : r->body_limit;
@@ -238,8 +238,8 @@ static bool body_take_piece(body_reader *b, str tenant) {
     return true;
 }
 
-/* Bytes of the body that there is room for. One in chunks that has room for the largest
- * allowed size is read on, to its end or to what makes it too large. */
+/* Bytes of the body for which there is room. A chunked body that has room for the largest
+ * allowed size is read until it ends or exceeds that size. */
 static size_t body_room_left(const body_reader *b) {
     const http_request *r = b->request;
     bool has_most = !body_has_length(b) && b->room.held >= r->body_limit;
@@ -285,7 +285,7 @@ bool body_receive(body_reader *b, size_t n, http_event *e) {
     char *to = skips ? NULL : place != NULL ? place : piece;
     ssize_t got = recv(bufferevent_getfd(b->bev), to, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
     if (got <= 0) {
-        return false; /* an end is met at the next event */
+        return false; /* the end is noticed at the next event */
     }
     *e = to != piece ? http_body_received(b->request, (size_t)got)
                      : http_feed(b->request, piece, (size_t)got, &used);

@@ -11,10 +11,10 @@
 #include "base/mem.h"
 #include "server/loop.h"
 
-#define AHEAD_BYTES    (1u << 20)  /* bytes that a client may send ahead of its responses */
+#define AHEAD_BYTES    (1u << 20)  /* most bytes that a client may send ahead of its responses */
 #define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */
-#define PIECES         4 /* pieces of a body that are received before other connections have their turn */
-#define PROBE_US       250000  /* between checks whether a client that half-closed is still connected */
+#define PIECES         4       /* pieces of a body received in a row, before other connections are served */
+#define PROBE_US       250000  /* interval of checks whether a half-closed client is still connected */
 #define LINGER_US      2000000 /* a client's time to read the last response of a closing connection */
 #define PATIENT_US     1000000 /* a client that read some output within this time is not slow */
 
@@ -35,7 +35,7 @@ static bool conn_is_arriving(const conn *c) {
 
 /* ---- the request as the log sees it ---- */
 
-/* Its response is complete, or the connection closes before. */
+/* Called when the response is complete, or the connection closes before that. */
 static void conn_end_request(conn *c) {
     const server_options *o = conn_options(c);
     if (c->model != NULL) {
@@ -50,7 +50,7 @@ static void conn_end_request(conn *c) {
     bool was_read = c->request.length <= o->max_body_bytes;
     c->record.request_bytes = was_read ? (size_t)c->request.length : 0;
     http_stats_note(c->loop->http, &c->record, tenant);
-    if (!o->no_request_log && !c->is_surplus) { /* these sent no request, and may be many */
+    if (!o->no_request_log && !c->is_surplus) { /* these have sent no request, and may be many */
         request_log(&c->record, tenant);
     }
     c->record = (request_record){0};
@@ -90,9 +90,9 @@ void conn_close(conn *c) {
     }
 }
 
-/* Everything is written: shuts down our side and gives the client time to read. Closed at
- * once, the rest of its input would reset the connection. One that sends no more needs
- * none. */
+/* Everything is written: shuts down our side and gives the client time to read, since
+ * closing with unread input would reset the connection. A client that has finished
+ * sending needs no such time. */
 static void conn_shut_side(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     assert(conn_unsent(c) == 0);
@@ -114,7 +114,8 @@ static void conn_send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
-/* Answers a request whose rest is not read: with its refusal if it was refused before. */
+/* Answers a request without reading the rest of it: with its refusal if it was refused
+ * before. */
 static void conn_give_up_request(conn *c, const api_error *why) {
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
@@ -152,13 +153,14 @@ static void conn_set_idle_deadline(conn *c) {
     loop_set_timer(c->deadline, conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us);
 }
 
-/* True when nothing else will be sent to a client that closed its sending side. Only what
- * is sent shows whether it closed both. */
+/* True if nothing else will be sent to a client that closed its sending side. Whether it
+ * closed both sides shows only when something is sent. */
 static bool conn_needs_probe(const conn *c) {
     return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
 }
 
-/* During a response: the client has to read what is unread, of earlier responses too. */
+/* During a response the client must read its unread output, including that of earlier
+ * responses. */
 static void conn_await_reader(conn *c) {
     if (conn_unsent(c) > 0) {
         loop_set_timer(c->deadline, conn_options(c)->write_deadline_us);
@@ -171,7 +173,7 @@ static void conn_await_reader(conn *c) {
 
 /* ---- requests ---- */
 
-/* The head is read: decides what needs no body; the rest waits for the body. */
+/* The head is read: decides everything that does not need the body. */
 static void conn_take_head(conn *c) {
     conn_begin_request(c);
     c->look = NULL;
@@ -184,7 +186,7 @@ static void conn_begin_body(conn *c) {
     conn_take_head(c);
     r->drop_body = c->refusal != 0;
     if (r->expects_continue && c->refusal != 0) {
-        c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
+        c->keep_alive = false; /* the client may or may not send the body, so what follows is ambiguous */
         conn_send_refusal(c);
         return;
     }
@@ -215,7 +217,7 @@ static void conn_look_if_due(conn *c) {
     }
 }
 
-/* Acts on what http_feed has found. */
+/* Acts on the result of http_feed. */
 static void conn_go_on(conn *c, http_event e) {
     if (e == HTTP_WANTS_MORE) {
         conn_look_if_due(c);
@@ -233,7 +235,7 @@ static void conn_go_on(conn *c, http_event e) {
     }
 }
 
-/* Gives the request the first bytes of the input, n at most. */
+/* Feeds the first bytes of the input to the request, at most n. */
 static void conn_feed(conn *c, const char *p, size_t n) {
     bool was_started = c->request.started;
     size_t used;
@@ -255,7 +257,7 @@ static size_t conn_takes(conn *c) {
     return c->body.state == BODY_NONE ? SIZE_MAX : body_take_room(&c->body, tenant);
 }
 
-/* The client sends nothing more, and all that it sent is used. */
+/* The client sends nothing more, and all its input is used. */
 static void conn_end_input(conn *c) {
     if (conn_is_arriving(c)) {
         conn_give_up_request(
@@ -266,7 +268,7 @@ static void conn_end_input(conn *c) {
     }
 }
 
-/* True when nothing more comes, between requests or inside one. */
+/* True if no more input will come, between requests or inside one. */
 static bool conn_is_at_end(const conn *c) {
     return c->half_closed && c->pending == NULL && c->state == CONN_REQUEST && conn_unread_input(c) == 0;
 }
@@ -287,7 +289,7 @@ static void conn_process(conn *c) {
     }
 }
 
-/* Receives more of a body whose length is known, where the input is empty. */
+/* Receives more of a body of known length while the input buffer is empty. */
 static void conn_receive_body(conn *c) {
     http_event e;
     c->processing = true;
@@ -301,7 +303,7 @@ static void conn_receive_body(conn *c) {
     c->processing = false;
 }
 
-/* The response is written: goes on to the next request, or to the end. */
+/* The response is written: continues with the next request, or closes. */
 static void conn_finish(conn *c) {
     assert(c->state != CONN_CLOSING && c->pending == NULL);
     body_give_room(&c->body);
@@ -364,7 +366,7 @@ void conn_count_slow(conn *c) {
     }
 }
 
-/* The client read none of the output for too long. */
+/* The client has read none of the output for too long. */
 static void conn_cut_reader(conn *c) {
     if (c->pending != NULL && c->pending->cut != NULL) {
         c->pending->cut(c);
@@ -448,7 +450,7 @@ static void conn_await_last_read(conn *c) {
     }
 }
 
-/* What the client sent before is still answered. */
+/* Requests that the client sent before are still answered. */
 static void conn_half_close_request(conn *c) {
     c->half_closed = true;
     if (conn_is_at_end(c)) {
@@ -572,8 +574,8 @@ static void conn_on_end(struct bufferevent *bev, short what, void *arg) {
     conn_on(arg, (what & BEV_EVENT_EOF) != 0 ? CONN_EOF : CONN_LOST);
 }
 
-/* A bufferevent's own timeout does not work here: output that is added at the moment of
- * its expiry cancels it. */
+/* A bufferevent's own timeout does not work here, since output that is added as it
+ * expires cancels it. */
 static void conn_on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     (void)out;
     conn *c = arg;
@@ -590,7 +592,7 @@ static LOOP_CALLBACK(conn_on_deadline) {
 
 /* ---- opening ---- */
 
-/* How many connections there are, without those over the limit; *n_surplus: those. */
+/* The number of connections within the limit; *n_surplus: those over it. */
 static int64_t conn_count_open(const server *s, int64_t *n_surplus) {
     int64_t n = 0;
     *n_surplus = 0;
@@ -601,7 +603,8 @@ static int64_t conn_count_open(const server *s, int64_t *n_surplus) {
     return n - *n_surplus;
 }
 
-/* Closes one connection more than may be answered; most clients can still read why. */
+/* Closes a connection beyond those that may be answered; most clients can still read
+ * why. */
 static void conn_close_surplus(evutil_socket_t fd) {
     static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: "
                                "close\r\nContent-Length: 0\r\n\r\n";
@@ -610,8 +613,8 @@ static void conn_close_surplus(evutil_socket_t fd) {
     evutil_closesocket(fd);
 }
 
-/* Answers a connection over the limit before a request is read. What it sends is dropped
- * while it may read the response: closed at once, its unread bytes would reset it. */
+/* Answers a connection over the limit before a request is read. Its input is dropped
+ * while it may read the response: closing at once, with unread input, would reset it. */
 static void conn_turn_away(conn *c) {
     conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again",
                      "Retry-After: 1\r\n");
@@ -627,8 +630,8 @@ static void conn_write_client(const struct sockaddr *from, socklen_t n_from, cha
     }
 }
 
-/* Makes a connection of a descriptor, and enters it in its loop; NULL: no memory, and the
- * descriptor is closed. */
+/* Makes a connection from a descriptor, and adds it to its loop. NULL: out of memory, and
+ * the descriptor is closed. */
 static conn *conn_new(loop *l, evutil_socket_t fd) {
     conn *c = mem_new(1, sizeof(*c));
     struct bufferevent *bev = c == NULL ? NULL : bufferevent_socket_new(l->base, fd, BEV_OPT_CLOSE_ON_FREE);
@@ -672,7 +675,7 @@ void conn_open(loop *l, evutil_socket_t fd, const struct sockaddr *from, socklen
     c->is_surplus = is_surplus;
     atomic_fetch_add(&l->n_surplus, is_surplus);
     conn_write_client(from, n_from, c->client, sizeof c->client);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without it */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* without it the connection is only slower */
     bufferevent_setcb(c->bev, conn_on_read, conn_on_write, conn_on_end, c);
     bufferevent_setwatermark(c->bev, EV_WRITE, o->max_output_bytes / 2, 0);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);

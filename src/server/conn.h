@@ -27,7 +27,7 @@ typedef enum conn_state {
 typedef enum conn_event {
     CONN_READABLE, /* there is input; of a request, or of those after it */
     CONN_WRITTEN,  /* the output was sent, except for a small rest */
-    CONN_TAKEN,    /* the client read some of the output, or output was added to an empty buffer */
+    CONN_TAKEN,    /* the client has read some of the output, or output was added to an empty buffer */
     CONN_EOF,      /* the client has shut down its sending side, and perhaps both */
     CONN_LOST,     /* the client is gone */
     CONN_LATE,     /* the deadline is over */
@@ -37,14 +37,15 @@ typedef enum conn_event {
 
 typedef struct conn conn;
 
-/* What a response waits for when it is not complete as its handler returns: work on its
+/* What a response waits for if it is not complete when its handler returns: work on its
  * body, a generation, a command to a stream, or a state of the pool; or what a long body
- * waits for while it is looked over. conn.pending_of is its object. */
+ * waits for while it is inspected. conn.pending_of is its object. */
 typedef struct pending_kind {
     void (*close)(conn *c); /* the connection closes: gives the object up */
-    /* gives it up, ends the response with an error; NULL: close, then such a response */
+    /* gives it up, and ends the response with an error; NULL: calls close, then sends
+     * such a response */
     void (*end)(conn *c, const api_error *why);
-    void (*drained)(conn *c); /* called when the client has read, to send more; NULL: there is no more */
+    void (*drained)(conn *c); /* called when the client has read, to send more; NULL: nothing more to send */
     /* the client reads too slowly: gives it up, and ends the response; NULL: the
      * connection closes */
     void (*cut)(conn *c);
@@ -53,10 +54,10 @@ typedef struct pending_kind {
     bool is_endless;         /* a stream that ends only when the client or the server closes */
 } pending_kind;
 
-/* What is done with requests; routes.h has the one table of them. */
+/* How requests are handled; routes.h has the only such table. */
 typedef struct conn_handler {
-    /* the head is read: sets the tenant, the record's endpoint, or c->refusal when the
-     * request is refused whatever its body is */
+    /* the head is read: sets the tenant and the record's endpoint, or c->refusal if the
+     * request is refused whatever its body */
     void (*check)(conn *c);
     void (*run)(conn *c); /* the request is complete: answers it, or sets c->pending */
 } conn_handler;
@@ -71,20 +72,20 @@ struct conn {
     body_reader body;
     char client[64];             /* the peer's address and port, "" for a socket file */
     str parameter;               /* the path after the route's prefix; valid as long as the request */
-    const pending_kind *pending; /* what the response, or a body that is looked over, waits for; or NULL */
+    const pending_kind *pending; /* what the response, or a body being inspected, waits for; or NULL */
     void *pending_of;            /* its object */
     request_record record;       /* for the log: the request in progress */
     char headers[320];           /* for the response in progress: header lines with their ends, or "" */
-    bool has_tenant;             /* the request has a key, which belongs to `tenant` */
+    bool has_tenant;             /* the request has a key, which is that of `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
     bool is_api;                 /* the path is one of the APIs */
-    bool is_operator;            /* it may see the contents of the pool's pages */
-    bool keep_alive;             /* after this response */
+    bool is_operator;            /* the client may see the contents of the pool's pages */
+    bool keep_alive;             /* the connection stays open after this response */
     bool streaming;              /* conn_stream_begin was called for this response */
-    bool chunked;                /* the stream being sent */
+    bool chunked;                /* the stream being sent is chunked */
     void (*on_replied)(conn *c); /* the response is written: goes on to the next request, or to the end */
-    /* has the beginning of a long body looked over, until conn_resume_body; false: it is
-     * over already. NULL: never */
+    /* starts the inspection of a long body's beginning, until conn_resume_body; false: it
+     * is already over. NULL: never inspected */
     bool (*look)(conn *c);
     size_t look_room;         /* memory of the body being checked by a text thread */
     quire_endpoint endpoint;  /* endpoint of the route, if it is a generation's */
@@ -95,9 +96,9 @@ struct conn {
     bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */
     bool is_slow;             /* counted among the slow readers */
     bool processing;          /* a caller further up the stack is taking requests from the input */
-    int64_t taken_us;         /* when CONN_TAKEN was last the case */
-    /* a status chosen at the head, or by what the body begins with, and sent after the
-     * rest is skipped; or 0 */
+    int64_t taken_us;         /* time of the last CONN_TAKEN */
+    /* a status chosen from the head, or from the beginning of the body, and sent after
+     * the rest is skipped; or 0 */
     int refusal;
     const char *refusal_text, *refusal_headers, *refusal_param;
     quire_error refusal_error; /* holds texts that were made for it */
@@ -118,24 +119,24 @@ void conn_close(conn *c);
 /* The server drains: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 #define CONN_SHUTTING_DOWN "the server is shutting down"
-/* Ends the request in progress with an error: a response that waits for something, or a
- * request that is still arriving. The connection may be closed by that. */
+/* Ends the request in progress with an error, whether its response waits for something or
+ * the request is still arriving. This may close the connection. */
 void conn_end(conn *c, const api_error *why);
-/* The same because the server shuts down. */
+/* The same, because the server shuts down. */
 void conn_shut_down(conn *c);
 
-/* Bodies in line were granted room: the loop's connections that wait for it read on. */
+/* Bodies in line were granted room: resumes the loop's connections that waited for it. */
 void conn_resume_bodies(loop *l);
-/* Ends a look: reading goes on, in the time that the body has left. */
+/* Ends an inspection: reading continues, within the time that the body has left. */
 void conn_resume_body(conn *c);
-/* The body is refused whatever follows: what has come is freed, and the rest is skipped
+/* Refuses the body whatever follows: what has arrived is freed, and the rest is skipped
  * before the response. Copies err. */
 void conn_drop_body(conn *c, const quire_error *err);
 
 /* Counts one more slow reader; each counts once. */
 void conn_count_slow(conn *c);
-/* While more than server_options.max_unread_bytes of the loop are unread: closes the
- * connections that have read nothing for longest. */
+/* Closes the connections that have read nothing for longest, while more than
+ * server_options.max_unread_bytes of the loop are unread. */
 void conn_relieve(loop *l);
 
 /* ---- conn_reply.c: responses ---- */
@@ -157,7 +158,7 @@ void conn_reply_json(conn *c, const json_out *o, const char *headers);
 
 /* A response in pieces: begin, any number of pieces, end. */
 void conn_stream_begin(conn *c, const char *content_type);
-/* Bytes of output that the client has not read yet. */
+/* Returns how many bytes of output the client has not read yet. */
 size_t conn_unsent(const conn *c);
 void conn_stream_add(conn *c, str piece);
 /* The same, but a large piece is not copied: its memory moves, *piece is then empty. */

@@ -1,4 +1,4 @@
-/* Responses of a connection, whole ones and streams, with the headers that all have. */
+/* Responses of a connection, whole ones and streams, with the headers common to all. */
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdio.h>

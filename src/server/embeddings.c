@@ -1,6 +1,6 @@
 /* The dialects of rows: POST /v1/embeddings, vLLM's /pooling, llama.cpp's /embedding,
- * Ollama's /api/embed and /api/embeddings: writes their responses. A row is kept as the
- * JSON that shows it. */
+ * Ollama's /api/embed and /api/embeddings: writes their responses. A row is kept as JSON
+ * text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ static void pooling_write_row(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-/* llama.cpp's: a list of the rows that pooling leaves, of which there is one. */
+/* In llama.cpp's form a result is a list of pooled rows, of which there is one. */
 static void embedding_write_row(const response *a, int32_t i, json_out *o) {
     embeddings_begin_row(i, NULL, "embedding", o);
     json_begin(o, '[');
@@ -257,13 +257,13 @@ typedef struct scored {
     double score;
 } scored;
 
-/* The best first; equal ones keep their order. */
+/* Sorts the best first; equal ones keep their order. */
 static int scores_compare(const void *p, const void *q) {
     const scored *x = p, *y = q;
     return x->score > y->score ? -1 : x->score < y->score ? 1 : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Writes "results", with the documents' texts where they are wanted. */
+/* Writes "results", with the documents' texts if requested. */
 static void scores_write_results(const response *a, bool as_logits, json_out *o) {
     int32_t n = scores_count(a), n_shown = a->more->top_n > 0 && a->more->top_n < n ? a->more->top_n : n;
     scored *list = mem_new((size_t)n, sizeof *list);

@@ -64,7 +64,7 @@ void error_body(json_out *o, const api_error *e) {
 
 /* ---- unknown paths ---- */
 
-#define MAX_HINT_BYTES 256 /* bytes of a path that are compared with others */
+#define MAX_HINT_BYTES 256 /* most bytes of a path that are compared with others */
 #define BASE           "/v1"
 
 void path_show(str path, char out[SHOWN_PATH_BYTES]) {
@@ -168,13 +168,13 @@ static size_t path_normalise(str path, char out[MAX_HINT_BYTES]) {
     return n > 1 && out[n - 1] == '/' ? n - 1 : n;
 }
 
-/* An ending of a path, also after "/v1". */
+/* A suffix of a path, alone and after "/v1". */
 typedef struct path_end {
     str text, with_base; /* with_base is in buffer */
     char buffer[MAX_HINT_BYTES + sizeof BASE];
 } path_end;
 
-/* The end from byte i on; false where none begins there. */
+/* The suffix from byte i on; false if none begins there. */
 static bool path_take_end(str path, size_t i, path_end *out) {
     out->text = (str){path.p + i, path.n - i};
     if (out->text.p[0] != '/' || out->text.n < 2) {
@@ -189,7 +189,7 @@ static bool path_take_end(str path, size_t i, path_end *out) {
 /* A route's path within the requested one. */
 typedef struct meant {
     str before, path; /* the requested path is `before` and `path` */
-    bool lacks_base;  /* the route's is "/v1" and `path` */
+    bool lacks_base;  /* the route's path is "/v1" and `path` */
 } meant;
 
 /* Finds the path's longest suffix that is a route, or is one with "/v1" before it. */
@@ -220,7 +220,7 @@ static const foreign_path *path_find_foreign_end(str asked, size_t n) {
     return found;
 }
 
-/* True when text is "/v1" once or more often. */
+/* True if text is "/v1", repeated any number of times. */
 static bool path_is_base(str text) {
     bool is = text.n > 0 && text.n % (sizeof BASE - 1) == 0;
     for (size_t i = 0; is && i < text.n; i += sizeof BASE - 1) {
@@ -229,7 +229,7 @@ static bool path_is_base(str text) {
     return is;
 }
 
-/* What the client has to change for the path that it meant. */
+/* What the client has to change to reach the path that it meant. */
 static void path_advise(const meant *m, char *out, size_t size) {
     char before[SHOWN_PATH_BYTES];
     bool is_below_base = m->lacks_base || path_is_in(m->path, BASE);
@@ -280,7 +280,7 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     for (size_t i = 0; (route = known(i)) != NULL; i++) {
         nearest_offer(&near, str_of(route));
     }
-    /* a longer route that is nearly it was meant rather than the end of the path */
+    /* a longer route that nearly matches was meant rather than the path's suffix */
     is_found = is_found && (m.before.n == 0 || m.lacks_base || near.best.n <= m.path.n);
     foreign =
         foreign == NULL && !is_found && near.best.n == 0 ? path_find_foreign_end(asked, asked.n) : foreign;

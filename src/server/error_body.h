@@ -1,6 +1,6 @@
 /* Errors as clients see them: OpenAI's error objects, the HTTP status of each error code,
- * and what a request for an unknown path is answered: method, path, the nearest path, and
- * what the client should set.
+ * and the answer for an unknown path: method, path, the nearest path, and what the client
+ * should set.
  *
  * A path is hostile text: it is shown percent-encoded and cut. Any thread. */
 #ifndef SERVER_ERROR_BODY_H
@@ -36,12 +36,12 @@ void error_body(json_out *o, const api_error *e);
 
 #define SHOWN_PATH_BYTES 132
 
-/* Writes a path for messages and the log: all but visible ASCII, and '%', '"', '<', '>'
- * and '\', as %XX; ".." where it is cut. */
+/* Writes a path for messages and the log: as %XX everything except visible ASCII, and
+ * also '%', '"', '<', '>' and '\'; with ".." where it is cut. */
 void path_show(str path, char out[SHOWN_PATH_BYTES]);
 
-/* The path of the i-th route; NULL past the last one. One that ends with '/', but "/",
- * continues with a parameter. */
+/* The path of the i-th route; NULL past the last one. A path other than "/" that ends
+ * with '/' continues with a parameter. */
 typedef const char *(*path_at)(size_t i);
 /* True for a path that some route has. */
 bool path_is_known(path_at known, str path);
@@ -49,8 +49,8 @@ bool path_is_known(path_at known, str path);
 /* Fills err with QUIRE_NOT_FOUND for a path that no route has. */
 void unknown_path_explain(const char *method, str path, path_at known, quire_error *err);
 
-/* A path of another API, or of one that this server does not have yet, and what to use
- * instead. A longer path that continues with '/' counts too. */
+/* A path of another API, or one that this server does not have yet, and what to use
+ * instead. It also stands for longer paths that continue with '/'. */
 typedef struct foreign_path {
     const char *path, *what, *instead;
 } foreign_path;

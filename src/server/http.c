@@ -78,7 +78,7 @@ static bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras,
 
 /* ---- requests ---- */
 
-#define KEEP_BYTES (64u << 10) /* a larger buffer is freed between requests */
+#define KEEP_BYTES (64u << 10) /* larger buffers are freed between requests */
 
 /* Records the first reason for a refusal. Returns the value that stops http-parser. */
 static int http_refuse(http_request *r, int status, const char *message) {
@@ -366,7 +366,7 @@ void http_next(http_request *r) {
     http_start(r);
 }
 
-/* Why http-parser failed, where none of the callbacks did. */
+/* Why http-parser failed, if none of the callbacks did. */
 static void http_explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
         http_refuse(r, 431, "the header is too large");
@@ -479,7 +479,7 @@ bool http_query_next(str *rest, str *name, str *value) {
 char *http_body_place(const http_request *r, uint64_t *left) {
     assert(r->head_done && r->n_encodings == 0);
     *left = r->length - r->n_body_bytes;
-    /* with a 0 byte after it */
+    /* plus a 0 byte after it */
     bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n;
     return fits ? r->body.p + r->body.n : NULL;
 }

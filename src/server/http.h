@@ -1,6 +1,6 @@
 /* One HTTP/1.x request, parsed incrementally. http-parser reads the head. Limits and
- * strictness are added here, because distributions build it lenient (it accepts other
- * bytes where CRLF or "HTTP/" should be). The body is read here too.
+ * strict checks are added here, because distributions build it leniently (it accepts
+ * other bytes in place of CRLF or "HTTP/"). The body is read here too.
  *
  *   http_feed ... -> HTTP_GOT_HEAD (a body follows: check the head, then feed on)
  *             ... -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed ...
@@ -36,7 +36,7 @@ typedef enum chunked_state {
     CHUNKED_DONE
 } chunked_state;
 
-/* Zero-initialised is the start of a body. */
+/* Zero-initialised it is at the start of a body. */
 typedef struct chunked {
     chunked_state state;
     uint64_t left; /* bytes of the chunk that are still missing; the size while it is read */
@@ -62,7 +62,7 @@ typedef struct http_request {
             strbuf target, path, content_type, authorization, api_key, origin, fetch_site, request_id, host,
                 body, line, name, value;
         };
-        strbuf buffers[13]; /* all of these; small ones are kept for the next request */
+        strbuf buffers[13]; /* memory of all of these; small buffers are kept for the next request */
     };
     enum http_method method;
     bool wants_json;                 /* an Accept header names application/json and not text/html */
@@ -85,8 +85,8 @@ typedef struct http_request {
     bool encoding_is_chunked, expectation_unknown;
 } http_request;
 
-/* The next parameter of a target's query, as it stands there; true: there is one. *rest: what
- * is left of the query, at first http_query of the target. */
+/* The next parameter of a target's query, undecoded; true if there is one. *rest: what is
+ * left of the query, at first http_query of the target. */
 bool http_query_next(str *rest, str *name, str *value);
 str http_query(const http_request *r);
 
@@ -100,8 +100,8 @@ http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
 /* In a body of known length: where its next bytes may be received without a copy, or NULL
  * where they have to be fed. *left: how many it still lacks. */
 char *http_body_place(const http_request *r, uint64_t *left);
-/* n bytes, 0 < n <= *left, were received there, or were skipped of a body that is
- * dropped: as http_feed. */
+/* Reports that n bytes, 0 < n <= *left, were received there, or skipped in a dropped
+ * body; returns as http_feed. */
 http_event http_body_received(http_request *r, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* llama.cpp's API beside its completions (llama_writer, response.h): what its clients ask
- * about the server. The loop's thread. */
+/* llama.cpp's API besides its completions (llama_writer, response.h): what its clients
+ * ask about the server. The loop's thread. */
 #include <assert.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ void llama_error(json_out *o, const api_error *e) {
 
 /* ---- times ---- */
 
-/* When a choice's tokens came (0: there was none), and what was seen of them. */
+/* When a choice's tokens came (0: none did), and what they contained. */
 typedef struct llama_times {
     int64_t first_us, last_us;
     int64_t queue_us; /* how long it had waited to be admitted */
@@ -80,7 +80,8 @@ static void llama_write_rates(const char *const names[4], int64_t n, int64_t us,
     json_number(json_name(o, names[3]), ms > 0 ? (double)n * 1e3 / ms : 0.0);
 }
 
-/* What the prompt took from its admission to the first token, and the tokens after it. */
+/* Times of the prompt, from its admission to the first token, and of the tokens after
+ * it. */
 static void llama_write_timings(const response *a, const response_choice *c, json_out *o) {
     static const char *const of_prompt[] = {"prompt_n", "prompt_ms", "prompt_per_token_ms",
                                             "prompt_per_second"},
@@ -98,7 +99,7 @@ static void llama_write_timings(const response *a, const response_choice *c, jso
 
 /* ---- log-probabilities: an object a token ---- */
 
-/* An object without its closing brace. */
+/* Writes an object without its closing brace. */
 static void llama_begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
@@ -149,8 +150,8 @@ static void llama_write_prompt(const response *a, const response_choice *c, json
     quire_free(text);
 }
 
-/* What a whole response, a piece, progress and the end of a stream begin with.
- * shows_text: with its text; the end of a stream has sent it before. */
+/* Writes the beginning of a whole response, a piece, progress or the end of a stream.
+ * shows_text: with its text, which the end of a stream has already sent. */
 static void llama_begin_choice(const response *a, const response_choice *c, bool shows_text, bool stops,
                                json_out *o) {
     bool shows_ids = shows_text && (a->info->stream || a->more->return_tokens);
@@ -211,7 +212,7 @@ static const json_value *llama_find(const json_value *v, str path) {
     return NULL;
 }
 
-/* Each path once. */
+/* Drops repeated paths. */
 static void llama_write_fields(const json_value *all, const json_value *paths, json_out *o) {
     json_begin(o, '{');
     for (size_t i = 0; i < json_length(paths); i++) {
@@ -265,7 +266,7 @@ static void llama_end(const response *a, json_out *o) {
     json_raw(o, a->n_shown > 1 ? "]" : "");
 }
 
-/* What came, if something did, and after the last of it how the choice ended. */
+/* Writes new content, if any, and after the last how the choice ended. */
 static void llama_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     if (c->text.n > 0 || c->n_tokens > 0) {
@@ -293,7 +294,7 @@ static void llama_write_progress(const response *a, int32_t choice, json_out *o)
 }
 
 static void llama_write_last(const response *a, json_out *o) {
-    (void)a, (void)o; /* each choice has said how it ended */
+    (void)a, (void)o; /* each choice has already reported its end */
 }
 
 static void llama_write_error(const response *a, const api_error *e, json_out *o) {

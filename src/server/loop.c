@@ -76,7 +76,7 @@ uint64_t loop_new_id(loop *l) {
 /* ---- the service manager ---- */
 
 void notify_manager(const char *state) {
-    const char *path = getenv("NOTIFY_SOCKET"); /* the protocol's way to name it */
+    const char *path = getenv("NOTIFY_SOCKET"); /* set by the sd_notify protocol */
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     size_t n = path != NULL ? strlen(path) : 0;
     if (n < 2 || n >= sizeof to.sun_path || (path[0] != '/' && path[0] != '@')) {
@@ -97,7 +97,7 @@ void notify_manager(const char *state) {
 
 /* ---- a loop's models ---- */
 
-/* between checks of the time that programs take */
+/* interval between checks of how long programs take */
 static const struct timeval program_look = {.tv_sec = 1};
 
 static void loop_model_close_programs(loop_model *p) {
@@ -122,7 +122,7 @@ quire_err loop_model_open_programs(loop_model *p) {
 }
 
 void loop_model_await_programs(loop_model *p) {
-    static const struct timeval soon = {.tv_usec = 1}; /* 0 would precede the loop's other events */
+    static const struct timeval soon = {.tv_usec = 1}; /* 0 would run before the loop's other events */
     if (p->on_programs != NULL) {
         event_add(p->on_programs, quire_programs_has_more(p->programs) ? &soon : &program_look);
     }
@@ -185,7 +185,7 @@ void loop_models_close(loop *l) {
     l->models = NULL;
 }
 
-/* Whether no event of released streams and programs is still to come. */
+/* Whether all events of released streams and programs have come. */
 static bool loop_model_is_idle(const loop_model *p) {
     return (p->queue == NULL || quire_queue_idle(p->queue)) &&
            (p->programs == NULL || quire_programs_idle(p->programs));

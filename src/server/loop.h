@@ -1,5 +1,5 @@
 /* An event loop: one thread, one event base, a quire_queue for each model that it uses,
- * and the connections that it accepted. And the server: what all loops share.
+ * and the connections that it accepted. Also the server: what all loops share.
  *
  * All loops share the listening socket; a loop that is free accepts (server_loop.c). Only
  * its own thread touches a loop's objects. Others ring its wake and read its counters. */
@@ -33,7 +33,7 @@ struct response_store;
 struct models;
 struct loop_model;
 
-#define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
+#define LOOP_BITS 12 /* bits of a loop's index, which limit the number of loops */
 
 /* The text of one token, as log-probabilities show it. p NULL: not computed yet. */
 typedef struct token_text {
@@ -51,16 +51,17 @@ typedef struct loop {
     struct event *on_wake, *on_deadline, *on_retry;
     struct event *on_ping; /* looks for streams that sent nothing for server_options.ping_us; or NULL */
     struct event *on_look; /* the first loop's: logs tier errors and the progress of a drain */
-    /* handles an engine's events; arg: the loop_model whose queue has some */
+    /* handles an engine's events; arg: the loop_model whose queue has events */
     event_callback_fn on_queue;
     event_callback_fn on_programs; /* the same for its programs */
-    struct loop_model *models;     /* [models_count]; NULL: the engine is not there yet */
+    struct loop_model *models;     /* [models_count]; NULL: there is no engine yet */
     wake bell;
     pthread_t thread;
     struct conn *conns;  /* all open connections */
     body_turns turns;    /* connections that wait for their turn at receiving */
     struct watch *watch; /* the watchers of the pool (watch.h) */
-    /* to this loop, and back from others (loop_order.h): a stack; any thread adds */
+    /* orders to this loop, and its own coming back (loop_order.h): a stack; any thread
+     * adds */
     _Atomic(struct loop_order *) orders;
     struct response *background; /* generated without a connection */
     struct response *unsent;     /* streams that withhold a chunk until the queue is drained */
@@ -69,8 +70,8 @@ typedef struct loop {
     /* bytes of streams and of complete responses that clients have not read */
     atomic_llong n_unread;
     int stops_seen;        /* 0: serving; 1: draining; 2: cancelling */
-    int32_t n_model_waits; /* connections that wait for a model, or for all to sleep */
-    int aborts_seen;       /* of server.n_aborts */
+    int32_t n_model_waits; /* connections that wait for a model, or until all models sleep */
+    int aborts_seen;       /* value of server.n_aborts that it has handled */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
@@ -82,7 +83,7 @@ struct server {
     quire_engine *engine;  /* the main model's */
     struct models *models; /* all of them (models.h) */
     server_options options;
-    const struct conn_handler *handler; /* runs the requests (conn.h) */
+    const struct conn_handler *handler; /* handles requests (conn.h) */
     auth *keys;
     struct sandboxes *sandboxes;
     struct response_store *responses;
@@ -106,8 +107,8 @@ struct server {
     loop *loops;
     int32_t n_loops;          /* of open loops */
     atomic_int stops;         /* calls of server_stop so far */
-    atomic_int n_aborts;      /* how often all requests that have a model were to be ended */
-    int64_t n_tier_errors[3]; /* errors of each tier that were logged; the first loop's */
+    atomic_int n_aborts;      /* how often all requests with a model had to be ended */
+    int64_t n_tier_errors[3]; /* logged errors of each tier; the first loop's */
 };
 
 /* The head of a function that libevent calls: `arg` is its object. */
@@ -124,11 +125,11 @@ void loop_free_event(struct event *event);
 void loop_wake_all(const server *s);
 /* Requests in progress on all loops. Any thread. */
 int64_t loop_count_busy(const server *s);
-/* A new number for a request of l: the lowest LOOP_BITS bits are the loop's index. */
+/* A new number for a request of l; its lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
 /* The number that ends the id of a request or response, 16 hex digits; false: none. */
 bool loop_read_id(const char *id, uint64_t *number);
-/* The loop that made the number of an id; NULL: none of s did. */
+/* The loop of s that made the number of an id, or NULL. */
 loop *loop_of_id(server *s, const char *id);
 
 /* Tells a service manager such as systemd the server's state, by sd_notify's protocol:
@@ -153,8 +154,8 @@ quire_err loop_run(loop *l);
 #define LISTEN_UNIX "unix:" /* before the path of a socket file, in server_options.host */
 
 /* Binds and listens; sets the server's descriptor, URL, port and on_loopback. A socket
- * file has mode 0660; that of a server that is gone is replaced. On failure (IO, INVALID)
- * err says what to do, and nothing is left. */
+ * file has mode 0660; one left by a server that is gone is replaced. On failure (IO,
+ * INVALID) err says what to do, and nothing is left. */
 quire_err listen_open(server *s, quire_error *err);
 /* Closes the descriptor, and removes the socket file unless another has taken its place.
  * A second call does nothing. */
@@ -167,7 +168,7 @@ void listen_raise_files(const server_options *o);
 /* A loop's part of a server's models: for each one that the loop's requests use, a queue
  * of its engine (models.h).
  *
- * A connection has its request's model from the end of the body on (conn_model.h); the
+ * A connection holds its request's model from the end of the body on (conn_model.h); the
  * response takes it over. Owner: the loop's thread. */
 
 typedef struct loop_model {
@@ -178,14 +179,14 @@ typedef struct loop_model {
     struct quire_programs *programs; /* NULL before the first program */
     struct event *on_programs;
     int32_t n_holds;         /* connections and responses that use it */
-    bool is_draining;        /* these are gone; their hold is kept until the queue is idle */
+    bool is_draining;        /* none is left; the model's hold is kept until the queue is idle */
     token_text *token_texts; /* [n_token_texts] by id; NULL before a request needs log-probabilities */
     int32_t n_token_texts;
 } loop_model;
 
 /* Opens a loop's part of the models, and the queue of the main one, which is loaded. */
 quire_err loop_models_open(loop *l);
-/* Closes all queues. No response is left. */
+/* Closes all queues. No response may be left. */
 void loop_models_close(loop *l);
 /* Closes the queues of leaving models that none of the loop's requests uses. */
 void loop_models_close_leaving(loop *l);
@@ -196,7 +197,7 @@ quire_err loop_model_open(loop_model *p);
 /* Opens the runner of programs of a model that the caller holds, unless it is open.
  * QUIRE_NO_MEMORY. */
 quire_err loop_model_open_programs(loop_model *p);
-/* Call when programs have run for a turn: those with more to do continue after the
+/* Call when programs have used up their turn: those with more to do continue after the
  * loop's other events. */
 void loop_model_await_programs(loop_model *p);
 /* Drops a request's hold of a model. The last one is kept until released streams are

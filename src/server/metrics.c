@@ -37,7 +37,8 @@ quire_err metrics_escape(strbuf *out, const char *text) {
     return e;
 }
 
-/* Appends a number as Prometheus' clients write the bounds of buckets: "0.3", "1.0". */
+/* Appends a number in the form that Prometheus' clients use for the bounds of buckets:
+ * "0.3", "1.0". */
 static quire_err metrics_bound(strbuf *out, double v) {
     char text[32];
     snprintf(text, sizeof text, "%.15g", v);
@@ -82,7 +83,8 @@ static int metrics_compare_rows(const void *a, const void *b) {
     return by_handler != 0 ? by_handler : by_method != 0 ? by_method : x->status_class - y->status_class;
 }
 
-/* How many of the sorted rows from `from` on have its handler and (by_method) method. */
+/* How many of the sorted rows, from `from` on, have the same handler and (by_method)
+ * method. */
 static size_t metrics_group_of(const http_stats *s, size_t from, bool by_method) {
     size_t n = 1;
     const http_row *r = &s->rows[from];
@@ -121,7 +123,7 @@ static quire_err metrics_write_sizes(const http_stats *s, const char *name, cons
     return QUIRE_OK;
 }
 
-/* Of the n rows of one route and method, from `rows` on. */
+/* Writes the histogram of the n rows of one route and method. */
 static quire_err metrics_write_duration(const char *name, const http_row *rows, size_t n, strbuf *out) {
     int64_t buckets[HTTP_N_COARSE + 1] = {0};
     double seconds = 0.0;
@@ -249,7 +251,7 @@ static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *ou
     return QUIRE_OK;
 }
 
-/* What the client libraries of Prometheus say about every process. */
+/* Metrics that Prometheus' client libraries report for every process. */
 static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
     const metric_row rows[] = {
@@ -278,7 +280,7 @@ static quire_err metrics_write_http(const server *s, bool shows_tenants, strbuf 
     return e;
 }
 
-/* The sum of a counter of all loops. */
+/* The sum of a counter over all loops. */
 static double metrics_sum(const server *s, size_t offset) {
     int64_t n = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {

@@ -1,4 +1,4 @@
-/* GET /metrics: the engine's, the server's and the process's numbers in Prometheus' text
+/* GET /metrics: numbers of the engine, the server and the process in Prometheus' text
  * format, under vLLM's names and quire's own. docs/metrics.md lists them. */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
@@ -8,15 +8,15 @@
 #include "server/loop.h"
 #include "server/request_log.h"
 
-/* Appends all metrics to out; those that name tenants where shows_tenants. NO_MEMORY: out
- * holds a part of them. Any thread. */
+/* Appends all metrics to out; those that name tenants only if shows_tenants.
+ * QUIRE_NO_MEMORY: out has some of them. Any thread. */
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
 /* The same for an engine's counts alone. model: its name. */
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model, strbuf *out);
 
 /* ---- metrics.c: what the server counts, and the lines of one metric ---- */
 
-/* Appends what the server and the process count; HTTP requests alone. */
+/* Appends the metrics of the server and the process; of HTTP requests only. */
 quire_err metrics_write_server(server *s, bool shows_tenants, strbuf *out);
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 

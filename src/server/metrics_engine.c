@@ -197,7 +197,7 @@ typedef struct labelled {
     int64_t v;
 } labelled;
 
-/* A metric with a line for each value of one label more. */
+/* A metric with a line for each value of an additional label. */
 static quire_err metrics_write_by(strbuf *out, const char *name, const char *type, const char *help,
                                   const char *labels, const char *label, const labelled *values, size_t n) {
     TRY(metrics_describe(out, name, type, help));
@@ -235,8 +235,8 @@ static quire_err metrics_write_labelled(const quire_stats *st, const char *label
 }
 
 /* A sequence of n tokens takes pages in every group of layers, so a group's share of the
- * pool is what vLLM's blocks are. labels: the engine's, and the model's where there are
- * several, whose values could be the same. */
+ * pool corresponds to vLLM's blocks. labels: the engine's, and the model's if there are
+ * several, since their values could be equal. */
 static quire_err metrics_write_cache_config(const quire_info *i, const char *labels, strbuf *out) {
     int64_t blocks = i->n_page_groups > 0 ? i->n_pages / i->n_page_groups : 0;
     TRY(metrics_describe(out, "vllm:cache_config_info", "gauge",
@@ -249,7 +249,7 @@ static quire_err metrics_write_cache_config(const quire_info *i, const char *lab
                        i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
-/* A pool's memory by what its pages are. */
+/* A pool's memory by state of its pages. */
 static quire_err metrics_write_pages(const quire_info *i, const quire_stats *st, const char *labels,
                                      strbuf *out) {
     const int64_t n_absent = st->n_pages - st->n_pages_free - st->n_pages_held - st->n_pages_cached,
@@ -291,8 +291,8 @@ static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Writes what vLLM has too. labels: engine and model, without braces. has_twins: other models
- * have these metrics too. */
+/* Writes the metrics that vLLM has too. labels: engine and model, without braces.
+ * has_twins: other models have these metrics as well. */
 static quire_err metrics_write_shared(const quire_info *info, const quire_stats *st, const char *labels,
                                       bool has_twins, strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
@@ -347,8 +347,8 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
 
 /* ---- of several models ---- */
 
-/* The first metric in text[at..n): its end, and in *lines where its values begin, after the
- * two lines that say what it is. */
+/* Finds the first metric in text[at..n): returns its end, and in *lines where its values
+ * begin, after the HELP and TYPE lines. */
 static size_t metrics_next(str text, size_t at, size_t *lines) {
     static const char help[] = "# HELP ";
     *lines = at;
@@ -364,8 +364,8 @@ static size_t metrics_next(str text, size_t at, size_t *lines) {
     return end;
 }
 
-/* Writes texts with the same metrics in the same order as one: each metric's values of all
- * texts together, as the format wants it. */
+/* Writes texts with the same metrics in the same order as one: the values of each metric
+ * from all texts together, as the format requires. */
 static quire_err metrics_merge(const strbuf *texts, size_t *at, int32_t n, strbuf *out) {
     while (at[0] < texts[0].n) {
         for (int32_t i = 0; i < n; i++) {
@@ -407,7 +407,7 @@ done:
     return e;
 }
 
-/* vLLM's states of a sleep, of each model that is loaded. */
+/* vLLM's sleep states, for each loaded model. */
 static quire_err metrics_write_sleep(const server *s, strbuf *out) {
     static const char name[] = "vllm:engine_sleep_state";
     static const char *const states[] = {"awake", "weights_offloaded", "discard_all"}; /* by sleep_level */
@@ -428,7 +428,7 @@ static quire_err metrics_write_sleep(const server *s, strbuf *out) {
     return e;
 }
 
-/* Answers that chats named by id. */
+/* Counts of answers that chats named by id. */
 static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     quire_turn_stats t = {.size = sizeof t};
     quire_engine_turns(e, &t);

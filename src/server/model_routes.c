@@ -127,7 +127,7 @@ static bool models_may_command(conn *c) {
     return c->is_operator;
 }
 
-/* The model beside the main one that the body names; NULL: c was answered. */
+/* The model, other than the main one, that the body names; NULL: c was answered. */
 static served_model *models_of_command(conn *c) {
     const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
@@ -181,7 +181,7 @@ void models_post_unload(conn *c) {
 
 /* ---- sleep ---- */
 
-/* What POST /sleep asks for. */
+/* The parameters of POST /sleep. */
 typedef struct sleep_wish {
     sleep_level level;
     bool aborts;
@@ -233,7 +233,7 @@ void models_post_sleep(conn *c) {
     }
 }
 
-/* vLLM wakes parts by their tags; what sleeps here wakes with its pages. */
+/* vLLM wakes parts by their tags; here a model wakes together with its pages. */
 void models_post_wake_up(conn *c) {
     str query = http_query(&c->request), name, value;
     bool has_tags = false, wakes = false;
@@ -261,8 +261,8 @@ void models_get_sleeping(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Calls for LoRA adapters: vLLM's that load and unload them, llama.cpp's that scale them.
- * The loop's thread. */
+/* Requests about LoRA adapters: vLLM's to load and unload them, llama.cpp's to scale
+ * them. The loop's thread. */
 
 /* ---- vLLM's ---- */
 
@@ -298,8 +298,7 @@ static quire_err adapter_api_text(const json_value *v, const char *name, strbuf 
     return is_plain ? strbuf_add(out, text.p, text.n) : QUIRE_OK;
 }
 
-/* Whether a name is that of a model, which an adapter of the same name would never be
- * found under. */
+/* Whether a model has this name, so that an adapter with it could never be selected. */
 static bool adapter_api_is_model(const server *s, str name) {
     return server_answers_to(s, name) || models_find(s->models, name) != NULL;
 }
@@ -379,7 +378,8 @@ static void adapter_api_list_scales(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* The scale that a POST's array gives an adapter: of several the last; 0: none does. */
+/* The scale that the array of a POST gives an adapter; the last one if there are several,
+ * 0 if there is none. */
 static float adapter_api_scale_of(const json_value *v, int32_t number) {
     double scale = 0.0;
     for (size_t i = 0; i < json_length(v); i++) {
@@ -425,7 +425,7 @@ static void adapter_api_set_scales(conn *c) {
     if (er == QUIRE_OK) {
         er = adapter_api_check_scales(v, n_numbered, &err);
     }
-    for (int pass = 0; pass < 2; pass++) { /* first those set to 0, since only a few apply at once */
+    for (int pass = 0; pass < 2; pass++) { /* first those set to 0, since only a few may apply at once */
         for (int32_t k = 0; k < n_numbered && er == QUIRE_OK; k++) {
             float scale = adapter_api_scale_of(v, k);
             er = (scale == 0.0f) == (pass == 0) ? quire_adapter_scale(e, k, scale, &err) : QUIRE_OK;

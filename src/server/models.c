@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* time for waiting requests to take a model before it may leave for another */
+/* how long waiting requests have to take a model before it may leave for another */
 #define FRESH_US        1000000
 #define PROGRESS_PARTS  1000000
 #define NO_ROOM_RETRY_S 10 /* Retry-After for requests whose model does not fit beside those in use */
@@ -40,7 +40,7 @@ const char *model_state_name(model_state s) {
 
 /* ---- the thread ---- */
 
-/* Whether a model may be unloaded without a command once no request has it. */
+/* Whether a model may be unloaded without a command once no request holds it. */
 static bool model_may_leave(const served_model *m) {
     return m->number > 0 && m->state == MODEL_READY && !m->is_pinned;
 }
@@ -59,7 +59,7 @@ static int32_t models_n_loaded(const models *all) {
     return n;
 }
 
-/* Whether requests that waited for a model have not had the time to take it. */
+/* Whether requests that waited for a model have not had time to take it yet. */
 static bool model_is_fresh(const served_model *m) {
     return m->is_fresh && clock_us() - m->ready_us < FRESH_US;
 }
@@ -76,9 +76,9 @@ static served_model *models_least_used(models *all) {
     return least;
 }
 
-/* The model that was loaded longest ago, in use or not, or NULL. It takes no new
- * requests, which wait, and leaves when its present ones are over; otherwise a model
- * whose requests overlap without a pause would keep its place for ever. */
+/* The model that was loaded longest ago, in use or not, or NULL. New requests for it
+ * wait, and it leaves when its present ones are over; otherwise a model whose requests
+ * overlap without a pause would keep its place for ever. */
 static served_model *models_first_ready(models *all) {
     served_model *first = NULL;
     for (int32_t i = 1; i < all->n; i++) {
@@ -98,8 +98,8 @@ static int64_t models_turn_of(const models *all, const char *tenant) {
     return last_us;
 }
 
-/* The model to load next: of the tenant whose last turn is longest ago, and of its
- * models the one wanted first. NULL: none is wanted. */
+/* The model to load next: the one wanted first by the tenant whose last turn is longest
+ * ago. NULL if none is wanted. */
 static served_model *models_first_wanted(models *all) {
     served_model *first = NULL;
     int64_t first_us = 0;
@@ -130,7 +130,7 @@ static void model_leave(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Closes the engine of a model that no request has any more. */
+/* Closes the engine of a model that no request holds any more. */
 static void model_unload(models *all, served_model *m) {
     quire_engine *e = m->engine;
     pthread_mutex_unlock(&all->lock);
@@ -143,7 +143,7 @@ static void model_unload(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Drops the caches of sleeping models, once no request has one. The lock is held.
+/* Drops the caches of sleeping models, once no request holds one. The lock is held.
  * Returns whether it did. */
 static bool models_settle(models *all) {
     int32_t n_holds = 0;
@@ -162,7 +162,8 @@ static bool models_settle(models *all) {
     return true;
 }
 
-/* quire_options.load_progress, on a thread of low priority, which therefore takes no lock. */
+/* quire_options.load_progress, on a thread of low priority, which therefore takes no
+ * lock. */
 static bool models_watch_load(void *user, double part) {
     models *all = user;
     atomic_store(&all->load_progress, (int)(part * PROGRESS_PARTS));
@@ -196,19 +197,19 @@ static void model_read_facts(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Notes the facts of a loaded model, for lists. */
+/* Records the facts of a loaded model, for lists. */
 static void model_note(served_model *m) {
     const quire_info *i = quire_engine_info(m->engine);
     m->max_model_len = i->max_model_len;
     m->gives_rows = i->has_vocabulary && i->end_tokens == NULL;
 }
 
-/* Notes why a model could not be loaded. */
+/* Records why a model could not be loaded. */
 static void model_note_failure(const models *all, served_model *m, quire_err r, const quire_error *why) {
     m->n_failures++;
     m->error = *why;
     m->error.code = r;
-    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* models in use have the memory */
+    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* models in use take the memory */
         (void)err_set(&m->error, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
                       m->name, why->message);
         m->error.retry_after_s = NO_ROOM_RETRY_S;
@@ -216,8 +217,8 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, m->error.message);
 }
 
-/* Loads a model. If there is no memory for it, an idle one leaves, and it is tried
- * again when that is gone. */
+/* Loads a model. If there is no memory for it, an idle one leaves first, and loading is
+ * retried after that. */
 static void model_load(models *all, served_model *m) {
     quire_engine *e = NULL;
     quire_error err = {0};
@@ -250,7 +251,7 @@ static void model_load(models *all, served_model *m) {
     memcpy(m->loaded_for, m->wanted_for, sizeof m->loaded_for);
     if (r == QUIRE_OK) {
         model_note(m);
-        quire_free(m->facts); /* the file may be another one after that */
+        quire_free(m->facts); /* the file may have been replaced by then */
         m->facts = NULL;
         log_line(LOG_INFO, "model %s: loaded in %.3f s", m->name, (double)m->load_us * 1e-6);
     } else {
@@ -259,9 +260,9 @@ static void model_load(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Lets a model leave if the most are loaded and `loading` waits for a place. False:
- * all are in use, and it has not waited long enough; *due_us includes when it will
- * have. */
+/* Lets a model leave if the maximum is loaded and `loading` waits for a place. False: all
+ * are in use, and `loading` has not waited long enough; *due_us includes the time when it
+ * will have. */
 static bool models_make_place(models *all, const served_model *loading, int64_t *due_us) {
     served_model *idle = models_least_used(all), *first = models_first_ready(all);
     const int64_t now_us = clock_us();
@@ -279,7 +280,7 @@ static bool models_make_place(models *all, const served_model *loading, int64_t 
     return leaving != NULL;
 }
 
-/* Does one thing that is due. False: nothing is; *due_us: when something may be due
+/* Does one thing that is due. False: nothing is due; *due_us: when something may be
  * (clock_us), or INT64_MAX. The lock is held, and released meanwhile. */
 static bool models_do_one(models *all, int64_t *due_us) {
     const models_options *o = &all->options;
@@ -355,7 +356,7 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
         m->is_cancelled = false;
         atomic_store(&all->load_ends, all->stops);
     }
-    /* it is loaded for the tenant whose turn comes first */
+    /* it counts as loaded for the tenant whose turn comes first */
     if (is_new || models_turn_of(all, tenant) < models_turn_of(all, m->wanted_for)) {
         (void)snprintf(m->wanted_for, sizeof m->wanted_for, "%s", tenant);
     }
@@ -508,7 +509,7 @@ void models_hold(models *all, served_model *m) {
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Drops a hold. used_us: when the use ended; 0: it was no use. */
+/* Drops a hold. used_us: when the use ended; 0: the hold was not a use. */
 static void model_give_up(models *all, served_model *m, int64_t used_us) {
     pthread_mutex_lock(&all->lock);
     assert(m->n_holds > 0);

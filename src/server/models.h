@@ -1,14 +1,14 @@
-/* The models of a server: the main one, which is there as long as the server, and others
- * beside it, which are loaded when a request names them and unloaded when they are idle.
- * All of them may be put to sleep: then none is loaded, and the memory of their caches,
- * or of the others whole, goes back to the system.
+/* The models of a server: the main one, which lives as long as the server, and others,
+ * which are loaded when a request names them and unloaded when they are idle. All of them
+ * may be put to sleep: then none is loaded, and the memory of their caches, or of all
+ * models except the main one, is returned to the system.
  *
  *   UNLOADED --models_take, /models/load--> LOADING --> READY
- *   READY --idle, room needed, /models/unload--> LEAVING --nobody has it--> UNLOADED
+ *   READY --idle, room needed, /models/unload--> LEAVING --no holds--> UNLOADED
  *   LOADING --failed--> UNLOADED
  *
  * A request holds its model from the end of its body to the end of its response. Each
- * loop has a queue of the engine of each model that it uses (loop.c), and closes it when
+ * loop has a queue for the engine of each model that it uses (loop.c), and closes it when
  * the model leaves and none of the loop's requests holds it. One thread loads and
  * unloads, one model at a time, and wakes the loops when a state has changed. */
 #ifndef SERVER_MODELS_H
@@ -32,25 +32,25 @@ typedef struct served_model {
     /* open from READY to UNLOADED; holders of the model may use it */
     quire_engine *engine;
 
-    /* the rest is the models' own, under their lock */
+    /* the members below belong to models.c, under its lock */
     model_state state;
     bool is_wanted;            /* LEAVING: load it again */
-    bool needs_room;           /* LOADING: there was no memory, and another model leaves for it */
+    bool needs_room;           /* LOADING: there was no memory, and another model is leaving to make room */
     int32_t n_holds, n_queues; /* requests that hold it; loops that have its queue */
     int64_t used_us;           /* when the last hold was dropped (clock_us) */
     int64_t wanted_us;         /* when its load was requested */
     /* tenant for whom it is, or was last, loaded; "": none */
     char wanted_for[QUIRE_TENANT_BYTES + 1], loaded_for[QUIRE_TENANT_BYTES + 1];
-    bool is_opening;   /* LOADING: the thread loads it now */
+    bool is_opening;   /* LOADING: the thread is loading it now */
     bool is_cancelled; /* the same, but it is no longer wanted */
-    double progress;   /* in a copy (models_look), LOADING: the part of its weights that is loaded */
+    double progress;   /* in a copy (models_look), LOADING: the fraction of its weights that is loaded */
     /* idle time after which it leaves; MODEL_STAYS: no limit */
     int64_t keep_us;
     int64_t ready_us;      /* when it was last loaded */
     bool is_fresh;         /* loaded, and not yet taken by the requests that waited */
     int64_t load_us;       /* time of its last load; 0: never loaded */
-    int32_t max_model_len; /* from the engine at that time; 0: never loaded */
-    bool gives_rows;       /* likewise: gives embeddings or scores, no text */
+    int32_t max_model_len; /* from the engine, at its last load; 0: never loaded */
+    bool gives_rows;       /* likewise: it returns embeddings or scores, not text */
     uint32_t n_failures;   /* failed attempts to load it or to read its facts */
     quire_error error;     /* error of the last failure */
     bool wants_facts;      /* its facts are to be read */
@@ -66,16 +66,16 @@ typedef struct model_ticket {
     uint32_t n_failures; /* the model's n_failures at that time */
 } model_ticket;
 
-/* Levels of sleep: drop the caches, or unload the models beside the main one too. */
+/* Levels of sleep: drop the caches, or also unload all models but the main one. */
 typedef enum sleep_level { SLEEP_NONE, SLEEP_CACHES, SLEEP_OTHERS } sleep_level;
 
 typedef struct models_options {
     const model_spec *others;
     int32_t n_others;
-    int32_t max_loaded; /* most models at once beside the main and pinned ones; 0: any number */
+    int32_t max_loaded; /* most models loaded besides the main and pinned ones; 0: any number */
     int64_t idle_us;    /* idle time after which a model is unloaded; 0: never */
-    /* if max_loaded are in use without a pause: a model that was loaded at least so
-     * long ago leaves for one that has waited so long */
+    /* if max_loaded models are in use without a pause: a model that was loaded at least
+     * this long ago leaves for one that has waited this long */
     int64_t patience_us;
     /* called after a state has changed, without the lock: wakes the loops */
     void (*changed)(void *context);
@@ -91,15 +91,17 @@ void models_attach(models *all, const char *name, quire_engine *main);
 /* Starts the thread that loads further models, if there are any, pinned ones now.
  * `changed` may be called from now on. QUIRE_NO_MEMORY: it does not start. */
 quire_err models_start(models *all);
-/* Ends the thread, and cuts a load short. A second call does nothing. NULL is allowed. */
+/* Ends the thread, and cancels a load in progress. A second call does nothing. NULL is
+ * allowed. */
 void models_stop(models *all);
-/* The same, and unloads all models but the main one. No loop has a queue, and no
+/* The same, and unloads all models but the main one. No loop may have a queue, and no
  * request a hold. NULL is allowed. */
 void models_close(models *all);
 
 int32_t models_count(const models *all);
 served_model *models_at(models *all, int32_t number);
-/* Finds a model beside the main one by name, with or without ":latest"; NULL: unknown. */
+/* Finds a model other than the main one by name, with or without ":latest"; NULL:
+ * unknown. */
 served_model *models_find(models *all, str name);
 
 /* Takes a hold of a model: true. False: it is loaded first, unless the models sleep,
@@ -107,8 +109,8 @@ served_model *models_find(models *all, str name);
  * Wanted models are loaded in turns of tenants, each tenant's in the order of its
  * requests. The main model is always loaded. Any thread. */
 bool models_take(models *all, served_model *m, const char *tenant, model_ticket *t);
-/* Whether loading m, or reading its facts, has failed since t was drawn; its error
- * then. */
+/* Whether loading m, or reading its facts, has failed since t was taken; *err is then its
+ * error. */
 bool models_failed(models *all, const served_model *m, const model_ticket *t, quire_error *err);
 /* Writes the facts of a model's file (quire_inspect) to *out: true. False: the file is
  * read first, without loading the model, as in models_take. */
@@ -116,11 +118,11 @@ bool models_facts(models *all, served_model *m, model_ticket *t, strbuf *out);
 /* Adds a hold; the caller has one. Any thread, as models_drop. */
 void models_hold(models *all, served_model *m);
 void models_drop(models *all, served_model *m);
-/* Notes that a loop that holds m opens its queue of m, or has closed it. */
+/* Records that a loop that holds m opens its queue of m, or has closed it. */
 void models_count_queue(models *all, served_model *m, int32_t n);
-/* Takes a hold of a loaded model for a moment, without counting as use, also of one
- * that is leaving but still in use. False: it is not loaded. models_end_visit drops
- * it. Any thread. */
+/* Takes a brief hold of a loaded model that does not count as use; also of one that is
+ * leaving but still in use. False: it is not loaded. models_end_visit drops it. Any
+ * thread. */
 bool models_visit(models *all, served_model *m);
 void models_end_visit(models *all, served_model *m);
 /* Whether m is leaving: loops without holds of it must close their queues. */

@@ -1,5 +1,5 @@
-/* Ollama's API beside its responses (ollama_writer, response.h): what its clients ask
- * about the one model, and requests that only load it. Handlers of routes; the loop's
+/* Ollama's API besides its generations (ollama_writer, response.h): what its clients
+ * ask about models, and requests that only load one. Handlers of routes; the loop's
  * thread. */
 #include <assert.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "server/routes.h"
 #include "json/json.h"
 
-#define OLLAMA_VERSION  "0.13.4" /* version whose API this is; clients compare it with what they need */
+#define OLLAMA_VERSION  "0.13.4" /* version of this API; clients compare it with what they need */
 #define NS_PER_US       1000
 #define OLLAMA_FOR_EVER INT64_C(32503680000) /* the year 3000, in unix seconds */
 
@@ -40,8 +40,8 @@ static void ollama_write_time(json_out *o, const char *name, int64_t unix_s) {
 
 /* ---- responses ---- */
 
-/* The calls of a streamed answer, which are sent whole: their unsent pieces are gathered
- * until the answer's end. */
+/* The calls of a streamed answer, which are sent whole: their pieces are collected until
+ * the answer ends. */
 typedef struct ollama_state {
     answer_parts calls;
 } ollama_state;
@@ -54,7 +54,7 @@ static bool ollama_is_chat(const response *a) {
     return a->info->endpoint == QUIRE_OLLAMA_CHAT;
 }
 
-/* A call's arguments: an object, and what is none as the member "arguments" of one. */
+/* A call's arguments: an object; anything else becomes the member "arguments" of one. */
 static void ollama_write_arguments(const strbuf *text, json_out *o) {
     str given = {text->n > 0 ? text->p : "", text->n};
     json_value *v = json_model_document(given);
@@ -86,7 +86,8 @@ static void ollama_write_calls(const answer_parts *p, json_out *o) {
     json_end(o, ']');
 }
 
-/* "message":{..} of a chat, else "response":"..", with the text and the other parts. */
+/* Writes "message":{..} for a chat, otherwise "response":"..", with the text and the
+ * other parts. */
 static void ollama_write_answer(const response *a, str text, const strbuf *reasoning,
                                 const answer_parts *calls, json_out *o) {
     if (ollama_is_chat(a)) {
@@ -109,7 +110,7 @@ static void ollama_begin(const response *a, json_out *o) {
     ollama_write_time(o, "created_at", clock_unix_s());
 }
 
-/* "done":true and what the answer took, in nanoseconds. */
+/* Writes "done":true and the durations of the answer, in nanoseconds. */
 static void ollama_write_done(const response *a, const response_choice *c, json_out *o) {
     const request_record *r = &a->conn->record;
     int64_t now_us = clock_us(), first_us = r->first_token_us > 0 ? r->first_token_us : now_us;
@@ -132,10 +133,10 @@ static void ollama_write_whole(const response *a, int32_t i, json_out *o) {
 }
 
 static void ollama_write_end(const response *a, json_out *o) {
-    (void)a, (void)o; /* the one choice has ended the object */
+    (void)a, (void)o; /* the only choice has already ended the object */
 }
 
-/* Adds the pieces of calls in a chunk to those before. */
+/* Adds the pieces of calls in a chunk to the earlier ones. */
 static quire_err ollama_gather(answer_parts *to, const answer_parts *from) {
     for (size_t i = 0; i < from->n_calls; i++) {
         const answer_call *piece = &from->calls[i];
@@ -150,7 +151,7 @@ static quire_err ollama_gather(answer_parts *to, const answer_parts *from) {
     return QUIRE_OK;
 }
 
-/* A line with what came, if something did; with the last one come the calls. */
+/* Writes a line with new content, if any; the last line has the calls. */
 static void ollama_write_chunk(const response *a, int32_t choice, json_out *o) {
     static const answer_parts none = {.n_calls = 0};
     const response_choice *c = &a->choices[choice];
@@ -184,7 +185,7 @@ static void ollama_write_error(const response *a, const api_error *e, json_out *
 }
 
 static quire_err ollama_list_token(const response *a, response_choice *c, const quire_event *ev) {
-    (void)a, (void)c, (void)ev; /* no field of this dialect asks for log-probabilities */
+    (void)a, (void)c, (void)ev; /* this dialect has no field for log-probabilities */
     return QUIRE_OK;
 }
 
@@ -214,10 +215,10 @@ const response_writer ollama_writer = {
 
 #define OLLAMA_LOAD_BYTES 4096 /* a longer body has a prompt */
 
-/* What a request of an endpoint is about, and what a response to one without it has. */
+/* The prompt member of an endpoint, and the response to a request without it. */
 typedef struct ollama_subject {
-    const char *name, *some; /* the member, and a value that it may have */
-    const char *response;    /* members, after the model */
+    const char *name, *some; /* the member, and a value for it */
+    const char *response;    /* members of the response, after the model */
 } ollama_subject;
 
 static const ollama_subject *ollama_subject_of(quire_endpoint e) {
@@ -271,9 +272,9 @@ static bool ollama_says_nothing(const json_value *v) {
            (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
 }
 
-/* Whether a body has no prompt, messages or input; if it has one, or is not an object,
- * its parser answers. *unloads: as in ollama_check_load; err: what is wrong with the rest
- * of such a body. */
+/* Whether a body has no prompt, messages or input. If it has one, or is not an object,
+ * its parser handles it. *unloads: as in ollama_check_load; err: what is wrong with the
+ * rest of such a body. */
 static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire_error *err) {
     const strbuf *body = &c->request.body;
     json_value *v =
@@ -333,8 +334,8 @@ static void ollama_reply_load(conn *c, const served_model *m, bool unloads) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Answers a request that would only unload a model which is not loaded; false: it is
- * none. */
+/* Answers a request that would only unload a model which is not loaded; false if it is
+ * another request. */
 static bool ollama_unloads_nothing(conn *c) {
     models *all = c->loop->server->models;
     const served_model *m = conn_named_model(c);
@@ -370,7 +371,7 @@ void ollama_post(conn *c) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
         if (unloads && c->is_operator) {
-            (void)models_unload(c->loop->server->models, c->model->m); /* does nothing for the main model */
+            (void)models_unload(c->loop->server->models, c->model->m); /* has no effect on the main model */
         }
         ollama_reply_load(c, c->model->m, unloads);
     }
@@ -397,7 +398,7 @@ static void ollama_write_details(const quire_info *i, const char *parent, json_o
     json_end(o, '}');
 }
 
-/* A name's digest: what Ollama's clients tell models apart by. */
+/* A name's digest, by which Ollama's clients distinguish models. */
 static void ollama_write_digest(const char *name, json_out *o) {
     uint8_t digest[SHA256_BYTES];
     char text[2 * SHA256_BYTES + 1];
@@ -408,7 +409,7 @@ static void ollama_write_digest(const char *name, json_out *o) {
     json_cstr(json_name(o, "digest"), text);
 }
 
-/* When a loaded model leaves if it is not used any more, in unix seconds. */
+/* When a loaded model leaves if it is not used again, in unix seconds. */
 static int64_t ollama_expiry_s(const served_model *m) {
     const int64_t now_us = clock_us(), idle_us = m->n_holds > 0 ? 0 : now_us - m->used_us;
     return m->number == 0 || m->is_pinned || m->keep_us == MODEL_STAYS
@@ -416,8 +417,8 @@ static int64_t ollama_expiry_s(const served_model *m) {
                : clock_unix_s() + (m->keep_us - idle_us) / 1000000;
 }
 
-/* One name; a running one's with its context. parent: of an adapter, its model; "": it is
- * none. runs: the model, if it runs; NULL: it does not. */
+/* Writes one name; for a running model with its context. parent: an adapter's model; "":
+ * not an adapter. runs: the model if it is running, otherwise NULL. */
 static void ollama_write_card(const server *s, const quire_info *i, const char *name, int64_t bytes,
                               const char *parent, const served_model *runs, json_out *o) {
     json_begin(o, '{');
@@ -442,8 +443,8 @@ static void ollama_write_served(const server *s, const char *name, bool runs, js
     ollama_write_card(s, i, name, i->weight_bytes, "", runs ? &main : NULL, json_item(o));
 }
 
-/* The models beside the main one; of those that are not loaded the name alone is
- * known. */
+/* Writes the models besides the main one; only the names are known of those not
+ * loaded. */
 static void ollama_write_others(const server *s, bool runs, json_out *o) {
     static const quire_info unknown = {.architecture = ""};
     for (int32_t k = 1; k < models_count(s->models); k++) {
@@ -528,7 +529,8 @@ static void ollama_write_capabilities(const quire_info *i, json_out *o) {
     json_end(o, ']');
 }
 
-/* What the file of a model that is not loaded says (quire_inspect). The texts are v's. */
+/* Facts from the file of a model that is not loaded (quire_inspect). The texts are
+ * v's. */
 static quire_info ollama_facts_info(const json_value *v) {
     quire_info i = {.architecture = json_get_str(v, "architecture").p,
                     .generation_defaults = "",

@@ -1,4 +1,5 @@
-/* The dialects of POST /v1/completions and /v1/chat/completions: write their responses. */
+/* The dialects of POST /v1/completions and /v1/chat/completions: write their
+ * responses. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,8 @@ static int64_t completions_count_chars(const char *text, size_t n) {
     return chars;
 }
 
-/* The name of token i in top_logprobs, which no other has: its text or, where one before
- * it has the same, token_id:7, vLLM's form for a token's id. */
+/* A unique name of token i in top_logprobs: its text or, if an earlier one has the same
+ * text, token_id:7, vLLM's form of a token's id. */
 static void completions_write_token_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
     str text = response_token_text(a, p[i].token);
     bool is_taken = a->more->tokens_as_ids;
@@ -31,7 +32,8 @@ static void completions_write_token_name(const response *a, const quire_logprob 
     json_text(o, text.p, text.n);
 }
 
-/* Adds one token's numbers to the lists; p NULL: it has none, as the prompt's first. */
+/* Adds one token's numbers to the lists; p NULL: it has none, like the prompt's first
+ * token. */
 static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p,
                                          int32_t width) {
     json_out values = {.to = &l->values}, tops = {.to = &l->tops};
@@ -44,7 +46,7 @@ static quire_err completions_add_numbers(const response *a, response_logprobs *l
     json_begin(json_item(&tops), '{');
     for (int32_t i = 0; i < width; i++) {
         if (i > 0 && p[i].token == p[0].token) {
-            continue; /* it is first already */
+            continue; /* it is already the first */
         }
         completions_write_token_name(a, p, i, json_item(&tops));
         json_raw(&tops, ":");
@@ -54,8 +56,8 @@ static quire_err completions_add_numbers(const response *a, response_logprobs *l
     return values.err ? values.err : tops.err;
 }
 
-/* Adds one token's text to the lists, or id, where it is not -1, by which it is named;
- * and where in the whole text it begins. */
+/* Adds a token to the lists: its text, or its id unless that is -1, and its offset in the
+ * whole text. */
 static quire_err completions_add_text(response_logprobs *l, str text, int32_t id) {
     json_out tokens = {.to = &l->tokens}, offsets = {.to = &l->offsets};
     char name[RESPONSE_TOKEN_NAME_BYTES];
@@ -88,7 +90,7 @@ static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     return QUIRE_OK;
 }
 
-/* Takes shown text, and lists the tokens that it completes. */
+/* Adds shown text, and lists the tokens that it completes. */
 static quire_err completions_take_shown(response_logprobs *l, const char *text, size_t n) {
     /* after a rollback: bytes of settled tokens */
     size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
@@ -143,7 +145,7 @@ static quire_err completions_list_token(const response *a, response_choice *c, c
     return completions_take_shown(&c->logprobs, ev->text, ev->n_text);
 }
 
-/* Forgets the waiting tokens from index n on, and their numbers. */
+/* Drops the waiting tokens from index n on, and their numbers. */
 static void completions_forget_waiting(response_logprobs *l, size_t n) {
     const token_waiting *last = n > l->first_waiting ? &l->waiting[n - 1] : NULL;
     l->n_waiting = n;
@@ -177,7 +179,7 @@ static void completions_write_logprobs(const response_logprobs *p, const respons
 
 /* ---- responses ---- */
 
-/* Writes the members that whole responses and chunks begin a choice with. */
+/* Writes the members with which a choice begins, in whole responses and in chunks. */
 static void completions_begin_choice(const response *a, const response_choice *c, int32_t index,
                                      json_out *o) {
     json_begin(o, '{');
@@ -251,7 +253,7 @@ static int chat_write_headers(const quire_info *engine, char *out, size_t size) 
 
 /* ---- log-probabilities: an object a token ---- */
 
-/* An object without its closing brace. */
+/* Writes an object without its closing brace. */
 static void chat_begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
@@ -291,7 +293,8 @@ void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l,
 
 /* ---- responses ---- */
 
-/* What is said of a prompt: once, or beside each choice where the prompts are several. */
+/* Writes what is reported about a prompt: once, or with each choice if there are several
+ * prompts. */
 static void chat_write_prompt(const response *a, const response_choice *c, json_out *o) {
     response_write_prompt_logprobs(a, c, o);
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
@@ -376,7 +379,7 @@ static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
-/* Few clients send the ids of answers back: those of others are not kept. */
+/* Few clients send the ids of answers back; for others they are not kept. */
 static bool chat_answer_id(const response *a, const response_choice *c, char out[RESPONSE_ANSWER_ID_BYTES]) {
     (void)c;
     response_shown_id(a, out);

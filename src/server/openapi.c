@@ -1,7 +1,7 @@
 /* GET /openapi.json: the server's OpenAPI 3.1 document. Paths and methods come from the
  * routes, bodies of requests from the tables of fields (quire_request_schema); summaries,
- * examples and the schemas of responses from pages/openapi.json, which may lack a path.
- * Any thread. */
+ * examples and the schemas of responses from pages/openapi.json, in which paths may be
+ * missing. Any thread. */
 #include "server/routes.h"
 
 #include <ctype.h>
@@ -37,8 +37,8 @@ static openapi_route openapi_first_of(const openapi *d, quire_endpoint endpoint)
     return r;
 }
 
-/* Bodies of a route that its endpoint reads as those of another, by their fields. The
- * schema of such a form has a name that ends with its suffix. */
+/* Bodies that a route accepts in the form of another endpoint, recognised by their
+ * fields. The schema's name ends with the form's suffix. */
 static const struct {
     quire_endpoint of, form;
     const char *suffix;
@@ -70,7 +70,7 @@ static void openapi_write_reference(json_out *o, const char *schema) {
     strbuf_deinit(&text);
 }
 
-/* An example, which a note has without the name of the model. */
+/* Writes an example, adding the model's name, which notes leave out. */
 static void openapi_write_example(const openapi *d, const json_value *body) {
     json_begin(d->o, '{');
     json_cstr(json_name(d->o, "model"), d->server->model_name);
@@ -191,7 +191,7 @@ static void openapi_write_operation(const openapi *d, const openapi_route *r, co
     json_end(o, '}');
 }
 
-/* A path, by its template, with the methods of its note or else of its route. */
+/* Writes a path, by its template, with the methods of its note or else of its route. */
 static void openapi_write_template(const openapi *d, const openapi_route *r, const char *path,
                                    const json_value *note) {
     static const struct {
@@ -207,8 +207,8 @@ static void openapi_write_template(const openapi *d, const openapi_route *r, con
     json_end(d->o, '}');
 }
 
-/* The paths of a route: the templates that its note lists or has, or one with {id} where
- * the route is a prefix. */
+/* Writes the paths of a route: the templates in its note, or one with {id} if the route
+ * is a prefix. */
 static void openapi_write_path(const openapi *d, const openapi_route *r) {
     char path[OPENAPI_NAME_BYTES];
     const json_value *note = openapi_note(d, r), *templates = json_get(note, "templates");

@@ -7,7 +7,7 @@
 
 #include "base/sha256.h"
 
-#define MAX_PAGES_BYTES (2u << 20) /* bytes of pages in one state; the rest is not shown */
+#define MAX_PAGES_BYTES (2u << 20) /* most bytes of pages in one state; the rest is not shown */
 #define MAX_NODES       1024       /* nodes of the tree: more cannot be displayed */
 
 /* The keyed hash. 0, the hash of part-filled pages, stays 0. */

@@ -7,12 +7,12 @@
  *             "text"}],
  *    "events":{"last","lost","list":[{"n","kind","group","tokens","hash","parent"}]}}
  *
- * pages lists those that are not free; holders are ids of seqs, the first few. above is
- * null at the start of a prefix.
+ * pages lists pages that are not free; holders are the ids of the first few seqs that
+ * hold it. above is null at the start of a prefix.
  *
  * pool_viewer limits what each viewer sees. Hashes are chained over tokens, so a client
- * that has them could guess what others' pages hold. They leave the process only as their
- * SHA-256 under a random key of the process; equal hashes stay equal. */
+ * that has them could guess the contents of others' pages. They leave the process only as
+ * SHA-256 digests with a random key of the process; equal hashes remain equal. */
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 

@@ -16,21 +16,21 @@
 
 #define TURN_US 1000 /* longest time that programs run before the loop's other connections */
 
-/* A program under way, and the connection that waits for it. */
+/* A program in progress, and the connection that waits for it. */
 typedef struct program_request {
     conn *conn;
     loop_model *model;
     quire_state *state; /* NULL: the program is over, and its end is being sent */
     char id[32];
     bool is_stream;
-    int64_t sent_us;  /* of a stream: time of the last event sent */
-    strbuf held;      /* of a stream: events held until the client has read earlier ones */
-    size_t n_counted; /* of their bytes, those in the loop's n_unread */
+    int64_t sent_us;  /* in a stream: time of the last event sent */
+    strbuf held;      /* in a stream: events held until the client has read earlier ones */
+    size_t n_counted; /* how many of their bytes are counted in the loop's n_unread */
 } program_request;
 
 /* ---- sending ---- */
 
-/* Counts the held bytes among those that the loop's clients have not read. */
+/* Adds the held bytes to those that the loop's clients have not read. */
 static void program_request_count(program_request *r) {
     r->conn->loop->n_unread += (int64_t)r->held.n - (int64_t)r->n_counted;
     r->n_counted = r->held.n;
@@ -148,7 +148,7 @@ static void program_api_write_event(const quire_program_event *ev, json_out *o) 
     json_raw(o, "\n\n");
 }
 
-/* Notes a program's tokens for the log and the metrics. */
+/* Records a program's tokens for the log and the metrics. */
 static void program_api_note(conn *c, const quire_program_usage *u) {
     c->record.is_generation = true;
     c->record.finishes = 1u << (u->n_failed > 0 ? QUIRE_FINISH_ERROR : QUIRE_FINISH_STOP);

@@ -34,8 +34,8 @@ void request_record_token(request_record *r, int64_t queue_us) {
     r->queue_us = queue_us > r->queue_us ? queue_us : r->queue_us;
 }
 
-/* Copies the reason, but between its first and last double quote, which may enclose a
- * part of the field's value. */
+/* Copies the reason without the text between its first and last double quote, which may
+ * be part of the field's value. */
 static void request_copy_reason(const char *message, char *out, size_t size) {
     const char *first = strchr(message, '"'), *last = strrchr(message, '"');
     int n = first == NULL ? (int)strlen(message) : (int)(first - message);

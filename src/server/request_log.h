@@ -1,11 +1,11 @@
-/* What is recorded of requests: a record that a connection fills, the log's line that it
- * becomes when the response is complete, and the statistics that it is added to.
+/* Records of requests: a connection fills one; when the response is complete it becomes a
+ * line of the log, and is added to the statistics.
  *
- * A line has no prompt, no answer and no key. Of what a client wrote it has an id that
- * the client chose, the path of a 404, escaped and cut, and a refusal's field and reason,
- * which may quote a name or a value of that field. Owner of a record: its connection, or
- * its response in the background; the loop's thread. A loop has its own statistics;
- * /metrics adds up those of all loops. Any thread. */
+ * A line has no prompt, no answer and no key. The only text of a client in it is an id
+ * that the client chose, the path of a 404, escaped and cut, and a refusal's field and
+ * reason, which may quote a name or a value of that field. Owner of a record: its
+ * connection, or its response in the background; the loop's thread. A loop has its own
+ * statistics; /metrics adds up those of all loops. Any thread. */
 #ifndef SERVER_REQUEST_LOG_H
 #define SERVER_REQUEST_LOG_H
 
@@ -20,8 +20,8 @@
 /* Zero-initialised: no request. */
 typedef struct request_record {
     bool is_open;
-    bool is_probe;    /* a probe of monitoring: logged at level debug unless it failed */
-    bool is_expected; /* a probe that fails for a reason that was logged before: at level debug too */
+    bool is_probe;    /* a monitoring probe: logged at level debug unless it failed */
+    bool is_expected; /* a probe that fails for a reason already logged: also at level debug */
     bool is_generation;
     uint64_t number;               /* unique in this process (loop_new_id) */
     char id[REQUEST_ID_BYTES + 1]; /* the client's X-Request-Id, or "req-" and the number */
@@ -40,8 +40,8 @@ typedef struct request_record {
     const char *response;
     size_t request_bytes, response_bytes;       /* of the bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: there was none */
-    /* it waited until its model was loaded: the state of that as it came, a model_state; how
-     * long it waited, and how long the loading took */
+    /* it waited until its model was loaded: the model_state when it arrived, how long it
+     * waited, and how long loading took */
     bool has_waited;
     int found;
     int64_t model_wait_us, model_load_us;
@@ -49,14 +49,14 @@ typedef struct request_record {
     unsigned finishes; /* bit f: a choice ended with the quire_finish f */
 } request_record;
 
-/* Begins a record. `id` is what the client sent; one of 1 to 128 visible ASCII characters
- * is taken, else one is made of the number, which l makes. */
+/* Begins a record. `id` is what the client sent; it is used if it has 1 to 128 visible
+ * ASCII characters, otherwise an id is made from a new number of l. */
 void request_record_open(request_record *r, str id, loop *l);
-/* A token has come, the request having waited queue_us to be admitted. */
+/* A token has come; the request had waited queue_us to be admitted. */
 void request_record_token(request_record *r, int64_t queue_us);
 /* The response is an error, or its stream ends with one. */
 void request_record_fail(request_record *r, const api_error *e);
-/* The status that was sent; 499, as in nginx: the client left before. */
+/* The status that was sent; 499, as in nginx, if the client left before. */
 int32_t request_status(const request_record *r);
 /* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);
@@ -96,13 +96,14 @@ typedef struct http_stats {
 quire_err http_stats_open(http_stats **out);
 /* NULL does nothing. */
 void http_stats_close(http_stats *s);
-/* Notes a request that is over. tenant: NULL: none. Short of memory, only the sums
+/* Counts a request that is over. tenant NULL: none. If out of memory, only the sums
  * without labels count it. */
 void http_stats_note(http_stats *s, const request_record *r, const char *tenant);
-/* Adds the tokens of a background response, whose request was noted when it was
- * answered. Skips it if memory is out. */
+/* Adds the tokens of a background response, whose request was counted when it was
+ * answered. Skipped if out of memory. */
 void http_stats_note_tokens(http_stats *s, const request_record *r, const char *tenant);
-/* Adds `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: a part of it. */
+/* Adds `from` to `to`, which no other thread uses. QUIRE_NO_MEMORY: only a part was
+ * added. */
 quire_err http_stats_add(http_stats *to, http_stats *from);
 
 /* Upper bounds of the durations' buckets, in seconds. */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "server/adapter_list.h"
 
-/* A dialect of the API has a row here, and a file that writes its responses. */
+/* Each dialect of the API has a row here, and a file that writes its responses. */
 static const response_writer *const response_writers[] = {
     [QUIRE_COMPLETIONS] = &completions_writer,
     [QUIRE_CHAT] = &chat_writer,
@@ -108,8 +108,8 @@ static response *response_new(conn *c, const quire_request_info *info) {
 
 /* ---- failing ---- */
 
-/* More bytes are unsent than a response may have: of a stream because its client is slow,
- * else because the response is too large. */
+/* More bytes are unsent than a response may have: the client of a stream is slow, or a
+ * whole response is too large. */
 static void response_too_large(response *a, size_t limit) {
     quire_error err;
     if (a->info->stream) {
@@ -127,7 +127,7 @@ static void response_too_large(response *a, size_t limit) {
 
 /* ---- starting ---- */
 
-/* Headers that say what the body does not: the dialect's, and fields without effect. */
+/* Headers with what the body does not say: the dialect's, and fields without effect. */
 static void response_note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
     const quire_info *engine = quire_engine_info(conn_engine(c));
@@ -139,7 +139,7 @@ static void response_note_headers(conn *c, const quire_request_info *info) {
 }
 
 /* Gives a request the adapter that it names as its model. False, with a refusal: there is
- * none, or it has others. */
+ * no such adapter, or the request has others. */
 static bool response_take_adapter(conn *c, quire_request *r, const char *name) {
     const server *s = c->loop->server;
     quire_error err = {0};
@@ -242,7 +242,7 @@ static bool response_take_prompt(response *a, response_prompt *p, const quire_ev
                               strbuf_add(a->more->return_prompt_text ? &p->rendered : &p->text, ev->text,
                                          ev->n_text) == QUIRE_OK);
     p->taken = true;
-    /* a choice that failed has none; another may */
+    /* a failed choice has none, another may */
     if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1 || a->info->prompt_logprobs < 0)) {
         p->has_logprobs = true;
         taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
@@ -282,7 +282,7 @@ static quire_err response_take_text(const response *a, response_choice *c, const
                               : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
-/* What became of the prediction, of ev's choice, or with DONE of all. */
+/* Counts of the prediction: of ev's choice or, with DONE, of all choices. */
 static void response_take_prediction(const quire_event *ev, response_prediction *out) {
     int32_t choice = ev->kind == QUIRE_EVENT_DONE ? -1 : ev->choice;
     quire_stream_prediction(ev->stream, choice, &out->n_accepted, &out->n_rejected);
@@ -333,8 +333,8 @@ static void response_row(response *a, response_choice *c, const quire_event *ev)
 }
 
 /* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
- * withheld chunk goes first, room or not: what follows continues the text that the event
- * names. */
+ * withheld chunk is sent first, even without room, since what follows continues the text
+ * that the event names. */
 static void response_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {
         return;
@@ -360,7 +360,7 @@ static void response_rollback(response *a, response_choice *c, const quire_event
     (void)response_send_piece(a, &o);
 }
 
-/* The engine keeps the ids of an answer that a client can name, for the turn after it. */
+/* Has the engine keep the ids of an answer that a client can name, for its next turn. */
 static void response_keep_turn(const response *a, const response_choice *c) {
     char id[RESPONSE_ANSWER_ID_BYTES];
     if (c->parts.has_calls) {
@@ -368,7 +368,7 @@ static void response_keep_turn(const response *a, const response_choice *c) {
     } else if (a->writer->answer_id == NULL || !a->writer->answer_id(a, c, id)) {
         return;
     }
-    (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* only speed is lost */
+    (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* if it fails, only speed is lost */
 }
 
 static void response_end(response *a, response_choice *c, const quire_event *ev) {
@@ -390,7 +390,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     response_keep_turn(a, c);
-    if (a->info->stream && a->started) { /* else it failed before it began; DONE has the error */
+    if (a->info->stream && a->started) { /* otherwise it failed before it began, and DONE has the error */
         (void)response_send_held(a, ev->choice);
     }
 }
@@ -404,7 +404,7 @@ static void response_done(response *a, const quire_event *ev) {
         response_fail(a, error_of(&err));
         return;
     }
-    /* the engine is closing; this server releases what it cancels itself */
+    /* the engine is closing; streams that this server cancels are released first */
     if (ev->finish == QUIRE_FINISH_CANCELLED) {
         response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;

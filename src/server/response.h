@@ -3,8 +3,8 @@
  *
  * Whole responses are collected until DONE; a long one is then written choice by choice,
  * as the client reads. Streams send their head at the first START, so that a request that
- * fails before it gets a real status. A chunk is withheld until the queue is drained or
- * the next event of its choice comes, so that the last text and the finish reason are
+ * fails before that gets a proper status. A chunk is withheld until the queue is drained
+ * or the next event of its choice comes, so that the last text and the finish reason are
  * sent together. While the connection has server_options.max_output_bytes unsent, nothing
  * more is written: chunks are withheld, and grow, until the client has read. Owner: the
  * loop's thread. Its connection (conn.pending_of) owns it. */
@@ -17,26 +17,27 @@
 #include "server/loop_order.h"
 #include "json/json_out.h"
 
-/* A completion's token whose text is not all shown yet: it may begin a stop string. */
+/* A completion's token whose text is not fully shown yet, since it may begin a stop
+ * string. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
-    int32_t id;              /* id that names it instead of its text; -1: named by its text */
-    size_t n_values, n_tops; /* bytes of these lists up to its numbers */
+    int32_t id;              /* id that is shown instead of its text; -1: its text is shown */
+    size_t n_values, n_tops; /* lengths of these lists before its numbers */
 } token_waiting;
 
 /* Log-probabilities of tokens, written as they arrive: lists of JSON values without their
  * brackets.
  *
  * The tokens of a completion are the pieces of its text: a token is listed once its text
- * is shown, and the last ones are cut where a stop string cuts the text. Their numbers
- * wait at the end of `values` and `tops`. */
+ * is shown, and the last ones are cut where a stop string cuts the text. Numbers of
+ * waiting tokens are at the end of `values` and `tops`. */
 typedef struct response_logprobs {
     strbuf tokens, values, tops, offsets; /* completions */
     size_t n_values, n_tops;              /* bytes of values and tops for the listed tokens */
     token_waiting *waiting;               /* [first_waiting, n_waiting) */
     size_t first_waiting, n_waiting, cap_waiting;
     strbuf shown; /* the shown part of the waiting tokens' text */
-    /* tokens that no longer wait: all those of the response's text up to byte `base` */
+    /* tokens that no longer wait: those of the response's text up to byte `base` */
     size_t n_settled;
     size_t base, n_shown; /* n_shown: bytes of that text that are shown */
     strbuf content;       /* chat: one object a token */
@@ -56,14 +57,16 @@ typedef struct response_prompt {
     size_t n_ids;
 } response_prompt;
 
-/* Tokens of the request's prediction: drafted and in the answer, and drafted in vain. */
+/* Tokens of the request's prediction that were drafted: accepted into the answer, and
+ * rejected. */
 typedef struct response_prediction {
     int32_t n_accepted, n_rejected;
 } response_prediction;
 
 typedef struct response_choice {
     response_logprobs logprobs;
-    /* all of it; of streams the withheld chunk; of a response with parts the content */
+    /* the whole text; in a stream the withheld chunk; in a response with parts the
+     * content */
     strbuf text;
     answer_parts parts;
     strbuf stop_string;
@@ -76,7 +79,7 @@ typedef struct response_choice {
     bool has_score;
     int32_t stop_token;           /* -1: none */
     const quire_explain *explain; /* the stream's, set at its END, if requested */
-    loop_order *order;            /* a rollback or steer that waits for its event, or NULL */
+    loop_order *order;            /* a rollback or steer waiting for its event, or NULL */
     quire_finish finish;          /* NONE until its END */
     bool held;                    /* a chunk is withheld */
     bool has_begun;               /* a chunk with tokens was sent */
@@ -87,7 +90,8 @@ typedef struct response_choice {
 
 typedef struct response response;
 
-/* How an endpoint shows log-probabilities, listed as they come in response_logprobs. */
+/* How an endpoint shows log-probabilities, which are listed in response_logprobs as they
+ * come. */
 typedef struct logprob_writer {
     /* Lists the prompt's token i, of an echo. p: its numbers, width of them; NULL: it has
      * none. NULL: not shown. */
@@ -95,10 +99,11 @@ typedef struct logprob_writer {
                         const quire_logprob *p);
     /* Lists the token of a DELTA. */
     quire_err (*token)(const response *a, response_choice *c, const quire_event *ev);
-    /* The response was rolled back: drops what waits of tokens that are dropped; offsets
-     * continue after those that remain. NULL: nothing waits. */
+    /* The response was rolled back: drops waiting data of the dropped tokens; offsets
+     * continue after the remaining ones. NULL: nothing waits. */
     quire_err (*roll_back)(response_choice *c, const quire_event *ev);
-    /* No more text comes: lists the waiting tokens as far as shown. NULL: as above. */
+    /* No more text will come: lists the waiting tokens as far as shown. NULL: as
+     * above. */
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);
@@ -107,8 +112,8 @@ typedef struct logprob_writer {
     bool lists_prompts;
 } logprob_writer;
 
-/* How far a response is: it waits in the background, or its first token came there; its
- * last event came, and none of its end is sent yet; or it failed in the background. */
+/* Stage of a response: it waits in the background, or has its first token there; its last
+ * event came, but its end is not sent; or it failed in the background. */
 typedef enum response_stage {
     RESPONSE_QUEUED,
     RESPONSE_BEGUN,
@@ -118,19 +123,22 @@ typedef enum response_stage {
 
 #define RESPONSE_ANSWER_ID_BYTES 128
 
-/* How an endpoint writes its responses: one file each, over shared functions below. */
+/* How an endpoint writes its responses; each is one file that uses the shared functions
+ * below. */
 typedef struct response_writer {
-    /* of ids, up to the number; "object" in whole responses and in chunks, where there
-     * are such objects; chunk_object NULL: its streams cannot be rolled back */
+    /* prefix of ids, before the number; "object" of whole responses and of chunks, if
+     * any. chunk_object NULL: its streams cannot be rolled back */
     const char *id_prefix, *object, *chunk_object;
     const char *stream_type; /* media type of streams; NULL: server-sent events */
-    bool is_at_once;         /* a whole response is not written choice by choice, whatever its size */
+    bool is_at_once;         /* a whole response is never written choice by choice, whatever its size */
     bool skips_empty;        /* a chunk without text is not sent */
-    bool parses_apart;       /* bodies go to a text thread however short: they bring a conversation along */
-    bool is_linear;          /* its streams are not forked, rolled back or steered */
-    bool is_cumulative;      /* each piece of its streams has all of the text so far, and of the lists */
-    /* what the writer itself keeps with a response (response.state, zeroed), in bytes;
-     * and how its contents are freed (NULL: it owns nothing) */
+    /* even short bodies are parsed on a text thread: they continue stored
+     * conversations */
+    bool parses_apart;
+    bool is_linear;     /* its streams are not forked, rolled back or steered */
+    bool is_cumulative; /* each piece of its streams has all of the text and the lists so far */
+    /* bytes of the writer's own state in a response (response.state, zeroed); and how its
+     * contents are freed (NULL: it owns nothing) */
     size_t state_bytes;
     void (*deinit)(void *state);
     /* Before the request is submitted: prepares the state. An error ends the response.
@@ -139,36 +147,38 @@ typedef struct response_writer {
     /* Writes the id by which a later conversation names an answer without calls
      * (quire_stream_recall), 0-terminated; false: it has none. NULL: none has. */
     bool (*answer_id)(const response *a, const response_choice *c, char out[RESPONSE_ANSWER_ID_BYTES]);
-    /* Takes note of a DELTA. NULL: nothing to note. */
+    /* Called with each DELTA; may be NULL. */
     void (*note)(response *a, const quire_event *ev);
-    /* The response has come to a stage, for a writer that keeps it; why: of a failure.
-     * NULL: nothing is kept. */
+    /* Called when the response reaches a stage, for writers that store it; why: the
+     * reason of a failure. NULL: nothing is stored. */
     void (*keep)(response *a, response_stage stage, const api_error *why);
-    /* A whole response: everything before its choices, the choice shown at index i, and
-     * everything after them. */
+    /* Write a whole response: everything before its choices, the choice shown at index i,
+     * and everything after them. */
     void (*begin)(const response *a, json_out *o);
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
     /* Server-sent events: the first one of a choice (NULL: none; those of all choices are
      * sent together, when the first one starts); the withheld chunk (with choice.finish
-     * set, the last of its choice); what ends a stream; and what ends one that fails. */
+     * set, the last of its choice); the end of a stream; and the end of one that
+     * fails. */
     void (*first)(const response *a, int32_t choice, json_out *o);
     void (*chunk)(const response *a, int32_t choice, json_out *o);
     void (*last)(const response *a, json_out *o);
     void (*error)(const response *a, const api_error *e, json_out *o);
-    /* What a stream sends while it has nothing to say; NULL: an SSE comment, or nothing
-     * in streams of another type. */
+    /* A ping of a silent stream; NULL: an SSE comment, or nothing in streams of another
+     * type. */
     void (*ping)(const response *a, json_out *o);
     /* What a stream sends while the prompt of a choice is processed, if the request wants
      * it (response_write_progress). NULL: nothing. */
     void (*progress)(const response *a, int32_t choice, json_out *o);
     error_writer error_body; /* writer of errors before the response; NULL: OpenAI's */
-    /* Writes header lines that say what the body does not; their length. NULL: none. */
+    /* Writes header lines with what the body does not say; returns their length. NULL:
+     * none. */
     int (*headers)(const quire_info *engine, char *out, size_t size);
     logprob_writer logprobs;
-    /* Keeps the row of an EMBEDDING in c->text. NULL: the endpoint gives none. */
+    /* Stores the row of an EMBEDDING in c->text. NULL: the endpoint has no rows. */
     quire_err (*row)(const response *a, response_choice *c, const quire_event *ev);
-    /* What this model cannot do for a request. NULL: nothing. */
+    /* Refuses what this model cannot do for a request. NULL: nothing is refused. */
     quire_err (*check)(const quire_row_info *rows, const quire_request_more *more, quire_error *err);
 } response_writer;
 
@@ -179,7 +189,7 @@ extern const response_writer embeddings_writer, pooling_writer, embedding_writer
     reranking_writer, sglang_rows_writer;
 extern const response_writer tokenize_writer, tokenize_content_writer, detokenize_writer,
     apply_template_writer, completions_render_writer, chat_render_writer;
-/* Keeps a row as the JSON that shows it: response_writer.row. */
+/* response_writer.row for endpoints that keep a row as JSON text. */
 quire_err embeddings_take_row(const response *a, response_choice *c, const quire_event *ev);
 /* The writer of an endpoint; NULL: the server has no route for it. */
 const response_writer *response_writer_of(quire_endpoint endpoint);
@@ -187,13 +197,13 @@ const response_writer *response_writer_of(quire_endpoint endpoint);
 struct response {
     conn *conn; /* NULL: it is generated in the background */
     loop *loop;
-    loop_model *model; /* which it holds */
+    loop_model *model; /* the model, on which it has a hold */
     quire_stream *stream;
     const quire_request_info *info;
     const quire_responses_info *responses; /* NULL: not a request of /v1/responses */
     const quire_request_more *more;
     const response_writer *writer;
-    void *state; /* the writer's */
+    void *state; /* state of the writer */
     response_choice *choices;
     response_prompt *prompts; /* [n_choices / n_samples] */
     int32_t n_samples;        /* choices of one prompt */
@@ -207,8 +217,8 @@ struct response {
     int64_t sent_us;                                         /* when it last sent something, or began */
     int32_t n_choices;
     bool is_done;       /* DONE came: the rest is sent as the client reads */
-    bool is_long;       /* a whole response that is written in pieces */
-    int32_t next_shown; /* the next of these to write */
+    bool is_long;       /* a whole response that is sent in pieces */
+    int32_t next_shown; /* index of the next one to write */
     /* the choices of a whole response: the best of each prompt; NULL before DONE */
     int32_t *shown, n_shown;
     bool listed; /* in loop.unsent */
@@ -219,11 +229,12 @@ struct response {
     char tenant[QUIRE_TENANT_BYTES + 1]; /* "": no key was needed */
 };
 
-/* Submits a request, which it takes over. c then has sent an error, or its response. */
+/* Submits a request, which it takes over. Afterwards c has either sent an error or has
+ * the response. */
 void response_start(conn *c, quire_request *r);
 /* Handles one event of the loop's queue. */
 void response_event(const quire_event *ev);
-/* The queue is drained: sends the withheld chunks. */
+/* Sends the withheld chunks, once the queue is drained. */
 void response_flush_unsent(loop *l);
 /* Sends a ping on each stream of the loop that sent nothing for server_options.ping_us
  * and has nothing unsent. */
@@ -232,14 +243,14 @@ void response_ping_all(loop *l);
 static inline quire_engine *response_engine(const response *a) {
     return a->model->m->engine;
 }
-/* The name of the model that does, as the fields `model` of responses have it. */
+/* The name of that model, for the `model` fields of responses. */
 static inline const char *response_model(const response *a) {
     return a->adapter_name[0] != '\0' ? a->adapter_name : a->model->m->name;
 }
 /* The generation that c has in progress, or NULL. */
 response *response_of(const conn *c);
-/* Cancels the stream of a client that reads too slowly. After the unsent output come an
- * error event or, in a whole response, the end of the connection. Neither a nor its
+/* Cancels the stream of a client that reads too slowly. The unsent output is followed by
+ * an error event or, in a whole response, by the end of the connection. Neither a nor its
  * connection may be used afterwards. */
 void response_cut(response *a, const char *reason);
 
@@ -247,10 +258,11 @@ void response_cut(response *a, const char *reason);
 
 /* Adds the token counts and finish reasons to a record. */
 void response_count_tokens(const response *a, request_record *r);
-/* Sends nothing more: cancels the stream if it still runs, and frees a. The connection
- * has no response then. */
+/* Cancels the stream if it still runs, sends nothing more, and frees a. The connection
+ * then has no response. */
 void response_close(response *a);
-/* Ends the response with an error: a status when nothing was sent yet, else an event. */
+/* Ends the response with an error: a status if nothing was sent yet, otherwise an
+ * event. */
 void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */
 void response_fail_with(response *a, int status, const char *message);
@@ -259,32 +271,32 @@ void response_fail_with(response *a, int status, const char *message);
 bool response_send_head(response *a);
 /* Sends a ping on a stream; its head before it, if that is still unsent. */
 void response_ping(response *a);
-/* Sends how much of choice i's prompt is processed if there is room, else once there is,
- * or before the choice's first chunk: as it is known then. */
+/* Sends how much of choice i's prompt is processed: now if there is room, otherwise once
+ * there is, or before the choice's first chunk, with the value known then. */
 bool response_send_progress(response *a, int32_t i);
-/* Sends choice i's chunk if there is room, else keeps it. */
+/* Sends choice i's chunk if there is room, otherwise keeps it. */
 bool response_send_held(response *a, int32_t i);
 /* Sends choice i's chunk, even without room. */
 bool response_send_now(response *a, int32_t i);
-/* Sends what o wrote, even without room. */
+/* Sends what was written to o, even without room. */
 bool response_send_piece(response *a, const json_out *o);
 /* Withholds choice i's chunk until the queue is drained or its next event comes. */
 void response_hold(response *a, int32_t i);
-/* DONE came: sends the rest, now or as the client reads. May free a. */
+/* Called after DONE: sends the rest, now or as the client reads. May free a. */
 void response_finish(response *a);
-/* The client of a response has read: sends more. May free it. */
+/* Sends more of a response whose client has read. May free it. */
 void response_drained(conn *c);
 /* Adds delta to the unsent bytes of its choices and prompts. */
 void response_count(response *a, int64_t delta);
 
-/* ---- responses in the background: they go on without a connection until their last event,
- * a cancellation or the end of the server ---- */
+/* ---- responses in the background: they go on without a connection until their last
+ * event, a cancellation or the end of the server ---- */
 
-/* Answers the submitted request of a at once, with what its writer's `begin`, `choice` and
- * `end` write before the first event, and detaches a from its connection. */
+/* Answers the submitted request of a at once, with what its writer's `begin`, `choice`
+ * and `end` write when there was no event yet, and detaches a from its connection. */
 void response_detach(response *a);
-/* Ends a response in the background, complete or failed (why), and logs and counts it.
- * Frees a. */
+/* Ends a background response, complete or failed (why), logs and counts it, and frees
+ * it. */
 void response_end_detached(response *a, const api_error *why);
 /* Cancels the responses in the background of l for which `is_wanted` is false. */
 void response_drop_detached(loop *l, bool (*is_wanted)(const response *a));
@@ -298,24 +310,24 @@ void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]);
 void response_write_id(const response *a, json_out *o);
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
-/* What OpenAI's dialects share. The brace that opens a response, the same and
- * "choices":[; of a chunk also "data: " before it. */
+/* Shared by OpenAI's dialects. They write the opening brace of a response, and with it
+ * "choices":[; a chunk also has "data: " before it. */
 void response_write_begin(const response *a, json_out *o);
 void response_begin_chunk(const response *a, json_out *o);
-/* The end of a stream: a chunk with the usage of all choices, if requested, and [DONE];
- * the error that ends one, and [DONE]. */
+/* Write the end of a stream: a chunk with the usage of all choices, if requested, and
+ * [DONE]; or an error and [DONE]. */
 void response_write_last(const response *a, json_out *o);
 void response_write_error(const response *a, const api_error *e, json_out *o);
 /* The place of c's parts (answer_parts.h). */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
 void response_write_finish(const response *a, const response_choice *c, json_out *o);
-/* The generated ids if requested, else null. */
+/* Writes the generated ids if requested, otherwise null. */
 void response_write_token_ids(const response *a, const response_choice *c, json_out *o);
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);
-/* The prompt's echo, if it is not sent yet; else empty. */
+/* The prompt's echo if it was not sent yet, otherwise empty. */
 str response_echo(const response *a, const response_choice *c);
-/* "prompt_text":.., what the template wrote, if requested, else null. */
+/* Writes "prompt_text":.., the template's output, if requested, otherwise null. */
 void response_write_prompt_text(const response *a, const response_choice *c, json_out *o);
 /* The echo and the text. */
 void response_write_text(const response *a, const response_choice *c, json_out *o);
@@ -331,7 +343,8 @@ quire_err response_take_logprobs(const response *a, response_choice *c, const qu
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
 quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
 quire_err response_end_logprobs(const response *a, response_choice *c);
-/* Log-probabilities of chats and of endpoints that list them alike: an object per token. */
+/* Log-probabilities of chats and of endpoints that list them alike: an object per
+ * token. */
 quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev);
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
 /* The bytes of memory that they take. */
@@ -343,9 +356,10 @@ void response_deinit_logprobs(response_logprobs *l);
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
-/* The number that the APIs show; theirs for minus infinity is -9999. */
+/* The number that the APIs show; -9999 for minus infinity. */
 double response_logprob(float logprob);
-/* A token's bytes, maybe a part of a character; its text, "" where it is only a part. */
+/* A token's bytes, which may be part of a character; and its text, "" if it is only a
+ * part. */
 str response_token_bytes(const response *a, int32_t token);
 str response_token_text(const response *a, int32_t token);
 void response_write_token_text(const response *a, int32_t token, json_out *o);

@@ -77,7 +77,7 @@ static void response_free_parts(response *a) {
 void response_count_tokens(const response *a, request_record *r) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         const response_choice *c = &a->choices[i];
-        bool first = i % a->n_samples == 0; /* samples share their prompt */
+        bool first = i % a->n_samples == 0; /* once per prompt, which samples share */
         r->prompt_tokens += first ? c->prompt_tokens : 0;
         r->cached_tokens += first ? c->cached_tokens : 0;
         r->completion_tokens += c->completion_tokens;
@@ -119,7 +119,7 @@ void response_fail(response *a, api_error e) {
         response_end_detached(a, &e);
         return;
     }
-    if (a->is_long) { /* half of a JSON object: only the missing end shows that it is incomplete */
+    if (a->is_long) { /* half of a JSON object was sent: only the missing end shows that it is incomplete */
         conn_close(c);
         return;
     }
@@ -154,7 +154,7 @@ void response_detach(response *a) {
     loop *l = a->loop;
     assert(a->writer->keep != NULL && !a->info->stream);
     a->record = c->record;
-    a->record.client = NULL; /* the connection's */
+    a->record.client = NULL; /* its text belongs to the connection */
     a->record.response = a->id;
     a->record.is_generation = true;
     a->conn = NULL;
@@ -185,7 +185,7 @@ static void response_note_detached(response *a, int status, const api_error *why
     }
 }
 
-/* Takes a out of its loop's list, and frees it. The loop may have waited for its end. */
+/* Removes a from its loop's list, and frees it. The loop may have waited for that. */
 static void response_leave_background(response *a) {
     loop *l = a->loop;
     response **at = &l->background;
@@ -229,7 +229,7 @@ bool response_send_piece(response *a, const json_out *o) {
         response_fail_with(a, 500, "out of memory");
         return false;
     }
-    if (a->loop->scratch.n > 0) { /* a writer may have nothing to say yet */
+    if (a->loop->scratch.n > 0) { /* a writer may have nothing to send yet */
         conn_stream_take(a->conn, &a->loop->scratch);
     }
     a->sent_us = clock_us();
@@ -274,7 +274,7 @@ void response_ping(response *a) {
     (void)response_send_piece(a, &o);
 }
 
-/* True when the chunk of c has content. */
+/* True if c's chunk has content. */
 static bool response_is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
@@ -315,7 +315,7 @@ static bool response_is_due(const response *a, const response_choice *c) {
 
 bool response_send_held(response *a, int32_t i) {
     a->choices[i].held = true;
-    /* without room response_drained continues */
+    /* if there is no room, response_drained continues */
     return !response_is_due(a, &a->choices[i]) || !response_has_room(a) || response_send_now(a, i);
 }
 
@@ -355,7 +355,7 @@ static void response_keep(response *a) {
     }
 }
 
-/* Ends the stream when all of it is sent. */
+/* Ends the stream once all of it is sent. */
 static void response_finish_stream(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held) {
@@ -379,8 +379,8 @@ static double response_merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
-/* Orders the n_best of each prompt's samples, the best first; all of them in order of
- * index where all are wanted. */
+/* Selects the n_best samples of each prompt, the best first; if all are wanted, they stay
+ * in order of index. */
 static bool response_choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);

@@ -20,7 +20,7 @@ typedef struct store_tenant {
 struct response_turn {
     store_tenant *tenant;
     response_turn *parent;
-    int64_t n_refs; /* responses, turns that continue it, and callers */
+    int64_t n_refs; /* references: responses, turns that continue it, and callers */
     char *lines;    /* n bytes, of which the first n_input are the input's items */
     size_t n, n_input;
 };
@@ -38,7 +38,7 @@ typedef struct store_entry {
 } store_entry;
 
 struct response_store {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards everything below */
     size_t max_bytes, n_bytes;
     int64_t max_age_us, n;
     store_tenant *tenants;
@@ -165,7 +165,7 @@ static void store_expire(response_store *s, int64_t now_us) {
     }
 }
 
-/* A tenant's response; another's of that id is none. */
+/* A response of this tenant; other tenants' responses are not found. */
 static store_entry *store_find(response_store *s, const char *tenant, str id, int64_t now_us) {
     store_expire(s, now_us);
     store_entry *e = *store_bucket(s, id);
@@ -221,7 +221,7 @@ static void store_grow(response_store *s) {
     size_t n = 2 * s->n_buckets;
     store_entry **buckets = (size_t)s->n < s->n_buckets ? NULL : mem_new(n, sizeof(store_entry *));
     if (buckets == NULL) {
-        return; /* not needed, or slower without */
+        return; /* not needed, or out of memory: lookups are only slower */
     }
     mem_free(s->buckets);
     s->buckets = buckets;
@@ -339,7 +339,7 @@ static quire_err store_write_input(const store_entry *e, strbuf *out) {
     return strbuf_add(out, e->turn->lines, e->turn->n_input);
 }
 
-/* From the last turn to the first, each in its place from the end on. */
+/* Copies turns from the last to the first, filling the text from its end. */
 static quire_err store_write_history(const store_entry *e, strbuf *out) {
     size_t n = 0, begin = out->n;
     for (const response_turn *t = e->turn; t != NULL; t = t->parent) {
@@ -381,7 +381,7 @@ quire_err response_store_end(response_store *s, const char *tenant, str id, str 
     store_entry *e = store_find(s, tenant, id, now_us);
     bool is = e != NULL && e->in_progress;
     if (is) {
-        store_charge(s, e->tenant, object.n); /* holds the tenant while the old one goes */
+        store_charge(s, e->tenant, object.n); /* keeps the tenant alive while the old entry is freed */
         store_discharge(s, e->tenant, e->n_object);
         mem_free(e->object);
         e->object = copy;

@@ -120,7 +120,7 @@ static void response_begin_usage(int32_t prompt_tokens, int32_t completion_token
     json_int(json_name(o, "completion_tokens"), completion);
 }
 
-/* The same of all choices; where the request has no prediction, `instead`, or nothing. */
+/* The same for all choices; without a prediction writes `instead`, or nothing. */
 static void response_write_prediction(const response *a, const char *instead, json_out *o) {
     const json_named_int counts[] = {{"accepted_prediction_tokens", a->prediction.n_accepted},
                                      {"rejected_prediction_tokens", a->prediction.n_rejected},
@@ -384,7 +384,7 @@ double response_logprob(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* Computed once for each token and kept by the loop; without memory for it: none. */
+/* Computed once for each token and kept by the loop; empty if out of memory. */
 str response_token_bytes(const response *a, int32_t token) {
     loop_model *l = a->model;
     const quire_engine *e = response_engine(a);
@@ -402,7 +402,7 @@ str response_token_bytes(const response *a, int32_t token) {
     return known ? (str){t->p, t->n} : (str){"", 0};
 }
 
-/* The text of one token, "" where it is only a part of a character. */
+/* The text of one token, "" if it is only part of a character. */
 str response_token_text(const response *a, int32_t token) {
     str bytes = response_token_bytes(a, token);
     return (str){bytes.p, utf8_is_valid(bytes) ? bytes.n : 0};
@@ -419,7 +419,7 @@ void response_write_token_text(const response *a, int32_t token, json_out *o) {
 }
 
 /* Adds a token of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..}, or
- * null where it has none. */
+ * null if it has none. */
 static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p,
                                              int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};

@@ -14,7 +14,7 @@ typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 /* An item of the output. */
 typedef struct output_item {
     item_kind kind;
-    int32_t call; /* among the choice's calls; -1: it is none */
+    int32_t call; /* index among the choice's calls; -1: not a call */
     bool is_custom;
     strbuf space, name;    /* for a call: namespace (may be empty) and name of its tool */
     strbuf text, logprobs; /* logprobs: a message's */
@@ -24,7 +24,7 @@ typedef struct output_item {
 typedef struct responses_state {
     output_item *items;
     size_t n_items, cap_items;
-    bool is_open; /* the last item has not been ended in the stream */
+    bool is_open; /* the last item has not ended in the stream */
     bool is_begun;
     int64_t sequence; /* number of the stream's next event */
     int64_t completed_s;
@@ -75,7 +75,7 @@ static quire_err responses_open(response *a, quire_error *err) {
                                               "there is no response %.80s", r->previous);
 }
 
-/* The ids of its items have the digits of its own (request/response_items.c). */
+/* The ids of its items contain the digits of its own id (request/response_items.c). */
 static bool responses_answer_id(const response *a, const response_choice *c,
                                 char out[RESPONSE_ANSWER_ID_BYTES]) {
     (void)c;
@@ -97,8 +97,8 @@ static void responses_deinit(void *state) {
     }
 }
 
-/* Counts the tokens of reasoning: those whose text is, and those without text after
- * them. The same goes for tokens of the text. */
+/* Counts the tokens of reasoning: those whose text is reasoning, and tokens without text
+ * after them. Likewise for tokens of the answer. */
 static void responses_note(response *a, const quire_event *ev) {
     responses_state *st = a->state;
     for (int32_t i = 0; i < ev->n_parts; i++) {
@@ -135,7 +135,7 @@ static void responses_write_item_id(const response *a, const char *name, size_t 
     json_cstr(json_name(o, name), id);
 }
 
-/* The one part of a message or a reasoning. */
+/* Writes the single part of a message or a reasoning item. */
 static void responses_write_part(const output_item *item, bool is_empty, json_out *o) {
     static const strbuf none = {.p = NULL};
     bool is_text = item->kind == ITEM_MESSAGE;
@@ -163,7 +163,7 @@ static void responses_write_call(const response *a, const output_item *item, boo
     responses_write_strbuf(item->is_custom ? "input" : "arguments", is_empty ? &none : &item->text, o);
 }
 
-/* Item i; is_empty: as it is when it begins. */
+/* Writes item i; is_empty: in its state when it begins. */
 static void responses_write_item(const response *a, size_t i, bool is_empty, const char *status,
                                  json_out *o) {
     const output_item *item = &responses_of(a)->items[i];
@@ -203,7 +203,7 @@ static const char *responses_status(const response *a) {
     return st->status != NULL ? st->status : responses_is_cut(a) ? "incomplete" : "completed";
 }
 
-/* The last item of a response that was cut is incomplete. */
+/* The last item of a truncated response is incomplete. */
 static const char *responses_item_status(const response *a, size_t i) {
     const responses_state *st = a->state;
     bool is_cut = i + 1 == st->n_items && (responses_is_cut(a) || st->why != NULL);
@@ -249,7 +249,7 @@ static void responses_write_ends(const response *a, json_out *o) {
              strcmp(responses_status(a), "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
 }
 
-/* Everything up to the items. */
+/* Writes everything before the items. */
 static void responses_begin(const response *a, json_out *o) {
     o->err = responses_of(a)->err;
     json_begin(o, '{');
@@ -262,7 +262,7 @@ static void responses_begin(const response *a, json_out *o) {
     json_begin(json_name(o, "output"), '[');
 }
 
-/* The items of a response that is over, which are few where they are long. */
+/* Writes the items of a finished response, which are few if they are long. */
 static void responses_choice(const response *a, int32_t index, json_out *o) {
     (void)index;
     for (size_t i = 0; i < responses_of(a)->n_items; i++) {
@@ -304,7 +304,7 @@ static void responses_end_event(json_out *o) {
     json_raw(o, "}\n\n");
 }
 
-/* An event about the whole response. */
+/* Writes an event about the whole response. */
 static void responses_write_event(const response *a, const char *type, json_out *o) {
     responses_begin_event(a, type, o);
     json_name(o, "response");
@@ -336,7 +336,7 @@ static void responses_write_item_event(const response *a, const char *type, bool
     responses_end_event(o);
 }
 
-/* What an item's own events are called, and the member that has its text. */
+/* The names of an item's events, and the member that has its text. */
 typedef struct item_events {
     const char *delta, *done, *text;
 } item_events;
@@ -410,8 +410,8 @@ static quire_err responses_name_call(const response *a, str called, output_item 
     return strbuf_add(&item->name, called.p + skipped, called.n - skipped);
 }
 
-/* Makes the last item one of that kind and call: a new one, unless it is. o NULL: without
- * events. */
+/* Ensures that the last item has this kind and call, adding one if necessary. o NULL:
+ * without events. */
 static quire_err responses_reach(const response *a, item_kind kind, const answer_call *call, json_out *o) {
     responses_state *st = a->state;
     int32_t index = call != NULL ? call->index : -1;
@@ -495,7 +495,7 @@ static void responses_write_chunk(const response *a, int32_t choice, json_out *o
 
 static void responses_write_last(const response *a, json_out *o) {
     responses_state *st = a->state;
-    if (st->n_items > 0 && !st->is_open) { /* an empty message, which is made at the end */
+    if (st->n_items > 0 && !st->is_open) { /* there is only an empty message, which is made at the end */
         st->is_open = true;
         responses_write_item_begin(a, o);
     }
@@ -550,7 +550,7 @@ done:
     return e;
 }
 
-/* Takes what a whole response has, and ends it: it has one item at least. */
+/* Collects the items of a whole response, at least one, and ends it. */
 static void responses_complete(response *a) {
     responses_state *st = a->state;
     if (!a->info->stream) {
@@ -574,7 +574,7 @@ static void responses_keep(response *a, response_stage stage, const api_error *w
     if (!responses_info(a)->is_stored) {
         return;
     }
-    if (responses_store_it(a, stage) != QUIRE_OK) { /* without memory: then it is not there */
+    if (responses_store_it(a, stage) != QUIRE_OK) { /* out of memory: the response will not be found */
         (void)response_store_delete(st->store, a->tenant, str_of(a->id), clock_us());
     }
 }

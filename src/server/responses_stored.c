@@ -9,7 +9,7 @@
 #include "server/routes.h"
 #include "json/json_scan.h"
 
-#define MAX_ITEMS     100 /* of one list */
+#define MAX_ITEMS     100 /* most items of one list */
 #define DEFAULT_ITEMS 20
 
 static const char *responses_tenant(const conn *c) {
@@ -56,7 +56,7 @@ static void responses_delete(conn *c, str id) {
         responses_fail(c, QUIRE_NOT_FOUND, id);
         return;
     }
-    loop_wake_all(s); /* it may be in progress */
+    loop_wake_all(s); /* wakes the loops, since it may be in progress */
     json_out o = conn_begin_json(c);
     json_begin(&o, '{');
     json_text(json_name(&o, "id"), id.p, id.n);
@@ -76,7 +76,7 @@ void responses_drop_unwanted(loop *l) {
     response_drop_detached(l, responses_is_wanted);
 }
 
-/* Appends an object with another status: its own is the first member of that name. */
+/* Appends an object with its status, the first member of that name, replaced. */
 static quire_err responses_set_status(str object, const char *status, strbuf *out) {
     str span;
     TRY(json_scan_member(object, "status", &span));
@@ -110,7 +110,7 @@ static void responses_cancel(conn *c, str id) {
         return;
     }
     e = is_found ? responses_cancel_stored(s, tenant, id, &object, o.to) : e;
-    if (is_found && e == QUIRE_NOT_FOUND) { /* it has ended before: as it is */
+    if (is_found && e == QUIRE_NOT_FOUND) { /* it had already ended: returned as it is */
         strbuf_clear(o.to);
         e = response_store_object(s->responses, tenant, id, clock_us(), o.to);
     }
@@ -125,11 +125,11 @@ static void responses_cancel(conn *c, str id) {
 
 /* ---- the items of an input ---- */
 
-/* A page of a list, as the query asks for it. */
+/* The page of a list that a query requests. */
 typedef struct items_page {
     bool is_ascending;
     int32_t limit;
-    str after; /* the id before the first item; p NULL: it begins at the list's end */
+    str after; /* id after which the page begins; p NULL: at the start of the list */
 } items_page;
 
 static quire_err responses_bad_query(quire_error *err, const char *name, const char *what) {
@@ -145,7 +145,7 @@ static quire_err responses_read_limit(str value, int32_t *out, quire_error *err)
     return n >= 1 && n <= MAX_ITEMS ? QUIRE_OK : responses_bad_query(err, "limit", "from 1 to 100");
 }
 
-/* Reads a query, of which other names are ignored. */
+/* Reads a query; unknown names are ignored. */
 static quire_err responses_read_page(str query, items_page *out, quire_error *err) {
     str name, value;
     *out = (items_page){.limit = DEFAULT_ITEMS};
@@ -184,7 +184,7 @@ static bool responses_next_line(str *left, bool is_ascending, str *line) {
     return true;
 }
 
-/* The id that a line begins with, as JSON writes it. */
+/* The id with which a line begins, as JSON text. */
 static str responses_line_id(str line) {
     static const char begin[] = "{\"id\":\"";
     size_t n = sizeof begin - 1;
@@ -247,7 +247,7 @@ static void responses_list_input(conn *c, str id) {
 
 /* ---- the paths ---- */
 
-/* What is below /v1/responses/ID. */
+/* The paths below /v1/responses/ID. */
 typedef struct responses_path {
     const char *below, *allow;
     void (*get)(conn *c, str id), (*post)(conn *c, str id), (*remove)(conn *c, str id);

@@ -23,11 +23,12 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
-    bool takes_any_type; /* JSON, whatever the type that a client other than a browser gives it */
-    bool needs_key;      /* as all paths below /v1/, /api/, /debug/ and /pool/ */
+    bool takes_any_type; /* the body is read as JSON, whatever type a client other than a browser declares */
+    bool needs_key;      /* requires a key, as do all paths below /v1/, /api/, /debug/ and /pool/ */
     bool is_operators;   /* needs the operator's key */
     bool is_probe;       /* for monitoring: its requests are logged at level debug */
-    /* looks over the beginning of a long body (conn.look); NULL: reads only whole ones */
+    /* inspects the beginning of a long body (conn.look); NULL: bodies are only read
+     * whole */
     bool (*look)(conn *c);
     size_t max_body_bytes;   /* 0: the server's limit */
     quire_endpoint endpoint; /* of a generation */
@@ -78,7 +79,7 @@ static void route_version(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* vLLM's name for the number of requests in progress. This one does not count. */
+/* vLLM's name for the number of requests in progress, this one excluded. */
 static void route_load(conn *c) {
     const server *s = c->loop->server;
     int64_t n = -1;
@@ -156,7 +157,7 @@ static void route_home(conn *c) {
     }
 }
 
-/* Browsers request it with every page; there is none, and that is not an error. */
+/* Browsers request it with every page; a missing icon is not an error. */
 static void route_icon(conn *c) {
     conn_reply(c, &(reply){.status = 204});
 }
@@ -191,7 +192,7 @@ static quire_err route_drop_cache(const server *s, const char *tenant) {
     return e;
 }
 
-/* vLLM's name, and its answer. */
+/* Under vLLM's name, with vLLM's answer. */
 static void route_reset(conn *c) {
     if (c->is_operator) {
         (void)route_drop_cache(c->loop->server, NULL);
@@ -201,7 +202,7 @@ static void route_reset(conn *c) {
     }
 }
 
-/* SGLang's: the operator drops all, a tenant its own. */
+/* SGLang's form: the operator drops all prefixes, a tenant its own. */
 static void route_flush(conn *c) {
     if (c->is_operator || !c->has_tenant) {
         route_reset(c);
@@ -337,7 +338,7 @@ static str route_parameter(const route *r, str path) {
     return (str){path.p + n, path.n - n};
 }
 
-/* The methods of a path of the route. An invalid path has all of them, so that the
+/* The methods of a path of the route. For an invalid path all of them, so that the
  * handler can refuse it. */
 static const char *route_methods(const route *r, str path) {
     const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
@@ -373,7 +374,7 @@ static bool route_is_json(str type) {
 }
 
 /* A page of another site can send a form, whose type is not JSON, without a preflight
- * request; its browser says then where it comes from. */
+ * request; the browser then reports its origin. */
 static bool route_takes_type(const conn *c, const route *to) {
     const http_request *r = &c->request;
     bool is_browser = r->origin.n > 0 || r->fetch_site.n > 0;
@@ -428,8 +429,8 @@ static bool route_allows_host(const server_options *o, str name) {
     return false;
 }
 
-/* True when no web page can have chosen the name that the request is for. A request
- * without one does not come from a browser. */
+/* True if no web page can have chosen the host name of the request. A request without one
+ * does not come from a browser. */
 static bool route_has_safe_host(const conn *c) {
     str name = {"", 0};
     if (c->request.n_hosts == 0) {
@@ -446,9 +447,9 @@ static bool route_is_cross_site(const conn *c) {
     return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
-/* True when the request may see the contents of pages: it carries the operator's key. Or
- * no keys are set, only this machine can connect, the request is for this machine by its
- * address, and it does not come from another web page through a browser here. */
+/* True if the request may see the contents of pages: it carries the operator's key; or no
+ * keys are set, only this machine can connect, the request names this machine by its
+ * address, and no web page from elsewhere sent it. */
 static bool route_is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
@@ -458,8 +459,8 @@ static bool route_is_operator(const conn *c, str authorization) {
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 
-/* Refuses requests without access: without a key where keys are set; where none are, from
- * a page that reached this server by a name of its own. */
+/* Refuses requests without access: without a key if keys are set; otherwise those of a
+ * web page that reached this server under a name of its own. */
 static bool route_may_enter(conn *c, const route *to, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
@@ -490,7 +491,7 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
     return true;
 }
 
-/* What writes the errors of a route, or of a path that has none (NULL); NULL:
+/* The error writer of a route, or of a path without one (route NULL); NULL:
  * error_body. */
 static error_writer route_error_writer(const conn *c, const route *to) {
     if (to != NULL && to->error != NULL) {
@@ -542,7 +543,8 @@ static void route_check(conn *c) {
     }
 }
 
-/* Answers a browser's preflight request, sent before a page from elsewhere may ask. */
+/* Answers the preflight request that a browser sends before a request of a page from
+ * elsewhere. */
 static void route_options(conn *c) {
     static const char allowed[] = "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id, "
                                   "X-Api-Key, Anthropic-Version, Anthropic-Beta\r\n"

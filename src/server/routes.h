@@ -73,8 +73,9 @@ void llama_error(json_out *o, const api_error *e);
 
 /* ---- ollama.c: Ollama's API ---- */
 
-/* POST /api/chat, /api/generate, /api/embed and /api/embeddings. One without messages,
- * prompt or input, by which clients load or unload a model, is answered at once. */
+/* POST /api/chat, /api/generate, /api/embed and /api/embeddings. A request without
+ * messages, prompt or input, with which clients load or unload a model, is answered at
+ * once. */
 void ollama_post(conn *c);
 /* GET /api/tags, /api/ps and /api/version; POST /api/show. */
 void ollama_tags(conn *c);
@@ -86,8 +87,8 @@ void ollama_error(json_out *o, const api_error *e);
 
 /* ---- program_api.c: programs ---- */
 
-#define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* text that a program makes, on a loop's thread */
-#define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* body that a loop's thread parses */
+#define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* most text that a program may make on a loop's thread */
+#define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* largest body that a loop's thread parses */
 
 void program_api_post(conn *c);
 void program_api_cancel(conn *c);
@@ -118,19 +119,18 @@ typedef bool (*openapi_route_at)(size_t i, openapi_route *out);
 /* Writes the document. QUIRE_NO_MEMORY is left in o->err. */
 void openapi_write(const server *s, openapi_route_at at, json_out *o);
 
-/* What Anthropic's form has besides responses (routes.c): errors and lists of
- * models. */
+/* Anthropic's API besides its responses: errors and lists of models. */
 
 /* Writes {"type":"error","error":{"type","message"},"request_id"}. */
 void messages_error_body(json_out *o, const api_error *e);
-/* The status of an error in this form: 529 for 503, else the same. */
+/* The status of an error in this API: 529 in place of 503, otherwise the same. */
 int messages_error_status(int status);
 /* A served model, and the list of all of them. */
 void messages_write_model(const server *s, str name, int32_t n_tokens, json_out *o);
 void messages_write_models(const server *s, json_out *o);
 
-/* OpenAI's Responses API beside its writer (routes.c): what clients do with stored
- * responses, over the server's store (response_store.h). */
+/* OpenAI's Responses API beside its writer (routes.c): requests about stored responses
+ * (response_store.h). */
 
 /* /v1/responses/ID (GET, DELETE), /v1/responses/ID/cancel (POST) and
  * /v1/responses/ID/input_items (GET), with a method that the path has. */

@@ -23,7 +23,7 @@
 #define ID_BYTES    32
 
 /* A word's token. A story's words are numbered by story and index, so that equal
- * beginnings are equal tokens. Other words are all different, so that forks diverge. */
+ * beginnings give equal tokens. All other words are different, so that forks diverge. */
 #define STORY_TOKENS 100000
 #define OWN_TOKENS   1000000
 #define LAST_TOKEN   1000000000
@@ -129,8 +129,8 @@ static quire_err sandbox_fill(sandbox *b) {
     return quire_kv_open(&o, &b->kv);
 }
 
-/* Opens a sandbox in a free entry, or in that of the one unused longest. Those idle for
- * long are closed first. */
+/* Opens a sandbox in a free entry, or in that of the least recently used one. Those idle
+ * for long are closed first. */
 static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out) {
     sandbox *oldest = &s->places[0];
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
@@ -153,7 +153,7 @@ static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out)
 typedef struct command {
     sandboxes *all;
     sandbox *b;
-    int32_t seq; /* the index of the sequence that it names, and its number, where it has them */
+    int32_t seq; /* index of the sequence that the command names, and its number, if given */
     int64_t n;
     json_value *fields;
     json_out *o;
@@ -206,7 +206,7 @@ static quire_err sandbox_find_seq(command *c) {
 
 /* Commits tokens as an engine does: copies are done, full pages can be found. */
 static void sandbox_commit(quire_kv_seq *seq) {
-    /* with a full tree the pages cannot be found, no more */
+    /* a full tree only means that the pages cannot be found */
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES);
 }
 
@@ -258,7 +258,7 @@ static quire_err sandbox_fork(command *c) {
     return QUIRE_OK;
 }
 
-/* True when the last page of seq can be written without another page. */
+/* True if seq can write to its last page without taking another page. */
 static bool sandbox_owns_tail(command *c, const quire_kv_seq *seq) {
     int32_t n;
     const int32_t *pages = quire_kv_seq_pages(seq, 0, &n);

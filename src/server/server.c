@@ -20,8 +20,8 @@
 
 /* ---- opening and closing ---- */
 
-/* The served name: that of the model's file, with its suffix, as for llama-server; for a
- * directory or a built-in model the model's own, or its path where it has none. */
+/* The served name: the name of the model's file, with its suffix, as in llama-server; for
+ * a directory or a built-in model the model's own name, or its path if it has none. */
 static const char *server_model_name(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     struct stat file;
@@ -73,8 +73,8 @@ static quire_err server_open_parts(server *s, quire_error *err) {
 
 static void *server_run_loop(void *arg) {
     loop *l = arg;
-    /* so that a step's tokens are sent before the next step ends, even if all
-     * processors compute */
+    /* so that a step's tokens are sent before the next step ends, even if all processors
+     * are busy */
     thread_set_slice(LOOP_SLICE_US);
     l->failure = loop_run(l);
     return NULL;
@@ -101,7 +101,7 @@ static void server_ring_loops(void *arg) {
     loop_wake_all(arg);
 }
 
-/* Conversations that requests name by an answer's id are found by any model. */
+/* Every model can find conversations that requests name by an answer's id. */
 static void server_opened_model(void *arg, quire_engine *e) {
     quire_engine_history(e, responses_find_history, arg);
 }
@@ -153,8 +153,7 @@ static void server_close_loops(server *s) {
     s->n_loops = 0;
 }
 
-/* The engine may be closed from now on: other models, which are loaded beside it, are
- * gone. */
+/* Unloads the other models; after that the engine may be closed. */
 static void server_leave_engine(server *s) {
     models_close(s->models);
     s->models = NULL;
@@ -164,7 +163,7 @@ static void server_leave_engine(server *s) {
     }
 }
 
-/* INVALID if one of the adapters that options name is called like a model. */
+/* INVALID if an adapter named in the options has the name of a model. */
 static quire_err server_check_adapters(const server *s, quire_error *err) {
     quire_adapter **list;
     size_t n;
@@ -184,8 +183,7 @@ static quire_err server_check_adapters(const server *s, quire_error *err) {
     return e;
 }
 
-/* A name means one model: INVALID if another one, or an adapter, has that of a model
- * too. */
+/* Names are unique: INVALID if a model has the name of another model or an adapter. */
 static quire_err server_check_names(const server *s, quire_error *err) {
     const char *name = s->model_name;
     for (int32_t i = 0; i == 0 || i < s->options.n_served_model_names; i++) {
@@ -278,7 +276,7 @@ quire_err server_serve(server *s, quire_error *err) {
     return err_set(err, e, -1, "server: waiting for events failed");
 }
 
-/* A stop by hand. One that comes while a delayed drain is awaited is the second. */
+/* Handles SIGINT, a stop by hand. During a delayed drain it counts as the second one. */
 static LOOP_CALLBACK(server_on_stop) {
     server *s = arg;
     if (atomic_load(&s->is_leaving) && atomic_load(&s->stops) == 0) {
@@ -294,7 +292,7 @@ static LOOP_CALLBACK(server_on_leave) {
     }
 }
 
-/* SIGTERM: a service is stopped. */
+/* Handles SIGTERM, the stop of a service. */
 static LOOP_CALLBACK(server_on_term) {
     server *s = arg;
     int64_t delay_us = s->options.drain_delay_us;

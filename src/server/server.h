@@ -2,8 +2,7 @@
  *
  *   server_options_init -> server_open -> server_serve (returns after server_stop or a
  *   signal) -> server_close
- *   while the engine is not there yet: server_open without one -> .. -> server_run, or
- *   server_attach and on as above
+ *   without an engine yet: server_open without one -> .. -> server_run, or server_attach and then as above
  *
  * There is a fixed number of loop threads, each with its own connections and its own
  * quire_queue. A loop never blocks and never tokenises. Strings in the options are
@@ -25,9 +24,9 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
 /* Gives the engine to a server that was opened without one; its connections stay. On
  * failure s can only be closed. */
 quire_err server_attach(server *s, quire_engine *e, quire_error *err);
-/* How many keys there are, without the operator's. */
+/* The number of keys, without the operator's. */
 int64_t server_count_keys(const server *s);
-/* The real port. */
+/* The port on which the server listens. */
 int32_t server_port(const server *s);
 /* Serves on this thread and n_loops - 1 others until server_stop. Running requests may
  * then finish until shutdown_deadline_us. */
@@ -39,7 +38,7 @@ void server_close(server *s);
 
 /* Attaches the engine to a server that was opened without one, starts the log's thread
  * (base/log.h), logs "listening on URL", serves until SIGINT or SIGTERM, which
- * server_options.drain_delay_us delays. s needs the engine no more then, and is to be
+ * server_options.drain_delay_us delays. s then no longer needs the engine, and must be
  * closed. A second signal cancels running requests. SIGHUP reads the key file again; if
  * that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other machines
  * can connect and no key is needed. */

@@ -25,8 +25,8 @@
 #include "server/watch.h"
 
 #define RETRY_US      100000  /* after accept failed for lack of descriptors */
-#define LOOK_S        2       /* between looks at what only the engine's counters show */
-#define LAST_WORDS_US 1000000 /* for clients to read that their response was cut */
+#define LOOK_S        2       /* interval between readings of the engine's counters */
+#define LAST_WORDS_US 1000000 /* time for clients to read that their response was cut */
 
 /* ---- accepting ---- */
 
@@ -72,7 +72,7 @@ static bool loop_is_first(const loop *l) {
     return l == l->server->loops;
 }
 
-/* A line for each tier whose errors have become more. */
+/* Logs a line for each tier with new errors. */
 static void loop_log_tiers(server *s) {
     static const char *const names[3] = {"host", "file", "redis"};
     quire_stats st;
@@ -145,7 +145,8 @@ static void loop_stop_accepting(loop *l) {
 static void loop_drain(loop *l) {
     loop_stop_accepting(l);
     if (loop_is_first(l)) {
-        /* refuses further clients at once, which would wait for the end of the drain */
+        /* so that further clients are refused at once and do not wait for the end of the
+         * drain */
         shutdown(l->server->listen_fd, SHUT_RD);
     }
     for (conn *c = l->conns, *next; c != NULL; c = next) {
@@ -183,7 +184,7 @@ static void loop_go_to_stop(loop *l, int stop) {
     }
 }
 
-/* Ends the loop's requests that have a model, if a sleep is to abort them. */
+/* Ends the loop's requests that hold a model, if a sleep aborts them. */
 static void loop_abort_requests(loop *l) {
     static const api_error why = {.status = 503, .message = "the operator has put the server to sleep"};
     const int n_aborts = atomic_load(&l->server->n_aborts);
@@ -295,11 +296,11 @@ quire_err loop_run(loop *l) {
     return r >= 0 ? QUIRE_OK : QUIRE_IO;
 }
 
-/* Where a server listens: a port of an address, or a socket file. And how many
- * connections may be open there. */
+/* Where a server listens: a port of an address, or a socket file; and how many
+ * connections may be open. */
 
 #define BACKLOG   1024
-#define OWN_FILES 128 /* descriptors for other things than connections: the model, tiers, loops */
+#define OWN_FILES 128 /* descriptors for things other than connections: the model, tiers, loops */
 #define UNIX_MODE 0660
 
 static bool listen_starts(int fd) {

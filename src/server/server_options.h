@@ -13,8 +13,8 @@
 /* connections over the limit that may read their response; more are closed at once */
 #define SERVER_MAX_SURPLUS 64
 
-/* A model beside the engine's: its name in requests, and how it is opened. Both are borrowed
- * until server_close. */
+/* A model besides the engine's: its name in requests, and how it is opened. Both are
+ * borrowed until server_close. */
 typedef struct model_spec {
     const char *name;
     const struct quire_options *options;
@@ -24,10 +24,11 @@ typedef struct model_spec {
 typedef struct server_options {
     const char *host; /* a name, an address, or unix: and the path of a socket file */
     int32_t port;     /* 0: any free one */
-    /* the first is in responses; none: the model file's name, else the model's own */
+    /* served names; responses have the first one. None: the model file's name, or else
+     * the model's own */
     const char *const *served_model_names;
     int32_t n_served_model_names;
-    const char *const *api_keys; /* with none here and no file, requests need no key */
+    const char *const *api_keys; /* if there are none and no file, requests need no key */
     int32_t n_api_keys;
     const char *api_key_file; /* lines tenant:key; NULL: none */
     /* gives access to the internals; NULL: no client has it, or, if there are no keys at
@@ -35,10 +36,11 @@ typedef struct server_options {
     const char *operator_key;
     /* origin whose web pages may send requests: "*" or one origin; NULL: none */
     const char *allow_origin;
-    /* without keys: names with dots by which clients may address this server,
-     * "a.example,b.example"; NULL: host alone */
+    /* without keys: host names with dots by which clients may address this server,
+     * "a.example,b.example"; NULL: only `host` */
     const char *allowed_hosts;
-    /* from SIGTERM to the drain: /ready says 503 already, and requests are served */
+    /* time from SIGTERM to the drain, in which /ready answers 503 while requests are
+     * served */
     int64_t drain_delay_us;
     bool no_request_log;     /* no line in the log for each request */
     int32_t n_loops;         /* loop threads */
@@ -55,27 +57,28 @@ typedef struct server_options {
     /* from a request's first byte (or the connection's opening) to its header's end */
     int64_t header_deadline_us;
     int64_t body_deadline_us; /* from there to the end of its body */
-    /* a large body brings so many bytes/s over each body_pace_us, or gets 408; 0: any */
+    /* minimum rate of a large body in bytes/s over each body_pace_us; a slower one gets
+     * 408; 0: no minimum */
     int64_t body_least_rate;
     int64_t body_pace_us;
     int64_t idle_deadline_us; /* a connection between requests */
     /* how long the client may read none of the output before the response is cut */
     int64_t write_deadline_us;
     int64_t ping_us; /* silence after which a stream sends a ping; 0: never */
-    /* of stored responses (response_store.h): bytes, 0: none is stored; and how long they
-     * stay */
+    /* stored responses (response_store.h): most bytes (0: none are stored), and how long
+     * they are kept */
     size_t max_responses_bytes;
     int64_t max_response_age_us;
-    /* bounds of a program (quire_program_limits) */
+    /* limits of a program (quire_program_limits) */
     int32_t program_states, program_depth, program_steps, program_tokens;
     int64_t program_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
-    /* beside the engine's model: loaded when a request names one (models.h) */
+    /* models besides the engine's: loaded when a request names one (models.h) */
     const model_spec *other_models;
     int32_t n_other_models;
     int32_t max_models;        /* most of them loaded at once, not counting pinned ones; 0: any number */
     int64_t model_idle_us;     /* idle time after which one is unloaded; 0: never */
-    int64_t model_patience_us; /* how long one waits for the place of one in use (models.h) */
+    int64_t model_patience_us; /* how long a model waits for the place of one in use (models.h) */
 } server_options;
 
 /* A user's options, in groups as commands list them; a flag without names ends each. */

@@ -1,5 +1,5 @@
-/* SGLang's native API beside its generation (sglang_writer, response.h): what its clients
- * ask about the server, and ask it to do. The loop's thread. */
+/* SGLang's native API besides its generation (sglang_writer, response.h): queries about
+ * the server and commands to it. The loop's thread. */
 #include "server/routes.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 #include "server/loop_order.h"
 #include "server/response.h"
 
-#define SGLANG_VERSION "0.5.2"   /* version whose API this is */
-#define SGLANG_WEIGHTS "default" /* the version of weights that were never updated */
+#define SGLANG_VERSION "0.5.2"   /* version of this API */
+#define SGLANG_WEIGHTS "default" /* version string for weights that were never updated */
 #define US_PER_S       1e6
 
 /* ---- the last token of each choice, which may have ended it ---- */
@@ -50,7 +50,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     }
     json_int(json_item(o), id);
     if (a->more->token_texts) {
-        str text = response_token_bytes(a, id); /* bytes that are not a character are shown as U+FFFD */
+        str text = response_token_bytes(a, id); /* bytes that are not a whole character are shown as U+FFFD */
         json_text(json_item(o), text.p, text.n);
     } else {
         json_raw(json_item(o), "null");
@@ -59,7 +59,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
 }
 
 /* Adds a position to a list of lists, n tokens from p on, or null; nothing unless
- * wanted. */
+ * requested. */
 static quire_err sglang_list_several(const response *a, bool is_wanted, const quire_logprob *p, int32_t n,
                                      strbuf *list) {
     json_out o = {.to = list};
@@ -118,13 +118,13 @@ static void sglang_write_logprobs(const response_logprobs *p, const response_log
 
 /* ---- responses ---- */
 
-/* The name after another of the same request. */
+/* The next name of the same request. */
 static const char *sglang_next_name(const char *name) {
     return name + strlen(name) + 1;
 }
 
-/* The client's name for the choice's prompt, with the choice's number where that names
- * several; or the server's. */
+/* The client's name for the choice's prompt, with the choice's number if the name stands
+ * for several; or the server's name. */
 static void sglang_write_id(const response *a, int32_t choice, json_out *o) {
     const char *name = a->more->request_id != NULL ? a->more->request_id : a->id;
     char id[RESPONSE_ANSWER_ID_BYTES];
@@ -260,7 +260,7 @@ const response_writer sglang_rows_writer = {
 
 /* ---- the server ---- */
 
-/* Whether the main model generates text; else it gives rows. */
+/* Whether the main model generates text; otherwise it returns rows. */
 static bool sglang_generates(const quire_info *i) {
     return !i->has_vocabulary || i->end_tokens != NULL;
 }

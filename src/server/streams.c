@@ -1,8 +1,8 @@
 /* Commands to running streams from other connections: POST /v1/streams/{id}/fork,
  * rollback and steer (docs/streams.md).
  *
- * An id ends with the number of the loop that owns the stream, to which the command goes
- * as an order (loop_order.h). */
+ * An id ends with the number of the loop that owns the stream, to which the command is
+ * sent as an order (loop_order.h). */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -71,8 +71,8 @@ static quire_err stream_take_tail(loop_order *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes the members that are fields of a request, as a JSON object in *out; nothing
- * where there are none. */
+/* Writes the members that are fields of a request, as a JSON object in *out; empty if
+ * there are none. */
 static quire_err stream_write_fields(const json_value *body, strbuf *out) {
     static const char *const own[] = {"index", "position", "text", "tokens"};
     json_out o = {.to = out};
@@ -178,7 +178,7 @@ void streams_post(conn *c) {
 
 /* ---- on the stream's loop ---- */
 
-/* Finds the stream of that id, if it is the tenant's. */
+/* Finds the stream with this id, if it belongs to the tenant. */
 static response *stream_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
@@ -219,7 +219,7 @@ static void stream_run_order(loop *l, loop_order *o) {
         e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields.p, o->fields.n, &o->err);
     }
     if (e == QUIRE_OK && o->kind != &stream_forking) {
-        a->choices[o->index].order = o; /* the API takes one at a time */
+        a->choices[o->index].order = o; /* the API accepts one at a time */
     } else {
         order_send_back(o);
     }
@@ -257,11 +257,11 @@ static const order_kind stream_steering = {.run = stream_run_order, .reply = str
 /* The requests in progress, for the operator: GET /debug/requests lists them, DELETE
  * /debug/requests/{id} cancels one (docs/http.md).
  *
- * The list has no text of any request. It visits the loops one after another as an order
- * (loop_order.h); a cancellation goes to the loop that the id names. */
+ * The list contains no text of any request. It visits the loops one after another as an
+ * order (loop_order.h); a cancellation goes to the loop that the id names. */
 
 #define MAX_ROWS 4096 /* of one list */
-/* clients do not repeat such a request by themselves, as after 409, 429 and 5xx */
+/* clients do not retry this automatically, as they do after 409, 429 and 5xx */
 
 static bool requests_may_see(conn *c) {
     if (!c->is_operator) {
@@ -298,7 +298,7 @@ static const char *requests_state_of(const request_row *row, const request_recor
         return "loading";
     }
     if (row->response == NULL || (counts->prompt_tokens == 0 && !has_token)) {
-        return "preparing"; /* read, rendered and tokenised on a text thread */
+        return "preparing"; /* parsed, rendered and tokenised on a text thread */
     }
     return row->response->is_done ? "sending" : has_token ? "running" : "waiting";
 }
@@ -391,7 +391,7 @@ void requests_list(conn *c) {
 
 /* ---- cancelling ---- */
 
-/* Ends a loop's request of that number. False: not this loop's. */
+/* Ends a loop's request with this number. False: the loop has no such request. */
 static bool requests_end(loop *l, uint64_t number) {
     static const api_error why = {.status = STATUS_CANCELLED,
                                   .code = "request_cancelled",

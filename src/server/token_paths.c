@@ -50,7 +50,7 @@ const response_writer tokenize_writer = {.id_prefix = "tokenize-",
 
 /* ---- llama.cpp's: {"tokens":[1,2]} or {"tokens":[{"id":1,"piece":"a"},..]} ---- */
 
-/* A piece that is a part of a character is the array of its bytes. */
+/* A piece that is part of a character is written as an array of bytes. */
 static void tokenize_write_piece(const response *a, int32_t id, json_out *o) {
     str bytes = response_token_bytes(a, id);
     json_begin(json_item(o), '{');

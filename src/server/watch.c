@@ -7,9 +7,9 @@
 #include "server/models.h"
 #include "server/pool_json.h"
 
-#define TICK_US   200000   /* between states */
-#define SPARE     19       /* of 20 parts of the loop's time, those for other work than writing states */
-#define BEAT_US   15000000 /* between keep-alive comments while nothing changes */
+#define TICK_US   200000   /* interval between states */
+#define SPARE     19       /* parts of the loop's time, out of 20, left for work other than writing states */
+#define BEAT_US   15000000 /* interval of keep-alive comments while nothing changes */
 #define PAGE_NONE (-1)
 
 typedef enum watch_kind { WATCH_STREAM, WATCH_STATE, WATCH_PAGE } watch_kind;
@@ -21,8 +21,8 @@ typedef struct watcher {
     struct watcher *next; /* on its loop */
     watch_kind kind;
     int32_t page;     /* WATCH_PAGE */
-    bool started;     /* has received a state */
-    bool behind;      /* has not been sent the last state */
+    bool started;     /* it has received a state */
+    bool behind;      /* it has not been sent the last state */
     uint64_t seen;    /* events up to this number */
     int64_t spoke_us; /* when something was last sent */
 } watcher;
@@ -33,8 +33,8 @@ typedef struct watch {
     watcher *first;
     int32_t n;
     bool asked;
-    int64_t next_us;    /* not before this */
-    quire_stats before; /* at the last request of a state */
+    int64_t next_us;    /* time before which no state is requested */
+    quire_stats before; /* counters at the last request of a state */
     strbuf text[2];     /* the state of everything without texts, and with them */
     strbuf own;         /* the state of one tenant, written for each of its watchers */
 } watch;
@@ -54,7 +54,7 @@ static void watch_ask(loop *l) {
     quire_pool_view_ask(h->view, page, after);
 }
 
-/* True when the engine has done anything since the last request. */
+/* True if the engine has done anything since the last request. */
 static bool watch_has_changed(const loop *l) {
     const quire_stats *b = &l->watch->before;
     quire_stats s;
@@ -64,7 +64,7 @@ static bool watch_has_changed(const loop *l) {
            s.n_requests_waiting != b->n_requests_waiting;
 }
 
-/* Frees a watcher whose connection closes or has its response. */
+/* Frees a watcher whose connection closes, or has got its response. */
 static void watcher_remove(watcher *w) {
     watch *h = w->conn->loop->watch;
     for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
@@ -126,7 +126,7 @@ static void watch_write_snapshots(const loop *l, json_out *o) {
     }
 }
 
-/* Nothing where nothing was ever parked. */
+/* Writes nothing if nothing was ever parked. */
 static void watch_write_parked(const loop *l, json_out *o) {
     quire_parked_stats n = {.size = sizeof n};
     quire_engine_parked(l->server->engine, &n);
@@ -182,7 +182,7 @@ static void watch_write_memory(const loop *l, json_out *o) {
     json_end(o, '}');
 }
 
-/* The state as `who` may see it, written once for all watchers that may see it. */
+/* The state as `who` may see it, written once for all watchers with the same view. */
 static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
@@ -204,7 +204,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
     return (str){b->p, b->n};
 }
 
-/* Sends w the state. A watcher of one state is then gone. */
+/* Sends w the state. A watcher of a single state is then freed. */
 static void watcher_send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
     pool_text text = {watch_write_text, l->server->engine};
     pool_viewer who = watcher_viewer(w->conn, &text);

@@ -6,8 +6,8 @@
  * is written once and sent to all. A watcher that has not read the last state skips the
  * next one; one that reads nothing at all is closed by its connection's deadline. The
  * time between two states grows with the time that writing one takes, so that a huge pool
- * takes at most a twentieth of the loop. Owner: the loop's thread; of a watcher, its
- * conn. */
+ * takes at most a twentieth of the loop. Owner: the loop's thread; a watcher belongs to
+ * its connection. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 
@@ -16,7 +16,7 @@
 #define WATCH_MAX 16 /* on one loop; more get status 503 */
 
 quire_err watch_open(loop *l);
-/* Closes the loop's view. Its watchers are gone with their connections. */
+/* Closes the loop's view. Its watchers must be gone, with their connections. */
 void watch_shut(loop *l);
 
 /* Streams states to c, limited to what c may see. */

@@ -41,7 +41,7 @@ const char *page_openapi_notes(void) {
 }
 
 /* Adds the directive with 'sha256-...' of the text between an opening tag and its end;
- * nothing where html has no such tag. */
+ * nothing if html has no such tag. */
 static quire_err page_add_hash(strbuf *to, const char *html, const char *directive, const char *open,
                                const char *close) {
     uint8_t digest[SHA256_BYTES], text[64];
@@ -71,7 +71,8 @@ quire_err page_headers(web_page page, strbuf *to) {
 
 /* ---- / as JSON ---- */
 
-/* True for a host and port in plain characters, which mean nothing to HTML or a shell. */
+/* True for a host and port of plain characters, which are not special in HTML or a
+ * shell. */
 static bool home_is_plain_host(str host) {
     bool is = host.n > 0 && host.n < 256 && host_parse(host, NULL) != HOST_MALFORMED;
     for (size_t i = 0; is && i < host.n; i++) {
@@ -80,7 +81,8 @@ static bool home_is_plain_host(str host) {
     return is;
 }
 
-/* "http://HOST/v1", by the client's name for this server unless that is a strange one. */
+/* "http://HOST/v1", with the host name that the client used, unless it has unusual
+ * characters. */
 static quire_err home_add_base_url(const server *s, str host, strbuf *to) {
     if (home_is_plain_host(host)) {
         return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);

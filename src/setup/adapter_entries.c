@@ -110,7 +110,8 @@ void adapters_release_want(adapter_want *w) {
     for (int32_t i = 0; i < w->n_entries; i++) {
         adapter_entry *e = w->entries[i];
         e->n_wants--;
-        e->is_gone = e->is_gone || (e->is_hidden && e->n_wants == 0); /* its load ended without an answer */
+        /* its load has ended without being answered */
+        e->is_gone = e->is_gone || (e->is_hidden && e->n_wants == 0);
     }
     w->n_entries = 0;
 }
@@ -130,7 +131,7 @@ bool adapters_queue(adapter_store *s, adapter_want *w) {
     return false;
 }
 
-/* Makes e known by its name; another adapter of this name is unknown from now on. */
+/* Makes e known by its name; an older adapter with this name no longer is. */
 static void show_entry(adapter_store *s, adapter_entry *e) {
     for (size_t i = 0; i < s->n_entries && e->is_hidden; i++) {
         adapter_entry *other = s->entries[i];
@@ -208,7 +209,7 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     blend_digest(w, e->ref.digest);
     e->ref.weights = made;
     e->ref.rank = rank;
-    e->ref.invocation = w->entries[0]->loaded.invocation; /* stays as long as the blend does */
+    e->ref.invocation = w->entries[0]->loaded.invocation; /* lives as long as the blend */
     e->ref.n_invocation = w->entries[0]->loaded.n_invocation;
     atomic_store(&e->ref.holders, 1);
     for (int32_t i = 0; i < w->n_entries; i++) {
@@ -244,8 +245,8 @@ bool adapters_answer(adapter_store *s, adapter_want *w) {
 
 /* ---- the thread ---- */
 
-/* Answers the wants that can be answered, also after a failed load. Returns their list,
- * so that their owners are told without the lock. */
+/* Answers the wants that can be answered, also after a failed load. Returns them as a
+ * list, so that their owners are notified without the lock. */
 static adapter_want *take_answered(adapter_store *s) {
     adapter_want *done = NULL, **at = &s->first;
     for (adapter_want *w = s->first; w != NULL; w = *at) {
@@ -270,7 +271,7 @@ static adapter_want *take_answered(adapter_store *s) {
 
 static void tell_wants(adapter_want *done) {
     for (adapter_want *next; done != NULL; done = next) {
-        next = done->next; /* done is its owner's from now on */
+        next = done->next; /* from now on `done` belongs to its owner */
         done->ready(done);
     }
 }
@@ -283,13 +284,13 @@ static bool is_part_of(const adapter_want *w, const adapter_entry *e) {
     return is;
 }
 
-/* Makes room for one more adapter, for w. False: all are in use; the least recently used
- * one gets no further holders. */
+/* Makes room for one more adapter, for w. False: all are in use, and the least recently
+ * used one takes no further holders. */
 static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     if (s->n_resident < s->options.max_resident) {
         return true;
     }
-    atomic_store(&s->is_short, true); /* before the counts are read, so that a later drop rings */
+    atomic_store(&s->is_short, true); /* set before the counts are read, so that a later drop rings */
     adapters_sweep(s);
     adapter_entry *idle = NULL, *used = NULL;
     bool drains = false;
@@ -317,7 +318,7 @@ static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     return false;
 }
 
-/* The adapter that is loaded next, with room for it; NULL: none can be. */
+/* The adapter to load next, with room for it; NULL: none can be loaded. */
 static adapter_entry *next_to_load(adapter_store *s) {
     const adapter_want *w = s->first;
     adapter_entry *cold = NULL;
@@ -351,7 +352,7 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
         s->most_resident = s->n_resident > s->most_resident ? s->n_resident : s->most_resident;
         return;
     }
-    s->n_resident--; /* its room */
+    s->n_resident--; /* its room is free */
     for (adapter_want *w = s->first; w != NULL; w = w->next) {
         if (is_part_of(w, e)) {
             w->error = *err;
@@ -360,8 +361,8 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
     e->is_gone = e->is_gone || e->is_found;
 }
 
-/* A file is read on a separate thread of low priority; the store's thread, which takes
- * the lock for which others wait, keeps their priority. */
+/* A file is read on a separate thread of low priority; the store's thread keeps the
+ * normal one, since it takes the lock for which others wait. */
 typedef struct file_job {
     const adapter_loader *loader;
     const char *path;
@@ -410,7 +411,7 @@ void *adapters_run(void *store) {
     while (!atomic_load(&s->stop)) {
         pthread_mutex_lock(&s->lock);
         atomic_store(&s->is_short, false);
-        for (size_t i = 0; i < s->n_entries; i++) { /* before the sweep reads their counts */
+        for (size_t i = 0; i < s->n_entries; i++) { /* done before the sweep reads their counts */
             if (s->entries[i]->is_gone) {
                 atomic_store(&s->is_short, true);
             }

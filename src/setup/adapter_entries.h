@@ -36,7 +36,7 @@ typedef struct adapter_loader {
 } adapter_loader;
 
 typedef struct adapter_store_options {
-    int32_t max_resident; /* 1 at least */
+    int32_t max_resident; /* at least 1 */
     int32_t max_rank;     /* for all parts of a blend together */
     const char *dir;      /* directory whose entries are adapters by name; copied; NULL: none */
 } adapter_store_options;
@@ -47,7 +47,7 @@ typedef struct adapter_entry {
     adapter_ref ref;
     char *name, *path; /* mem_new'd; a blend has no path */
     loaded_adapter loaded;
-    int32_t rank;    /* as it was loaded last */
+    int32_t rank;    /* from its last load */
     int64_t n_bytes; /* likewise */
     int64_t load_us; /* likewise */
     uint64_t last_used;
@@ -55,7 +55,7 @@ typedef struct adapter_entry {
     bool is_resident;
     bool is_loading;
     bool is_listed;
-    bool is_hidden;   /* it gets its name once it is loaded; others of this name are then gone */
+    bool is_hidden;   /* it gets its name once it is loaded; others with this name are then removed */
     bool is_gone;     /* removed: it is freed once nothing refers to it */
     bool is_found;    /* from the directory: forgotten if it cannot be loaded */
     bool is_draining; /* it gets no further holders: its room is needed */
@@ -74,7 +74,7 @@ typedef struct adapter_store {
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
-    /* a want waits for a reference to be dropped, which then rings the bell */
+    /* a want waits for a reference to be dropped; the drop rings the bell */
     atomic_bool is_short;
     pthread_mutex_t lock; /* guards the following members, and entries except their atomic members */
     adapter_entry **entries;
@@ -89,7 +89,7 @@ typedef struct adapter_store {
 adapter_entry *adapters_new_entry(adapter_store *s, const char *name, const char *path);
 /* The entry that is known by the name, or NULL. */
 adapter_entry *adapters_find(const adapter_store *s, const char *name);
-/* Whether a load by command runs or waits that is to make the name known. */
+/* Whether a load by command that makes the name known is running or waiting. */
 bool adapters_is_loading(const adapter_store *s, const char *name);
 /* Frees removed entries without references, and idle blends. Under the lock. */
 void adapters_sweep(adapter_store *s);
@@ -101,7 +101,7 @@ void adapters_unload(adapter_store *s, adapter_entry *e);
 /* Answers the wants of an adapter_store, on a thread that loads the adapters that they
  * lack. */
 
-/* Answers w, whose entries are set, if all of them are resident and take holders. Under
+/* Answers w, whose entries are set, if all of them are resident and accept holders. Under
  * the lock. */
 bool adapters_answer(adapter_store *s, adapter_want *w);
 /* Appends w to the waiting wants. True: w was cancelled, or the store is closing, and w
@@ -109,7 +109,7 @@ bool adapters_answer(adapter_store *s, adapter_want *w);
 bool adapters_queue(adapter_store *s, adapter_want *w);
 /* Releases w's entries. Under the lock. */
 void adapters_release_want(adapter_want *w);
-/* The thread. */
+/* The store's thread. */
 void *adapters_run(void *store);
 
 #endif

@@ -38,7 +38,7 @@ static bool stays_below(const char *name) {
     return stays && !begins;
 }
 
-/* The real path of dir/name with the suffix, if it lies in dir. */
+/* The real path of dir/name with the suffix, if it is inside dir. */
 static quire_err find_real(const char *dir, const char *name, const char *suffix, strbuf *out) {
     strbuf whole = {0};
     char real[PATH_MAX];
@@ -251,7 +251,7 @@ static quire_err open_dir(adapter_store *s, quire_error *err) {
 static quire_err start_thread(adapter_store *s) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads of the program handle signals */
     s->has_thread = pthread_create(&s->thread, NULL, adapters_run, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s->has_thread ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -294,7 +294,7 @@ void adapter_store_close(adapter_store *s) {
         s->entries[i]->is_gone = true;
     }
     adapters_sweep(s);
-    assert(s->n_entries == 0); /* else somebody has a reference */
+    assert(s->n_entries == 0); /* otherwise someone still has a reference */
     mem_free(s->entries);
     mem_free(s->dir);
     pthread_mutex_destroy(&s->lock);
@@ -469,7 +469,7 @@ static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_wan
     return found;
 }
 
-/* Makes names known that are entries of the directory. */
+/* Adds names that are entries of the directory. */
 static void find_in_dir(adapter_store *s, const adapter_want *w) {
     for (int32_t i = 0; i < w->n_parts && s->dir != NULL; i++) {
         const char *name = w->parts[i].name;
@@ -480,7 +480,7 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
         if (!is_known && adapter_name_find(s->dir, name, &path) == QUIRE_OK) {
             pthread_mutex_lock(&s->lock);
             adapter_entry *e = adapters_find(s, name) == NULL ? adapters_new_entry(s, name, path.p) : NULL;
-            if (e != NULL) { /* without memory the name stays unknown, and the request fails with that */
+            if (e != NULL) { /* out of memory: the name remains unknown, and the request fails */
                 e->is_found = true;
             }
             pthread_mutex_unlock(&s->lock);

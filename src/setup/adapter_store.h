@@ -3,14 +3,12 @@
  *
  *   known --wanted--> waiting for its turn --thread--> resident --idle and room is short--> known
  *
- * A thread of the store's own has them read, one after the other in the order in which
- * they
- * were first wanted, at low priority. No lock is held while a file is read, and none of
- * the store's is taken by a step of the engine: sequences only count references
- * (adapter_ref.h). At most `max_resident` are loaded at once. Room is made of the one
- * that
- * nobody uses and that was used longest ago; where all are in use the one that was wanted
- * longest ago gets no further request until it is free. So nobody waits for ever.
+ * The store's own thread has them read at low priority, one after the other in the order
+ * in which they were first wanted. No lock is held while a file is read, and a step of
+ * the engine never takes the store's lock: sequences only count references
+ * (adapter_ref.h). At most `max_resident` are loaded at once. To make room, the least
+ * recently used idle one is unloaded; if all are in use, the one that was wanted longest
+ * ago gets no further request until it is free. So no request waits for ever.
  *
  * Any thread, except for open and close. */
 #ifndef SETUP_ADAPTER_STORE_H
@@ -33,8 +31,8 @@
  * characters. */
 bool adapter_name_is_valid(const char *name);
 /* The path of the directory's entry of that name, or of NAME.gguf, as realpath gives it.
- * NOT_FOUND: there is none, or it lies outside of the directory, be it by "..", by a path
- * or by a link. dir: as realpath gives it. */
+ * QUIRE_NOT_FOUND: there is none, or it is outside of the directory because of "..", a
+ * path or a link. dir: as realpath gives it. */
 quire_err adapter_name_find(const char *dir, const char *name, strbuf *path);
 
 /* One adapter of a list. */
@@ -52,7 +50,7 @@ bool adapter_paths_next(const char **lines, adapter_listed *out);
 
 /* ---- adapters among options ---- */
 
-/* What options say about adapters: whether there are any, their number, and their
+/* What the options specify about adapters: whether there are any, their number, and their
  * memory. */
 
 /* Whether requests may have adapters. */
@@ -76,20 +74,20 @@ quire_err adapter_store_open(const adapter_store_options *o, const adapter_loade
  * reference is left. NULL does nothing. */
 void adapter_store_close(adapter_store *s);
 
-/* Makes an adapter known, without reading it. INVALID: a name that there is, or that no
- * adapter may have. is_listed: requests may name it; others are known by their number
- * only: 0, 1, 2 .. in the order of their adding. */
+/* Makes an adapter known, without reading it. INVALID: the name is taken or not allowed.
+ * is_listed: requests may name it; others are known by their number only: 0, 1, 2 .. in
+ * the order of their adding. */
 quire_err adapter_store_add(adapter_store *s, const char *name, const char *path, bool is_listed,
                             quire_error *err);
 /* Sets the scale with which the adapter of that number applies to requests that name
- * none; 0 until then. At most ADAPTER_MAX_PARTS have another one than 0. BAD_REQUEST: no
- * such number, or too many. */
+ * none; 0 until then. At most ADAPTER_MAX_PARTS may have a scale other than 0.
+ * BAD_REQUEST: no such number, or too many. */
 quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, quire_error *err);
 /* Loads an adapter under a name. w, whose parts are not read, is answered as by
  * want(), with a reference once the adapter is known by the name. in_place: replaces
- * the adapter of that name, whose requests keep it until they end; else a name that is
- * known, or that another load is to make known, is INVALID. On failure nothing changes.
- * True: w is answered already. */
+ * the adapter of that name, whose requests keep it until they end; otherwise a name that
+ * is known, or that a pending load will make known, is INVALID. On failure nothing
+ * changes. True: w has already been answered. */
 bool adapter_store_load(adapter_store *s, const char *name, const char *path, bool in_place, adapter_want *w);
 /* Removes an adapter; running requests keep it until they end, and then it is freed.
  * NOT_FOUND. */
@@ -102,7 +100,7 @@ typedef struct adapter_about {
     float scale;       /* as adapter_store_scale has it */
     int32_t rank;      /* as it was loaded last; 0: it never was */
     int64_t n_bytes;   /* likewise */
-    int64_t load_us;   /* likewise: what that took */
+    int64_t load_us;   /* likewise: how long that took */
     int32_t n_holders; /* requests and sequences that use it */
     bool is_activated; /* it has invocation tokens */
     const adapter_ref *ref;
@@ -114,9 +112,10 @@ void adapter_store_visit(adapter_store *s, void (*visit)(void *context, const ad
                          void *context);
 /* The resident adapters, including removed ones. */
 typedef struct adapter_bounds {
-    int32_t max_resident, n_resident, most_resident; /* the bound, now, at most so far */
+    /* the limit, the present number, and the highest so far */
+    int32_t max_resident, n_resident, most_resident;
     int64_t n_bytes;
-    int64_t n_loads, n_evictions; /* so far: files that were loaded, and unloaded for want of room */
+    int64_t n_loads, n_evictions; /* files loaded so far, and adapters unloaded to make room */
 } adapter_bounds;
 adapter_bounds adapter_store_bounds(adapter_store *s);
 

@@ -11,11 +11,11 @@
 #include "setup/adapter_store.h"
 #include "setup/pool_plan.h"
 
-/* a caller's quire_options has a model at least */
+/* smallest quire_options: it has at least a model */
 #define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *))
 #define MAX_SIZE   4096 /* a larger size is invalid */
 
-/* The engine_config_defaults: of rows as they say, of other members 0. */
+/* The defaults: those of the rows; other members are 0. */
 static quire_options engine_config_defaults(void) {
     quire_options o = {.size = sizeof o};
     flags_set_defaults(engine_flags, &o);
@@ -24,7 +24,7 @@ static quire_options engine_config_defaults(void) {
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
-        return; /* no room for any member: reading it fails */
+        return; /* too small for any member: reading it fails */
     }
     const quire_options own = engine_config_defaults();
     memset(o, 0, size);
@@ -181,7 +181,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         return err_set(err, QUIRE_INVALID, -1,
                        "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
     }
-    /* auto: there are no keys here to separate tenants */
+    /* auto: without a server there are no keys that separate tenants */
     const quire_schedule schedule = o->schedule == QUIRE_SCHEDULE_AUTO ? QUIRE_SCHEDULE_FCFS : o->schedule;
     *out = (engine_options){
         .page_tokens = o->page_tokens,

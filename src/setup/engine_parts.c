@@ -40,7 +40,7 @@ static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, i
                      o->tokenizer, (int)n_tokens, (int)n_vocab);
 }
 
-/* With a vocabulary that this build cannot use, the engine works with ids. */
+/* Continues with ids only if this build cannot use the vocabulary. */
 static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_error *err) {
     quire_err e = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
     if (e != QUIRE_OK && e != QUIRE_NOT_FOUND && e != QUIRE_UNSUPPORTED) {
@@ -59,8 +59,8 @@ static const model_file *template_files(const engine_parts *p, const model_file 
     return p->text_file != NULL && model_file_chat_template(p->text_file).n > 0 ? p->text_file : f;
 }
 
-/* The templates beside the default one. One that is not understood is left out, with a
- * warning. */
+/* Opens the templates besides the default one. A template that can't be parsed is left
+ * out, with a warning. */
 static quire_err engine_parts_add_templates(engine_parts *p, const model_file *f, quire_error *err) {
     for (size_t i = 0; i < model_file_n_templates(f); i++) {
         chat_source s;
@@ -96,7 +96,7 @@ static void engine_parts_find_formats(engine_parts *p, const quire_options *o, c
     }
 }
 
-/* Whether the template's text begins with this one, perhaps after white space. */
+/* Whether the template's text begins with this text, possibly after white space. */
 static bool template_begins(const chat_template *template, str text) {
     static const char variables[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true}";
@@ -111,8 +111,9 @@ static bool template_begins(const chat_template *template, str text) {
     return ok;
 }
 
-/* Appends how the prompts of chats begin, as a phrase, by what the form's first template
- * makes of a user's message: "with BOS, <s>: the template writes it". QUIRE_NO_MEMORY. */
+/* Appends a phrase that says how the prompts of chats begin, from the output of the
+ * form's first template for a user's message: "with BOS, <s>: the template writes it".
+ * QUIRE_NO_MEMORY. */
 static quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out) {
     int32_t start = tokenizer_start(t);
     str bos = start >= 0 ? tokenizer_piece(t, start) : tokenizer_bos_text(t);
@@ -133,7 +134,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                            quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     p->parses_messages = o->special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE;
-    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also if there is no chat */
+    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked even if there is no chat */
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -184,7 +185,7 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
-/* Reports once what the file has and the engine does not read. */
+/* Logs once what is in the file but not read by the engine. */
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
         log_line(LOG_INFO,
@@ -225,8 +226,8 @@ static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *
                          (long long)all.promised_bytes);
 }
 
-/* Does so before they are loaded, by the size of their files: of mapped ones the part
- * that stays in memory. */
+/* Does so before they are loaded, by the size of their files; for mapped files only the
+ * part that stays in memory. */
 static quire_err engine_parts_take_weights(engine_parts *p, const model_desc *d, quire_error *err) {
     memory_room room;
     memory_room_read("", 0, &room);
@@ -256,14 +257,14 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
-    if (options_tiers_last(o)) { /* of the source files, since the packed form is the same model */
+    if (options_tiers_last(o)) { /* from the source files, since the packed form is the same model */
         tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len,
                      p->tier_version);
     }
     return QUIRE_OK;
 }
 
-/* Reads the file that o->generation_config names, f being the model. */
+/* Reads the file that o->generation_config names; f is the model. */
 static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f,
                                quire_error *err) {
     const char *from = o->generation_config;
@@ -274,8 +275,8 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
                                      : sampling_defaults_read(from, &p->defaults, err);
 }
 
-/* Adds the draft model, if there is one, to a plan. Returns what its buffers and mapped
- * weights will still take. */
+/* Adds the draft model, if there is one, to a plan. Returns the bytes that its buffers
+ * and mapped weights will still take. */
 static int64_t add_draft(const speculation *s, pool_plan *plan) {
     const backend *b = s->model.b;
     if (b == NULL) {
@@ -287,7 +288,7 @@ static int64_t add_draft(const speculation *s, pool_plan *plan) {
     return buffers + (model_description(s->model.m)->is_packed ? weights : 0);
 }
 
-/* Plans the pages. Weights and buffers have their memory already. */
+/* Plans the pages. Memory of weights and buffers is already allocated. */
 static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
@@ -329,7 +330,7 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
         return err_set(err, QUIRE_NO_MEMORY, -1, "the model's weights and buffers leave no memory");
     } else {
         TRY(engine_parts_take(p, plan->weight_bytes - plan->dropped_bytes + plan->buffer_bytes, err));
-        strbuf_clear(&p->pool_plan); /* others have planned it */
+        strbuf_clear(&p->pool_plan); /* planned by another model */
     }
     TRY(model_memory_share(p->memory, plan, l, most, least_tokens, n_pages, &p->sure_pages, err));
     if (is_first) {

@@ -20,13 +20,12 @@
 
 /* ---- keeping a packed form ---- */
 
-/* Keeps the packed form of a model that was loaded in the pack cache: writes it on a
- * thread of its own, which the system runs when the processor is otherwise idle, so that
- * neither the first token nor later ones wait for it. */
+/* Stores the packed form of a loaded model in the pack cache: a separate thread writes
+ * it, which the system runs only on idle processors, so that no token waits for it. */
 
 typedef struct pack_keeper pack_keeper;
 
-/* What is kept. All is borrowed until pack_keeper_close. */
+/* What is written. Everything is borrowed until pack_keeper_close. */
 typedef struct pack_keep {
     const pack_cache *cache;
     const char *key;
@@ -55,19 +54,19 @@ typedef struct pack_start {
     pack_keeper *keeper;
 } pack_start;
 
-/* Finds the packed form of source, whose description is d, for b in the cache that o
- * names. Every checksum of a found one is checked on b's threads; a damaged one is
- * removed. Without a cache, or where anything is wrong with it, the source is loaded: a
- * line on stderr gives the reason. */
+/* Looks for the packed form of source, with description d, for b in the cache that o
+ * names. All its checksums are checked on b's threads; a damaged one is removed. Without
+ * a cache, or if anything is wrong with it, the source is loaded, and a line on stderr
+ * gives the reason. */
 void pack_start_find(const quire_options *o, model_file *source, const model_desc *d, backend *b,
                      pack_start *out);
-/* Tells how long loading text and weights took. A model that loads in less than least_us
- * is not kept. */
+/* Reports how long loading text and weights took. A model that loads in less than
+ * least_us is not kept. */
 void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us);
 /* Begins to write the packed form of the loaded model, if it is to be kept. t: the
  * source's tokenizer, or NULL; it and b must stay until the close. */
 void pack_start_keep(pack_start *s, const tokenizer *t);
-/* Ends the keeping and closes the files. Before t, and before b. */
+/* Ends the writing and closes the files. Call it before t and b are closed. */
 void pack_start_close(pack_start *s);
 
 /* ---- engine_adapters.c: an engine's adapters ---- */
@@ -81,13 +80,13 @@ typedef struct engine_adapters {
     adapter_limits limits;
 } engine_adapters;
 
-/* Opens the store of o's adapters for model m in b, whose texts t has (or NULL);
- * out->store NULL: o has none. Files are read when they are wanted first. INVALID names
- * the flag: a list that is not understood, a name given twice, a file that is not there.
- * Close *out also after a failure. */
+/* Opens the store of o's adapters for model m in b; t tokenises their texts (may be
+ * NULL). out->store NULL: o has no adapters. Files are read when they are wanted first.
+ * INVALID names the flag: a list that is not understood, a name given twice, a file that
+ * is not there. Close *out also after a failure. */
 quire_err engine_adapters_open(const model *m, backend *b, const tokenizer *t, const quire_options *o,
                                engine_adapters *out, quire_error *err);
-/* Frees all; the engine that used them is closed. */
+/* Frees everything. The engine that used them must be closed. */
 void engine_adapters_close(engine_adapters *a);
 
 /* ---- the parts of an engine ---- */
@@ -96,14 +95,14 @@ void engine_adapters_close(engine_adapters *a);
 typedef struct speculation {
     draft_options draft;
     char *name;         /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
-    loaded_model model; /* which speculation_load opens */
+    loaded_model model; /* opened by speculation_load */
 } speculation;
 
 typedef struct engine_parts {
     quire_info info;            /* without the defaults of requests */
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_row_info row_info;
-    row_facts rows;         /* what the model's files say about pooled rows */
+    row_facts rows;         /* pooling of rows, as the model's files specify it */
     quire_error text_error; /* if there is no tokenizer: why */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
@@ -116,7 +115,7 @@ typedef struct engine_parts {
     /* memory of its pages, shared with a draft model and, on a server of several
      * models, with these; NULL: its pages have memory of their own */
     struct model_memory *memory;
-    int32_t sure_pages;  /* in a shared memory, pages that it can always have; else 0 */
+    int32_t sure_pages;  /* in shared memory: its guaranteed pages; otherwise 0 */
     int64_t fixed_bytes; /* part of that memory that its weights and buffers take */
     speculation speculation;
     /* file named by o->tokenizer, whose tables the tokenizer may use in place; NULL:
@@ -127,13 +126,13 @@ typedef struct engine_parts {
     chat_form chat;         /* without a tokenizer it has no template: no chat */
     output_formats formats; /* of its responses */
     engine_adapters adapters;
-    int32_t max_adapters; /* different ones that run at once */
+    int32_t max_adapters; /* most different adapters that run at once */
     engine *core;
 } engine_parts;
 
-/* A check before the weights are loaded. run gets the parts, whose defaults are read by
- * then, and the model's description. max_len: tokens of a sequence, which memory may
- * reduce later. Its failure is that of engine_parts_open. */
+/* A check before the weights are loaded. run is called with the parts, whose defaults are
+ * read by then, and the model's description. max_len: tokens of a sequence, which memory
+ * may reduce later. Its failure is that of engine_parts_open. */
 typedef struct engine_parts_check {
     /* NULL: nothing */
     quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len,
@@ -167,9 +166,9 @@ quire_err speculation_describe(const speculation *s, const quire_options *o, mod
  * change the guesses, not the output. It computes on the target's compute threads. */
 quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_len, const backend *target,
                            quire_error *err);
-/* Opens the loaded draft model's pages: addresses for n_tokens tokens, at most what all
- * sequences, of at most max_len tokens, can have and the budget holds. Their memory is
- * the budget's. */
+/* Opens the loaded draft model's pages: addresses for n_tokens tokens, limited to what
+ * all sequences of at most max_len tokens need and to the budget, which supplies their
+ * memory. */
 quire_err speculation_open_pages(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len,
                                  kv_budget *budget, quire_error *err);
 /* Closes the draft model. Call it after the engine that used it was closed. */

@@ -34,8 +34,8 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
-/* The number of a layer's own caches, by which the next layer's cache numbers are
- * higher. */
+/* The number of a layer's own caches, which is the step to the next layer's cache
+ * numbers. */
 static int32_t count_own(const model_desc *d, const layer_desc *l) {
     int32_t n = 0;
     for (int k = 0; k < LAYER_CACHES; k++) {
@@ -44,8 +44,8 @@ static int32_t count_own(const model_desc *d, const layer_desc *l) {
     return n;
 }
 
-/* Whether both have no cache at this place, share one, or have equal caches of their own
- * as neighbours have. */
+/* Whether at this place both have no cache, share one, or have equal caches with
+ * consecutive numbers. */
 static bool are_places_alike(const model_desc *d, const layer_desc *a, const layer_desc *b, int place) {
     int32_t x = a->caches[place], y = b->caches[place];
     if (x == y) {
@@ -55,8 +55,7 @@ static bool are_places_alike(const model_desc *d, const layer_desc *a, const lay
            count_users(d, x) == 1 && count_users(d, y) == 1;
 }
 
-/* Whether a layer differs from the one in front of it in the number of its cache at
- * most. */
+/* Whether a layer differs from the previous one at most in the number of its cache. */
 static bool inspect_layers_goes_on(const model_desc *d, int32_t i) {
     const layer_desc *a = &d->layers[i - 1], *b = &d->layers[i];
     bool alike = a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window &&
@@ -179,8 +178,8 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
     return user;
 }
 
-/* The next of the equal caches of one layer each, one layer after the other; -1: there is
- * none. */
+/* The next of a run of equal caches of one layer each, in order of layers; -1 at the
+ * end. */
 static int32_t next_alike(const model_desc *d, int32_t cache) {
     int32_t user = only_user(d, cache);
     if (user < 0) {

@@ -6,8 +6,8 @@
 #include "core/kv_layout.h"
 #include "json/json_out.h"
 
-/* For people: runs of equal layers are one line, and so are their caches. l: the pages
- * that the caches lie in. */
+/* For people: a run of equal layers is one line, and so are their caches. l: the pages in
+ * which the caches are. */
 quire_err inspect_layers_text(strbuf *b, const model_desc *d, const kv_layout *l);
 /* For programs: "layers", "caches" and "ropes", an element each. */
 void inspect_layers_json(json_out *o, const model_desc *d, const kv_layout *l);

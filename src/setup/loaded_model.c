@@ -81,7 +81,7 @@ static quire_err model_pack_write_model(model_file *f, backend *b, packed_image 
                                         quire_error *err) {
     packed_writer *w;
     model *m = NULL;
-    TRY(packed_writer_open(path, &w, err)); /* before the time is spent */
+    TRY(packed_writer_open(path, &w, err)); /* opened first, before time is spent on loading */
     quire_err e = model_open_image(f, b, 1, image, &m, err);
     TRY_DONE(e, add_metadata(image, f, err));
     if (packed_image_finish(image) != QUIRE_OK) {

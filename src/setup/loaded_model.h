@@ -1,4 +1,4 @@
-/* A model's weights in a backend, with the numeric configuration that options name.
+/* A model's weights in a backend, in the numeric configuration that the options select.
  * Immutable once open. */
 #ifndef SETUP_LOADED_MODEL_H
 #define SETUP_LOADED_MODEL_H
@@ -26,12 +26,12 @@ quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded
  * open yet. f may be closed afterwards. */
 quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image,
                             int32_t max_len, quire_error *err);
-/* Both, without an image. d is f's description. */
+/* Does both, without an image. d is f's description. */
 quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len,
                             loaded_model *out, quire_error *err);
 void loaded_model_close(loaded_model *l);
 
-/* The metadata of a packed image, for `quire pack` and the pack cache. */
+/* Metadata of a packed image, for `quire pack` and the pack cache. */
 
 /* Adds f's metadata to an image. t: f's open tokenizer, whose tables then replace the
  * vocabulary's lists; NULL: they are kept. */

@@ -27,15 +27,15 @@ typedef struct summary {
     compute_mode compute;
     int32_t max_len, page_tokens;
     pool_plan plan;
-    kv_types kv_types; /* as an engine with these options uses */
+    kv_types kv_types; /* types that an engine with these options uses */
     bool kv_is_asked;
-    int64_t snapshot_bytes; /* as --state-snapshot-bytes has it */
+    int64_t snapshot_bytes; /* value of --state-snapshot-bytes */
     struct {
         kv_layout layout;
-        int64_t n_pages; /* 0: unknown, too */
+        int64_t n_pages; /* also 0 if unknown */
         kv_most most;
     } kv[N_KV_TYPES];
-    int n_kv; /* without the types that the model's layers do not support */
+    int n_kv; /* without types that the model's layers do not support */
 } summary;
 
 /* Appends a text from a file: replaces invalid UTF-8 and control characters. */
@@ -74,8 +74,8 @@ static quire_err model_inspect_fill_formats(const quire_options *o, const model_
     return options_formats(o, &s->formats, err);
 }
 
-/* The end tokens that an engine takes. Of a vocabulary that this build cannot use, what
- * its file contains. */
+/* The end tokens that an engine uses; for a vocabulary that this build cannot use, those
+ * in its file. */
 static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -134,8 +134,8 @@ static quire_err fill_texts(const model_file *f, summary *s) {
     return add_vocabulary(&s->vocabulary, model_file_vocab(f));
 }
 
-/* Adds the plan of a pool after those of larger pages, so that types whose pages are
- * alike follow each other. */
+/* Inserts a pool's plan after those with larger pages, so that types with equal pages are
+ * adjacent. */
 static void model_inspect_add_kv(const quire_options *o, summary *s, const kv_layout *l) {
     const int64_t n = pool_plan_pages(&s->plan, l);
     int at = s->n_kv++;
@@ -181,7 +181,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     return fill_kv(o, s, err);
 }
 
-/* The plan of the type that an engine takes by these options. */
+/* The plan for the type that an engine with these options uses. */
 static int own_kv(const summary *s) {
     int i = 0;
     while (i + 1 < s->n_kv && s->kv[i].layout.types.key != s->kv_types.key) {
@@ -194,7 +194,7 @@ static const kv_layout *own_layout(const summary *s) {
     return &s->kv[own_kv(s)].layout;
 }
 
-/* How many snapshots of recurrent states that plan's pool keeps at most. */
+/* The most snapshots of recurrent states that the plan's pool keeps. */
 static int32_t most_snapshots_of(const summary *s) {
     int64_t n_pages = s->kv[own_kv(s)].n_pages;
     return kv_most_snapshots(own_layout(s), n_pages < INT32_MAX ? (int32_t)n_pages : INT32_MAX,
@@ -232,8 +232,7 @@ static quire_err write_weights(strbuf *b, const summary *s) {
                        s->kv_is_asked ? "as asked" : "by default");
 }
 
-/* Writes one row for type *i and those after it whose pages are alike; *i moves after
- * them. */
+/* Writes one row for type *i and those after it with equal pages; *i moves past them. */
 static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
     const kv_layout *l = &s->kv[*i].layout;
     long long n_pages = (long long)s->kv[*i].n_pages;
@@ -292,7 +291,7 @@ static quire_err write_snapshots(strbuf *b, const summary *s) {
 
 static const char *const poolings[] = {NULL, "mean", "cls", "last"};
 
-/* How an input's rows become one; nothing for a model that is for text alone. */
+/* Writes how an input's rows are pooled; nothing for a model that only generates text. */
 static quire_err write_pooling(strbuf *b, const model_desc *d) {
     static const char *const functions[N_ROW_FUNCTIONS] = {"", " tanh", " GELU", " ReLU", " sigmoid"};
     const pooling_desc *p = &d->pooling;

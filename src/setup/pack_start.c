@@ -1,5 +1,5 @@
-/* What a start loads from: the model's own files or, where the pack cache has it, their
- * packed form. */
+/* Chooses what a start loads from: the model's own files or, if the pack cache has it,
+ * their packed form. */
 /* SCHED_IDLE is outside POSIX. */
 #define _GNU_SOURCE
 #include "setup/engine_parts.h"
@@ -22,11 +22,11 @@
 
 /* ---- keeping a packed form ---- */
 
-#define WAIT_S 1 /* delay before it begins, since the first request mostly comes at once */
+#define WAIT_S 1 /* delay before it begins, since the first request usually comes at once */
 
 typedef enum keep_phase { KEEP_METADATA, KEEP_CHECKSUMS, KEEP_PLACE, KEEP_BYTES, KEEP_ENDED } keep_phase;
 
-/* Owned by the thread and, after it has ended, by the closer. */
+/* Owned by the thread and, after it has ended, by pack_keeper_close. */
 struct pack_keeper {
     pack_keep what;
     keep_phase phase;
@@ -35,7 +35,7 @@ struct pack_keeper {
     pack_entry *entry;
     quire_error err;
     pthread_t thread;
-    pthread_mutex_t mutex; /* for the wait only */
+    pthread_mutex_t mutex; /* used for the wait only */
     pthread_cond_t wake;
     _Atomic bool stop;
 };
@@ -107,7 +107,7 @@ static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
             continue;
         }
         k->phase = KEEP_ENDED;
-        if (e != QUIRE_BUSY) { /* else another process keeps the same */
+        if (e != QUIRE_BUSY) { /* otherwise another process is writing the same form */
             log_line(LOG_WARN, "the packed form of this model is not kept: %s",
                      k->err.message[0] ? k->err.message : quire_err_text(e));
         }
@@ -126,7 +126,7 @@ static void wait_before(pack_keeper *k) {
 
 static void *pack_keep_do(void *argument) {
     pack_keeper *k = argument;
-    /* where the system refuses, it is as any thread */
+    /* if the system refuses, it runs like any thread */
     (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     wait_before(k);
     pack_keep_run(k, &k->stop);

@@ -19,7 +19,7 @@
 #define PATH_BYTES 4096
 /* threads that start later: the engine's, text, server, log, tiers */
 #define N_STACKS  6
-#define UNLIMITED ((int64_t)1 << 60) /* limits from here on count as no limit */
+#define UNLIMITED ((int64_t)1 << 60) /* limits at or above this count as no limit */
 
 /* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
 static int64_t read_kib(const char *root, const char *path, const char *name) {
@@ -41,7 +41,7 @@ static int64_t read_kib(const char *root, const char *path, const char *name) {
     return bytes;
 }
 
-/* Takes over `bytes` as the room if that is less than before. */
+/* Lowers the room to `bytes` if that is less. */
 static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int64_t limit) {
     if (room->bytes < 0 || bytes < room->bytes) {
         room->bytes = bytes > 0 ? bytes : 0;
@@ -50,7 +50,7 @@ static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int
     }
 }
 
-/* Address space that the stacks of later threads take, of which they touch little. */
+/* Address space for the stacks of later threads, most of which is never touched. */
 static int64_t stack_bytes(void) {
     pthread_attr_t attr;
     size_t n = 0;
@@ -61,8 +61,8 @@ static int64_t stack_bytes(void) {
     return N_STACKS * (int64_t)n;
 }
 
-/* Bounds the room by what a soft limit leaves of the memory that the process has by this
- * line of its status. */
+/* Limits the room to what a soft limit leaves beyond the process's present usage, a line
+ * of its status. */
 static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound,
                             const char *name) {
     struct rlimit limit;
@@ -143,7 +143,7 @@ quire_err memory_lock(bool late, quire_error *err) {
                    strerror(code), may);
 }
 
-#define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
+#define RULES_LEAST ((int64_t)1 << 20) /* least memory, with which short rules can still be obeyed */
 
 pool_plan pool_plan_of(const quire_options *o) {
     assert(o != NULL);
@@ -167,7 +167,7 @@ int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
 int64_t pool_plan_rules(const pool_plan *p) {
     assert(p != NULL);
     if (p->step_rows > 0) {
-        return 0; /* an encoder obeys none */
+        return 0; /* encoders obey no rules */
     }
     int64_t part = p->room.bytes / 16, most = p->room.bytes < 0    ? INT64_MAX
                                               : part < RULES_LEAST ? RULES_LEAST
@@ -353,7 +353,7 @@ quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv
             share = kv_budget_pages(m->budget, l->page_bytes, bytes / 2 / m->n_models);
     all = p->given_pages > 0 && p->given_pages < all ? p->given_pages : all;
     TRY(check_pages(p, l, most, all, least_tokens, err));
-    bool is_encoder = p->step_rows > 0; /* its pool is sized by a step */
+    bool is_encoder = p->step_rows > 0; /* its pool is sized for one step */
     int64_t sure = share > least ? share : least > 0 ? least : 1;
     *n_pages = (int32_t)all;
     *sure_pages = (int32_t)(is_encoder || sure > all ? all : sure);

@@ -65,7 +65,7 @@ static quire_err speculation_read_number(const json_member *m, draft_options *ou
     return QUIRE_OK;
 }
 
-/* Reads one of names[0..n) as its index. */
+/* Reads one of names[0..n), as its index. */
 static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out,
                              quire_error *err) {
     for (int i = 0; i < n && json_is(m->value, JSON_KIND_TEXT); i++) {
@@ -154,7 +154,7 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
-/* The draft model's own options: most of the target's are not for it. */
+/* The draft model's own options; most of the target's do not apply to it. */
 static quire_options speculation_options(const speculation *s, const quire_options *target) {
     quire_options own = *target;
     own.model = s->name;
@@ -175,8 +175,8 @@ quire_err speculation_describe(const speculation *s, const quire_options *o, mod
     return e;
 }
 
-/* Loads the model, for sequences as long as the target's or, where it can have fewer
- * tokens, its own. */
+/* Loads the model, for sequences as long as the target's or, if it supports fewer tokens,
+ * its own limit. */
 static quire_err speculation_load_model(speculation *s, const quire_options *o, model_file *f,
                                         int32_t max_len, quire_error *err) {
     model_desc d;
@@ -202,15 +202,15 @@ quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_l
     return l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err);
 }
 
-/* What one sequence takes beside the pages of its tokens: a state, and that of its drafts
- * with a copy of the last page of tokens in each group. */
+/* Pages of one sequence besides those of its tokens: a state, and for its drafts another
+ * state and a copy of the last page of tokens in each group. */
 static int64_t speculation_state_pages(const kv_layout *l) {
     const kv_group *last = &l->groups[l->n_groups - 1];
     return last->kind == LAYER_STATE ? 2 * (int64_t)last->state_pages + l->n_groups - 1 : 0;
 }
 
-/* How many pages the draft model has addresses for: those of its tokens and states, or of
- * the whole budget. */
+/* The number of pages for which the draft model has addresses: those of its tokens and
+ * states, or the whole budget. */
 static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, int32_t max_seqs,
                                    const kv_budget *budget, int32_t *n_pages, quire_error *err) {
     int64_t n_states = speculation_state_pages(l), n_token_groups = l->n_groups - (n_states > 0);
