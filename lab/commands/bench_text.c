@@ -2,7 +2,7 @@
  * prompts. docs/text.md explains the figures. */
 
 #include "base/clock.h"
-#include "chat/render.h"
+#include "chat/chat_form.h"
 #include "cli/files.h"
 #include "file/model_file.h"
 #include "lab/bench/text_samples.h"

@@ -13,7 +13,6 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "chat/chat_form.h"
-#include "chat/render.h"
 #include "core/attn_program.h"
 #include "core/params.h"
 #include "quire.h"

@@ -1,7 +1,6 @@
 /* The forms of chats of models without a template. */
 
 #include "chat/chat_form.h"
-#include "chat/render.h"
 #include "test.h"
 
 /* A tokenizer with the two tokens, special or not, or without them. */

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "chat/render.h"
+#include "chat/chat_form.h"
 #include "test.h"
 
 #define PATH "body.messages"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "chat/render.h"
+#include "chat/chat_form.h"
 #include "check/check.h"
 #include "jinja/jinja.h"
 #include "json/json.h"

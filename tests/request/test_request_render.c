@@ -39,6 +39,10 @@ TEST(a_chat_is_rendered_with_the_variables_of_its_template) {
     expect_render("{{ add_generation_prompt }}{{ bos_token }}",
                   "{" USER ",\"chat_template_kwargs\":{\"bos_token\":\"!\",\"x\":{}}}", "True!");
     expect_render("{{ x }}", "{" USER ",\"chat_template_kwargs\":{}}", "");
+    expect_render("{{ add_generation_prompt }}{{ verbosity }}",
+                  "{" USER ",\"verbosity\":\"low\",\"chat_template_kwargs\":{\"verbosity\":\"high\","
+                  "\"add_generation_prompt\":false}}",
+                  "Falsehigh");
     expect_render("{{ reasoning_effort }}{{ documents[0].title }}",
                   "{" USER ",\"reasoning_effort\":\"low\",\"documents\":[{\"title\":\"T\"}]}", "lowT");
 }
