@@ -52,27 +52,22 @@ quire_err request_defaults_add(request_defaults *d, const request_default *from,
 
 /* One member of the option's object. */
 static quire_err add_member(request_defaults *d, const json_member *m, quire_error *err) {
-    static const char *const names[REQUEST_DEFAULT_FIELDS] = {
-        "temperature",       "top_k", "top_p",     "min_p", "repetition_penalty", "presence_penalty",
-        "frequency_penalty", "seed",  "max_tokens"};
-    const char *name = NULL;
-    for (int i = 0; i < REQUEST_DEFAULT_FIELDS; i++) {
-        name = strcmp(names[i], m->name) == 0 ? names[i] : name;
-    }
-    if (name == NULL) {
+    const field_desc *f = request_field(m->name, FIELD_CHAT);
+    if (f == NULL || !(f->flags & FIELD_DEFAULTED)) {
         return err_set(
             err, QUIRE_INVALID, -1,
             "%.100s can have no default here; temperature, top_k, top_p, min_p, seed and others can",
             m->name);
     }
     if (!json_is(m->value, JSON_KIND_INT) && !json_is(m->value, JSON_KIND_REAL)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s must be a number", name);
+        return err_set(err, QUIRE_INVALID, -1, "%s must be a number", f->name);
     }
-    if (strcmp(name, "max_tokens") == 0 && json_double(m->value) < 1) {
+    if (strcmp(f->name, "max_tokens") == 0 && json_double(m->value) < 1) {
         return err_set(err, QUIRE_INVALID, -1, "max_tokens must be at least 1");
     }
-    return request_defaults_find(d, name) == NULL ? read_defaults_add(d, name, json_double(m->value), err)
-                                                  : QUIRE_OK;
+    return request_defaults_find(d, f->name) == NULL
+               ? read_defaults_add(d, f->name, json_double(m->value), err)
+               : QUIRE_OK;
 }
 
 quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err) {

@@ -61,7 +61,8 @@ enum {
     FIELD_SGLANG = 1 << 25, /* SGLang's own generation */
     FIELD_SGLANG_ENCODE = 1 << 26,
     FIELD_OLLAMA_ROWS = FIELD_OLLAMA_EMBED | FIELD_OLLAMA_EMBEDDINGS,
-    FIELD_REQUIRED = 1 << 29, /* a body without it is refused */
+    FIELD_DEFAULTED = 1 << 28, /* of a chat: an engine may have another default (request_defaults) */
+    FIELD_REQUIRED = 1 << 29,  /* a body without it is refused */
     FIELD_SCORES = FIELD_SCORE | FIELD_RERANK,
     /* every endpoint's */
     FIELD_ENDPOINTS = FIELD_ALL | FIELD_RESPONSES | FIELD_MESSAGES_API | FIELD_OLLAMA_CHAT |
