@@ -333,6 +333,15 @@ static size_t n_breakers(const quire_request *r) {
                                    : sizeof usual_breakers / sizeof *usual_breakers;
 }
 
+void request_write_texts(const json_value *v, json_out *o) {
+    json_begin(o, '[');
+    for (size_t i = 0; i < read_lists_n_texts(v); i++) {
+        str text = read_lists_text(v, i);
+        json_text(json_item(o), text.p, text.n);
+    }
+    json_end(o, ']');
+}
+
 void request_write_breakers(const quire_request *r, json_out *o) {
     json_begin(o, '[');
     for (size_t i = 0; i < n_breakers(r); i++) {

@@ -345,13 +345,7 @@ static quire_err read_llama_write_more(quire_request *r, quire_error *err) {
     strbuf_clear(&r->response_paths);
     json_out settings = {.to = &r->settings}, paths = {.to = &r->response_paths};
     request_write_settings(r, &settings);
-    if (json_is(r->response_fields, JSON_KIND_TEXT)) { /* one alone */
-        json_begin(&paths, '[');
-        json_add(json_item(&paths), r->response_fields);
-        json_end(&paths, ']');
-    } else if (r->response_fields != NULL) {
-        json_add(&paths, r->response_fields);
-    }
+    request_write_texts(r->response_fields, &paths);
     if (settings.err != QUIRE_OK || paths.err != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     }

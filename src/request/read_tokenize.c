@@ -222,11 +222,7 @@ static void write_stops(const quire_request *r, json_out *o) {
         }
     }
     json_end(o, ']');
-    json_begin(json_name(o, "bad_words"), '[');
-    for (size_t i = 0; r->bad_words != NULL && i < json_length(r->bad_words); i++) {
-        json_add(json_item(o), json_at(r->bad_words, i));
-    }
-    json_end(o, ']');
+    request_write_texts(r->bad_words, json_name(o, "bad_words"));
 }
 
 /* Writes vLLM's SamplingParams: members that differ from its defaults, and those that

@@ -232,6 +232,9 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
                                  quire_error *err);
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Writes the texts of a field that has one or an array of them, or is NULL, as an
+ * array. */
+void request_write_texts(const json_value *v, json_out *o);
 /* Writes an array of the texts that no repeat reaches across, given or usual. */
 void request_write_breakers(const quire_request *r, json_out *o);
 /* Fields that name a rule for the response (read_rules.c). */

@@ -83,6 +83,8 @@ TEST(a_rendered_request_has_its_sampling) {
     assert_true(renders(QUIRE_COMPLETIONS_RENDER, "{\"prompt\":\"x\"}", "\"max_tokens\":16"));
     assert_true(
         renders(QUIRE_COMPLETIONS_RENDER, "{\"prompt\":\"x\",\"stop\":[\"a\\\"\"]}", "\"stop\":[\"a\\\"\"]"));
+    assert_true(
+        renders(QUIRE_COMPLETIONS_RENDER, "{\"prompt\":\"x\",\"bad_words\":\"a\"}", "\"bad_words\":[\"a\"]"));
     assert_true(renders(QUIRE_CHAT_RENDER, "{" USER ",\"stream\":true,\"seed\":7,\"n\":3}", "\"seed\":7"));
     assert_true(renders(QUIRE_CHAT_RENDER, "{" USER ",\"stream\":true,\"n\":3}", "\"stream\":true"));
     assert_true(renders(QUIRE_CHAT_RENDER, "{" USER ",\"n\":3}", "\"n\":3"));
