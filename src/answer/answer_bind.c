@@ -328,9 +328,11 @@ static quire_err compile_custom(const json_value *custom, int64_t max_us, gramma
 quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache, uint64_t tenant,
                                    quire_error *err) {
     assert(r != NULL);
-    const field_desc *f = request_field("tools", FIELD_CHAT);
+    if (!r->has_custom) {
+        return QUIRE_OK;
+    }
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
-    for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
+    for (size_t i = 0; i < json_length(r->tools_field); i++) {
         const json_value *custom = request_custom_of(json_at(r->tools_field, i));
         quire_error why = {0};
         quire_err e = request_custom_rule(custom) != NULL
@@ -341,8 +343,8 @@ quire_err bind_calls_check_customs(const quire_request *r, grammar_cache *cache,
             return e;
         }
         if (e != QUIRE_OK) {
-            return request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i,
-                                       why.message);
+            return request_range_error(request_field("tools", FIELD_CHAT), err,
+                                       "tools[%zu].custom.format.grammar.definition: %s", i, why.message);
         }
     }
     return QUIRE_OK;

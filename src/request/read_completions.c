@@ -171,18 +171,6 @@ quire_err request_check_fill(const quire_request *r, quire_error *err) {
                                r->fill.field);
 }
 
-size_t request_text_bytes(const quire_request *r) {
-    assert(r != NULL);
-    size_t n = r->g.messages.json.n + r->fill.before.n + r->fill.after.n + r->g.prediction.n;
-    for (size_t i = 0; i < r->fill.n_files; i++) {
-        n += r->fill.files[i].text.n;
-    }
-    for (int32_t i = 0; i < r->g.n_prompts; i++) {
-        n += r->g.prompts[i].text.n + r->g.prompts[i].pair.n;
-    }
-    return n;
-}
-
 quire_err request_require_prompt(const quire_request *r, quire_error *err) {
     assert(r != NULL);
     return r->g.n_prompts > 0 ? QUIRE_OK

@@ -322,6 +322,18 @@ void request_free(quire_request *r) {
     mem_free(r);
 }
 
+size_t request_text_bytes(const quire_request *r) {
+    assert(r != NULL);
+    size_t n = r->g.messages.json.n + r->fill.before.n + r->fill.after.n + r->g.prediction.n;
+    for (size_t i = 0; i < r->fill.n_files; i++) {
+        n += r->fill.files[i].text.n;
+    }
+    for (int32_t i = 0; i < r->g.n_prompts; i++) {
+        n += r->g.prompts[i].text.n + r->g.prompts[i].pair.n;
+    }
+    return n;
+}
+
 void request_drop_texts(quire_request *r) {
     assert(r != NULL);
     bool is_shown = r->g.info.echo;

@@ -443,23 +443,22 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
 static quire_err make_constraint(quire_stream *s, output_start start, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
-    const field_desc *f =
-        r->rule.field != NULL ? r->rule.field : request_field("thinking_token_budget", FIELD_CHAT);
     TRY(bind_calls_check_customs(r, e->grammars, text_tenant(r->g.tenant), err));
     if (r->rule.field == NULL && r->g.thinking_budget < 0) {
         return QUIRE_OK;
     }
+    const char *field = r->rule.field != NULL ? r->rule.field->name : "thinking_token_budget";
     if (e->tokenizer == NULL) {
-        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+        return err_set_param(err, QUIRE_UNSUPPORTED, field,
                              "this model has no vocabulary that this server can use, so %s cannot be obeyed",
-                             f->name);
+                             field);
     }
     const char *obstacle = tokenizer_sum_obstacle(e->tokenizer);
     if (obstacle != NULL) {
-        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+        return err_set_param(err, QUIRE_UNSUPPORTED, field,
                              "this model's tokens do not add up to its text (its decoder has %s), so %s "
                              "cannot be obeyed exactly",
-                             obstacle, f->name);
+                             obstacle, field);
     }
     reasoning_frame frame = answer_frame(r, start);
     if (r->rule.field != NULL) {
