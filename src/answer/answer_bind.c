@@ -178,18 +178,12 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
 
 /* Makes the calls that tool_choice forces a list of JSON. */
 static quire_err force_list(quire_request *r, quire_error *err) {
-    strbuf text = {0};
-    quire_err e = err_set(err, write_forced_schema(r, &text), -1, "out of memory for a request's tools");
-    json_drop(r->forced_schema);
-    r->forced_schema = NULL;
-    if (e == QUIRE_OK) {
-        e = request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err);
-    }
-    strbuf_deinit(&text);
-    TRY(e);
+    strbuf_clear(&r->rule_text);
+    TRY(err_set(err, write_forced_schema(r, &r->rule_text), -1, "out of memory for a request's tools"));
     r->formats.tools = FORCED_FORMAT;
-    r->rule = (request_rule){
-        .field = request_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    r->rule = (request_rule){.field = request_field("tool_choice", FIELD_CHAT),
+                             .kind = GRAMMAR_SCHEMA,
+                             .text = {r->rule_text.p, r->rule_text.n}};
     return QUIRE_OK;
 }
 

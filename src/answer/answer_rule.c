@@ -20,34 +20,11 @@ bool answer_rule_is_marked(const request_rule *rule, const reasoning_frame *fram
 _Static_assert(PARAMS_MAX_RULE_BYTES == GRAMMAR_MAX_TEXT,
                "a field's value and the text that is compiled have one bound");
 
-static quire_err too_large(quire_error *why) {
-    return err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has over %zu bytes, the most that are read",
-                   GRAMMAR_MAX_TEXT);
-}
-
-/* A structural tag. If it is given as text, *parsed is the tree read from it, and *out
- * points into that. */
-static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out,
-                           quire_error *why) {
-    if (json_is(v, JSON_KIND_TEXT)) {
-        TRY(json_str(v).n > GRAMMAR_MAX_TEXT ? too_large(why)
-                                             : request_read_value(json_str(v), 0, NULL, parsed, why));
-        v = *parsed;
-    }
-    return structural_tag_read(a, v, out, why);
-}
-
-/* The rule's text: as given, or its value written as JSON, up to the size limit of
- * grammars. */
-static quire_err answer_rule_take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
-    strbuf text = {0};
-    json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
-    *out = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
-    if (!json_is(rule->value, JSON_KIND_TEXT) && rule->value != NULL) {
-        json_add(&o, rule->value);
-        *out = part_arena_take(a, &text);
-    }
-    return o.err == QUIRE_TOO_LARGE ? too_large(why) : o.err;
+static quire_err check_text(str text, quire_error *why) {
+    return text.n <= GRAMMAR_MAX_TEXT
+               ? QUIRE_OK
+               : err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read",
+                         text.n, GRAMMAR_MAX_TEXT);
 }
 
 /* The arena's failure as an error of the rule. */
@@ -64,11 +41,11 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
 }
 
 /* Compiles a rule, which is `answer` if it has marks, inside its frame. */
-static quire_err answer_rule_build(part_arena *a, const request_rule *rule, str text,
-                                   const grammar_part *answer, const rule_context *c,
-                                   const grammar_options *options, grammar **out, quire_error *why) {
+static quire_err answer_rule_build(part_arena *a, const request_rule *rule, const grammar_part *answer,
+                                   const rule_context *c, const grammar_options *options, grammar **out,
+                                   quire_error *why) {
     if (!answer_rule_is_marked(rule, c->frame)) {
-        return grammar_compile(rule->kind, text, options, out, why);
+        return grammar_compile(rule->kind, rule->text, options, out, why);
     }
     const grammar_part all = reasoning_frame_around(a, c->frame, c->marks, answer);
     TRY(check_arena(a, why));
@@ -76,15 +53,15 @@ static quire_err answer_rule_build(part_arena *a, const request_rule *rule, str 
 }
 
 /* Takes the grammar from the cache, or compiles and keeps it. */
-static quire_err take_grammar(part_arena *a, const request_rule *rule, str text, const grammar_part *answer,
+static quire_err take_grammar(part_arena *a, const request_rule *rule, const grammar_part *answer,
                               const rule_context *c, grammar **out, quire_error *why) {
     const grammar_options options = options_of(rule, c);
     grammar_key key = answer_rule_key(rule->form, c, &options,
-                                      answer_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
+                                      answer_rule_is_marked(rule, c->frame) ? c->frame : NULL, rule->text);
     key.kind = rule->kind;
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
-        TRY(answer_rule_build(a, rule, text, answer, c, &options, out, why));
+        TRY(answer_rule_build(a, rule, answer, c, &options, out, why));
         if (c->cache != NULL) {
             grammar_cache_keep(c->cache, &key, *out);
         }
@@ -131,24 +108,22 @@ static quire_err answer_rule_name_tool(const request_rule *rule, quire_err e, qu
 quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, grammar **out,
                               quire_error *err) {
     part_arena a = {0};
-    json_value *parsed = NULL;
-    str text;
+    json_value *tag = NULL;
     quire_error why = {0};
     *out = NULL;
-    quire_err e = answer_rule_take_text(&a, rule, &text, &why);
-    TRY_DONE(e, check_arena(&a, &why));
-    grammar_part answer = part_rule(rule->kind, text, NULL);
+    quire_err e = check_text(rule->text, &why);
+    grammar_part answer = part_rule(rule->kind, rule->text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;
     bool is_tag = rule->form == RULE_STRUCTURAL_TAG;
     if (is_tag) {
-        TRY_DONE(e, write_tag(&a, rule->value, &parsed, &answer, &why));
+        TRY_DONE(e, request_read_value(rule->text, 0, NULL, &tag, &why));
+        TRY_DONE(e, structural_tag_read(&a, tag, &answer, &why));
     }
-    TRY_DONE(e, take_grammar(&a, rule, text, &answer, c, out, &why));
+    TRY_DONE(e, take_grammar(&a, rule, &answer, c, out, &why));
     if (is_tag) {
         /* checked even for a cached tag, since the end tokens differ by request. A rule
          * that compiled is small enough to search */
-        e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends,
-                                      &why);
+        e = structural_tag_check_ends(tag, c->marks, c->ends, c->n_ends, &why);
     }
 done:
     if (e != QUIRE_OK) {
@@ -156,7 +131,7 @@ done:
         *out = NULL;
     }
     part_arena_deinit(&a);
-    json_drop(parsed);
+    json_drop(tag);
     return answer_rule_error(rule, answer_rule_name_tool(rule, e, &why), &why, err);
 }
 
@@ -319,12 +294,6 @@ static void write_report(const report *x, const char *kind, const outcome *done,
 static quire_err schema_check_compile(const quire_request *r, grammar_additional additional, report *x,
                                       grammar **out, quire_error *why) {
     const request_rule *rule = &r->rule;
-    strbuf given = {0};
-    json_out text = {.to = &given};
-    bool is_text = json_is(rule->value, JSON_KIND_TEXT);
-    if (!is_text && rule->value != NULL) {
-        json_add(&text, rule->value);
-    }
     const grammar_options options = {.space = request_rule_space(rule, r->g.json_space),
                                      .order = r->g.json_order,
                                      .numbers = r->g.json_numbers,
@@ -333,12 +302,7 @@ static quire_err schema_check_compile(const quire_request *r, grammar_additional
                                      .keyword = note_keyword,
                                      .user = x,
                                      .survey = true};
-    quire_err e = text.err;
-    if (e == QUIRE_OK) {
-        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options,
-                            out, why);
-    }
-    strbuf_deinit(&given);
+    quire_err e = grammar_compile(rule->kind, rule->text, &options, out, why);
     return x->is_short ? QUIRE_NO_MEMORY : e;
 }
 
@@ -381,8 +345,8 @@ static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf 
 
 quire_err schema_check_list(const quire_request *r, strbuf *out) {
     assert(r != NULL);
-    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? schema_check_do(r, true, out)
-                                                                   : strbuf_add_str(out, "[]");
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.text.n > 0 ? schema_check_do(r, true, out)
+                                                                : strbuf_add_str(out, "[]");
 }
 
 /* The row of a member that names a rule; NULL for other members. */

@@ -455,8 +455,8 @@ static void settings_write_counts(const quire_request *r, json_out *o) {
 }
 
 static void settings_write_texts(const quire_request *r, json_out *o) {
-    bool is_grammar = r->rule.field != NULL && json_is(r->rule.value, JSON_KIND_TEXT);
-    str grammar = is_grammar ? json_str(r->rule.value) : str_of("");
+    bool is_grammar = r->rule.kind == GRAMMAR_EBNF || r->rule.kind == GRAMMAR_LARK;
+    str grammar = is_grammar ? r->rule.text : str_of("");
     json_begin(json_name(o, "stop"), '[');
     for (int32_t i = 0; i < r->n_given_stops; i++) {
         json_text(json_item(o), r->g.stops[i].p, r->g.stops[i].n);

@@ -4,21 +4,34 @@
 #include <string.h>
 
 #include "request/request_read.h"
+#include "json/json_out.h"
 
-/* Makes f the field that names r's rule; with a NULL rule it names none. Two fields may
- * not. */
-static quire_err take_rule(quire_request *r, const field_desc *f, const request_rule *rule,
-                           quire_error *err) {
-    bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
-    if (rule != NULL && is_given && r->rule.field != f) {
-        return request_range_error(f, err, "%s and %s are given; a response can obey one of them",
-                                   r->rule.field->name, f->name);
-    }
-    if (rule != NULL) {
-        r->rule = *rule;
-    } else if (r->rule.field == f) {
+/* Makes f name no rule. */
+static quire_err drop_rule(quire_request *r, const field_desc *f) {
+    if (r->rule.field == f) {
         r->rule = (request_rule){0};
     }
+    return QUIRE_OK;
+}
+
+/* Makes rule, whose text is v's, r's own. Two fields may not name one. */
+static quire_err take_rule(quire_request *r, request_rule rule, const json_value *v, quire_error *err) {
+    bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
+    if (is_given && r->rule.field != rule.field) {
+        return request_range_error(rule.field, err, "%s and %s are given; a response can obey one of them",
+                                   r->rule.field->name, rule.field->name);
+    }
+    rule.text = json_str(v);
+    if (v != NULL && !json_is(v, JSON_KIND_TEXT)) {
+        strbuf text = {0};
+        json_out o = {.to = &text};
+        json_add(&o, v);
+        strbuf_deinit(o.err == QUIRE_OK ? &r->rule_text : &text);
+        TRY(err_set(err, o.err, -1, "out of memory for %s", rule.field->name));
+        r->rule_text = text;
+        rule.text = (str){text.p, text.n};
+    }
+    r->rule = rule;
     return QUIRE_OK;
 }
 
@@ -111,22 +124,23 @@ static int32_t find_form(const char *name) {
 }
 
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    const char *wanted;
+    const char *wanted = WANTED_TAG;
     if (v == NULL) {
-        return take_rule(r, f, NULL, err);
+        return drop_rule(r, f);
     }
     int32_t form = find_form(f->name);
-    request_rule rule = {.field = f, .value = v};
+    request_rule rule = {.field = f};
     if (form < 0) {
         rule.form = RULE_STRUCTURAL_TAG;
-        return is_schema(v) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, WANTED_TAG, err);
+    } else {
+        rule.kind = read_rules_kind_of(form, v);
     }
-    rule.kind = read_rules_kind_of(form, v);
-    return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err)
-                                           : request_type_error(f, -1, v, wanted, err);
+    return (form < 0 ? is_schema(v) : has_form(rule.kind, v, &wanted))
+               ? take_rule(r, rule, v, err)
+               : request_type_error(f, -1, v, wanted, err);
 }
 
-/* A member of structured_outputs that names a rule, as *rule. */
+/* A member of structured_outputs that names a rule, all of *rule but its text. */
 static quire_err read_rules_read_member(const field_desc *f, const json_member *m, request_rule *rule,
                                         quire_error *err) {
     const char *wanted = WANTED_TAG;
@@ -135,7 +149,6 @@ static quire_err read_rules_read_member(const field_desc *f, const json_member *
         return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m->name);
     }
     rule->field = f;
-    rule->value = m->value;
     if (form < 0) {
         rule->form = RULE_STRUCTURAL_TAG;
     } else {
@@ -167,8 +180,9 @@ static bool read_additional(const json_value *v, grammar_additional *out) {
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err) {
     request_rule rule = {0};
+    const json_value *given = NULL;
     if (v == NULL) {
-        return take_rule(r, f, NULL, err);
+        return drop_rule(r, f);
     }
     for (json_member m = {0}; json_next(v, &m);) {
         int32_t form = find_form(m.name);
@@ -176,6 +190,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         bool is_off = m.value == NULL || (json_is(m.value, JSON_KIND_BOOL) && !json_truth(m.value));
         if (is_rule && !is_off) {
             TRY(read_rules_read_member(f, &m, &rule, err));
+            given = m.value;
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
         } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
@@ -196,7 +211,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
                                        m.name);
         }
     }
-    return rule.field != NULL ? take_rule(r, f, &rule, err)
+    return rule.field != NULL ? take_rule(r, rule, given, err)
                               : request_range_error(f, err,
                                                     "structured_outputs must have json, json_object, regex, "
                                                     "choice, grammar or structural_tag");
@@ -254,13 +269,13 @@ quire_err request_read_additional(quire_request *r, const field_desc *f, const j
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     str type = json_get_str(v, "type");
     if (v == NULL || str_is(type, "text")) {
-        return take_rule(r, f, NULL, err);
+        return drop_rule(r, f);
     }
     if (str_is(type, "json_object")) {
-        return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, err);
+        return take_rule(r, (request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, NULL, err);
     }
     if (str_is(type, STRUCTURAL_TAG)) {
-        return take_rule(r, f, &(request_rule){.field = f, .value = v, .form = RULE_STRUCTURAL_TAG}, err);
+        return take_rule(r, (request_rule){.field = f, .form = RULE_STRUCTURAL_TAG}, v, err);
     }
     if (!str_is(type, "json_schema")) {
         return err_set_param(
@@ -272,5 +287,5 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
         return request_range_error(f, err,
                                    "response_format.json_schema.schema must be a JSON Schema, an object");
     }
-    return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_SCHEMA, .value = schema}, err);
+    return take_rule(r, (request_rule){.field = f, .kind = GRAMMAR_SCHEMA}, schema, err);
 }

@@ -35,9 +35,9 @@ typedef enum request_rule_form {
 typedef struct request_rule {
     const field_desc *field; /* field that gives it; NULL: no rule */
     grammar_kind kind;
-    /* in the request's values: a text, a schema, a list of choices; NULL where the kind
-     * needs none */
-    const json_value *value;
+    /* as given, or a schema or list of choices written as JSON; in the request; empty
+     * where the kind needs none */
+    str text;
     str whitespace_pattern; /* empty: none */
     /* structured_outputs has disable_any_whitespace; else the request's json_whitespace
      * counts */
@@ -195,12 +195,12 @@ struct quire_request {
     /* field that sets the next: tool_choice or function_call; NULL: none does */
     const field_desc *choice_field;
     output_choice tool_choice;
-    str named_tool;            /* for OUTPUT_CHOICE_NAMED; in values */
-    output_formats formats;    /* in which the response is split; NULLs: it is not */
-    json_value *forced_schema; /* schema of the calls that tool_choice forces: the rule's value; owned */
-    output_tool *offered;      /* [n_offered] the functions among tools, mem_new'd */
+    str named_tool;         /* for OUTPUT_CHOICE_NAMED; in values */
+    output_formats formats; /* in which the response is split; NULLs: it is not */
+    output_tool *offered;   /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
     request_rule rule; /* rule that the response must obey */
+    strbuf rule_text;  /* its text, if it is written as JSON */
 
     /* in values, or NULL: request_tokenize_lists makes tokens of them */
     const json_value *bad_words, *dry_breakers;

@@ -295,7 +295,7 @@ void request_free(quire_request *r) {
     chat_messages_deinit(&r->g.messages);
     json_drop(r->given_tools);
     json_drop(r->plain_tools);
-    json_drop(r->forced_schema);
+    strbuf_deinit(&r->rule_text);
     mem_free(r->offered);
     mem_free(r->fill.files);
     request_continuation_deinit(&r->continuation);

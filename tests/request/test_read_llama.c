@@ -83,6 +83,14 @@ TEST(fields_have_other_names) {
     assert_int_equal(request_check(r, &err), QUIRE_OK);
     assert_non_null(strstr(r->g.more.settings, "\"n_predict\":8,"));
     quire_request_free(r);
+    r = read_as(QUIRE_LLAMA_COMPLETION,
+                WITH("\"grammar\":\"root ::= \\\"a\\\"\",\"response_fields\":\"stop\""));
+    assert_string_equal(r->g.more.response_fields, "[\"stop\"]");
+    assert_non_null(strstr(r->g.more.settings, "\"grammar\":\"root ::= \\\"a\\\"\""));
+    quire_request_free(r);
+    r = read_as(QUIRE_LLAMA_COMPLETION, WITH("\"json_schema\":\"{}\"")); /* is no grammar */
+    assert_non_null(strstr(r->g.more.settings, "\"grammar\":\"\""));
+    quire_request_free(r);
     r = read_as(QUIRE_LLAMA_COMPLETION, WITH("\"n_probs\":0,\"n_predict\":0"));
     assert_int_equal(r->g.info.logprobs, -1);
     quire_request_free(r);
