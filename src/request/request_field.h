@@ -76,8 +76,8 @@ enum {
 struct field_desc;
 /* Stores v, checked by type and range (NULL: null without a default), in r, which is
  * unchanged on failure. */
-typedef quire_err (*field_reader)(quire_request *r, const struct field_desc *f, const json_value *v,
-                                  quire_error *err);
+typedef quire_err field_reader(quire_request *r, const struct field_desc *f, const json_value *v,
+                               quire_error *err);
 
 typedef struct field_desc {
     const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
@@ -89,7 +89,7 @@ typedef struct field_desc {
      * anything is built. */
     double minimum, maximum;
     size_t place;         /* in the request: a bool, int32_t or float, by type; where there is no reader */
-    field_reader read;    /* stores the value, or the default for NULL; NULL: by place */
+    field_reader *read;   /* stores the value, or the default for NULL; NULL: by place */
     double number;        /* default of a value stored by place; -1: null means none */
     const char *fallback; /* the default of a field without effect, as JSON text */
     const char *choices;  /* the values that it may have, a JSON array; NULL: any of its type and range */

@@ -71,8 +71,6 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 /* The value of a field with FIELD_PART, or NULL: it was not given. For
  * dialect.assemble. */
 const json_value *request_part(const quire_request *r, const char *field);
-/* Its reader: the value is kept. */
-quire_err request_read_part(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Whether a field is the conversation, or a part of it, which a fork has already. */
 bool request_is_prompt_field(const field_desc *f);
 /* Makes r a request of another endpoint with the same fields. For dialect.assemble. */
@@ -91,6 +89,44 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
 void request_store_number(quire_request *r, const field_desc *f, double value);
 /* Stores the defaults of all fields of a new request, which are numbers. */
 void request_store_defaults(quire_request *r);
+
+/* ---- the readers of fields, by file; errors as of request_set_field ---- */
+
+/* read_attention.c */
+field_reader request_read_attention;
+/* read_chat.c */
+field_reader request_read_template_kwargs, request_read_template, request_read_effort, request_read_verbosity,
+    request_read_prediction, request_read_documents, request_read_conversations, request_read_messages;
+/* read_completions.c */
+field_reader request_read_prompt, request_read_suffix;
+/* read_embeddings.c */
+field_reader request_read_pooling, request_read_normalize, request_read_encoding, request_read_types,
+    request_read_queries, request_read_candidates;
+/* read_field.c; named_only: a field without effect is named among the ignored */
+field_reader request_read_add_special, request_read_logprobs, request_read_model, request_read_n,
+    request_read_salt, request_read_seed, request_read_stream_options, request_read_truncation_side,
+    request_read_request_id, request_read_named_only;
+/* read_lists.c; set_scored: ids whose log-probabilities are reported at each position */
+field_reader request_read_loras, request_read_stop, request_read_stop_tokens, request_read_logit_bias,
+    request_set_scored, request_read_allowed, request_read_bad_words, request_read_breakers,
+    request_read_early_stopping;
+/* read_llama.c */
+field_reader request_read_llama_prompt, request_read_infill_prompt, request_read_input_prefix,
+    request_read_input_suffix, request_read_input_extra, request_read_n_probs, request_read_llama_rule,
+    request_read_llama_bias, request_read_response_fields, request_read_samplers;
+/* read_ollama.c */
+field_reader request_read_ollama_model, request_read_keep_alive;
+/* read_rules.c */
+field_reader request_read_rule, request_read_structured, request_read_space, request_read_additional,
+    request_read_numbers, request_read_order, request_read_format;
+/* read_sglang.c */
+field_reader request_read_sglang_text, request_read_sglang_ids, request_read_sglang_priority;
+/* read_tokenize.c */
+field_reader request_read_text, request_read_tokens, request_read_parse_special;
+/* read_tools.c */
+field_reader request_read_tools, request_read_functions, request_read_tool_choice;
+/* request_read.c: a field with FIELD_PART is kept */
+field_reader request_read_part;
 
 /* Rows of request_read.c: what they must have, and errors of prompts that are too
  * long. */
@@ -125,63 +161,15 @@ quire_err request_require_messages(const quire_request *r, quire_error *err);
 
 void request_continuation_deinit(request_continuation *c);
 
-/* Fields with a reader in read_field.c. */
-quire_err request_read_add_special(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
-quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
-                                      quire_error *err);
-quire_err request_read_truncation_side(quire_request *r, const field_desc *f, const json_value *v,
-                                       quire_error *err);
-quire_err request_read_request_id(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-/* Reader of fields without effect: names them among the ignored. */
-quire_err request_read_named_only(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v,
-                                       quire_error *err);
 /* The dialects of Ollama (read_ollama.c). */
 quire_err request_assemble_ollama_chat(quire_request *r, quire_error *err);
 quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err);
 /* The rows of the newer form have length 1; those of the older are as they are pooled. */
 quire_err request_check_ollama_rows(quire_request *r, quire_error *err);
-quire_err request_read_ollama_model(quire_request *r, const field_desc *f, const json_value *v,
-                                    quire_error *err);
-/* llama.cpp's completions: prompts of texts and ids mixed, a text's ids; the gap of
- * infill; fields of another form than elsewhere (read_llama.c). */
-quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const json_value *v,
-                                    quire_error *err);
-quire_err request_read_infill_prompt(quire_request *r, const field_desc *f, const json_value *v,
-                                     quire_error *err);
-quire_err request_read_input_prefix(quire_request *r, const field_desc *f, const json_value *v,
-                                    quire_error *err);
-quire_err request_read_input_suffix(quire_request *r, const field_desc *f, const json_value *v,
-                                    quire_error *err);
-quire_err request_read_input_extra(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
-quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_llama_rule(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_llama_bias(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_response_fields(quire_request *r, const field_desc *f, const json_value *v,
-                                       quire_error *err);
+/* llama.cpp's completions, and the gap of infill (read_llama.c). */
 quire_err request_check_llama(quire_request *r, quire_error *err);
 quire_err request_check_infill(quire_request *r, quire_error *err);
-/* SGLang's forms (read_sglang.c): texts or ids, but not both; a priority of which the
- * higher number is the more urgent; dialect.assemble, what must be given, and the
- * checks. */
-quire_err request_read_sglang_text(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
-quire_err request_read_sglang_ids(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, const json_value *v,
-                                       quire_error *err);
+/* SGLang's forms (read_sglang.c): dialect.assemble, what must be given, and the checks. */
 void request_drop_each(quire_request *r); /* frees g.each */
 quire_err request_assemble_sglang(quire_request *r, quire_error *err);
 quire_err request_assemble_sglang_rows(quire_request *r, quire_error *err);
@@ -192,69 +180,22 @@ quire_err request_check_sglang_rows(quire_request *r, quire_error *err);
 /* Writes the settings of the generation, an object in llama.cpp's form
  * (read_llama.c). */
 void request_write_settings(const quire_request *r, json_out *o);
-/* samplers, and the order of the sampling stages that it, or llama.cpp's default, asks
- * for (read_llama.c). */
-quire_err request_read_samplers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Sets the order of the sampling stages that samplers, or llama.cpp's default, asks for. */
 quire_err request_settle_samplers(quire_request *r, quire_error *err);
 /* Writes "samplers":[..], the samplers in use in their order, once they are settled. */
 void request_write_samplers(const quire_request *r, json_out *o);
-/* FIELD_PROMPT and FIELD_MESSAGES (read_completions.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its
  * length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str body, str span, quire_error *err);
-quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* chat_template, reasoning_effort, verbosity, prediction and documents (read_chat.c). */
-quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-quire_err request_read_prediction(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-quire_err request_read_conversations(quire_request *r, const field_desc *f, const json_value *v,
-                                     quire_error *err);
 quire_err request_check_batch(quire_request *r, quire_error *err);
-quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* Fields that list tokens or texts (read_lists.c). */
-quire_err request_read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
-quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
 /* Sets the biases of n ids of the vocabulary; those of an id twice add up. */
 quire_err request_set_biases(quire_request *r, const field_desc *f, const int32_t *ids, const float *bias,
                              size_t n, quire_error *err);
-/* Sets the ids of the vocabulary whose log-probabilities are reported at each position:
- * an array, or NULL for none. */
-quire_err request_set_scored(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Writes the texts of a field that has one or an array of them, or is NULL, as an
  * array. */
 void request_write_texts(const json_value *v, json_out *o);
 /* Writes an array of the texts that no repeat reaches across, given or usual. */
 void request_write_breakers(const quire_request *r, json_out *o);
-/* Fields that name a rule for the response (read_rules.c). */
-quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
-quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* tools (read_tools.c). */
-quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* functions, tool_choice and function_call, and tools of other forms
- * (read_tools.c). */
-quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v,
-                                   quire_error *err);
 /* Checks that there are at most REQUEST_MAX_TOOLS, which are compared by name with each
  * other; error texts call them `where`. */
 quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools,
@@ -280,34 +221,12 @@ quire_err request_check_tool_name(const field_desc *f, const char *where, str na
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
 /* Writes the function that stands for a custom tool. */
 quire_err request_write_custom(const json_value *custom, json_out *o);
-/* attention (read_attention.c). */
-quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-/* Fields of beam search (read_lists.c). */
-quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v,
-                                      quire_error *err);
-/* Fields of embeddings (read_embeddings.c). */
-quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v,
-                                 quire_error *err);
-quire_err request_read_encoding(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* Ollama's own (read_ollama.c). */
-quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
 /* Scores and reranking (read_embeddings.c). */
-quire_err request_read_queries(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_candidates(quire_request *r, const field_desc *f, const json_value *v,
-                                  quire_error *err);
 quire_err request_check_scores(quire_request *r, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 /* Replaces r's prompts with prompts[0..n), mem_new'd, which r takes. */
 void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n);
 /* Fields and checks of requests that end with their prompts (read_tokenize.c). */
-quire_err request_read_text(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-quire_err request_read_parse_special(quire_request *r, const field_desc *f, const json_value *v,
-                                     quire_error *err);
 quire_err request_check_text(quire_request *r, quire_error *err);
 quire_endpoint request_form_of_tokenize(str body);
 quire_err request_check_conversation(quire_request *r, quire_error *err);
@@ -319,8 +238,7 @@ quire_err request_check_render(quire_request *r, quire_error *err);
  * prompt array. */
 quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
                            request_prompt *out, quire_error *err);
-/* suffix (read_completions.c), and the fields that exclude it. */
-quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Checks the fields that exclude suffix (read_completions.c). */
 quire_err request_check_fill(const quire_request *r, quire_error *err);
 
 /* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "")
