@@ -116,7 +116,7 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
                        m == NULL ? models[i].name : devices[i].name);
     }
     if (m == NULL || !has_device) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s is not known; the known are %s%s",
+        return err_set(err, QUIRE_INVALID, -1, "%s %s is not known; there are %s%s",
                        m == NULL ? "model" : "device", m == NULL ? model : device, names,
                        m == NULL ? "" : ", also several, as in 4xa100-40gb");
     }

@@ -195,31 +195,23 @@ static quire_err adapter_take_invocation(config_reader *r) {
     return QUIRE_OK;
 }
 
-/* target_parameters: names of parameters, not of modules, that are adapted. */
-static quire_err adapter_take_parameters(config_reader *r) {
+/* target_parameters: names of parameters, not of modules, that are adapted. The tensors
+ * say which they are. */
+static quire_err adapter_check_parameters(config_reader *r) {
     static const char key[] = "target_parameters";
     const json_value *v = json_get(r->doc.root, key);
     const size_t n = json_length(v);
-    if (v == NULL || json_is(v, JSON_KIND_NULL) || (json_is(v, JSON_KIND_ARRAY) && n == 0)) {
+    if (v == NULL || json_is(v, JSON_KIND_NULL)) {
         return QUIRE_OK;
     }
     if (!json_is(v, JSON_KIND_ARRAY) || n > MAX_PARAMETERS) {
         return adapter_config_bad(r, key, "a list of at most 64 names of parameters");
-    }
-    r->f->parameters = mem_new(n, sizeof *r->f->parameters);
-    if (r->f->parameters == NULL) {
-        return err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
     }
     for (size_t i = 0; i < n; i++) {
         const str name = json_str(json_at(v, i));
         if (name.n == 0 || name.n > 200 || memchr(name.p, 0, name.n) != NULL) {
             return adapter_config_bad(r, key, "a list of names of parameters");
         }
-        r->f->parameters[i] = mem_dup(name.p, name.n);
-        if (r->f->parameters[i] == NULL) {
-            return err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
-        }
-        r->f->n_parameters++;
     }
     return QUIRE_OK;
 }
@@ -233,7 +225,7 @@ quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire
     TRY_DONE(e, adapter_check_options(&r));
     TRY_DONE(e, adapter_take_scales(&r));
     TRY_DONE(e, adapter_take_invocation(&r));
-    TRY_DONE(e, adapter_take_parameters(&r));
+    TRY_DONE(e, adapter_check_parameters(&r));
 done:
     json_doc_deinit(&r.doc);
     return e;
@@ -637,10 +629,6 @@ static quire_err adapter_open_gguf(adapter_file *f, int64_t max_bytes, bool with
 /* ---- opening ---- */
 
 static void adapter_file_deinit(adapter_file *f) {
-    for (int32_t i = 0; i < f->n_parameters; i++) {
-        mem_free(f->parameters[i]);
-    }
-    mem_free(f->parameters);
     mem_free(f->invocation);
     mem_free(f->invocation_text);
     adapter_patterns_deinit(&f->ranks);

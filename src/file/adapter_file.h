@@ -78,8 +78,6 @@ typedef struct adapter_file {
     bool ties;          /* changes of tied embeddings apply to the head too */
     bool by_root;       /* rsLoRA: alpha / sqrt(rank) */
     adapter_patterns ranks, alphas;
-    int32_t n_parameters; /* target_parameters of experts, in the config's order */
-    char **parameters;    /* [n_parameters] */
 } adapter_file;
 
 /* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
