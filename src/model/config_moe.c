@@ -378,11 +378,11 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
     r.n_dims = m->d_rope;
     TRY(config_rope(c, NULL, d, &r));
     r.n_dims = m->d_rope; /* a part of the whole head, which partial_rotary_factor may count */
-    if (c->is_gguf && r.kind == ROPE_YARN) {
+    TRY(read_growth(c, &r, &growth));
+    if (c->is_gguf && r.kind == ROPE_YARN && growth != 1.0f) { /* which stands for the rotation's own */
         TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
         r.attention_factor = part > 0.0f ? part : 1.0f;
     }
-    TRY(read_growth(c, &r, &growth));
     d->attention_scale = growth * growth / sqrtf((float)(m->d_nope + m->d_rope));
     return config_add_rope(c, d, &r);
 }

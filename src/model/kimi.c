@@ -265,6 +265,9 @@ static quire_err glm5_read_limits(const config *c, model_desc *d) {
                               "must be over 0 in all layers, or in none");
         }
     }
+    if (d->activation != ACT_SILU) { /* its experts have silu whatever the file names */
+        return config_unsupported(c, "a hidden_act other than silu is not supported here");
+    }
     if (d->layers[0].limit > 0.0f) {
         d->activation = d->moe.activation = ACT_CLAMPED_SILU;
     }

@@ -134,12 +134,13 @@ static const arch_names lara_names = {
            [W_DELTA_OUT] = "model.layers.%d.linear_attn.out_proj"},
 };
 
-/* A rotary table only where the file gives it a base. */
+/* A rotary table unless config.json's base is null, as in published files; in a GGUF file
+ * only where it has one. */
 static quire_err olmo_hybrid_rotary(const config *c, model_desc *d) {
-    const char *base = "rope_parameters.rope_theta|rope_theta|rope_scaling.rope_theta";
-    return config_has(c, "rope.freq_base", base) && !config_is_null(c, base)
-               ? config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f)
-               : QUIRE_OK;
+    const bool rotates =
+        c->is_gguf ? config_has(c, "rope.freq_base", NULL)
+                   : !config_is_null(c, "rope_parameters.rope_theta|rope_theta|rope_scaling.rope_theta");
+    return rotates ? config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f) : QUIRE_OK;
 }
 
 static quire_err describe_olmo_hybrid(const config *c, model_desc *d) {

@@ -72,6 +72,37 @@ TEST(layers_are_dense_as_the_file_says) {
     refused("DeepseekV3ForCausalLM", "\"mlp_layer_types\": [\"windy\"]", "mlp_layer_types");
 }
 
+/* The rotation itself grows (0: as YaRN says) where a file has no mscale_all_dim. */
+TEST(yarn_of_a_gguf_file_grows_either_scores_or_the_rotation) {
+    const float growth = 0.1f * logf(8.0f) + 1.0f;
+    for (int has_all = 0; has_all < 2; has_all++) {
+        model_plan p = plan_llama_as("deepseek2");
+        model_desc d;
+        quire_error err = {0};
+        set_u32(&p, "deepseek2.attention.kv_lora_rank", 32);
+        set_u32(&p, "deepseek2.attention.key_length_mla", 20);
+        set_u32(&p, "deepseek2.attention.value_length_mla", 16);
+        set_u32(&p, "deepseek2.rope.dimension_count", 8);
+        set_u32(&p, "deepseek2.leading_dense_block_count", 2);
+        set_u32(&p, "deepseek2.expert_count", 4);
+        set_u32(&p, "deepseek2.expert_used_count", 2);
+        set_u32(&p, "deepseek2.expert_feed_forward_length", 16);
+        set_str(&p, "deepseek2.rope.scaling.type", "yarn");
+        set_f32(&p, "deepseek2.rope.scaling.factor", 8.0f);
+        set_u32(&p, "deepseek2.rope.scaling.original_context_length", 32);
+        if (has_all) {
+            set_f32(&p, "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f);
+        }
+        plan_file f = plan_open(&p);
+        const quire_err e = model_describe(f.f, &d, &err);
+        plan_close(&f);
+        assert_string_equal(err.message, "");
+        assert_int_equal(e, QUIRE_OK);
+        assert_float_equal(d.attention_scale, (has_all ? growth * growth : 1.0f) / sqrtf(20.0f), 1e-6f);
+        assert_float_equal(d.ropes[0].attention_factor, has_all ? 1.0f : 0.0f, 0.0f);
+    }
+}
+
 TEST(yarn_scales_scores_by_its_own_number) {
     const char *yarn = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8.0, \"mscale\": 1.0, "
                        "\"mscale_all_dim\": 1.0, \"original_max_position_embeddings\": 32}, "
@@ -231,6 +262,7 @@ TEST(blocks_and_pools_of_keys_are_as_the_file_says) {
     refused(glm, "\"index_kpool\": 1", "index_kpool");
     refused(glm, "\"index_kpool_always_select_tail\": false", "always_select_tail");
     refused(glm, "\"hc_mult\": 9", "hc_mult");
+    refused(glm, "\"hidden_act\": \"gelu\"", "hidden_act");
     refused(glm, "\"qk_rope_head_dim\": 64", "qk_rope_head_dim");
     refused(qwen, "", "indexer_n_heads");
     refused(qwen,

@@ -124,6 +124,26 @@ TEST(the_base_of_lfms_rotation_has_two_names) {
     assert_float_equal(d.ropes[0].theta, 7000.0f, 0.0f);
 }
 
+TEST(olmo_hybrid_rotates_unless_its_base_is_null) {
+    static const struct {
+        const char *json;
+        float theta; /* 0: nothing rotates */
+    } cases[] = {{"\"rope_theta\": 5000.0", 5000.0f},
+                 {"\"rope_scaling\": null", 10000.0f},
+                 {"\"rope_parameters\": null", 10000.0f},
+                 {"\"rope_parameters\": {\"rope_type\": \"default\"}", 10000.0f},
+                 {"\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": null}", 0.0f},
+                 {"\"rope_theta\": null", 0.0f}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char more[256];
+        (void)snprintf(more, sizeof more, DELTA_SIZES ", %s", cases[i].json);
+        const model_desc d = described("OlmoHybridForCausalLM", more);
+        assert_int_equal(d.n_ropes, cases[i].theta > 0.0f);
+        assert_int_equal(d.layers[3].rope, cases[i].theta > 0.0f ? 0 : NO_ROPE);
+        assert_float_equal(d.n_ropes > 0 ? d.ropes[0].theta : 0.0f, cases[i].theta, 0.0f);
+    }
+}
+
 #define LFM3_ROPES                                                                                           \
     "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e6}, \"sliding_attention\": "               \
     "{\"rope_theta\": 1e4}}"
