@@ -27,7 +27,7 @@ typedef struct moe_block {
 typedef struct expert_place {
     weight_role role;
     const char *what; /* "gate" */
-    int32_t half;     /* of W_EXPERT_GATE_UP: 0 gate, 1 up; -1: a tensor of its own */
+    int32_t half;     /* of a matrix of both: 0 gate, 1 up; -1: a tensor of its own */
     int64_t n_out, n_in;
 } expert_place;
 
@@ -35,14 +35,17 @@ typedef struct expert_place {
 static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear **out) {
     char memory[WEIGHT_NAME_BYTES], suffix[24];
     weight_name name = binding_name(b, at.role);
-    if (!binding_is_gguf(b) && weight_name_is_list(name)) {
-        return loader_linear(b->l, weight_name_at(name, b->layer, e, memory), b->layer, NULL, at.n_out,
-                             at.n_in, out);
+    const bool is_list = !binding_is_gguf(b) && weight_name_is_list(name);
+    weight_part p = {.suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out};
+    if (is_list) {
+        name = weight_name_at(name, b->layer, e, memory);
+        (void)snprintf(suffix, sizeof suffix, "%s", at.what);
+    } else {
+        (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
+        p.slab = e;
+        p.n_slabs = b->d->layers[b->layer].n_experts;
+        p.transposed = b->d->moe.transposed && !binding_is_gguf(b);
     }
-    (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
-    weight_part p = {.suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e};
-    p.n_slabs = b->d->layers[b->layer].n_experts;
-    p.transposed = b->d->moe.transposed && !binding_is_gguf(b);
     if (at.half >= 0) {
         p.n_rows = 2 * at.n_out;
         p.first = at.half * at.n_out;
@@ -52,20 +55,30 @@ static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear 
             p.step = 2;
         }
     }
-    return loader_linear(b->l, name, b->layer, &p, at.n_out, at.n_in, out);
+    return loader_linear(b->l, name, b->layer, is_list && at.half < 0 ? NULL : &p, at.n_out, at.n_in, out);
+}
+
+/* The role of the matrix down: W_EXPERTS_DOWN has its name in files of the other layout,
+ * which is a stack, or a list where W_EXPERT_DOWN is a stack. */
+static weight_role moe_down_role(binding *b, bool pair) {
+    const bool is_list = weight_name_is_list(binding_name(b, W_EXPERTS_DOWN));
+    const bool is_other = is_list ? !pair && !binding_is_gguf(b) : pair && binding_has(b, W_EXPERTS_DOWN);
+    return is_other ? W_EXPERTS_DOWN : W_EXPERT_DOWN;
 }
 
 static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **up, linear **down) {
     const moe_desc *moe = &b->d->moe;
     int64_t f = moe->d_expert, width = moe->d_latent > 0 ? moe->d_latent : b->d->d_model;
     bool pair = binding_has(b, W_EXPERT_GATE_UP);
+    const weight_role down_role = moe_down_role(b, pair);
     weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE,
                 up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
+    pair = pair || (!binding_is_gguf(b) && /* a matrix of both for each expert */
+                    strcmp(binding_name(b, gate_role).hf, binding_name(b, up_role).hf) == 0);
     if (!b->d->ungated) {
         TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
     }
     TRY(moe_load_weight(b, e, (expert_place){up_role, "up", pair ? 1 : -1, f, width}, up));
-    weight_role down_role = pair && binding_has(b, W_EXPERTS_DOWN) ? W_EXPERTS_DOWN : W_EXPERT_DOWN;
     return moe_load_weight(b, e, (expert_place){down_role, "down", -1, width, f}, down);
 }
 

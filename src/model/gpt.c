@@ -180,9 +180,13 @@ const arch arch_starcoder2 = {.gguf = {"starcoder2"},
 
 static const arch_names gpt_oss_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm", [W_ROUTER] = "blk.%d.ffn_gate_inp"},
-    .hf = {[W_ROUTER] = "model.layers.%d.mlp.router",
+    .hf = {[W_ROUTER] = "model.layers.%d.mlp.router|model.layers.%d.mlp.router.linear",
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           /* of files whose experts are modules, quantised by bitsandbytes */
+           [W_EXPERT_GATE] = "model.layers.%d.mlp.experts.gate_up_projs.%d",
+           [W_EXPERT_UP] = "model.layers.%d.mlp.experts.gate_up_projs.%d",
+           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_projs.%d"},
 };
 
 /* The published YaRN where config.json has no scaling at all. */

@@ -204,6 +204,10 @@ static const arch_names llama4_names = {
            [W_ROUTER] = "model.layers.%d.feed_forward.router",
            [W_EXPERT_GATE_UP] = "model.layers.%d.feed_forward.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.down_proj",
+           /* of files whose experts are modules, quantised by llm-compressor */
+           [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.gate_proj",
+           [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.up_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj",
            [W_SHARED_GATE] = "model.layers.%d.feed_forward.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.feed_forward.shared_expert.up_proj",
            [W_SHARED_DOWN] = "model.layers.%d.feed_forward.shared_expert.down_proj"},

@@ -13,10 +13,10 @@
 
 /* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without
  * a configuration it is GPTQ. */
-static const quant_method *const methods[] = {&quant_awq,          &quant_gptq,         &quant_int_packed,
-                                              &quant_int_groups,   &quant_int_zeros,    &quant_nvfp4_packed,
-                                              &quant_mxfp4_packed, &quant_fp8,          &quant_nvfp4_modelopt,
-                                              &quant_mxfp4_quark,  &quant_bitsandbytes, &quant_mxfp4_stacked};
+static const quant_method *const methods[] = {
+    &quant_awq,          &quant_gptq,          &quant_int_packed, &quant_int_groups,     &quant_int_zeros,
+    &quant_nvfp4_packed, &quant_mxfp4_packed,  &quant_fp8,        &quant_nvfp4_modelopt, &quant_mxfp4_quark,
+    &quant_bitsandbytes, &quant_mxfp4_stacked, &quant_fp8_stacked};
 
 #define N_METHODS (sizeof methods / sizeof *methods)
 
@@ -403,6 +403,7 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".SCB",
                                          ".weight_format",
                                          "_scales",
+                                         "_proj_scale",
                                          ".weight_shape",
                                          ".absmax",
                                          ".quant_map",
@@ -461,6 +462,27 @@ static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
     return n_scales == 1 ? n : n_scales == n ? 1 : quant_shared_by(n, n_scales, block);
 }
 
+/* The matrix of these codes, of which a_row rows and a_column inputs share a scale. is_mx:
+ * scales are powers of two. */
+static quire_err describe_fp8(quant_linear *q, const void *codes, int32_t a_row, int32_t a_column,
+                              bool is_mx) {
+    q->m.place = CODES_BYTES;
+    q->m.kind = CODE_E4M3;
+    q->m.bits = 8;
+    q->m.codes = codes;
+    q->m.scale_rows = a_row;
+    q->m.group = a_column;
+    if (quant_rounds_rows(q, "float", 8)) {
+        /* by the row, by groups as wide as the weights', or by a scale for all rows */
+        q->rounding = (row_rounding){.to = ROUND_E4M3,
+                                     .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
+                                     .group = a_column < q->n_in ? a_column : 0};
+        TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
+        q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err read_fp8(quant_linear *q) {
     const char *suffix = ".weight_scale_inv";
     tensor_view codes, scales;
@@ -493,24 +515,40 @@ static quire_err read_fp8(quant_linear *q) {
     scales.dims[0] = rows;
     scales.dims[1] = columns;
     TRY(quant_scales(q, suffix, &scales, rows, columns, false));
-    q->m.place = CODES_BYTES;
-    q->m.kind = CODE_E4M3;
-    q->m.bits = 8;
-    q->m.codes = codes.data;
-    q->m.scale_rows = (int32_t)a_row;
-    q->m.group = (int32_t)a_column;
-    if (quant_rounds_rows(q, "float", 8)) {
-        /* by the row, by groups as wide as the weights', or by a scale for all rows */
-        q->rounding = (row_rounding){.to = ROUND_E4M3,
-                                     .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
-                                     .group = a_column < q->n_in ? (int32_t)a_column : 0};
-        TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
-        q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
-    }
-    return QUIRE_OK;
+    return describe_fp8(q, codes.data, (int32_t)a_row, (int32_t)a_column, is_mx);
 }
 
 const quant_method quant_fp8 = {.suffix = ".weight", .type = DTYPE_F8_E4M3, .read = read_fp8};
+
+/* fbgemm_fp8's experts of Llama 4: stacks of [inputs, outputs], a scale for each output. */
+static quire_err read_fp8_stacked(quant_linear *q) {
+    tensor_view codes, scales;
+    if (q->part == NULL || !q->part->transposed) {
+        return quant_error(q, "",
+                           "FP8 weights without .weight in their name are read as stacks of experts, "
+                           "[inputs, outputs] each");
+    }
+    TRY(quant_need(q, "", DTYPE_F8_E4M3, q->n_in, q->n_out, &codes));
+    TRY(quant_find(q, "_scale", &scales));
+    if (scales.n_dims == 2 && scales.dims[0] == 1) { /* a row in one stack, a column in the other */
+        scales.dims[0] = scales.dims[1];
+        scales.dims[1] = 1;
+    }
+    TRY(quant_scales(q, "_scale", &scales, q->n_out, 1, false));
+    uint8_t *turned = quant_memory(q, (size_t)q->n_out * (size_t)q->n_in, 1);
+    if (turned == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int64_t i = 0; i < q->n_in; i++) {
+        for (int64_t o = 0; o < q->n_out; o++) {
+            turned[o * q->n_in + i] = ((const uint8_t *)codes.data)[i * q->n_out + o];
+        }
+    }
+    return describe_fp8(q, turned, 1, (int32_t)q->n_in, false);
+}
+
+const quant_method quant_fp8_stacked = {
+    .suffix = "", .type = DTYPE_F8_E4M3, .beside = "_scale", .read = read_fp8_stacked};
 
 /* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
  * inputs, zero points along the outputs. Checkpoints of format "gptq" store a zero point

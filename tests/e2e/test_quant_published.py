@@ -99,6 +99,47 @@ def deepseek(make, settings, only_experts=False, **config):
     return m
 
 
+def gpt_oss_modules(make, settings):
+    """gpt-oss as unsloth's patches cut it for bitsandbytes: each expert's matrices are modules, the router is one in another."""
+    m = gpt_oss()
+    m.make, m.quantisation = make, settings
+    p = "model.layers.0.mlp."
+    for end in ("weight", "bias"):
+        m.stored[f"{p}router.linear.{end}"] = m.stored.pop(f"{p}router.{end}")
+    for name, n_out, n_in in (("gate_up_proj", 2 * FF, WIDTH), ("down_proj", WIDTH, FF)):
+        biases = m.stored.pop(f"{p}experts.{name}_bias")[1]
+        for end in ("blocks", "scales"):
+            del m.stored[f"{p}experts.{name}_{end}"]
+        made = [m.make(m.rng, n_out, n_in) for _ in range(EXPERTS)]
+        for e, (tensors, _) in enumerate(made):
+            m.stored |= {f"{p}experts.{name}s.{e}{suffix}": tensor for suffix, tensor in tensors.items()}
+            m.stored[f"{p}experts.{name}s.{e}.bias"] = "F16", biases[e]
+        m.floats[f"{p}experts.{name}"] = "F32", np.stack([weights.T for _, weights in made])
+    return m
+
+
+def llama4(make, settings, stacked=False):
+    """The text of Llama 4 with an expert a module, as llm-compressor cuts the stacks, or (stacked) as fbgemm_fp8 keeps them; the floats are stacks."""
+    m = Model((make, settings), architectures=["Llama4ForCausalLM"], model_type="llama4_text", head_dim=WIDTH // HEADS, intermediate_size_mlp=FF, num_local_experts=EXPERTS,
+              num_experts_per_tok=1, interleave_moe_layer_step=1, rope_theta=500000.0, attention_chunk_size=32)
+    p = m.outside(m.linear) + "feed_forward."
+    m.sixteen(p + "router", EXPERTS, WIDTH)
+    for name, n_out, n_in in (("gate_proj", FF, WIDTH), ("up_proj", FF, WIDTH), ("down_proj", WIDTH, FF)):
+        m.linear(f"{p}shared_expert.{name}", n_out, n_in)
+        for e in range(EXPERTS):
+            m.linear(f"{p}experts.{e}.{name}", n_out, n_in)
+    of = lambda name: np.stack([m.floats.pop(f"{p}experts.{e}.{name}.weight")[1].T for e in range(EXPERTS)])
+    m.floats[p + "experts.gate_up_proj"] = "F32", np.concatenate([of("gate_proj"), of("up_proj")], 2)
+    m.floats[p + "experts.down_proj"] = "F32", of("down_proj")
+    if stacked:
+        for name, parts in (("gate_up_proj", ("gate_proj", "up_proj")), ("down_proj", ("down_proj",))):
+            of = lambda end: np.concatenate([np.stack([m.stored.pop(f"{p}experts.{e}.{part}{end}")[1] for e in range(EXPERTS)]) for part in parts], 1)
+            m.stored[f"{p}experts.{name}"] = "F8_E4M3", of(".weight").transpose(0, 2, 1)
+            scales = of(".weight_scale")
+            m.stored[f"{p}experts.{name}_scale"] = "F32", scales.transpose(0, 2, 1) if len(parts) == 2 else scales
+    return m
+
+
 GATES = ["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(48)]
 FP8_INPUTS = dict(type="float", strategy="tensor", dynamic=False, observer="minmax")
 REPOSITORIES = {
@@ -143,6 +184,14 @@ REPOSITORIES = {
     "meta-llama/Llama-3.1-405B-Instruct-FP8": lambda: dense(with_bound(fp8(1, 0, config={})[0]), {
         "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"], "quant_method": "fbgemm_fp8"}, LLAMA),
     "RedHatAI/Phi-3-medium-128k-instruct-quantized.w8a8": lambda: dense(int8()[0], red_hat("int-quantized", inputs=inputs()), PHI3, fused=True),
+    "RedHatAI/Llama-4-Scout-17B-16E-Instruct-quantized.w4a16": lambda: llama4(int_packed(4, 64)[0], red_hat("pack-quantized", num_bits=4, group_size=64, strategy="group")),
+    "RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic": lambda: llama4(fp8(1, 0, "BF16", config={})[0], red_hat("float-quantized", type="float", inputs=inputs(type="float"))),
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": lambda: llama4(fp8(1, 0, config={})[0], {
+        "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"], "quant_method": "fbgemm_fp8"}, stacked=True),
+    "unsloth/gpt-oss-20b-unsloth-bnb-4bit": lambda: gpt_oss_modules(bnb("nf4", double=True)[0], {
+        "_load_in_4bit": True, "_load_in_8bit": False, "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True, "llm_int8_skip_modules": ["router", "lm_head", "self_attn"], "load_in_4bit": True, "load_in_8bit": False,
+        "quant_method": "bitsandbytes"}),
     "RedHatAI/DeepSeek-R1-quantized.w8a8": lambda: deepseek(int8()[0], red_hat("int-quantized", inputs=inputs()), model_type="deepseek_v3"),
     "meta-llama/Llama-Guard-3-8B-INT8": lambda: dense(int8(scb=True)[0], {
         "_load_in_4bit": False, "_load_in_8bit": True, "bnb_4bit_compute_dtype": "float32", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "fp4",
