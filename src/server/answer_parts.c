@@ -20,10 +20,26 @@ static answer_call *answer_call_of(answer_parts *p, int32_t index) {
     return call;
 }
 
+/* Makes the last run longer by n bytes of text, or begins one there. */
+static quire_err answer_add_run(answer_parts *p, quire_part_kind kind, size_t at, size_t n) {
+    answer_run *last = p->n_runs > 0 ? &p->runs[p->n_runs - 1] : NULL;
+    bool is_same = last != NULL && last->kind == kind && (kind != QUIRE_PART_CALL || last->at == at);
+    if (!is_same && (n > 0 || kind == QUIRE_PART_CALL)) {
+        TRY(mem_grow(&p->runs, &p->cap_runs, p->n_runs + 1, sizeof *p->runs));
+        last = &p->runs[p->n_runs++];
+        *last = (answer_run){.kind = kind, .at = at};
+    }
+    if (last != NULL) {
+        last->n += n;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err answer_take_call(answer_parts *p, const quire_part *part) {
     assert(part->call >= 0);
     answer_call *call = answer_call_of(p, part->call);
     TRY(mem_check(call));
+    TRY(answer_add_run(p, QUIRE_PART_CALL, p->n_calls - 1, 0));
     call->is_custom = part->is_custom;
     p->has_calls = true;
     p->n_bytes += part->n_text;
@@ -39,8 +55,10 @@ quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *cont
     for (int32_t i = 0; i < ev->n_parts; i++) {
         const quire_part *part = &ev->parts[i];
         if (part->kind == QUIRE_PART_CONTENT) {
+            TRY(answer_add_run(p, part->kind, content->n, part->n_text));
             TRY(strbuf_add(content, part->text, part->n_text));
         } else if (part->kind == QUIRE_PART_REASONING) {
+            TRY(answer_add_run(p, part->kind, p->reasoning.n, part->n_text));
             TRY(strbuf_add(&p->reasoning, part->text, part->n_text));
             p->n_bytes += part->n_text;
         } else if (part->kind != QUIRE_PART_CALL_END) {
@@ -55,13 +73,14 @@ void answer_parts_clear(answer_parts *p) {
         strbuf_deinit(&p->calls[i].name);
         strbuf_deinit(&p->calls[i].arguments);
     }
-    p->n_calls = p->n_bytes = 0;
+    p->n_calls = p->n_runs = p->n_bytes = 0;
     strbuf_clear(&p->reasoning);
 }
 
 void answer_parts_deinit(answer_parts *p) {
     answer_parts_clear(p);
     mem_free(p->calls);
+    mem_free(p->runs);
     strbuf_deinit(&p->reasoning);
     *p = (answer_parts){0};
 }
@@ -160,7 +179,7 @@ void answer_parts_write_message(const answer_parts *p, answer_place at, str echo
     json_begin(o, '{');
     json_cstr(json_name(o, "role"), "assistant");
     json_name(o, "content");
-    if (content.n == 0 && p->n_bytes > 0) {
+    if (echo.n + content.n == 0 && p->n_bytes > 0) {
         json_raw(o, "null");
     } else {
         json_texts(o, echo, content);

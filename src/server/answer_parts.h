@@ -15,12 +15,21 @@ typedef struct answer_call {
     strbuf name, arguments;
 } answer_call;
 
+/* A stretch of an answer that is all of one kind. */
+typedef struct answer_run {
+    quire_part_kind kind; /* REASONING, CONTENT or CALL, which is the whole call */
+    size_t at, n;         /* its text within the reasoning or the content; at: the call's place in calls */
+    size_t logprobs_end;  /* of CONTENT, where its writer lists them: where in the list its own end */
+} answer_run;
+
 /* The parts of one choice other than its content: all of them, or those of the withheld
  * chunk. Zero-initialised it is empty. */
 typedef struct answer_parts {
     strbuf reasoning;
     answer_call *calls;
     size_t n_calls, cap_calls;
+    answer_run *runs; /* content, reasoning and calls in the order in which they came */
+    size_t n_runs, cap_runs;
     size_t n_bytes; /* of its texts */
     bool has_calls; /* there was a call, now or before a clear */
 } answer_parts;

@@ -20,7 +20,6 @@ typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } ope
 typedef struct messages_state {
     open_block open;
     int32_t index;      /* index of the open block, else of the next one */
-    int32_t call;       /* of TOOL_BLOCK */
     sha256_sum thought; /* digest of THINKING_BLOCK's text so far */
     bool has_thought;
     sha256_sum thoughts; /* digest of all reasoning so far */
@@ -132,34 +131,41 @@ static bool messages_is_object(const strbuf *arguments) {
            json_check((str){arguments->p, arguments->n}, &limits, NULL, &fault) == QUIRE_OK;
 }
 
-static void messages_write_thinking(const response *a, const strbuf *reasoning, json_out *o) {
+static void messages_write_thinking(const response *a, str reasoning, json_out *o) {
     sha256_sum thought;
     sha256_begin(&thought);
-    sha256_add(&thought, reasoning->p, reasoning->n);
-    json_begin(json_item(o), '{');
+    sha256_add(&thought, reasoning.p, reasoning.n);
     json_cstr(json_name(o, "type"), "thinking");
-    json_text(json_name(o, "thinking"), reasoning->p, reasoning->n);
+    json_text(json_name(o, "thinking"), reasoning.p, reasoning.n);
     messages_write_signature(a, &thought, o);
-    json_end(o, '}');
+}
+
+static void messages_write_text(str text, json_out *o) {
+    json_cstr(json_name(o, "type"), "text");
+    json_text(json_name(o, "text"), text.p, text.n);
+}
+
+static void messages_write_call(const response *a, const response_choice *c, const answer_call *call,
+                                json_out *o) {
+    messages_begin_call(a, c, call, o);
+    json_raw(json_name(o, "input"), messages_is_object(&call->arguments) ? call->arguments.p : "{}");
 }
 
 static void messages_choice(const response *a, int32_t i, json_out *o) {
     const response_choice *c = &a->choices[a->shown[i]];
+    const answer_run *runs;
+    answer_run whole;
+    size_t n = response_runs(a, c, &whole, &runs);
     json_begin(json_name(o, "content"), '[');
-    if (c->parts.reasoning.n > 0) {
-        messages_write_thinking(a, &c->parts.reasoning, o);
-    }
-    if (c->text.n > 0) {
+    for (size_t k = 0; k < n; k++) {
         json_begin(json_item(o), '{');
-        json_cstr(json_name(o, "type"), "text");
-        json_text(json_name(o, "text"), c->text.p, c->text.n);
-        json_end(o, '}');
-    }
-    for (size_t k = 0; k < c->parts.n_calls; k++) {
-        const answer_call *call = &c->parts.calls[k];
-        json_begin(json_item(o), '{');
-        messages_begin_call(a, c, call, o);
-        json_raw(json_name(o, "input"), messages_is_object(&call->arguments) ? call->arguments.p : "{}");
+        if (runs[k].kind == QUIRE_PART_CALL) {
+            messages_write_call(a, c, &c->parts.calls[runs[k].at], o);
+        } else if (runs[k].kind == QUIRE_PART_REASONING) {
+            messages_write_thinking(a, response_run_text(c, &runs[k]), o);
+        } else {
+            messages_write_text(response_run_text(c, &runs[k]), o);
+        }
         json_end(o, '}');
     }
     json_end(o, ']');
@@ -221,11 +227,11 @@ static void messages_end_delta(json_out *o) {
     messages_end_event(o);
 }
 
-static void messages_write_delta(const messages_state *s, const char *type, const char *name,
-                                 const strbuf *text, json_out *o) {
-    if (text->n > 0) {
+static void messages_write_delta(const messages_state *s, const char *type, const char *name, str text,
+                                 json_out *o) {
+    if (text.n > 0) {
         messages_begin_delta(s, type, o);
-        json_text(json_name(o, name), text->p, text->n);
+        json_text(json_name(o, name), text.p, text.n);
         messages_end_delta(o);
     }
 }
@@ -259,24 +265,18 @@ static void messages_end_block_start(json_out *o) {
     messages_end_event(o);
 }
 
-static void messages_add_thinking(const response *a, messages_state *s, const strbuf *text, json_out *o) {
-    if (text->n == 0) {
-        return;
-    }
+static void messages_add_thinking(const response *a, messages_state *s, str text, json_out *o) {
     if (s->open != THINKING_BLOCK) {
         messages_begin_block(a, s, THINKING_BLOCK, o);
         json_raw(o, "\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"");
         messages_end_block_start(o);
         sha256_begin(&s->thought);
     }
-    sha256_add(&s->thought, text->p, text->n);
+    sha256_add(&s->thought, text.p, text.n);
     messages_write_delta(s, "thinking_delta", "thinking", text, o);
 }
 
-static void messages_add_text(const response *a, messages_state *s, const strbuf *text, json_out *o) {
-    if (text->n == 0) {
-        return;
-    }
+static void messages_add_text(const response *a, messages_state *s, str text, json_out *o) {
     if (s->open != TEXT_BLOCK) {
         messages_begin_block(a, s, TEXT_BLOCK, o);
         json_raw(o, "\"type\":\"text\",\"text\":\"\"");
@@ -292,24 +292,25 @@ static void messages_add_call(const response *a, const response_choice *c, messa
         messages_begin_call(a, c, call, o);
         json_raw(json_name(o, "input"), "{}");
         messages_end_block_start(o);
-        s->call = call->index;
     }
-    messages_write_delta(s, "input_json_delta", "partial_json", &call->arguments, o);
+    messages_write_delta(s, "input_json_delta", "partial_json", (str){call->arguments.p, call->arguments.n},
+                         o);
 }
 
-/* A chunk does not say in which order its parts came: what belongs to the open call comes
- * first. */
 static void messages_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     messages_state *s = a->state;
-    size_t k = 0;
-    if (s->open == TOOL_BLOCK && c->parts.n_calls > 0 && c->parts.calls[0].index == s->call) {
-        messages_add_call(a, c, s, &c->parts.calls[k++], o);
-    }
-    messages_add_thinking(a, s, &c->parts.reasoning, o);
-    messages_add_text(a, s, &c->text, o);
-    for (; k < c->parts.n_calls; k++) {
-        messages_add_call(a, c, s, &c->parts.calls[k], o);
+    const answer_run *runs;
+    answer_run whole;
+    size_t n = response_runs(a, c, &whole, &runs);
+    for (size_t k = 0; k < n; k++) {
+        if (runs[k].kind == QUIRE_PART_CALL) {
+            messages_add_call(a, c, s, &c->parts.calls[runs[k].at], o);
+        } else if (runs[k].kind == QUIRE_PART_REASONING) {
+            messages_add_thinking(a, s, response_run_text(c, &runs[k]), o);
+        } else {
+            messages_add_text(a, s, response_run_text(c, &runs[k]), o);
+        }
     }
     if (c->finish == QUIRE_FINISH_STOP || c->finish == QUIRE_FINISH_LENGTH) {
         messages_close_block(a, s, o);

@@ -269,9 +269,8 @@ static void chat_begin_token(const response *a, const quire_logprob *p, json_out
     json_end(o, ']');
 }
 
-static quire_err chat_add_logprob(const response *a, response_logprobs *l, const quire_logprob *p,
-                                  int32_t width) {
-    json_out o = {.to = &l->content};
+static quire_err chat_add_logprob(const response *a, strbuf *list, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = list};
     chat_begin_token(a, &p[0], &o);
     json_begin(json_name(&o, "top_logprobs"), '[');
     for (int32_t i = 1; i < width; i++) {
@@ -283,8 +282,12 @@ static quire_err chat_add_logprob(const response *a, response_logprobs *l, const
     return o.err;
 }
 
-quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev) {
-    return ev->logprobs != NULL ? chat_add_logprob(a, &c->logprobs, ev->logprobs, ev->n_logprobs) : QUIRE_OK;
+quire_err chat_list_numbers(const response *a, strbuf *list, const quire_event *ev) {
+    return ev->logprobs != NULL ? chat_add_logprob(a, list, ev->logprobs, ev->n_logprobs) : QUIRE_OK;
+}
+
+static quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    return chat_list_numbers(a, &c->logprobs.content, ev);
 }
 
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o) {

@@ -318,6 +318,11 @@ void response_begin_chunk(const response *a, json_out *o);
  * [DONE]; or an error and [DONE]. */
 void response_write_last(const response *a, json_out *o);
 void response_write_error(const response *a, const api_error *e, json_out *o);
+/* The runs of c's answer, or of its withheld chunk, in order (answer_parts.h). Where it is not
+ * split into parts, its text is one, *whole. Returns their number. */
+size_t response_runs(const response *a, const response_choice *c, answer_run *whole, const answer_run **runs);
+/* The text of a run of reasoning or content. */
+str response_run_text(const response_choice *c, const answer_run *run);
 /* The place of c's parts (answer_parts.h). */
 answer_place response_place(const response *a, const response_choice *c);
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
@@ -343,9 +348,9 @@ quire_err response_take_logprobs(const response *a, response_choice *c, const qu
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
 quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
 quire_err response_end_logprobs(const response *a, response_choice *c);
-/* Log-probabilities of chats and of endpoints that list them alike: an object per
- * token. */
-quire_err chat_list_token(const response *a, response_choice *c, const quire_event *ev);
+/* Adds the log-probabilities of a DELTA's token to a list, an object a token; nothing where it has
+ * none. */
+quire_err chat_list_numbers(const response *a, strbuf *list, const quire_event *ev);
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
 /* The bytes of memory that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);

@@ -43,6 +43,18 @@ void response_begin_chunk(const response *a, json_out *o) {
     response_begin_object(a, a->writer->chunk_object, o);
 }
 
+size_t response_runs(const response *a, const response_choice *c, answer_run *whole,
+                     const answer_run **runs) {
+    *whole = (answer_run){.kind = QUIRE_PART_CONTENT, .n = c->text.n, .logprobs_end = c->logprobs.content.n};
+    *runs = a->info->has_parts ? c->parts.runs : whole;
+    return a->info->has_parts ? c->parts.n_runs : whole->n + whole->logprobs_end > 0;
+}
+
+str response_run_text(const response_choice *c, const answer_run *run) {
+    const strbuf *all = run->kind == QUIRE_PART_REASONING ? &c->parts.reasoning : &c->text;
+    return run->n > 0 ? (str){all->p + run->at, run->n} : (str){"", 0};
+}
+
 answer_place response_place(const response *a, const response_choice *c) {
     return (answer_place){.response_id = a->id,
                           .choice = (size_t)(c - a->choices),

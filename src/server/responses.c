@@ -29,9 +29,8 @@ typedef struct responses_state {
     int64_t sequence; /* number of the stream's next event */
     int64_t completed_s;
     int32_t n_reasoning; /* tokens */
-    /* the last part was reasoning; was something else than text */
-    bool reasons, is_apart;
-    const char *status; /* NULL: from how it ended */
+    bool reasons;        /* the last part was reasoning */
+    const char *status;  /* NULL: from how it ended */
     const api_error *why;
     response_store *store;
     response_turn *parent; /* in the store; NULL: none */
@@ -98,23 +97,63 @@ static void responses_deinit(void *state) {
 }
 
 /* Counts the tokens of reasoning: those whose text is reasoning, and tokens without text
- * after them. Likewise for tokens of the answer. */
+ * after them. */
 static void responses_note(response *a, const quire_event *ev) {
     responses_state *st = a->state;
     for (int32_t i = 0; i < ev->n_parts; i++) {
         st->reasons = ev->parts[i].kind == QUIRE_PART_REASONING;
-        st->is_apart = ev->parts[i].kind != QUIRE_PART_CONTENT;
     }
     st->n_reasoning += st->reasons ? ev->n_tokens : 0;
 }
 
-/* The log-probabilities of tokens that are not text of a message are not shown. */
-static quire_err responses_list_token(const response *a, response_choice *c, const quire_event *ev) {
-    bool is_text = !a->info->has_parts || (ev->n_parts == 0 && !responses_of(a)->is_apart);
-    for (int32_t i = 0; i < ev->n_parts; i++) {
-        is_text = is_text || ev->parts[i].kind == QUIRE_PART_CONTENT;
+/* The run of the content that an event brings; NULL: it brings none. */
+static answer_run *responses_content_run(const answer_parts *p, const quire_event *ev) {
+    size_t i = p->n_runs, n = 0;
+    for (int32_t k = 0; k < ev->n_parts; k++) {
+        n += ev->parts[k].kind == QUIRE_PART_CONTENT ? ev->parts[k].n_text : 0;
     }
-    return is_text ? chat_list_token(a, c, ev) : QUIRE_OK;
+    while (n > 0 && p->runs[i - 1].kind != QUIRE_PART_CONTENT) {
+        i--;
+    }
+    return n > 0 ? &p->runs[i - 1] : NULL;
+}
+
+/* Adds one list of log-probabilities to another. */
+static quire_err responses_join(strbuf *to, str list) {
+    if (to->n > 0 && list.n > 0) {
+        TRY(strbuf_add_char(to, ','));
+    }
+    return strbuf_add(to, list.p, list.n);
+}
+
+/* Whether a part is content that begins with the text. */
+static bool responses_begins_with(const quire_part *part, const strbuf *text) {
+    return part->kind == QUIRE_PART_CONTENT && part->n_text >= text->n &&
+           (text->n == 0 || memcmp(part->text, text->p, text->n) == 0);
+}
+
+/* The log-probabilities of tokens that are not text of a message are not shown. Tokens
+ * without parts may begin a mark: they wait in `values`, and their text in `shown`, until
+ * content begins with that text or something else comes. */
+static quire_err responses_list_token(const response *a, response_choice *c, const quire_event *ev) {
+    response_logprobs *l = &c->logprobs;
+    if (!a->info->has_parts) {
+        return chat_list_numbers(a, &l->content, ev);
+    }
+    if (ev->n_parts == 0) {
+        TRY(chat_list_numbers(a, &l->values, ev));
+        return strbuf_add(&l->shown, ev->text, ev->n_text);
+    }
+    answer_run *run = responses_content_run(&c->parts, ev);
+    if (run != NULL) {
+        bool were_text = responses_begins_with(&ev->parts[0], &l->shown);
+        TRY(responses_join(&l->content, (str){l->values.p, were_text ? l->values.n : 0}));
+        TRY(chat_list_numbers(a, &l->content, ev));
+        run->logprobs_end = l->content.n;
+    }
+    strbuf_clear(&l->values);
+    strbuf_clear(&l->shown);
+    return QUIRE_OK;
 }
 
 /* ---- items ---- */
@@ -433,44 +472,49 @@ static quire_err responses_reach(const response *a, item_kind kind, const answer
     return QUIRE_OK;
 }
 
-static quire_err responses_add(const response *a, const strbuf *text, const strbuf *logprobs, json_out *o) {
+/* Adds to the last item. logprobs: those of its text. */
+static quire_err responses_add(const response *a, str text, str logprobs, json_out *o) {
     responses_state *st = a->state;
     output_item *item = &st->items[st->n_items - 1];
-    TRY(strbuf_add(&item->text, text->p, text->n));
-    if (logprobs != NULL && logprobs->n > 0) {
-        if (item->logprobs.n > 0) {
-            TRY(strbuf_add_char(&item->logprobs, ','));
-        }
-        TRY(strbuf_add(&item->logprobs, logprobs->p, logprobs->n));
-    }
+    TRY(strbuf_add(&item->text, text.p, text.n));
+    TRY(responses_join(&item->logprobs, logprobs));
     if (o != NULL) {
         responses_begin_item_event(a, responses_events_of(item).delta, o);
-        responses_write_strbuf("delta", text, o);
+        json_text(json_name(o, "delta"), text.p, text.n);
         if (item->kind == ITEM_MESSAGE) {
-            responses_write_logprobs(logprobs->p, logprobs->n, o);
+            responses_write_logprobs(logprobs.p, logprobs.n, o);
         }
         responses_end_event(o);
     }
     return QUIRE_OK;
 }
 
+static quire_err responses_add_call(const response *a, const answer_call *call, json_out *o) {
+    const str arguments = {call->arguments.p, call->arguments.n};
+    TRY(responses_reach(a, ITEM_CALL, call, o));
+    return arguments.n > 0 ? responses_add(a, arguments, (str){0}, o) : QUIRE_OK;
+}
+
 /* Takes the parts of the choice, or of its withheld chunk; o NULL: without events. */
 static quire_err responses_take(const response *a, json_out *o) {
     const response_choice *c = &a->choices[0];
-    if (c->parts.reasoning.n > 0) {
-        TRY(responses_reach(a, ITEM_REASONING, NULL, o));
-        TRY(responses_add(a, &c->parts.reasoning, NULL, o));
-    }
-    if (c->text.n > 0 || c->logprobs.content.n > 0) {
-        TRY(responses_reach(a, ITEM_MESSAGE, NULL, o));
-        TRY(responses_add(a, &c->text, &c->logprobs.content, o));
-    }
-    for (size_t i = 0; i < c->parts.n_calls; i++) {
-        const answer_call *call = &c->parts.calls[i];
-        TRY(responses_reach(a, ITEM_CALL, call, o));
-        if (call->arguments.n > 0) {
-            TRY(responses_add(a, &call->arguments, NULL, o));
+    const strbuf *list = &c->logprobs.content;
+    const answer_run *runs;
+    answer_run whole;
+    size_t n = response_runs(a, c, &whole, &runs), listed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const answer_run *run = &runs[i];
+        if (run->kind == QUIRE_PART_CALL) {
+            TRY(responses_add_call(a, &c->parts.calls[run->at], o));
+            continue;
         }
+        bool is_text = run->kind == QUIRE_PART_CONTENT;
+        size_t from = listed + (listed > 0 && run->logprobs_end > listed); /* after a comma */
+        str logprobs = is_text && run->logprobs_end > from ? (str){list->p + from, run->logprobs_end - from}
+                                                           : (str){"", 0};
+        listed = run->logprobs_end > listed ? run->logprobs_end : listed;
+        TRY(responses_reach(a, is_text ? ITEM_MESSAGE : ITEM_REASONING, NULL, o));
+        TRY(responses_add(a, response_run_text(c, run), logprobs, o));
     }
     return QUIRE_OK;
 }

@@ -108,6 +108,18 @@ def test_count_tokens_is_what_the_prompt_has(client):
 # ---- tools ----
 
 
+def test_blocks_stand_in_the_order_in_which_they_came(client):
+    """Text after a call is a block after it, in a whole message too."""
+    text = f"<think>Hm.</think>Wait.{CALL}Then.{SECOND}Done."
+    found = both(client, text, tools=[TOOL], thinking=THINKING, max_tokens=500).content
+    assert [b.type for b in found] == ["thinking", "text", "tool_use", "text", "tool_use", "text"]
+    assert [b.text.strip() for b in found if b.type == "text"] == ["Wait.", "Then.", "Done."]
+    assert [b.name for b in found if b.type == "tool_use"] == ["get_weather", "other"]
+    again = [*USER, {"role": "assistant", "content": found}, {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": b.id, "content": "ok"} for b in found if b.type == "tool_use"]}]
+    assert both(client, "So.", messages=again, tools=[TOOL]).content[0].text == "So."
+
+
 def test_calls_come_as_blocks_and_their_results_go_back(client):
     found = both(client, f"Let me look.\n{CALL}\n{SECOND}", tools=[TOOL])
     assert [b.type for b in found.content] == ["text", "tool_use", "tool_use"] and found.stop_reason == "tool_use"

@@ -189,6 +189,22 @@ def test_logprobs_are_those_of_the_text(client):
     assert "".join(p.token for p in listed) == r.output_text and all(len(p.top_logprobs) == 2 for p in listed)
 
 
+def test_items_stand_in_the_order_in_which_they_came(client):
+    """A message after a call is an item after it, streamed or whole; log-probabilities add no item, and list the text's tokens alone."""
+    calls = [call_text("edit_file", {"path": path, "text": "b"}) for path in "ac"]
+    text = f"<think>hm</think>One, <two.{calls[0]}Three.{calls[1]}"
+    for include in ([], ["message.output_text.logprobs"]):
+        fields = {"tools": [TOOL], "extra_body": forced(text), "include": include, "max_output_tokens": 500}
+        r, (_, last) = create(client, **fields), streamed(client, **fields)
+        assert without_ids(r.to_dict()) == without_ids(last.to_dict())
+        assert [o.type for o in r.output] == ["reasoning", "message", "function_call", "message", "function_call"]
+        parts = [o.content[0] for o in r.output if o.type == "message"]
+        assert [p.text for p in parts] == ["One, <two.", "\nThree."]  # a line of its own after a call
+        assert ["".join(t.token for t in p.logprobs) for p in parts] == (["One, <two.", "Three."] if include else ["", ""])
+    [call] = create(client, tools=[TOOL], extra_body=forced(calls[0]), include=["message.output_text.logprobs"]).output
+    assert call.type == "function_call"
+
+
 def test_a_conversation_goes_on_from_a_stored_response(client):
     first = create(client, input="My name is Ann.", instructions="Be brief.", extra_body=forced("Hello Ann."))
     second = create(client, input="Who am I?", previous_response_id=first.id)

@@ -106,6 +106,15 @@ def test_the_message_of_a_call_has_null_for_content_and_none_without_calls_has_c
     assert message.content == "Just words." and message.tool_calls is None
 
 
+def test_an_echo_stands_before_an_answer_that_is_reasoning_alone(talker):
+    fields = {"messages": [*USER, {"role": "assistant", "content": "It is "}], "add_generation_prompt": False, "continue_final_message": True, "echo": True,
+              "temperature": 0, "max_tokens": 300, "structured_outputs": {"regex": "<think>Hm.</think>"}}
+    message = json.loads(talker.ask("POST", "/v1/chat/completions", fields)[2])["choices"][0]["message"]
+    events = [e for e in talker.ask("POST", "/v1/chat/completions", {**fields, "stream": True})[2].split("\n\n") if e.startswith("data: {")]
+    deltas = [json.loads(e.removeprefix("data: "))["choices"][0]["delta"] for e in events]
+    assert message["reasoning"] and message["content"] == "It is " == "".join(d.get("content") or "" for d in deltas)
+
+
 @pytest.mark.parametrize("fields", [{}, {"tools": [TOOL], "tool_choice": "none"}, {"tools": []}])
 def test_without_tools_the_text_of_a_call_is_content(client, fields):
     [found] = both(client, CALL, **fields)
