@@ -1,11 +1,12 @@
-/* The form of a model's chats: its template, or one of two for models that have none, and
- * what ends an answer.
+/* The form of a model's chats: its template, or one of two forms for models without one,
+ * and what ends an answer.
  *
  *   given   by the operator: the template alone
  *   model   the model's own: the template alone
- *   chatml  there is none, but the tokens <|im_start|> and <|im_end|> are: a turn is
+ *   chatml there is no template, but the tokens <|im_start|> and <|im_end|> exist: a turn is
  *           <|im_start|>ROLE, a line break, the text, <|im_end|>
- *   plain   there is none: a turn is a line "ROLE:", the text, an empty line. What the
+ *   plain there is no template: a turn is a line "ROLE:", the text, an empty line. What
+ *   the
  *           model writes as the user's next turn ends its answer
  *
  * Immutable after open: any thread. */
@@ -29,19 +30,19 @@ typedef struct chat_named {
 
 typedef struct chat_form {
     chat_template *template;               /* owned; NULL: no chat */
-    chat_named named[CHAT_FORM_TEMPLATES]; /* the model's others */
+    chat_named named[CHAT_FORM_TEMPLATES]; /* the model's other templates */
     size_t n_named;
     struct jinja_set *set; /* owned; all of these by name */
     chat_tokens tokens;
     const char *name;           /* "file" (given), "model", "chatml" or "plain" */
-    str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer besides the request's */
+    str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer, in addition to the request's */
     int32_t n_stops;
-    int32_t end_token; /* a token that ends an answer besides the model's own; -1: none */
+    int32_t end_token; /* a token that ends an answer, in addition to the model's own; -1: none */
 } chat_form;
 
-/* Opens the form with the given template (NULL: none), else the model's own (empty:
- * none), else without a template. *refused: why the model's own could not be used;
- * else code QUIRE_OK. Errors of a given template as chat_template_open;
+/* Opens the form with the given template (NULL: none), or else the model's own (empty:
+ * none), or else without a template. *refused: why the model's own could not be used,
+ * otherwise code QUIRE_OK. Errors of a given template as chat_template_open;
  * QUIRE_NO_MEMORY. Close *out in any case. */
 quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out,
                          quire_error *refused, quire_error *err);

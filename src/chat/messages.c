@@ -4,7 +4,7 @@
 
 #include "json/json_out.h"
 
-/* A conversation while it is read: the messages before i were written; i is being
+/* A conversation being read: the messages before i are written; message i is being
  * written. */
 typedef struct conversation {
     chat_messages m;
@@ -13,13 +13,13 @@ typedef struct conversation {
     const char *path;
     size_t i;
     quire_error *err;
-    const json_value *calls; /* calls of the last message with any; NULL: none so far */
+    const json_value *calls; /* calls of the last message that has any; NULL: none so far */
     size_t calls_at;         /* that message */
     size_t n_results;        /* messages with results after it */
-    strbuf thoughts;         /* of the parts of message i that have reasoning */
+    strbuf thoughts;         /* text of the parts of message i that have reasoning */
 } conversation;
 
-/* The context of a content. */
+/* The context in which a message's content is read. */
 typedef struct content_beside {
     const json_value *refusal; /* text that replaces a content of NULL; NULL: none */
     str reasoning;             /* reasoning that the template expects as the first part; empty: none */
@@ -41,7 +41,7 @@ static quire_err message_error(const conversation *c, const char *member, const 
 /* Types of parts and the member that has their text. */
 static const struct {
     const char *type, *member;
-    bool is_answer; /* only of an assistant's message */
+    bool is_answer; /* allowed only in an assistant's message */
 } part_types[] = {{"text", "text", false},
                   {"input_text", "text", false},
                   {"output_text", "text", false},
@@ -84,7 +84,7 @@ static quire_err message_read_thoughts(conversation *c, const json_value *conten
     return QUIRE_OK;
 }
 
-/* Whether a list has parts beside reasoning. */
+/* Whether a list has parts other than reasoning. */
 static bool has_texts(chat_role role, const json_value *list) {
     for (size_t j = 0; j < json_length(list); j++) {
         if (!is_thought(role, json_at(list, j))) {
@@ -227,8 +227,8 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
 
 /* ---- the calls of messages, and the results that answer them ---- */
 
-/* Bounds for parsing arguments: a request's, with room for what surrounds them within
- * the depth of a template's variables. */
+/* Limits for parsing arguments: those of a request, minus the depth of what surrounds
+ * them in a template's variables. */
 static const json_limits argument_limits = {.max_depth = 100,
                                             .max_values = (size_t)1 << 21,
                                             .max_containers = (size_t)1 << 17,
@@ -238,7 +238,7 @@ static const json_limits argument_limits = {.max_depth = 100,
 
 /* ---- arguments ---- */
 
-#define MAX_DIGITS 4300 /* of an integer that a template computes with, as in Python */
+#define MAX_DIGITS 4300 /* most digits of an integer in a template, as in Python */
 
 /* Whether valid JSON has an integer of more digits. */
 static bool has_huge_integer(str text) {
@@ -260,8 +260,8 @@ static bool has_huge_integer(str text) {
     return false;
 }
 
-/* Whether a text is a JSON object that a template can be given. Errors: of a turn, and of
- * memory. */
+/* Whether a text is a JSON object that can be passed to a template. Errors of turn_poll,
+ * and QUIRE_NO_MEMORY. */
 static quire_err check_object(str text, bool *is) {
     json_fault fault;
     json_counts counts = {0};
@@ -275,7 +275,7 @@ static quire_err check_object(str text, bool *is) {
     return e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE ? QUIRE_OK : e;
 }
 
-/* Whether a text says that there are no arguments: nothing but space, or null. */
+/* Whether a text means that there are no arguments: white space or null. */
 static bool is_nothing(str text) {
     while (text.n > 0 && strchr(" \t\r\n", text.p[0]) != NULL) {
         text.p++, text.n--;
@@ -318,7 +318,7 @@ static quire_err write_arguments(conversation *c, const json_value *v) {
             json_text(&c->o, text.p, text.n);
         }
     } else if (is_text) {
-        json_raw(&c->o, text.p); /* with its own digits and order */
+        json_raw(&c->o, text.p); /* keeps its digits and order */
     } else {
         json_add(&c->o, v);
     }
@@ -385,8 +385,8 @@ static quire_err write_function(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-/* A call of a custom tool is one of a function with a string, as the model is shown that
- * tool. */
+/* A call of a custom tool becomes a call of a function with a string argument, which is
+ * how the model sees that tool. */
 static quire_err write_custom(conversation *c, const json_value *custom) {
     strbuf arguments = {0};
     json_out inner = {.to = &arguments, .is_spaced = true};
@@ -461,7 +461,7 @@ static const json_value *message_calls(const json_value *message) {
     return json_length(calls) > 0 ? calls : json_get(message, "function_call");
 }
 
-/* The one call of a member function_call. */
+/* The call in a member function_call. */
 static quire_err write_old_call(conversation *c, const json_value *function) {
     json_begin(json_item(&c->o), '{');
     write_made_id(c, "id", c->i, 0);
@@ -502,7 +502,7 @@ static quire_err message_write_calls(conversation *c, const json_value *calls, c
  * if the template needs one. */
 static quire_err message_write_result_id(conversation *c, const json_value *message) {
     const json_value *given = json_get(message, "tool_call_id");
-    /* of the call at the same place */
+    /* id of the call at the same index */
     const json_value *call_id = json_get(json_at(c->calls, c->n_results), "id");
     bool answers_old = json_is(c->calls, JSON_KIND_OBJECT);
     if (json_is(given, JSON_KIND_TEXT)) {
@@ -578,14 +578,14 @@ typedef struct message {
     const json_value *calls; /* of tool_calls or function_call */
     chat_role role;
     str reasoning;     /* of an assistant */
-    bool has_reasoned; /* it was written */
+    bool has_reasoned; /* the reasoning was written */
 } message;
 
 /* Writes the reasoning once, under the template's name. If that is unknown, the client's
  * own names are kept. */
 static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
     if (c->traits->reasoning_part && m->reasoning.n > 0) {
-        return QUIRE_OK; /* the content has it */
+        return QUIRE_OK; /* the content contains it */
     }
     if (c->traits->reasoning == NULL || m->reasoning.n == 0) {
         json_add(json_name(&c->o, name), v);
@@ -623,7 +623,7 @@ static quire_err write_member(conversation *c, message *m, const char *name, con
     return QUIRE_OK;
 }
 
-/* Writes members that the template needs and the client left out. */
+/* Writes members that the template needs and the client omitted. */
 static quire_err write_missing(conversation *c, message *m) {
     if (!json_has(m->v, "content")) {
         TRY(write_member(c, m, "content", NULL));

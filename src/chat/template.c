@@ -19,7 +19,7 @@ static const char *const roles[] = {"system",  "developer",   "user",        "as
                                     "ipython", "observation", "environment", "model",     "human"};
 
 static quire_err template_compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
-    /* As transformers renders chat templates. */
+    /* Settings with which transformers renders chat templates. */
     jinja_options options = {.trim_blocks = true,
                              .lstrip_blocks = true,
                              .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles},
@@ -103,7 +103,7 @@ const chat_traits *chat_template_traits(const chat_template *t) {
 }
 
 /* Finds what a template expects of messages: renders small conversations with markers and
- * looks for these in the result. */
+ * searches for them in the result. */
 
 #define MARK     "quire marks this"
 #define SHORT_ID "quire0001"
@@ -132,7 +132,7 @@ typedef struct prober {
     int64_t steps_left;
     char messages[4096]; /* separated by commas */
     strbuf variables, out;
-    bool is_over; /* a render exceeded a bound: no more are tried */
+    bool is_over; /* a render exceeded a limit: no more are tried */
     bool thinks;  /* with the variables that turn reasoning on */
     bool ended;   /* the conversation ends with an assistant's message */
 } prober;
@@ -180,8 +180,8 @@ static void __attribute__((format(printf, 2, 3))) say(prober *p, const char *for
     va_end(args);
 }
 
-/* Some templates render calls only beside tools, others fail without them, a few fail
- * with them. */
+/* Some templates render calls only if there are tools, others fail without tools, a few
+ * fail with them. */
 static bool render_either(prober *p, bool tools_first) {
     return template_probe_render(p, tools_first) || template_probe_render(p, !tools_first);
 }
@@ -215,7 +215,7 @@ static bool takes(prober *p, chat_role role, const char *content, const char *ca
            !has(p, "\"text\": \"" MARK) && !has(p, "\"text\":\"" MARK) && !has(p, "\\\"text\\\": \\\"" MARK);
 }
 
-/* Roles of which the template renders neither form take what the user's messages take. */
+/* Roles for which the template renders neither form use that of the user's messages. */
 static void probe_contents(prober *p, const char *call, chat_traits *traits) {
     for (chat_role role = CHAT_USER; role < CHAT_N_ROLES; role++) {
         bool text = takes(p, role, "\"" MARK "\"", call),
@@ -231,7 +231,7 @@ static void probe_contents(prober *p, const char *call, chat_traits *traits) {
 /* The result of rendering a call. */
 typedef struct call_outcome {
     outcome is;
-    size_t n_nulls; /* how often null is written, by Python's name or JSON's */
+    size_t n_nulls; /* how often null is written, in Python's or JSON's spelling */
     bool in_braces; /* the template puts its own braces around the arguments' text */
 } call_outcome;
 
@@ -280,7 +280,7 @@ static void template_probe_write_call(const chat_traits *traits, const char *id_
 }
 
 static void probe_calls(prober *p, chat_traits *traits) {
-    call_outcome by[2]; /* beside "" and beside null */
+    call_outcome by[2]; /* results with "" and with null */
     char call[CALL_BYTES];
     probe_arguments(p, traits, by);
     bool takes_null =
@@ -310,8 +310,7 @@ static bool starts(const char **at, const char *word) {
     return is;
 }
 
-/* Whether two renderings differ only in that one has a role's name where the other has
- * another, in whatever case. */
+/* Whether two renderings differ only in the name of a role, ignoring case. */
 static bool differ_in_names(const char *a, const char *name_a, const char *b, const char *name_b) {
     while (*a != '\0' && *b != '\0') {
         const char *after_a = a, *after_b = b;
@@ -324,14 +323,14 @@ static bool differ_in_names(const char *a, const char *name_a, const char *b, co
     return *a == *b;
 }
 
-/* What is before, role, what is after. */
+/* Writes `before`, a message of the role, and `after`. */
 #define ROLE_MESSAGE                                                                                         \
     "%s{\"role\":\"%s\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}" \
     "%s"
 
-/* Whether the template knows a role. One that it writes as it would any name is known
- * only where it fails at the role that the message would get instead. before, after: the
- * messages around it. */
+/* Whether the template knows a role. If it writes any name it is given, a role counts as
+ * known only if it fails for the role that would replace it. before, after: the messages
+ * around it. */
 static bool probe_role(prober *p, const char *before, const char *role, const char *instead,
                        const char *after) {
     static const char stranger[] = "quirerole";
@@ -355,7 +354,7 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
 
 /* ---- reasoning ---- */
 
-/* Finds the member by giving all of them, each with its own marker. */
+/* Finds the member by passing all candidates, each with its own marker. */
 static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
     static const char members[] = ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks "

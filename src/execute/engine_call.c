@@ -55,7 +55,7 @@ void exec_drop_ahead(engine_state *es) {
     es->ahead = NULL;
     exec_call_free(k);
     if (own != NULL) {
-        own->park = NULL; /* it is the state's */
+        own->park = NULL; /* the park belongs to the state */
     }
     exec_drop(x, c->state);
     program_call_forget(c);
@@ -135,7 +135,8 @@ bool exec_has_room(const engine_executor *x, size_t n) {
 
 /* ---- calls that wait ---- */
 
-/* Puts a call into the list of those that wait, after another of them; NULL: first. */
+/* Inserts a call into the list of waiting calls, after another one; NULL: at the
+ * front. */
 static void exec_wait_after(engine_call *k, engine_call *before) {
     engine_executor *x = k->x;
     engine_call *after = before != NULL ? before->next_waiting : x->waiting;
@@ -229,7 +230,7 @@ engine_call *exec_take_turn(engine_executor *x) {
     exec_stop_waiting(deepest);
     deepest->is_waiting = false;
     deepest->has_turn = true;
-    if (deepest != first) { /* which takes its turn in return */
+    if (deepest != first) { /* which gets the first call's turn in exchange */
         exec_leave_list(first);
         exec_wait_after(first, before);
     }

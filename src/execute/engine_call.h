@@ -1,6 +1,6 @@
 /* The engine's executor, over quire.h: gens and selects are requests by ids, and text
- * becomes tokens on the engine's text threads. A call has the requests of its stages, a
- * state its ids. */
+ * becomes tokens on the engine's text threads. A call owns the requests of its stages, a
+ * state owns its ids. */
 #ifndef EXECUTE_ENGINE_CALL_H
 #define EXECUTE_ENGINE_CALL_H
 
@@ -23,7 +23,7 @@ typedef struct engine_executor {
     quire_queue *q;
     size_t n_running;                          /* sequences */
     struct engine_call *waiting, *waiting_end; /* its first and last */
-    uint64_t n_arrivals;                       /* of calls that had to wait */
+    uint64_t n_arrivals;                       /* number of calls that had to wait so far */
     char mark[MARK_BYTES];
 } engine_executor;
 
@@ -42,8 +42,8 @@ typedef struct engine_state {
     size_t n_answered; /* n_taken when the beginning of an answer was last computed */
     size_t n_turn;     /* ids before the turn that began last */
     quire_park *park;  /* holds the ids' pages between calls; NULL: none does */
-    strbuf rest;       /* text after ids, where a stop string cut a gen within a token */
-    /* while a gen runs, the next one, which is prepared; NULL: none is */
+    strbuf rest;       /* text after ids, if a stop string cut a gen inside a token */
+    /* while a gen runs: the next gen if it is being prepared; otherwise NULL */
     struct engine_call *ahead;
 } engine_state;
 
@@ -51,13 +51,13 @@ typedef struct engine_state {
 typedef struct call_request {
     struct engine_call *call;
     quire_stream *stream;
-    int32_t index; /* of a select: the choice */
+    int32_t index; /* in a select: the choice */
     bool is_alone; /* scores the choice's tokens with nothing before them */
 } call_request;
 
 /* A choice of a select. */
 typedef struct engine_choice {
-    int32_t *ids;             /* [n] those of the state and the choice */
+    int32_t *ids;             /* [n] ids of the state, then of the choice */
     size_t n, from;           /* the choice's tokens are [from, n) */
     double *logprobs, *alone; /* [n - from] */
 } engine_choice;
@@ -65,10 +65,10 @@ typedef struct engine_choice {
 typedef enum engine_stage {
     ENGINE_TEXT,    /* tokenises the state's text */
     ENGINE_ANSWER,  /* tokenises the beginning of an answer after it, for forks */
-    ENGINE_PREFIX,  /* computes what the state has */
+    ENGINE_PREFIX,  /* computes what the state has so far */
     ENGINE_GEN,     /* the gen runs */
     ENGINE_CHOICES, /* tokenises the choices */
-    ENGINE_SCORES   /* scores them */
+    ENGINE_SCORES   /* scores the choices */
 } engine_stage;
 
 typedef struct engine_call {
@@ -81,21 +81,22 @@ typedef struct engine_call {
     /* if is_waiting: in the executor's list; among those of its program; the sequences
      * that it waits to begin; since when */
     struct engine_call *next_waiting, *last_waiting;
-    struct engine_call *below, *beside, *above; /* above: the call whose below or beside is this */
+    struct engine_call *below, *beside, *above; /* above: the call whose `below` or `beside` is this call */
     size_t n_wanted;
     uint64_t arrival;
     bool is_waiting;
     bool has_turn; /* it has waited, and its stage begins now */
-    /* The state for whose next gen the call is, if that has not begun; else NULL. The
-     * call's own state is a shadow: the text between the gens becomes tokens there, after
-     * one id that stands for all before it. Then the gen's request is prepared, which is
-     * ENGINE_GEN. */
+    /* The state whose next gen this call prepares ahead of time; otherwise NULL. The
+     * call's own state is then a shadow, in which the text between the gens becomes
+     * tokens, after one id that stands for everything before. Then the gen's request is
+     * prepared, in stage ENGINE_GEN. */
     quire_state *ahead_of;
-    struct engine_call *waits; /* the gen's call, if it has begun and waits for the request; else NULL */
-    shared_ids *answer;        /* of ENGINE_ANSWER */
-    size_t n_kept;             /* ENGINE_CHOICES: ids that no choice changes */
-    size_t upto;               /* ENGINE_TEXT: n_taken after it */
-    size_t **ends;             /* [n_outputs of c] of a gen: where each token ends in the text */
+    /* the gen's own call, if it has begun and waits for this request; otherwise NULL */
+    struct engine_call *waits;
+    shared_ids *answer; /* of ENGINE_ANSWER */
+    size_t n_kept;      /* ENGINE_CHOICES: ids that no choice changes */
+    size_t upto;        /* ENGINE_TEXT: n_taken after it */
+    size_t **ends;      /* [n_outputs of c] in a gen: where each token ends in the text */
     size_t *caps;
     engine_choice *choices; /* [n_choices of c] */
     quire_error error;      /* the first error of a request */
@@ -129,8 +130,8 @@ void exec_call_free(engine_call *k);
 quire_err exec_begin_stage(engine_call *k, engine_stage stage, size_t n, quire_error *err);
 /* Whether there is room for a stage of n sequences now. */
 bool exec_has_room(const engine_executor *x, size_t n);
-/* Whether a stage of n sequences must wait: for room, or after others that wait. If so it
- * is queued, and the executor continues it later. */
+/* Whether a stage of n sequences must wait, for room or behind other waiting stages. If
+ * so it is queued, and the executor continues it later. */
 bool exec_must_wait(engine_call *k, size_t n);
 /* Removes the next call from the waiting ones. Turns are given by arrival, and a
  * program's deepest call takes the program's turn (quire_request_step). NULL: none waits,
@@ -138,8 +139,8 @@ bool exec_must_wait(engine_call *k, size_t n);
 engine_call *exec_take_turn(engine_executor *x);
 /* Counts n sequences of the stage as running. */
 void exec_count_running(engine_call *k, size_t n);
-/* Submits a request of the stage; only prepares a gen's that is ahead. Takes ownership of
- * r, also on failure. */
+/* Submits a request of the stage; the request of a gen ahead of time is only prepared.
+ * Takes over r, even on failure. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request that computes ids and generates nothing. start: the first token
  * whose log-probability is wanted (earlier ones are taken from the cache); 0: none. */
@@ -156,8 +157,8 @@ quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids
 /* Tokenises the state's next texts together. */
 quire_err exec_take_texts(engine_call *k, quire_error *err);
 /* Tokenises what the template writes from the end of the last turn in the ids to the
- * content of the newest one. If that is in the ids too, tokenises the beginning of the
- * answer that probably follows, which forks have in common. */
+ * content of the newest one. If the ids include that too, tokenises the beginning of the
+ * answer that probably follows, which forks share. */
 quire_err exec_take_turns(engine_call *k, quire_error *err);
 
 /* ---- engine_gen.c ---- */
@@ -165,7 +166,7 @@ quire_err exec_take_turns(engine_call *k, quire_error *err);
 quire_err exec_submit_gen(engine_call *k, quire_error *err);
 /* Appends a DELTA event to the call's outputs. */
 quire_err exec_add_output(engine_call *k, const quire_event *ev);
-/* Ends a gen: its first output goes to the state. */
+/* Ends a gen, whose first output is appended to the state. */
 quire_err exec_take_gen(engine_call *k, const quire_event *done);
 /* Starts the request that was prepared for k, which takes it over. */
 quire_err exec_start_ahead(engine_call *k, quire_error *err);
@@ -179,7 +180,7 @@ quire_err exec_take_choice(engine_call *k, int32_t index, const quire_event *sta
 quire_err exec_submit_scores(engine_call *k, quire_error *err);
 /* Takes the log-probabilities of a choice's tokens. */
 void exec_take_score(engine_call *k, const call_request *r, const quire_event *start);
-/* Ends a select whose choices are all scored: the best goes to the state. */
+/* Ends a select whose choices are all scored; the best one is appended to the state. */
 quire_err exec_take_select(engine_call *k);
 
 #endif

@@ -58,7 +58,8 @@ done:
 }
 
 /* Begins the next stage of a call: tokenise, compute the prefix, or the call's own
- * requests. *is_over: nothing is left to do, such as for a prefix that is computed. */
+ * requests. *is_over: nothing is left to do, for example if the prefix is already
+ * computed. */
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     const quire_state *s = k->c->state;
     const step_kind kind = k->c->step->kind;
@@ -99,8 +100,8 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-/* Begins a call with the request that was prepared for it, or once that is; or, if there
- * is none or it has to wait, as usual. */
+/* Begins a call with its prepared request, now or once that is ready; if there is none,
+ * or it has to wait, begins as usual. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
     engine_call *a = es->ahead;
@@ -140,8 +141,8 @@ static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
 
 static void exec_begin_again(engine_call *k);
 
-/* Ends the call, with k->error if it has one. A call that is ahead is dropped, and the
- * one that waits for it begins as usual. */
+/* Ends the call, with k->error if it has one. A call that ran ahead of time is dropped,
+ * and the one that waits for it begins as usual. */
 static void exec_end(engine_call *k) {
     program_call *c = k->c;
     quire_error why = k->error;

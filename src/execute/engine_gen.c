@@ -1,5 +1,5 @@
-/* Executes gens and selects: makes their requests, also ahead of time, and takes their
- * results. */
+/* Executes gens and selects: makes their requests, possibly ahead of time, and takes
+ * their results. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -86,7 +86,7 @@ quire_err exec_start_ahead(engine_call *k, quire_error *err) {
 
 /* ---- a gen ---- */
 
-/* Prepares k for the outputs of r, or lets it wait for its turn. */
+/* Prepares k for the outputs of r, or queues it for its turn. */
 static quire_err exec_ready_gen(engine_call *k, const quire_request *r, quire_error *err) {
     int32_t n = quire_request_describe(r)->n_choices;
     return k->ahead_of != NULL || exec_must_wait(k, (size_t)n) ? QUIRE_OK : exec_make_outputs(k, n, err);
@@ -114,7 +114,7 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     return is_seen ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
-/* Ends the JSON of the tool call under way; its arguments are a string. */
+/* Ends the JSON of the current tool call, whose arguments are a string. */
 static quire_err exec_end_call(program_output *o) {
     json_out calls = {.to = &o->calls};
     TRY(strbuf_add_str(&o->calls, ",\"arguments\":"));
@@ -206,7 +206,7 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     size_t n_first = c->outputs[0].n_ids, n_computed = es->ids->n + n_first - (n_first > 0 ? 1 : 0);
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;
-        const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have cut the last call */
+        const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have truncated the last call */
         if (calls->n > 0 && calls->p[calls->n - 1] != '}') {
             TRY(exec_end_call(&c->outputs[i]));
         }
@@ -233,7 +233,7 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));
     TRY(quire_token_bytes(k->x->e, es->ids->ids[es->ids->n - 1], &last, &n_last, err));
-    bool heals = utf8_is_valid((str){last, n_last}); /* unless it is part of a character */
+    bool heals = utf8_is_valid((str){last, n_last}); /* unless it is an incomplete character */
     quire_err e = QUIRE_OK;
     k->n_kept = es->ids->n - (heals ? 1 : 0);
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {
@@ -463,7 +463,7 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
         begun = is_turn && i < es->n_taken ? i : begun;
         last = is_turn ? i : last;
     }
-    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* its end is left to the next turn */
+    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* its end is written with the next turn */
     bool is_asked = begun == last || (!is_whole && strcmp(s->parts[last].role, "assistant") == 0);
     strbuf body = {0};
     json_out o = {.to = &body};

@@ -72,8 +72,7 @@ static quire_err step_read_text(step_reader *r, const json_value *v, step_text *
                                       : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a text", what);
 }
 
-/* Reads a text, or an array of at least one. *n: how many were made, also after a
- * failure. */
+/* Reads a text, or an array of at least one. *n: how many were made, even on failure. */
 static quire_err step_read_texts(step_reader *r, const json_value *v, step_text **to, size_t *n,
                                  const char *what) {
     bool is_array = json_is(v, JSON_KIND_ARRAY);
@@ -103,8 +102,8 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Fields that prefixes and choices have in common with gens: those on which a prompt's
- * rows, its cache and its order of admission depend. */
+/* Fields that apply to prefixes and choices as well as gens: those that affect a prompt's
+ * rows, caching and order of admission. */
 static const char *const common_fields[] = {"cache_salt",     "attention", "priority",
                                             "cache_priority", "cache_ttl", NULL};
 

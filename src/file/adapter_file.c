@@ -17,7 +17,7 @@
 #include "file/show.h"
 
 #define MAX_RANK_SAID  INT32_MAX
-#define MAX_INVOCATION 4096 /* tokens, or bytes of their text */
+#define MAX_INVOCATION 4096 /* most tokens, or bytes of their text */
 #define MAX_PARAMETERS 64
 
 /* ---- adapter_config.json ---- */
@@ -41,7 +41,7 @@ static void adapter_copy_name(str from, char *to, size_t size) {
         to[n++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
     }
     while (n > 0 && n + 1 == size && ((unsigned char)to[n - 1] & 0x80) != 0) {
-        n--; /* no half of a character at the end */
+        n--; /* no partial character at the end */
     }
     to[n] = 0;
 }
@@ -61,7 +61,7 @@ static quire_err adapter_check_kind(const config_reader *r) {
                    r->file, show_name(kind).text);
 }
 
-/* Options that change what the tensors mean, and are not computed. */
+/* Options that change the meaning of tensors, and are not supported. */
 static quire_err adapter_check_options(const config_reader *r) {
     static const char *const refused[] = {
         "use_qalora", "use_bdlora",    "layer_replication",       "arrow_config",     "kasa_config",
@@ -150,8 +150,8 @@ static quire_err adapter_take_scales(config_reader *r) {
     return adapter_take_patterns(r, "alpha_pattern", false, &f->alphas);
 }
 
-/* invocation_string: what adapters of the time before PEFT had activated LoRA name
- * instead of tokens. */
+/* invocation_string: named instead of tokens by adapters from before PEFT had activated
+ * LoRA. */
 static quire_err adapter_take_invocation_text(config_reader *r) {
     static const char key[] = "invocation_string";
     const json_value *v = json_get(r->doc.root, key);
@@ -314,7 +314,7 @@ quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
 
 #define MAX_KEY_BYTES 1024
 #define MAX_PATTERNS  65536
-#define MAX_COMPILED  64 /* expressions that are more than names */
+#define MAX_COMPILED  64 /* most expressions that are more than names */
 #define MATCH_LIMIT   20000
 #define DEPTH_LIMIT   1000
 #define HEAP_KIB      1024
@@ -470,7 +470,7 @@ static quire_err adapter_read_bytes(int fd, const char *path, size_t n, void **o
     return QUIRE_OK;
 }
 
-/* Opens a regular file of at most max_bytes, which *n gets. */
+/* Opens a regular file of at most max_bytes; *n: its size. */
 static quire_err adapter_open_regular(const char *path, int64_t max_bytes, int *fd, size_t *n,
                                       quire_error *err) {
     struct stat st;
@@ -508,7 +508,7 @@ static quire_err adapter_read_whole(const char *path, int64_t max_bytes, void **
 
 /* ---- paths ---- */
 
-/* An adapter's path: whether it is a directory, and which; the file itself otherwise. */
+/* Resolves an adapter's path: the directory, or the file itself. */
 static quire_err adapter_find(const char *path, char out[MAX_PATH_BYTES], bool *is_directory,
                               quire_error *err) {
     static const char *const inside[] = {"/" CONFIG_NAME, "/" TENSORS_NAME, "/" PICKLE_NAME};
@@ -533,7 +533,7 @@ static quire_err adapter_find(const char *path, char out[MAX_PATH_BYTES], bool *
     return QUIRE_OK;
 }
 
-/* Why a directory without its config is not an adapter that is read. */
+/* Explains why a directory without a config can't be read as an adapter. */
 static quire_err adapter_not_here(const char *dir, const char *name, quire_error *err) {
     const foreign is = foreign_of_directory(dir);
     return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -576,7 +576,7 @@ static quire_err adapter_parse_peft(adapter_file *f, str config, size_t n, const
     f->facts.n_bytes = (int64_t)n;
     TRY(safetensors_parse(f->content, n, path, 0, &f->tensors, err));
     sha256_begin(&sum);
-    /* the length keeps bytes of one file from counting as the other's */
+    /* the length separates the bytes of the two files */
     const uint64_t size = config.n;
     sha256_add(&sum, &size, sizeof size);
     sha256_add(&sum, config.p, config.n);

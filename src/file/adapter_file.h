@@ -2,9 +2,9 @@
  * adapter_model.safetensors), or a GGUF file of llama.cpp's convert_lora_to_gguf.py
  * (general.type "adapter").
  *
- * Files are read into memory whole: one that is replaced or cut meanwhile changes nothing
- * that was checked. All of them are hostile. Immutable after open: any thread may
- * read. */
+ * Files are read whole into memory, so replacing or truncating one later changes
+ * nothing that was checked. All of them are untrusted. Immutable after open: any
+ * thread may read. */
 #ifndef FILE_ADAPTER_FILE_H
 #define FILE_ADAPTER_FILE_H
 
@@ -30,7 +30,7 @@ typedef struct adapter_pattern {
     double value;
 } adapter_pattern;
 
-/* Zero-initialised is empty. */
+/* Zero-initialised it is empty. */
 typedef struct adapter_patterns {
     adapter_pattern *list;
     size_t n, cap, n_compiled;
@@ -49,13 +49,13 @@ bool adapter_patterns_find(const adapter_patterns *p, str name, double *value);
 
 typedef enum adapter_format { ADAPTER_PEFT, ADAPTER_GGUF } adapter_format;
 
-/* What an adapter says about itself. */
+/* What an adapter's files say about it. */
 typedef struct adapter_facts {
     adapter_format format;
-    int32_t rank;          /* the largest that config or tensors name */
+    int32_t rank;          /* the largest in config and tensors */
     int64_t n_bytes;       /* of the file that holds the tensors */
-    char base[256];        /* the model for which it was made, for people; "": not said */
-    char architecture[64]; /* of that model, of a GGUF file; "": not said */
+    char base[256];        /* the model for which it was made, for people; "": not stated */
+    char architecture[64]; /* architecture of that model, in a GGUF file; "": not stated */
     bool has_dora;         /* DoRA: the config says that there are magnitudes */
     bool is_activated;     /* it names invocation tokens (activated LoRA) */
 } adapter_facts;
@@ -71,10 +71,10 @@ typedef struct adapter_file {
     int32_t *invocation;          /* [n_invocation] the tokens that activate it */
     int32_t n_invocation;
     char *invocation_text; /* the text of these tokens, where the config has no list; or NULL */
-    /* of scales; of a GGUF file alpha alone, 0: not said */
+    /* parameters of scales; in a GGUF file only alpha; 0: not stated */
     int64_t rank;
     double alpha;
-    int32_t peft_minor; /* N of PEFT 0.N, which wrote it; a later one: INT32_MAX; not said: 0 */
+    int32_t peft_minor; /* N of the PEFT 0.N that wrote it; INT32_MAX: 1.0 or later; 0: not stated */
     bool ties;          /* changes of tied embeddings apply to the head too */
     bool by_root;       /* rsLoRA: alpha / sqrt(rank) */
     adapter_patterns ranks, alphas;
@@ -83,7 +83,7 @@ typedef struct adapter_file {
 /* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
  * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
 quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err);
-/* As above, of f->keys, with the ranks of f->tensors. */
+/* As above, from f->keys, with the ranks of f->tensors. */
 quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err);
 
 /* "PEFT" or "GGUF". */

@@ -6,7 +6,7 @@
  *   bytes. Little-endian.
  *
  * Everything in a gguf borrows the file's bytes. They are read only here and never
- * trusted: each length is checked against what is left. */
+ * trusted: each length is checked against the bytes left. */
 #ifndef FILE_GGUF_H
 #define FILE_GGUF_H
 
@@ -42,7 +42,7 @@ typedef struct gguf_key {
     gguf_value value;
 } gguf_key;
 
-/* Zero-initialised is empty. */
+/* Zero-initialised it is empty. */
 typedef struct gguf {
     gguf_key *keys; /* in file order */
     int32_t n_keys;

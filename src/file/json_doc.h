@@ -6,7 +6,7 @@
 #include "file/meta.h"
 #include "json/json.h"
 
-/* Zero-initialised is absent: root is NULL. */
+/* Zero-initialised it is absent: root is NULL. */
 typedef struct json_doc {
     json_value *root; /* an object, or a list if that was requested */
 } json_doc;

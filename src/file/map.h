@@ -8,17 +8,18 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* What a file was like when it was opened. Its content is the same as long as size, inode
- * and times are. */
+/* State of a file when it was opened. Its content is unchanged as long as size, inode and
+ * times are. */
 typedef struct file_stamp {
     uint64_t size, inode;
-    /* when its bytes changed last, and when anything of it did, its times included */
+    /* times of the last change of its bytes, and of any change including that of its
+     * times */
     int64_t mtime_ns, ctime_ns;
     int64_t opened_ns;    /* by the same clock */
     uint32_t owner, mode; /* user id; permissions */
 } file_stamp;
 
-/* Zero-initialised is "no file"; p is then NULL. An empty file has n 0 and p not NULL. */
+/* Zero-initialised it is "no file", with p NULL. An empty file has n 0 and p not NULL. */
 typedef struct file_map {
     const void *p;
     size_t n;

@@ -34,9 +34,9 @@ typedef struct meta_value {
 
 /* What the operator sets in the metadata: the texts of --hf-overrides (a JSON object that
  * is merged into config.json) and --override-kv (a GGUF file's keys, llama.cpp's form:
- * overrides.h). NULL: nothing. Beside them the value of --quantization
- * (model/quantise_load.h), which a packed model does not carry: it shows in the types of
- * its tensors. */
+ * overrides.h). NULL: nothing. In addition the value of --quantization
+ * (model/quantise_load.h), which a packed model does not store, since its tensors' types
+ * show it. */
 typedef struct model_overrides {
     const char *hf, *kv, *quantise;
 } model_overrides;

@@ -208,7 +208,8 @@ quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
     if (f->overrides == NULL) {
         return QUIRE_OK;
     }
-    (void)sampling_defaults_of_model(f, &d, &ignored); /* looks its keys up, which are read later */
+    /* marks its keys as looked up, since they are read later */
+    (void)sampling_defaults_of_model(f, &d, &ignored);
     sampling_defaults_deinit(&d);
     return overrides_check(f->overrides, f->path, err);
 }

@@ -122,7 +122,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     return open_parent(f, path, file_map_text(&map), err);
 }
 
-/* Gives f to the caller when e is success, else closes it. */
+/* Passes f to the caller if e is success, otherwise closes it. */
 static quire_err model_file_finish(model_file *f, quire_err e, model_file **out) {
     if (e != QUIRE_OK) {
         model_file_close(f);
@@ -534,7 +534,7 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
     templates_add_configured(f, &f->tokenizer_config);
     TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json,
                      err));
-    templates_add_configured(f, &f->template_json); /* checkpoints with images have theirs there */
+    templates_add_configured(f, &f->template_json); /* checkpoints with images have their templates there */
     return QUIRE_OK;
 }
 
@@ -560,7 +560,7 @@ static void add_gguf_list(model_file *f, const meta_value *list) {
     f->chat_template = f->chat_template.n == 0 ? first : f->chat_template;
 }
 
-/* A template that is neither a text nor a list of them is none: the model is of use
+/* A template that is neither a text nor a list of texts is ignored: the model can be used
  * without. */
 static void read_gguf_default(model_file *f) {
     meta_value v = open_file_meta(f, "tokenizer.chat_template");

@@ -42,21 +42,21 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
 /* The overrides in force, also those that a packed model carries: part of the model's
  * identity. Equal texts are equal overrides; empty: none. Borrowed from the file. */
 str model_file_overrides(const model_file *f);
-/* Whether config.json has the key with null, which means "none" and not "as usual". Never
- * for a GGUF file or an overridden key. */
+/* Whether config.json has the key with null, which means "none" and not "the default".
+ * Never for a GGUF file or an overridden key. */
 bool model_file_is_null(const model_file *f, const char *key);
-/* Whether config.json has an object there. */
+/* Whether the key's value in config.json is an object. */
 bool model_file_is_object(const model_file *f, const char *key);
 /* The flag that overrides the key; NULL: none. */
 const char *model_file_set_by(const model_file *f, const char *key);
-/* To be called once all metadata were read: QUIRE_INVALID names an override that was
- * never looked up. */
+/* Call it once all metadata were read: QUIRE_INVALID names an override that was never
+ * looked up. */
 quire_err model_file_check_overrides(const model_file *f, quire_error *err);
 
 /* The value of --quantization; empty: none. Borrowed from the file. */
 const char *model_file_quantise(const model_file *f);
 
-/* To be called before the tensors are loaded, by the one user of f. */
+/* Call it before the tensors are loaded, by the only user of f. */
 void model_file_watch(model_file *f, load_watch watch);
 load_watch model_file_watcher(const model_file *f);
 

@@ -83,7 +83,7 @@ foreign foreign_of_content(str content) {
 
 /* ---- by name ---- */
 
-/* `begins` and `ends`: of a path's last name; a whole name is both. */
+/* `begins` and `ends` refer to a path's last name; for a whole name they are equal. */
 typedef struct named {
     const char *begins, *ends;
     foreign is;
@@ -151,7 +151,7 @@ static const named names[] = {
 
 #define WHOLE "download the model's whole directory, as `quire pull ORG/NAME` does"
 
-/* Parts of a model that Quire does read, beside others. */
+/* Parts of a model that Quire reads together with others. */
 static const named parts[] = {
     {"model", ".safetensors", {"weights", WHOLE}},  {"tokenizer", ".model", {"a tokenizer", WHOLE}},
     {"spiece", ".model", {"a tokenizer", WHOLE}},   {"sentencepiece", ".model", {"a tokenizer", WHOLE}},
@@ -246,8 +246,8 @@ foreign foreign_of_gguf(str type, str architecture) {
 
 /* ---- quantised weights of other programs ---- */
 
-/* Tensors that tell a form where config.json does not. `with`: the end that another
- * tensor of the same stem has; "": none is needed. */
+/* Tensors that reveal a form if config.json does not. `with`: suffix of another tensor
+ * with the same stem; "": none is needed. */
 static const struct {
     const char *ends, *with, *form;
 } forms[] = {
@@ -355,7 +355,7 @@ static bool is_repository(const char *text) {
 }
 
 /* Writes the model that a value of YAML names, which may be a list's item and quoted;
- * nothing where it is not a name. */
+ * nothing if it is not a name. */
 static void not_a_model_read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {

@@ -11,10 +11,10 @@
 /* A kind of checkpoint. {.what = NULL}: unknown. */
 typedef struct foreign {
     const char *what;    /* "a LoRA adapter, not a model" */
-    const char *instead; /* what to do, as an order */
+    const char *instead; /* what to do, as an imperative */
 } foreign;
 
-/* By the content of a file, which may be cut. */
+/* By the content of a file, which may be truncated. */
 foreign foreign_of_content(str content);
 /* By the name of a file, alone or in a directory or repository. */
 foreign foreign_of_name(str path);

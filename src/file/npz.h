@@ -1,7 +1,7 @@
 /* Arrays in an .npz file, as numpy.savez writes it: a zip whose members are stored .npy
  * files. For the arrays that masks and changes of scores name (docs/attention.md).
  *
- * Files are hostile: every offset and size is checked. Immutable after open; any thread
+ * Files are untrusted: every offset and size is checked. Immutable after open; any thread
  * may read. */
 #ifndef FILE_NPZ_H
 #define FILE_NPZ_H
@@ -11,7 +11,7 @@
 #include "core/attn_program.h"
 
 #define NPZ_MAX_MEMBERS 64
-#define NPZ_MAX_BYTES   (256 << 20) /* of the file */
+#define NPZ_MAX_BYTES   (256 << 20) /* most bytes of a file */
 
 typedef struct npz {
     int32_t n;

@@ -53,7 +53,7 @@ typedef struct model_file {
     file_section *sections;
     size_t n_sections;
 
-    /* MODEL_HF; root NULL when the file is absent */
+    /* MODEL_HF; root is NULL if the file is absent */
     json_doc config, generation, tokenizer_config, template_json;
     str config_text, generation_text, template_json_text, template_text; /* the files */
     /* memory of config_text that is not a file's */
@@ -77,14 +77,14 @@ quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_e
 /* Maps a file until f is closed. */
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err);
 
-/* A key's value: the operator's, else the file's. */
+/* A key's value: the operator's, or else the file's. */
 meta_value open_file_meta(const model_file *f, const char *key);
 /* Reads the overrides, once the format is known and before any key that they may set is
  * looked up. */
 quire_err open_file_overrides(model_file *f, quire_error *err);
 
-/* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the
- * contents. */
+/* Each of these fills a zeroed *f whose path is set. After a failure model_file_close
+ * frees the contents. */
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
 /* Only the keys: other parts, and tensors of whatever types, are not read. */
 quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err);
@@ -123,7 +123,7 @@ quire_err modules_read(model_file *f, quire_error *err);
 /* Adds the tensors of the modules' directories as those of parts from `part` on. */
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err);
 void modules_deinit(model_file *f);
-/* A vocabulary of nothing. */
+/* An empty vocabulary. */
 void vocab_init(vocab *v);
 /* Reads tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
 quire_err gguf_read_vocab(model_file *f, quire_error *err);

@@ -232,8 +232,8 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
     return e;
 }
 
-/* Files in which programs write what others put into config.json's quantization_config,
- * and the method that they leave unsaid. */
+/* Files in which some programs write what others put into config.json's
+ * quantization_config, and the method that these files imply. */
 static const struct {
     const char *name, *method;
 } quant_files[] = {
@@ -414,9 +414,8 @@ static void shards_unique(shard_list *l) {
     l->n = n;
 }
 
-/* Checks that every tensor is in the file that the index names for it. One that no file
- * has may be one that nothing computes: model_file_why_unread reports it when it is
- * needed. */
+/* Checks that every tensor is in the file that the index names for it. A tensor that no
+ * file has may be unused: model_file_why_unread reports it when it is needed. */
 static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards,
                              quire_error *err) {
     for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
@@ -464,8 +463,8 @@ static quire_err check_complete(const model_file *f, const shard_list *l, quire_
     return QUIRE_OK;
 }
 
-/* Refuses what another program has quantised: by config.json, and by the tensors once
- * they are there. */
+/* Refuses weights quantised by other programs: by config.json, and by the tensors once
+ * they are listed. */
 static quire_err check_quantised(model_file *f, quire_error *err) {
     char base[FOREIGN_BASE_BYTES] = "";
     str card = {0};

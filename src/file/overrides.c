@@ -167,7 +167,7 @@ static quire_err override_kv_next(str *rest, str *key, json_value **value, quire
 #define MAX_KEY       127
 #define MAX_OVERRIDES 256
 
-/* A text of config.json's form; what is carried has one name a key. */
+/* Parses a text in config.json's form; carried overrides have one name per key. */
 static const json_limits overrides_limits = {.max_depth = 16,
                                              .max_values = 1 << 16,
                                              .max_containers = 4096,
@@ -177,7 +177,7 @@ static const json_limits overrides_limits = {.max_depth = 16,
 typedef struct override {
     char *key;
     json_value *value; /* NULL: null, so the key counts as missing */
-    bool is_carried;   /* by a packed model */
+    bool is_carried;   /* carried by a packed model */
     bool is_read;
     char nearest[EDIT_MAX + 1]; /* the nearest of the keys that were looked up; empty: none is near enough */
     size_t distance;
@@ -189,7 +189,7 @@ struct overrides {
     bool by_path; /* keys are dotted paths, of config.json: a key may lie inside another's object */
     const char *flag;
     strbuf text;
-    pthread_mutex_t mutex; /* of what finding notes */
+    pthread_mutex_t mutex; /* guards what lookups record */
 };
 
 const char *overrides_flag(model_format format) {
@@ -223,8 +223,8 @@ static void remove_at(overrides *o, size_t i) {
     o->all[i] = o->all[--o->n];
 }
 
-/* Adds a key, and shares its value. What a packed model carries for it, or inside or
- * around it, goes. */
+/* Adds a key, and shares its value. Carried overrides for it, or inside or around it, are
+ * dropped. */
 static quire_err overrides_add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
     char name[MAX_KEY + 1];
     (void)snprintf(name, sizeof name, "%.*s", (int)(key.n < MAX_KEY ? key.n : MAX_KEY), key.p);

@@ -1,10 +1,10 @@
 /* Overrides: metadata that the operator sets for a model, by --hf-overrides or
- * --override-kv, where its file lacks them or has them wrong.
+ * --override-kv, if its file lacks them or has wrong ones.
  *
  * A list of keys with values, which the accessors of metadata.c consult before the file.
- * It notes which keys were looked up, so that one that nothing reads is found. A packed
- * model carries those with which it was packed (packed.h); the operator's own go before
- * them. Any thread may read it. */
+ * It records which keys were looked up, so that unused ones are found. A packed model
+ * carries the overrides with which it was packed (packed.h); the operator's own take
+ * precedence. Any thread may read it. */
 #ifndef FILE_OVERRIDES_H
 #define FILE_OVERRIDES_H
 
@@ -12,10 +12,10 @@
 
 typedef struct overrides overrides;
 
-/* Reads what the operator gives and what a packed model carries (overrides_text of its
- * source, or empty). *out is NULL if both are empty. QUIRE_INVALID: err names the flag
- * and the key, or the flag that belongs to this format; QUIRE_BAD_FILE: what is carried
- * is damaged. file is used in messages. */
+/* Reads the operator's overrides and those that a packed model carries (overrides_text of
+ * its source, or empty). *out is NULL if both are empty. QUIRE_INVALID: err names the
+ * flag and the key, or the flag that belongs to this format; QUIRE_BAD_FILE: what is
+ * carried is damaged. file is used in messages. */
 quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried,
                          overrides **out, quire_error *err);
 /* NULL is allowed. */

@@ -19,7 +19,7 @@
 #define PART_SUFFIX  ".quire.part"
 #define KEY_DIGITS   (PACK_KEY_BYTES - 1)
 #define HEAD_BYTES   65536
-#define SAMPLES      64 /* of SAMPLE_BYTES, evenly over a file */
+#define SAMPLES      64 /* samples of SAMPLE_BYTES, spread evenly over a file */
 #define SAMPLE_BYTES 4096
 
 /* The longest time for which a file system's clock may stand still: a tick of the kernel,
@@ -371,7 +371,7 @@ quire_err pack_entry_finish(pack_entry *e, quire_error *err) {
                       ? QUIRE_OK
                       : pack_cache_failed(e, err);
     if (r == QUIRE_OK) {
-        (void)close(e->fd); /* all is written; this gives the lock back */
+        (void)close(e->fd); /* everything is written; this releases the lock */
         e->fd = -1;
     }
     pack_entry_discard(e);
@@ -450,7 +450,7 @@ quire_err quire_packed_list(const char *dir, quire_packed_form **forms, size_t *
     return e;
 }
 
-/* Whether an entry is meant by a name. */
+/* Whether a name refers to an entry. */
 static bool is_meant(const pack_form *f, const char *name) {
     const char *digits = name + strlen(PREFIX);
     return strcmp(name, "packed") == 0 || (digits[0] != '\0' && strncmp(f->key, digits, strlen(digits)) == 0);

@@ -30,16 +30,17 @@ typedef struct pack_cache {
 quire_err pack_cache_open(const char *dir, int64_t max_bytes, pack_cache *out, quire_error *err);
 void pack_cache_close(pack_cache *c);
 
-/* The name of source's packed form. form: all that the form depends on besides. It is a
- * digest of form, of the source's overrides, and of each file's size, inode and times of
- * change, its first bytes and samples of the others. False: the source is not a file. */
+/* The name of source's packed form. form: everything else on which the packed form
+ * depends. It is a digest of form, of the source's overrides, and of each file's size,
+ * inode and times of change, its first bytes and samples of the others. False: the source
+ * is not a file. */
 bool pack_cache_key(const model_file *source, const char *form, char key[PACK_KEY_BYTES]);
-/* Whether every later change of source's files shows in their times: false where one was
- * written so shortly before it was opened that a change since then may have left them as
- * they were. */
+/* Whether every later change of source's files shows in their times. False if a file was
+ * written so shortly before it was opened that a change since then may not have changed
+ * its times. */
 bool pack_cache_can_name(const model_file *source);
 
-/* Opens the entry and notes its use. Its checksums have not been checked.
+/* Opens the entry and records its use. Its checksums have not been checked.
  * QUIRE_NOT_FOUND: there is none. Other errors: there is one, which cannot be used and
  * was removed, for the reason in err. */
 quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out, quire_error *err);
@@ -52,7 +53,7 @@ typedef struct pack_form {
 quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err);
 /* The path of an entry. False: it is too long. */
 bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out);
-/* Removes the entry. It may not be there. */
+/* Removes the entry if it exists. */
 void pack_cache_remove(const pack_cache *c, const char *key);
 
 /* An entry that is being written. One thread at a time. */

@@ -19,7 +19,7 @@
  * PACKED_CHECKSUMS, the last:
  *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block
  *   perhaps shorter; u64 XXH3 of all these
- * Before end lie all tensors and other sections.
+ * All tensors and other sections are before `end`.
  *
  * Digests and checksums detect damage, not forgery: the directory is checked like that
  * of any untrusted file. Opening checks the digests of header and directory. The

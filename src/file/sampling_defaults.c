@@ -19,7 +19,7 @@ static const struct {
     {"repetition_penalty", "general.sampling.penalty_repeat"},
 };
 
-/* The decimal number that a float was written as: 0.95f gives 0.95. */
+/* The decimal number from which a float was read: 0.95f gives 0.95. */
 static double shortest(double v) {
     if (v != (double)(float)v) {
         return v;

@@ -11,7 +11,7 @@
 vocab_source vocab_files_format(str bytes);
 /* Reads a directory's tokenizer, once its tokenizer_config.json is read: tokenizer.json,
  * else a SentencePiece model, else ranks, else tekken.json; of several of a kind the one
- * of the usual name. f->vocab.source stays VOCAB_NONE if there is none. */
+ * with the usual name. f->vocab.source stays VOCAB_NONE if there is none. */
 quire_err vocab_files_read(model_file *f, quire_error *err);
 /* Opens one file as the vocabulary of f. QUIRE_BAD_FILE where its format is not known. */
 quire_err vocab_files_open(model_file *f, const char *path, file_map map, quire_error *err);

@@ -150,7 +150,7 @@ done:
 
 /* ---- snapshots ---- */
 
-/* The blob to which a link leads; empty: it leads elsewhere. */
+/* The blob to which a link points; empty: it points elsewhere. */
 static str link_id(const char *path, char target[4096]) {
     ssize_t n = readlink(path, target, 4095);
     if (n < 0) {

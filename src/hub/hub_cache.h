@@ -11,8 +11,8 @@
  *                                  quire.lock      flock: shared by pulls, exclusive for
  *                                                  a removal
  *
- * Any process may die at any time: links are made when all blobs of a model are there,
- * and the reference comes last. */
+ * Any process may die at any time: links are made once all blobs of a model exist, and
+ * the reference comes last. */
 #ifndef HUB_CACHE_H
 #define HUB_CACHE_H
 
@@ -35,7 +35,8 @@ quire_err hub_repo_blob(const hub_repo *r, const char *id, const char *suffix, s
 quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path, strbuf *out,
                         quire_error *err);
 
-/* The commit that a revision was at, or that it is; false: the cache does not know. */
+/* The commit of a revision, or the revision itself if it is a commit; false: not in the
+ * cache. */
 bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]);
 quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *commit, quire_error *err);
 
@@ -67,7 +68,7 @@ quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quir
 /* "ORG/NAME" of a directory "models--ORG--NAME"; false: it is not a model's. */
 bool hub_repo_of_directory(const char *directory, char repo[194]);
 
-/* Writes the branch or tag that is at a commit, "main" before others; else the commit
+/* Writes the branch or tag at a commit, preferably "main"; otherwise the commit
  * itself. */
 void hub_repo_name_commit(const hub_repo *r, const char *commit, char out[256]);
 

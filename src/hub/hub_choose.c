@@ -145,7 +145,8 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     return hub_choose_add_parts(l, repo, i, out, err);
 }
 
-/* The GGUF model when no quantisation is named: by this order, else the first. */
+/* The GGUF model if no quantisation is named: the first in this order, or else the first
+ * file. */
 static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
     static const char *const order[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q4",
                                         "Q5_K_M", "Q8_0",       "BF16",  "F16",    "FP16"};

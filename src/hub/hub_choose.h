@@ -1,6 +1,6 @@
 /* Which files of a repository, or of a snapshot in the cache, make the model of a name.
  *
- *   nothing asked for   model.safetensors, else the shards of its index, else every
+ *   no pick   model.safetensors, else the shards of its index, else every
  *                       model*.safetensors, each with the texts that Quire reads
  *                       (configs, tokenizers, templates, modules); without any of them a
  *                       GGUF file, Q4_K_M before others
@@ -40,7 +40,7 @@ typedef struct hub_listing {
 quire_err hub_listing_parse(str json, const char *repo, hub_listing *out, quire_error *err);
 /* Adds a file, whose path must be safe. NO_MEMORY, or TOO_LARGE past HUB_MAX_FILES. */
 quire_err hub_listing_add(hub_listing *l, str path, str id, int64_t n_bytes);
-/* Sorts by path; to be called once all are added. */
+/* Sorts by path; called once all are added. */
 void hub_listing_sort(hub_listing *l);
 /* The index of the file at this path, or -1; O(log n). */
 int32_t hub_listing_find(const hub_listing *l, str path);
@@ -75,12 +75,12 @@ quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, h
                             quire_error *err);
 void hub_choice_deinit(hub_choice *c);
 
-/* True when a snapshot's safetensors have what opens them beside the weights: a config,
- * and a tokenizer of any kind. */
+/* True if a snapshot has what safetensors need besides weights: a config, and a tokenizer
+ * of any kind. */
 bool hub_has_texts(const hub_listing *l);
 
-/* Appends to text the quantisations that there are, and the files whose names have none,
- * as far as an error's text holds them. */
+/* Appends the available quantisations to text, and the files whose names have none, as
+ * far as they fit into an error. */
 void hub_list_quants(const hub_listing *l, strbuf *text);
 
 #endif

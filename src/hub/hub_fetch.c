@@ -17,7 +17,7 @@
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_REDIRECTS    5
-#define MAX_FAILURES     4 /* in a row, after the first */
+#define MAX_FAILURES     4 /* failures in a row, after the first */
 #define FIRST_WAIT_US    500000
 #define MAX_WAIT_S       120
 #define PROGRESS_BYTES   ((int64_t)1 << 20)
@@ -189,7 +189,7 @@ static quire_err hub_client_explain(const hub_client *c, const hub_target *t, co
     if (is_hub && r->status == 404) {
         return hub_client_not_found(c, t, r, err);
     }
-    /* an address that has expired: the hub gives another one */
+    /* an expired address: the hub gives a new one */
     passes = passes || (!is_hub && r->status == 403);
     return err_set(err, passes ? QUIRE_BUSY : QUIRE_IO, -1, "%s: %s answers %d for %s%s%s", t->repo,
                    is_hub ? "the hub" : "its storage", (int)r->status, show_name(str_of(t->what)).text,
@@ -473,7 +473,7 @@ done:
 /* Gives the blob its name if that is its hash. BAD_FILE, without a message, if not. */
 static quire_err prove(fetch *x, quire_error *err) {
     char found[HUB_DIGEST_BYTES];
-    struct stat st; /* where locks do not work, another process may have cut it */
+    struct stat st; /* if locks do not work, another process may have truncated it */
     TRY(err_set(err, hub_digest_end(&x->digest, found), -1, "%s: its hash failed", x->part.p));
     if (strcmp(found, x->file->id) != 0 || fstat(x->fd, &st) != 0 ||
         (int64_t)st.st_size != x->file->n_bytes) {

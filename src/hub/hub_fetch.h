@@ -13,8 +13,8 @@
 /* Requests to a hub: its endpoint and token, redirects, tries after failures, and what
  * its answers mean.
  *
- * The token goes to the endpoint's own scheme, host and port, and nowhere else: not where
- * a redirect leads, and not over plain HTTP but to this machine. A client belongs to one
+ * The token is only sent to the endpoint's own scheme, host and port: not to the target
+ * of a redirect, and over plain HTTP only to this machine. A client belongs to one
  * thread. */
 
 typedef struct hub_client hub_client;
@@ -25,7 +25,7 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
                           quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Destination of bytes. `at`: how many it has, from which the next are requested.
+/* A destination of bytes. `at`: how many it has; the next request starts there.
  * is_joined becomes true when a response continues the bytes of another, or of an
  * earlier process. */
 typedef struct hub_sink {
@@ -45,9 +45,9 @@ typedef struct hub_target {
     int64_t n_bytes;  /* in all; -1: unknown */
 } hub_target;
 
-/* Gets the target's bytes from s->at on, with a few tries after each failure that may
- * pass: a try that brought a MiB is not a failure. The errors are those of quire_hub_pull
- * and of the sink. */
+/* Gets the target's bytes from s->at on, retrying a few times after temporary failures; a
+ * try that brought at least a MiB does not count as a failure. The errors are those of
+ * quire_hub_pull and of the sink. */
 quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_error *err);
 
 /* Appends text with all but letters, digits and "-_.~" as %XX; slashes stay where
@@ -89,8 +89,8 @@ typedef struct hub_digest {
     bool is_sha1;
 } hub_digest;
 
-/* Begins the hash that id is of, of a file of n_bytes. It may be called again, for
- * another start. NO_MEMORY. */
+/* Begins the kind of hash that id is, for a file of n_bytes. May be called again to
+ * restart. NO_MEMORY. */
 quire_err hub_digest_begin(hub_digest *d, const char *id, int64_t n_bytes);
 quire_err hub_digest_add(hub_digest *d, const void *p, size_t n);
 /* Writes the hexadecimal digits. */

@@ -1,7 +1,7 @@
 #include "hub/hub_http.h"
 
 #include <assert.h>
-#define CURL_DISABLE_DEPRECATION /* of what an older libcurl takes */
+#define CURL_DISABLE_DEPRECATION /* allow options of older libcurl versions */
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "base/mem.h"
 
 #define CONNECT_S   20
-#define LEAST_SPEED 1000               /* bytes a second */
+#define LEAST_SPEED 1000               /* bytes per second */
 #define MAX_UNREAD  ((int64_t)1 << 16) /* bytes of an unwanted body */
 
 /* What is used of libcurl. */
@@ -63,7 +63,7 @@ struct hub_http {
     /* of the current exchange */
     const hub_receiver *to;
     hub_reply *reply;
-    quire_err result; /* of the receiver */
+    quire_err result; /* result of the receiver */
     bool has_begun;
     int64_t n_unread;
 };

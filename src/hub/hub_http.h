@@ -1,5 +1,5 @@
-/* One HTTP exchange at a time over libcurl, which is opened when it is first needed:
- * linked, it would bring thirty libraries into every start. Redirects are not followed,
+/* Makes one HTTP exchange at a time over libcurl, which is loaded when first needed:
+ * linking it would add thirty libraries to every start. Redirects are not followed,
  * certificates always checked. A handle belongs to one thread. */
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
@@ -14,7 +14,7 @@ typedef struct hub_http hub_http;
 
 typedef struct hub_http_options {
     const char *ca_file; /* NULL: the system's */
-    int32_t stall_s;     /* seconds under 1,000 bytes each that end a transfer */
+    int32_t stall_s;     /* a transfer ends after this many seconds with under 1,000 bytes each */
     bool https_only;
     const atomic_bool *stop; /* ends a transfer; may be NULL */
 } hub_http_options;
@@ -24,8 +24,8 @@ typedef struct hub_http_options {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err);
 void hub_http_close(hub_http *h);
 
-/* Whether a text is 1 to `most` visible characters of ASCII, as a bearer token must be: another
- * one would add headers of its own. */
+/* Whether a text is 1 to `most` visible characters of ASCII, as a bearer token must be:
+ * another one would add headers of its own. */
 bool hub_http_is_token(const char *token, size_t most);
 
 /* What a response's head contains. Texts are cut at their buffers' ends. */
@@ -59,9 +59,10 @@ typedef struct hub_http_request {
     size_t n_json;
 } hub_http_request;
 
-/* OK: a response came as a whole, of any status. CANCELLED: by stop. BUSY: the transfer
- * failed in a way that may pass: no connection, a timeout, a body that ends early; IO: in
- * another way. Else the receiver's error, and then err is not set. */
+/* QUIRE_OK: a whole response arrived, with any status. QUIRE_CANCELLED: by stop.
+ * QUIRE_BUSY: a temporary failure such as no connection, a timeout, or a body that
+ * ends early. QUIRE_IO: another failure. Otherwise the receiver's error, without
+ * setting err. */
 quire_err hub_http_run(hub_http *h, const hub_http_request *r, const hub_receiver *to, hub_reply *reply,
                        quire_error *err);
 

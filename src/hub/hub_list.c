@@ -19,7 +19,7 @@
 
 typedef struct listing_of_cache {
     const char *cache;
-    quire_error *err;        /* of a directory that cannot be read */
+    quire_error *err;        /* error of a directory that cannot be read */
     quire_hub_model *models; /* mem_new'd */
     size_t n, cap;
     /* the current path */
@@ -249,9 +249,9 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
 }
 
 /* quire_hub_remove. Everything is checked before anything is removed: what cannot be read
- * may lead to a blob. Then go the references, the links and the blobs that no link leads
- * to any more, in this order: a process that dies in between leaves blobs that the next
- * pull or removal finds. */
+ * may lead to a blob. Then it removes the references, the links, and the blobs to which
+ * no link points any more, in this order: a process that dies in between leaves only
+ * blobs, which the next pull or removal finds. */
 
 #define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
 
@@ -260,10 +260,10 @@ typedef struct removal {
     hub_repo repo;
     bool one_revision;       /* @REVISION was given */
     char commit[41];         /* then its commit */
-    int32_t n_found, n_left; /* links, or snapshots, that go; files that are left */
+    int32_t n_found, n_left; /* links or snapshots to remove; files that are left */
     int64_t bytes;
-    hub_listing going; /* paths of links and snapshots that go */
-    hub_listing used;  /* names of blobs that other links lead to, as paths; sorted */
+    hub_listing going; /* paths of links and snapshots to remove */
+    hub_listing used;  /* names of blobs to which other links point, as paths; sorted */
     bool is_busy, failed;
 } removal;
 
@@ -322,7 +322,7 @@ static bool hub_remove_is_wanted(const removal *x, const char *path) {
     return hub_quant_same(g.quant, str_of(x->name.pick));
 }
 
-/* Where a look at the snapshots is. */
+/* Position of a walk over the snapshots. */
 typedef struct look {
     removal *of;
     const char *directory; /* whose entries are visited */
@@ -336,8 +336,8 @@ static quire_err unreadable(const char *path, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
 }
 
-/* Notes the blob that a link leads to, whatever it is called. Of what is not a link there
- * is nothing to note. */
+/* Records the blob to which a link points, whatever its name. Does nothing for other
+ * entries. */
 static quire_err note_used(removal *x, const char *path, quire_error *err) {
     char target[4096];
     ssize_t n = readlink(path, target, sizeof target - 1);
@@ -386,7 +386,7 @@ done:
     return e;
 }
 
-/* Notes a snapshot that goes as a whole, or what of it does. */
+/* Records a snapshot for removal, or the part of it to remove. */
 static quire_err hub_remove_visit_snapshot(void *user, const char *name) {
     look l = *(const look *)user;
     removal *x = l.of;
@@ -405,7 +405,7 @@ static quire_err hub_remove_visit_snapshot(void *user, const char *name) {
     return e;
 }
 
-/* Finds what goes and which blobs the rest leads to, before anything is removed. */
+/* Finds what to remove and which blobs the rest uses, before anything is removed. */
 static quire_err look_around(removal *x, quire_error *err) {
     strbuf path = {0};
     quire_err e = hub_repo_directory(&x->repo, "snapshots", &path);
@@ -421,7 +421,7 @@ static quire_err look_around(removal *x, quire_error *err) {
     return err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
 }
 
-/* Removes a reference to the commit that goes. */
+/* Removes a reference to the removed commit. */
 static quire_err hub_remove_visit_ref(void *user, const char *name) {
     removal *x = user;
     char commit[41];

@@ -1,5 +1,5 @@
-/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and the check of
- * texts from a hub that become parts of a path. Plain data. */
+/* A model's name at the hub, ORG/NAME[:PICK][@REVISION], in its parts; and checks of
+ * texts from a hub that become parts of paths. Plain data. */
 #ifndef HUB_NAME_H
 #define HUB_NAME_H
 

@@ -17,7 +17,7 @@
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define MAX_CONFIG_BYTES (1 << 20)
 #define MAX_INDEX_BYTES  ((size_t)256 << 20)
-#define RESERVE_BYTES    ((int64_t)16 << 20) /* bytes of the disk to leave free */
+#define RESERVE_BYTES    ((int64_t)16 << 20) /* bytes of disk space to leave free */
 
 typedef struct pull {
     quire_hub_options o;
@@ -87,8 +87,8 @@ static void hub_pull_forget(pull *x) {
 }
 
 /* Finds the model in the cache. A whole one has its weights and, as safetensors, a config
- * and a tokenizer: other programs may have fetched a part. Offline what there is has to
- * do. NOT_FOUND, without a message: it is not there. */
+ * and a tokenizer: other programs may have fetched a part. Offline an incomplete one has
+ * to do. QUIRE_NOT_FOUND, without a message: it is not there. */
 static quire_err find_cached(pull *x, char **path, quire_error *err) {
     char commit[41];
     quire_error why;
@@ -241,7 +241,7 @@ static quire_err hub_pull_check_room(const pull *x, int64_t bytes, quire_error *
         x->name.repo, (double)bytes / 1e9, x->o.cache, room / 1e9);
 }
 
-/* Lists the files whose blobs are not there. */
+/* Lists the files whose blobs are missing. */
 static quire_err hub_pull_plan(pull *x, quire_error *err) {
     int64_t missing = 0;
     x->todo = mem_new(x->choice.n, sizeof *x->todo);

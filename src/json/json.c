@@ -20,9 +20,9 @@ typedef struct json_place {
     const char *name;         /* in an object, borrowed for the call; else NULL */
 } json_place;
 
-/* Takes a number of the text and its value v in the tree. v may be another value: of
- * equal names in an object the tree has the last. The members of a parent may be
- * replaced. */
+/* Called with a number of the text and its value v in the tree. v may be another value:
+ * if names in an object are equal, the tree has the last one. The members of a parent may
+ * be replaced. */
 typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place,
                                  const json_value *v);
 
@@ -86,7 +86,7 @@ static quire_err pair_container(pairing *p, const json_value *v, bool is_object)
     return QUIRE_OK;
 }
 
-/* The value at p->at is v in the tree, or was replaced by v. */
+/* Walks the value at p->at, which is v in the tree or was replaced by v. */
 static quire_err json_pair_do(pairing *p, json_place place, const json_value *v) {
     json_letters letters;
     const char *what;

@@ -37,13 +37,12 @@ typedef enum json_wide {
 
 /* ---- reading ---- */
 
-/* Where the limits take the words NaN, Infinity and -Infinity, the tree has an object
- * {"__float__": "NaN"} for each, as transformers writes these numbers where it writes
- * strict JSON.
+/* If the limits allow the words NaN, Infinity and -Infinity, the tree has an object
+ * {"__float__": "NaN"} for each, which is how transformers writes them in strict JSON.
  *
  * Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and
  * QUIRE_BAD_FILE for a number beyond a double and for a NUL in a name; *out is then NULL.
- * Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
+ * Takes up to about 240 bytes per object, 130 per array, 32 per number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
 /* The same; *counts is what json_check has counted. */
 quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out,
@@ -70,7 +69,7 @@ bool json_truth(const json_value *v);
 int64_t json_int64(const json_value *v);
 /* An integer of any size, or a real. */
 bool json_numeric(const json_value *v);
-/* An integer or real, of a wide integer the nearest double, which may be infinite; 0 for
+/* An integer or real; for a wide integer the nearest double, which may be infinite; 0 for
  * other kinds. */
 double json_double(const json_value *v);
 /* The digits of a wide integer, with its sign; empty for other kinds. Ends with a 0 byte.
@@ -92,7 +91,7 @@ bool json_has(const json_value *v, const char *name);
  * borrowed, empty where missing. */
 str json_get_str(const json_value *v, const char *name);
 bool json_get_bool(const json_value *v, const char *name, bool otherwise);
-/* also returns otherwise when it is out of range */
+/* returns `otherwise` also if the value is out of range */
 int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise);
 /* Compares values: objects in any order are equal, an integer and a real are not. */
 bool json_same(const json_value *a, const json_value *b);

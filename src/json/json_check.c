@@ -155,7 +155,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
-#define MOST_OF_A_HASH 8 /* names; two equal ones are not likely by chance */
+#define MOST_OF_A_HASH 8 /* most names with one hash; even two are unlikely by chance */
 
 /* Checks entry i against those before it of the same hash. */
 static quire_err check_name(walk *w, const name_seen *n, size_t i) {

@@ -1,7 +1,7 @@
 /* Checks JSON text without building a tree: whether it is strict RFC 8259, and how much
  * it holds.
  *
- * It refuses a hostile text before a tree of it takes a hundred times its bytes. Beyond
+ * It refuses a hostile text before its tree could take a hundred times its bytes. Beyond
  * the grammar, the caller limits the depth and the number of values. A name twice in an
  * object and a NUL in a name are refused, unless the caller allows them. Memory: a few
  * bytes for each name of the open objects. */
@@ -20,8 +20,8 @@ typedef enum json_names {
 } json_names;
 
 typedef struct json_limits {
-    int max_depth;         /* of nested arrays and objects */
-    size_t max_values;     /* of every kind */
+    int max_depth;         /* most nested arrays and objects */
+    size_t max_values;     /* most values of all kinds */
     size_t max_containers; /* arrays and objects among them: they take the most memory */
     size_t max_names;      /* of members, in all objects */
     json_names names;
@@ -34,8 +34,8 @@ typedef struct json_limits {
      * KB, a number at its end, so a check never takes longer than the bound and the
      * uncounted bytes. */
     size_t max_bytes;
-    /* NULL, or gives that bound for each member of the outermost object by its name, in
-     * place of one for the whole */
+    /* returns that limit for a member of the outermost object by its name, in place of
+     * one for the whole; or NULL */
     size_t (*member_bytes)(void *user, str name);
     void *user;
 } json_limits;
@@ -50,7 +50,7 @@ extern const json_limits json_limits_model;
 typedef struct json_fault {
     size_t at;        /* the byte */
     char what[96];    /* a phrase for a person: "a number that begins with 0" */
-    size_t max_bytes; /* the exceeded bound, if it was one of bytes; else 0 */
+    size_t max_bytes; /* the exceeded limit if it was one on bytes; otherwise 0 */
 } json_fault;
 
 typedef struct json_counts {

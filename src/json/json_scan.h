@@ -31,7 +31,7 @@ typedef struct json_scan_value {
 quire_err json_scan_open(json_scan *s, char bracket);
 /* *more true: a member follows. false: the closing bracket was read. */
 quire_err json_scan_more(json_scan *s, char closing, bool *more);
-/* Reads a string. *out borrows the text where it has no escapes, else scratch, which is
+/* Reads a string. *out borrows the text if it has no escapes, otherwise scratch, which is
  * cleared first. */
 quire_err json_scan_string(json_scan *s, strbuf *scratch, str *out);
 /* Reads a member's name and its colon. */

@@ -314,7 +314,7 @@ bool flag_show_option(const flag *f, const void *options, char *out, size_t n) {
     return text != NULL && strcmp(text, "?") != 0;
 }
 
-/* A value is right where the text that shows it can be read. */
+/* A value is valid if its text form parses again. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err) {
     char name[64], text[64];
     union {

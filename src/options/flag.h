@@ -1,10 +1,10 @@
 /* Options as rows: name on the command line, meaning, place in a struct, range and
  * default.
  *
- * One row describes an option completely. From it come the defaults of the struct, the
- * checks of its value, the flag, its environment variable, its line of --help, its
- * paragraph of the manual page and docs/flags.md. The names are quire's own first, then
- * aliases: vLLM's, llama.cpp's short ones. Rows are constant; any thread. */
+ * One row describes an option completely. Everything else is derived from it: the default
+ * in the struct, the checks of its value, the flag, its environment variable, its line of
+ * --help, its paragraph of the manual page and docs/flags.md. Quire's own name comes
+ * first, then aliases: vLLM's, llama.cpp's short ones. Rows are constant; any thread. */
 #ifndef OPTIONS_FLAG_H
 #define OPTIONS_FLAG_H
 
@@ -33,7 +33,7 @@ typedef enum flag_type {
     /* the same; a number after a word is joined to it by a colon */
     FLAG_SCALED,
 
-    /* For command lines only: types that set more than one member of a struct
+    /* Types for command lines only, which set more than one member of a struct
      * (cli/set_flag.c). */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
@@ -57,7 +57,7 @@ typedef enum flag_type {
     FLAG_TAKEN,        /* without effect here; takes no value */
     FLAG_TAKEN_VALUE,  /* the same with a value, one of its choices if it has any */
     FLAG_TAKEN_CHOICE, /* the same; the value may be missing */
-    FLAG_LATER,        /* refused: not here yet */
+    FLAG_LATER,        /* refused: not implemented yet */
     FLAG_REFUSED       /* refused: the reason names a replacement */
 } flag_type;
 
@@ -80,8 +80,8 @@ typedef struct flag {
     size_t offset; /* into the struct of options */
     flag_struct of;
     double minimum, maximum;
-    /* the default, as the struct has it: microseconds, bytes, an enum's value; a switch's
-     * is false */
+    /* the default as stored in the struct: microseconds, bytes, an enum's value; false
+     * for a switch */
     double number;
     const char *text;           /* default of a text; NULL: none, and the member may be NULL */
     const flag_choice *choices; /* ends with a NULL spelling */
@@ -100,17 +100,17 @@ str flag_next_name(const char **names);
 bool flag_is(const flag *f, str name);
 /* Whether the flag takes no value. */
 bool flag_is_switch(const flag *f);
-/* Whether the value is one member of a struct of options. */
+/* Whether the value is a single member of a struct of options. */
 bool flag_is_option(const flag *f);
-/* Whether the flag is quire's own and no synonym of another: those that help, man pages
- * and completions show. */
+/* Whether the flag is Quire's own and not a synonym: help, man pages and completions show
+ * only these. */
 bool flag_is_own(const flag *f);
 /* Whether help lists a choice of the flag: second spellings of a choice and synonyms are
  * left out. */
 bool flag_choice_is_shown(const flag *f, const flag_choice *c);
 /* The choice of a spelling, or NULL. */
 const flag_choice *flag_choice_find(const flag_choice *choices, const char *spelling);
-/* The spelling of an enum's value; "?" where it is none of the choices. */
+/* The spelling of an enum's value; "?" if it is none of the choices. */
 const char *flag_choice_name(const flag_choice *choices, int value);
 /* Lists the spellings of the choices that are shown, or of the others, in out of n bytes:
  * "a, b". */
@@ -123,19 +123,19 @@ quire_err flag_parse_integer(const char *name, const char *text, int64_t *out, q
 quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire_error *err);
 
 /* Sets the option (flag_is_option, or a synonym) in the struct `options` to text, which
- * is borrowed; NULL sets a switch and a synonym. name: what the user wrote, which begins
- * every error. INVALID: nothing is changed. */
+ * is borrowed; NULL sets a switch and a synonym. name: what the user wrote; every error
+ * begins with it. QUIRE_INVALID: nothing is changed. */
 quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options, quire_error *err);
 /* Sets the option's default. */
 void flag_set_default(const flag *f, void *options);
 /* The defaults of all options of the groups, a list that ends with NULL. */
 void flags_set_defaults(const flag *const *groups, void *options);
-/* INVALID: the struct has a value that no text could have set; err names the flag and its
- * valid values. */
+/* QUIRE_INVALID: the struct has a value that no text could set; err names the flag and
+ * its valid values. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err);
-/* The first fault of all options of the groups. */
+/* Checks all options of the groups, and reports the first error. */
 quire_err flags_check(const flag *const *groups, const void *options, quire_error *err);
-/* Writes the option's value as a command line would have it into out, of n bytes; returns
+/* Writes the option's value in the form of a command line to out, of n bytes; returns
  * false if there is none to write: a switch, a text that is NULL, an enum's value that no
  * choice has. */
 bool flag_show_option(const flag *f, const void *options, char *out, size_t n);

@@ -29,7 +29,8 @@ static quire_err fork_items_of(program_root *r, const program_value *v, const ch
     json_value *array =
         v->text.n <= MAX_LIST_BYTES ? json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n}) : NULL;
     program_value *list = program_value_new();
-    quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST; /* or too long */
+    /* it is invalid or too long */
+    quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST;
     TRY_DONE(e, program_count_items(r, json_length(array), err));
     for (size_t i = 0; i < json_length(array); i++) {
         const json_value *item = json_at(array, i);
@@ -86,7 +87,8 @@ done:
     return QUIRE_OK;
 }
 
-/* Begins the forks that quire_state_fork made for this step: the first n that wait. */
+/* Begins the forks that quire_state_fork made for this step: the first n that are
+ * waiting. */
 static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *err) {
     int32_t n = st->times;
     for (quire_state *f = s->first; f != NULL && n > 0; f = f->next) {
@@ -94,7 +96,7 @@ static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *er
             TRY(program_state_begin(f, &f->own, err));
             n--;
         } else if (f->status == STATE_FAILED && f->n_frames == 0 && f->is_of_call && f->n_parts == 0) {
-            n--; /* closed before it began */
+            n--; /* it was closed before it began */
         }
     }
     return QUIRE_OK;
@@ -144,7 +146,7 @@ static program_value *join_own(quire_state *f, const char *name) {
     return v != NULL && v->is_own ? v->value : NULL;
 }
 
-/* The value that a join takes for each variable that fork f has not set: the reason, as an
+/* The value that a join uses for variables that fork f has not set: the reason, as an
  * error. NULL: out of memory. */
 static program_value *join_absent(quire_state *f) {
     quire_error none = {0};
@@ -188,7 +190,7 @@ static quire_err join_value(const quire_state *s, const char *name, program_valu
     return QUIRE_OK;
 }
 
-/* Notes f's last call in s if it ended later than the one noted there. */
+/* Records f's last call in s if it ended later than the one recorded there. */
 static void join_take_record(quire_state *s, const quire_state *f) {
     const program_record *records = s->root->records;
     bool is_later =
@@ -211,7 +213,7 @@ static quire_err join_take_one(quire_state *s, const char *name, quire_error *er
     return QUIRE_OK;
 }
 
-/* Takes the variables of all forks that are not joined yet. They are over. */
+/* Takes the variables of all forks that are not joined yet, which have all ended. */
 static quire_err join_take(quire_state *s, quire_error *err) {
     s->n_joins++;
     for (const quire_state *f = s->first; f != NULL; f = f->next) {
@@ -263,7 +265,7 @@ static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, 
     return QUIRE_OK;
 }
 
-/* Whether a regex matches somewhere in a text: counted as above. */
+/* Whether a regex matches somewhere in a text; its work is counted likewise. */
 static quire_err text_matches(program_root *r, str text, str regex, bool *does, quire_error *err) {
     const int64_t most = program_work_left(r);
     int64_t left = most;
@@ -379,7 +381,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
         return program_call_begin(s, st, err);
     case STEP_FORK:
         if (s->root->all->ops->prefix != NULL && s->n_parts > 0 && !s->has_prefix) {
-            f->next--; /* it runs again once that is there */
+            f->next--; /* it runs again once the prefix is computed */
             return program_call_begin(s, st, err);
         }
         s->has_prefix = false;
@@ -401,7 +403,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* At the end of a list: repeats it, or goes on with the list around it. */
+/* At the end of a list: repeats it, or continues with the enclosing list. */
 static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
     bool holds = false, waits = false;
     if (f->of == NULL) {
@@ -429,11 +431,11 @@ static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err
 
 /* ---- looking ahead of a running gen ---- */
 
-#define MAX_AHEAD_BYTES  ((size_t)1 << 16) /* of the texts between two gens */
-#define MAX_AHEAD_PIECES 64                /* steps and pieces of these texts */
+#define MAX_AHEAD_BYTES  ((size_t)1 << 16) /* most bytes of the texts between two gens */
+#define MAX_AHEAD_PIECES 64                /* most steps and pieces of these texts */
 
-/* Whether a step is a text or turn that does not depend on the variables `names`, which the
- * running gen will set. */
+/* Whether a step is a text or turn that does not depend on the variables `names`, which
+ * the running gen will set. */
 static bool step_is_certain(const quire_state *s, const step *st, const char *const *names, size_t n) {
     return st->kind == STEP_END || st->kind == STEP_TOKENS || (st->kind == STEP_ROLE && s->has_turns) ||
            (st->kind == STEP_TEXT && program_text_is_constant(s, &st->text, names, n));
@@ -502,7 +504,7 @@ static bool programs_turn_is_over(const quire_programs *ps) {
     return ps->turn_ends_us > 0 && clock_us() >= ps->turn_ends_us;
 }
 
-/* Runs a state as far as it gets in this turn. Exceeding a bound fails the whole
+/* Runs a state as far as possible in this turn. Exceeding a limit fails the whole
  * program. */
 static void state_run(quire_state *s) {
     quire_error why = {0};

@@ -1,4 +1,4 @@
-/* Begins the calls of states, and takes what they return. */
+/* Begins the calls of states, and takes their results. */
 #include "program/program_state.h"
 
 #include "base/clock.h"
@@ -73,7 +73,7 @@ static void call_mark_failed(quire_state *s, const char *name, const quire_error
     }
 }
 
-/* Counts the fields of a step's requests, each of which reads them anew. */
+/* Counts the work of a step's requests, each of which parses the fields again. */
 static quire_err call_count_fields(const quire_state *s, const step *st, quire_error *err) {
     const program_steps *p = &s->root->program;
     size_t n = s->has_turns ? p->n_chat : 0;
@@ -295,8 +295,8 @@ static double score_token(const select_choice *c, size_t i, double mean) {
     return i < c->n ? c->logprobs[i] : mean;
 }
 
-/* Token by token the choices with the greatest log-probability remain: the first of the
- * greatest rows in lexical order. */
+/* Keeps, token by token, the choices with the greatest log-probability; the result is the
+ * first of the lexically greatest rows. */
 static int32_t score_greedy(const select_choice *choices, size_t n, const double *means) {
     size_t longest = 0, best = 0;
     for (size_t i = 0; i < n; i++) {

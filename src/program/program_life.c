@@ -29,8 +29,8 @@ static bool state_is_below(const quire_state *s, const quire_state *above) {
     return s != NULL;
 }
 
-/* Takes the events of s and its forks out of the queue; the root's IDLE stays unless s
- * is being freed. */
+/* Removes the events of s and its forks from the queue; the root's IDLE stays unless s is
+ * being freed. */
 static void events_drop(quire_programs *ps, const quire_state *s, bool is_freed) {
     program_event **at = &ps->events;
     while (*at != NULL) {
@@ -82,7 +82,7 @@ void program_state_set(quire_state *s, program_status status) {
     if (is_settled && r->all->ops->settle != NULL) {
         r->all->ops->settle(r->all->executor, s);
     }
-    if (r->idle.is_queued) { /* it comes after what comes until it is idle again */
+    if (r->idle.is_queued) { /* re-queued after the events that come until it is idle again */
         program_event **at = &r->all->events;
         while (*at != &r->idle) {
             at = &(*at)->next;

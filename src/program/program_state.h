@@ -1,12 +1,12 @@
-/* The interpreter of programs: runs the steps of states over an executor, which is all
- * that knows a model. Executors: the engine (execute/engine_call.h) and a remote API.
+/* The interpreter of programs: runs the steps of states over an executor; only the
+ * executor knows a model. Executors: the engine (execute/engine_call.h) and a remote API.
  *
  *   state:  WAITING (its fork has not run) -> READY -> CALLING | JOINING -> READY .. -> REST
  *           any of them -> FAILED
  *
- * A state's steps run one after the other, those of different states as their inputs are
- * there. REST: it has none left; a call may append more. Owner of everything: the thread
- * of its quire_programs. */
+ * A state's steps run one after the other; steps of different states run as soon as their
+ * inputs are available. REST: no step is left; a call may append more. Owner of
+ * everything: the thread of its quire_programs. */
 #ifndef PROGRAM_PROGRAM_STATE_H
 #define PROGRAM_PROGRAM_STATE_H
 
@@ -24,7 +24,7 @@
 typedef enum step_kind {
     STEP_TEXT,   /* appends `text` */
     STEP_TOKENS, /* appends ids */
-    STEP_ROLE,   /* appends a turn of role `role` with the content of lists[0] */
+    STEP_ROLE,   /* appends a turn of `role`, whose content is lists[0] */
     STEP_END,    /* ends the turn; only calls need it, since a role's list ends by itself */
     STEP_GEN,    /* generates `name` with `fields` */
     STEP_SELECT, /* chooses `name` among `choices` */
@@ -100,7 +100,7 @@ typedef struct program_steps {
     step_list inputs; /* SET steps of the variables with which it begins */
     char *fields;     /* [n_fields] a JSON object: defaults for the fields of gens; NULL: none */
     size_t n_fields;
-    char *common; /* [n_common] those of them that prefixes and choices have too; NULL: none */
+    char *common; /* [n_common] those that prefixes and choices have too; NULL: none */
     size_t n_common;
     char *chat; /* [n_chat] a JSON object: fields of a chat for its template; NULL: none */
     size_t n_chat;
@@ -148,12 +148,12 @@ typedef struct program_value {
     size_t n_items, cap_items;
     int32_t *ids; /* [n_ids] of a gen */
     size_t n_ids;
-    quire_error *error; /* why there is no value; else NULL */
+    quire_error *error; /* why there is no value; otherwise NULL */
     bool is_list;
-    int32_t choice; /* of a select, the chosen one; else -1 */
+    int32_t choice; /* in a select: index of the chosen one; otherwise -1 */
     double *scores; /* [n_scores] */
     size_t n_scores;
-    int32_t record; /* of the call that made it, in root->records; -1: none */
+    int32_t record; /* index in root->records of the call that made it; -1: none */
     quire_finish finish;
     uint64_t seed;
     bool has_seed;
@@ -164,7 +164,7 @@ typedef struct program_variable {
     program_value *value;
     uint32_t hash; /* of the name */
     bool is_own;   /* set by this state, not inherited from its parent */
-    int32_t join;  /* number of the last join that set it; 0: none did */
+    int32_t join;  /* number of the last join that set it; 0: none */
 } program_variable;
 
 typedef enum program_part_kind {
@@ -190,7 +190,7 @@ typedef struct program_output {
     /* The parts of a chat's answer, where has_parts: content, reasoning, and the calls
      * as JSON objects separated by commas. */
     strbuf content, reasoning, calls;
-    strbuf arguments; /* of the tool call under way */
+    strbuf arguments; /* arguments of the current tool call */
     bool has_parts;
     int32_t *ids; /* [n_ids] mem_new'd, or NULL */
     size_t n_ids, cap_ids;
@@ -199,7 +199,7 @@ typedef struct program_output {
 
 typedef struct program_root program_root;
 
-/* A gen, a select or the prefix of a fork under way. The interpreter makes and frees
+/* A gen, a select or the prefix of a fork in progress. The interpreter makes and frees
  * it. */
 typedef struct program_call {
     quire_state *state;
@@ -209,9 +209,9 @@ typedef struct program_call {
     bool has_seed;
     program_text **choices; /* [n_choices] of a select */
     size_t n_choices;
-    int64_t ready_us; /* when its inputs were there */
+    int64_t ready_us; /* when its inputs were available */
     /* The executor fills in the members from here on, before program_call_end. */
-    int64_t submitted_us, first_us; /* when it went to the engine; when its first token came, or 0 */
+    int64_t submitted_us, first_us; /* when it was submitted to the engine; when its first token came, or 0 */
     int64_t prompt_tokens, computed_tokens, completion_tokens, queue_us;
     int64_t first_step, last_step; /* engine steps of its first and last token; -1: unknown */
     bool is_ahead;                 /* its request was made while the call before it ran */
@@ -224,15 +224,15 @@ typedef struct program_call {
 
 /* What executes calls. All functions are called on the thread that owns the programs. */
 typedef struct program_ops {
-    /* Begin a call. It ends with program_call_end, which these must not call
-     * themselves. An error fails the state. */
+    /* Begin a call. It ends with program_call_end, which they must not call themselves.
+     * An error fails the state. */
     quire_err (*gen)(void *executor, program_call *c, quire_error *err);
     quire_err (*select)(void *executor, program_call *c, quire_error *err);
-    /* Tokenises and computes what the state has, so that its forks find it in the
-     * cache. NULL: not needed. *is_there: it is computed already, and no call has
+    /* Tokenises and computes what the state has so far, so that its forks find it in
+     * the cache. NULL: not needed. *is_there: it is already computed, and no call has
      * begun. */
     quire_err (*prefix)(void *executor, program_call *c, bool *is_there, quire_error *err);
-    /* Cancels a call under way. The executor says nothing more of it. */
+    /* Cancels a call in progress. The executor reports nothing more about it. */
     void (*cancel)(void *executor, program_call *c);
     /* Sets to->of_executor for a fork that has the parts of `from`. drop frees it. */
     quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
@@ -247,9 +247,9 @@ typedef struct program_ops {
     bool (*poll)(void *executor);
     int (*fd)(void *executor);
     void (*wait)(void *executor, int64_t timeout_us);
-    /* Whether nothing is under way, not even of cancelled calls. NULL: always true. */
+    /* Whether nothing is in progress, not even for cancelled calls. NULL: always true. */
     bool (*idle)(const void *executor);
-    /* Waits until cancelled calls are gone, and frees the executor. */
+    /* Waits until cancelled calls have ended, and frees the executor. */
     void (*close)(void *executor);
 } program_ops;
 
@@ -276,7 +276,7 @@ typedef struct program_event {
     quire_program_event event;
     char name[PROGRAM_NAME_BYTES];
     strbuf text;
-    bool is_kept; /* it is a member of a state or root; else mem_new'd */
+    bool is_kept; /* it is a member of a state or root; otherwise mem_new'd */
     bool is_queued;
 } program_event;
 
@@ -303,9 +303,9 @@ struct quire_state {
     program_variable *variables;
     size_t n_variables, cap_variables;
     hash_index names; /* of the variables, by program_variable.hash */
-    /* what a join takes for each variable that the state has not set; NULL: not made yet */
+    /* what a join uses for variables that the state has not set; NULL: not made yet */
     program_value *absent;
-    program_call *call;   /* under way, or NULL */
+    program_call *call;   /* the call in progress, or NULL */
     int32_t n_calls;      /* so far */
     int32_t n_joins;      /* so far */
     int32_t depth;        /* calls and forks from the program's start to here */
@@ -315,7 +315,7 @@ struct quire_state {
     void *of_executor;
 };
 
-/* What the report says about a call. */
+/* What the report contains about a call. */
 typedef struct program_record {
     const step *step; /* a GEN, SELECT or FORK */
     const quire_state *state;
@@ -369,8 +369,7 @@ void program_close(program_root *r);
 /* Runs what can run in this turn, and polls the executor. False: there was nothing to
  * do. */
 bool programs_run(quire_programs *ps);
-/* Microseconds until the time of the first running program is up; -1: none has a
- * bound. */
+/* Microseconds until the first running program exceeds its time; -1: none has a limit. */
 int64_t programs_time_left(const quire_programs *ps);
 void programs_begin_turn(quire_programs *ps, int64_t us);
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
@@ -387,12 +386,12 @@ void program_event_free(program_event *e);
 void program_state_set(quire_state *s, program_status status);
 /* Queues the state to run. */
 void program_state_ready(quire_state *s);
-/* Call when s may be over: queues the states above it whose JOIN waits for that. */
+/* Call when s may have ended: queues its ancestors whose JOIN waits for that. */
 void program_state_wake_parents(quire_state *s);
-/* Whether all forks of s that are not joined are over. */
+/* Whether all unjoined forks of s have ended. */
 bool program_forks_are_over(const quire_state *s);
 void program_state_fail(quire_state *s, const quire_error *why);
-/* Fails the whole program, which exceeds a bound. */
+/* Fails the whole program because it exceeds a limit. */
 void program_root_fail(program_root *r, const quire_error *why);
 /* Counts n steps. TOO_LARGE. */
 quire_err program_count_steps(program_root *r, size_t n, quire_error *err);
@@ -404,15 +403,15 @@ quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error
 quire_err program_state_want_turn(quire_state *s, quire_error *err);
 /* Runs another list of steps before the rest of the present one. */
 quire_err program_state_push(quire_state *s, program_frame frame, quire_error *err);
-/* Makes a shadow: a copy of s that runs the steps that s will, and is none of the
- * program's states. has_parts: with a copy of s's parts. It borrows the rest from s, and
- * must be freed before s. NULL: out of memory. */
+/* Makes a shadow: a copy of s that runs the steps that s will run, and is not one of the
+ * program's states. has_parts: copies s's parts too. It borrows everything else from s,
+ * and must be freed before s. NULL: out of memory. */
 quire_state *program_shadow_new(const quire_state *s, bool has_parts);
 void program_shadow_free(quire_state *s);
 /* Starts a fork on a list of steps, with a copy of what its parent has. */
 quire_err program_state_begin(quire_state *s, const step_list *list, quire_error *err);
-/* Begins the call of a GEN or SELECT step, or the prefix call before a FORK step. Then
- * s is CALLING, or its prefix is computed already. */
+/* Begins the call of a GEN or SELECT step, or the prefix call before a FORK step.
+ * Afterwards s is CALLING, or its prefix is already computed. */
 quire_err program_call_begin(quire_state *s, const step *st, quire_error *err);
 /* Fills in a call of a step of s that has not begun. number: among the state's gens and
  * selects. */
@@ -433,18 +432,18 @@ bool program_state_is_over(const quire_state *s);
 
 /* Queues the event of new text of a gen's output. NO_MEMORY. */
 quire_err program_call_text(program_call *c, int32_t output, str text);
-/* Counts n more tokens. False: that exceeded the program's bound; it failed, and c is
- * cancelled and invalid. */
+/* Counts n more tokens. False: this exceeds the program's limit; the program failed, and
+ * c is cancelled and invalid. */
 bool program_call_count(program_call *c, int64_t n);
-/* Counts n tokens before they are submitted, so that one call cannot exceed the bound
- * by much. TOO_LARGE: none is counted, and the call must fail. */
+/* Counts n tokens before they are submitted, so that one call cannot exceed the limit by
+ * much. QUIRE_TOO_LARGE: none is counted, and the call must fail. */
 quire_err program_call_reserve(program_call *c, int64_t n, quire_error *err);
 /* Looks ahead of a running gen: if its state goes on with texts and turns that do not
  * depend on its output, and then a gen, returns that gen, as a call of a shadow of the
  * state. The shadow's parts from *n_before on are those that follow c's output. Before
- * them a state with turns has all its parts, and a VALUE without a value. NULL: something
- * else follows, or nothing, or the texts are too long; or out of memory. Counts nothing.
- * Call program_call_forget before c's state is freed. */
+ * them a state with turns has all its parts, and a VALUE without a value. NULL if
+ * anything else follows, the texts are too long, or out of memory. Counts nothing. Call
+ * program_call_forget before c's state is freed. */
 program_call *program_call_foresee(const program_call *c, size_t *n_before);
 void program_call_forget(program_call *next);
 /* Ends a call; err: why it failed, else NULL. The call is invalid afterwards. */
@@ -453,16 +452,15 @@ void program_call_end(program_call *c, const quire_error *err);
 /* ---- select: a pure function of its choices' log-probabilities, by the formulas of
  * SGLang's front end ---- */
 
-/* The tokens of a choice: n >= 1 log-probabilities, and, or NULL where the method does
- * not use them, those of the same tokens with nothing before them, of which the first
- * is 0. */
+/* The tokens of a choice: n >= 1 log-probabilities, and those of the same tokens with
+ * nothing before them, the first of which is 0 (NULL if the method does not use them). */
 typedef struct select_choice {
     const double *logprobs, *alone;
     size_t n;
 } select_choice;
 
 /* Scores n >= 1 choices and returns the index of the best; in a tie the first. scores:
- * [n]. Under greedy_token_selection they are means, which do not decide. O(all
+ * [n]. Under greedy_token_selection they are means, and not used for the choice. O(all
  * tokens). */
 int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores);
 
@@ -487,21 +485,21 @@ program_value *program_value_of(str text);
 quire_err program_value_split(program_root *r, str text, const char *separator, program_value **out,
                               quire_error *err);
 
-/* Counts n bytes of text, or n items of a list, that the program makes. TOO_LARGE beyond
- * the bound: it must fail. */
+/* Counts n bytes of text, or n items of a list, that the program makes. QUIRE_TOO_LARGE
+ * beyond the limit: the program must fail. */
 quire_err program_count_bytes(program_root *r, size_t n, quire_error *err);
 quire_err program_count_items(program_root *r, size_t n, quire_error *err);
 /* Counts n units of work that makes no text, such as bytes compared and variables
  * searched. TOO_LARGE as above. */
 quire_err program_count_work(program_root *r, size_t n, quire_error *err);
-/* Units of work that the program may do yet; below 0: it has done too many. */
+/* Units of work that the program may still do; below 0: it has exceeded its limit. */
 int64_t program_work_left(const program_root *r);
 /* Finds a variable; NULL: there is none. */
 program_variable *program_variable_find(quire_state *s, const char *name);
 /* Sets a variable of s to a value, and takes a reference to it. TOO_LARGE: s has too
  * many variables. */
 quire_err program_variable_set(quire_state *s, const char *name, program_value *v, quire_error *err);
-/* The same for one that no step sets: an input, or the item of a fork. */
+/* The same for a variable that no step sets: an input, or the item of a fork. */
 quire_err program_variable_give(quire_state *s, const char *name, program_value *v, quire_error *err);
 /* The text of a value; for a list its items, one a line. BAD_REQUEST: the value is an
  * error, which err repeats. */

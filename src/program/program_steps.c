@@ -1,6 +1,6 @@
 /* A program as data: steps, with the texts and lists that they hold. program_json.h and
  * the calls of quire_program.h write it, the interpreter (program_state.h) reads it. It
- * knows no model, and no tokens but those that a step gives.
+ * contains no model, and no tokens except those given in steps.
  *
  * Owner: a program, or the state to which a call has appended a step. A step does not
  * change once it is in a list, and its address stays the same. */
@@ -119,7 +119,7 @@ void step_text_deinit(step_text *t) {
 typedef struct step_text_writer {
     step_text *to;
     size_t cap;
-    strbuf constant; /* text of the constant piece under way */
+    strbuf constant; /* text of the current constant piece */
 } step_text_writer;
 
 static quire_err step_text_add(step_text_writer *w, step_piece piece) {
@@ -128,7 +128,7 @@ static quire_err step_text_add(step_text_writer *w, step_piece piece) {
     return QUIRE_OK;
 }
 
-/* Appends the constant piece under way, if it is not empty. */
+/* Appends the current constant piece, if it is not empty. */
 static quire_err step_text_flush(step_text_writer *w) {
     if (w->constant.n == 0) {
         return QUIRE_OK;
@@ -144,7 +144,7 @@ done:
     return e;
 }
 
-/* Parses what stands between {{ and }}: a name, or one with an index. False: neither. */
+/* Parses the text between {{ and }}: a name, or a name with an index. False: neither. */
 static bool step_reference_read(str inside, step_piece *out) {
     size_t n = 0;
     int64_t item = -1;

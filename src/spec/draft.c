@@ -45,7 +45,7 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
     }
 }
 
-/* As deep as s's length, and as many nodes as its branches take. */
+/* Bounds with the depth of s, and as many nodes as its branches need. */
 bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     int32_t width = o->tree_width > 1 ? o->tree_width : 1;
     if (s->pause > 0) {
@@ -62,8 +62,8 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
 #define FIRST_GUESS 0.9f /* draft_seq.guess_first of a new sequence, */
 #define FIRST_LEAST 0.1f /* and its bounds */
 #define FIRST_MOST  0.98f
-#define FIRST_PACE  0.125f /* part of it that a token changes */
-/* its value for texts spelt at random, which often have only one spelling */
+#define FIRST_PACE  0.125f /* weight of one token in it */
+/* its value for texts spelt at random, many of which have only one spelling */
 #define FIRST_ALONE 0.45f
 
 /* guess_bounds.first of s. */
@@ -120,7 +120,7 @@ void draft_constrain(draft_seq *s, uint8_t *states) {
     for (int32_t i = 0; i < s->tree.n; i++) {
         int32_t parent = s->tree.parents[i], at = parent == DRAFT_ROOT ? DRAFT_ROOT : to[parent];
         sample_context c = *s->context;
-        c.rule = NULL; /* which is of its own state */
+        c.rule = NULL; /* the rule belongs to another state */
         const void *before =
             at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
         to[i] = DRAFT_ROOT;
@@ -156,8 +156,8 @@ typedef struct place {
     int32_t length, from; /* tokens that agree, and the index of what follows them */
 } place;
 
-/* Inserts a match among the best, longest first, after equally long ones; not if a better
- * one continues with the same token. Returns how many there are. */
+/* Inserts a match among the best, longest first and after equally long ones, unless a
+ * better one continues with the same token. Returns their number. */
 static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
     for (; at < n && best[at].length >= found.length; at++) {
@@ -168,8 +168,8 @@ static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best
     if (at == most) {
         return n;
     }
-    /* what the new one replaces: a match that continues with the same token, or the worst
-     * of too many */
+    /* the match that the new one replaces: one that continues with the same token, or the
+     * worst if there are too many */
     int32_t last = at;
     while (last < n && last < most - 1 && tokens[best[last].from] != tokens[found.from]) {
         last++;

@@ -8,15 +8,16 @@
  * wrote after the known tokens, tokens[0..n_agreed) are still what it saw. Drafts change
  * how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess
  * freely. It must guess the same in every run of the same requests, so that figures
- * repeat. What a constraint guesses (draft_guess) may differ from run to run, since
- * measured times decide which guesses are worth their rows: under DRAFT_RULE_STANDARD,
- * which draws otherwise with guesses than without, so may the tokens. No row of logits
- * depends on it.
+ * repeat. Guesses of a constraint (draft_guess) may differ from run to run, since
+ * measured times decide which are worth their rows; under DRAFT_RULE_STANDARD, whose
+ * draws depend on the guesses, the tokens may then differ too. No row of logits depends
+ * on it.
  *
  * The depth adapts to each sequence. It begins at the most that the options allow. It
- * doubles, up to that, when a draft was accepted to its end; else it becomes one more
- * than was accepted. After DRAFT_PATIENCE drafts in a row without an accepted token the
- * sequence pauses for 1, 2, 4 .. 16 steps, longer each time, until one is accepted again.
+ * doubles, up to that, after a draft that was accepted completely; otherwise it becomes
+ * one more than the accepted length. After DRAFT_PATIENCE drafts in a row without an
+ * accepted token the sequence pauses for 1, 2, 4 .. 16 steps, longer each time, until one
+ * is accepted again.
  *
  * Jump-forward tokens (jump_forward.h) and the ids of a request's prediction
  * (prediction.h) are drafts too, and need no drafter. Owner: one thread, the engine's. */
@@ -43,9 +44,9 @@
  * tree's own. */
 typedef struct suffix_node {
     int32_t parent, token, count;
-    int32_t child, next, previous; /* its first child; its siblings */
+    int32_t child, next, previous; /* first child; siblings */
     int32_t best;                  /* the last child that reached the highest count */
-    /* the next in its hash bucket; in the free list or the dropped list the next there */
+    /* the next one in its hash bucket, in the free list or in the dropped list */
     int32_t bucket;
     uint8_t depth;
 } suffix_node;
@@ -76,13 +77,13 @@ int32_t suffix_tree_root(suffix_tree *t);
  * O(1). */
 void suffix_tree_drop(suffix_tree *t, int32_t root);
 
-/* Whether there are surely enough nodes for one more token of a text. */
+/* Whether there are certainly enough nodes for one more token of a text. */
 bool suffix_tree_has_room(suffix_tree *t);
 
 /* Makes c the end of an empty text under a root. */
 void suffix_cursor_init(suffix_cursor *c, int32_t root);
-/* Adds the next token. False when there are too few nodes: the text ends here, and this
- * token is counted in its shorter runs only. O(depth). */
+/* Adds the next token. False if there are too few nodes: the text ends here, and this
+ * token counts only in its shorter runs. O(depth). */
 bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token);
 
 /* Counts the runs of a text of n tokens under root: those that begin at
@@ -109,7 +110,7 @@ double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const
 /* ---- drafts ---- */
 
 #define DRAFT_PATIENCE 3
-/* most drafts of a prediction in a step, where no method says another number */
+/* most drafts of a prediction in a step, unless the method has its own limit */
 #define DRAFT_PREDICTED 16
 
 typedef enum draft_method {
@@ -119,10 +120,10 @@ typedef enum draft_method {
     DRAFT_METHOD_MODEL
 } draft_method;
 
-/* When a draft is accepted. */
+/* The rule by which drafts are accepted. */
 typedef enum draft_rule {
-    /* it is what the target samples with its own noise: output as without drafts, to the
-     * bit */
+    /* a draft must equal what the target samples with its own noise: the output is the
+     * same, bit for bit, as without drafts */
     DRAFT_RULE_EXACT,
     DRAFT_RULE_STANDARD /* by rejection sampling (verify.h): output distributed as without drafts */
 } draft_rule;
@@ -135,15 +136,15 @@ typedef struct draft_model_options {
     backend *b;
     const kv_layout *layout;
     int32_t n_pages, max_len; /* max_len: most tokens of a sequence that is drafted for */
-    /* what the pages take memory from: they are spare there (kv/budget.h). NULL: they
-     * have their own */
+    /* budget from which the pages take memory, as spare pages (kv/budget.h). NULL: memory
+     * of their own */
     kv_budget *budget;
 } draft_model_options;
 
 typedef struct draft_options {
     draft_method method;
     draft_rule rule;
-    /* most drafts a sequence and step, 1..DRAFT_MAX; 0 if there is no method */
+    /* most drafts of a sequence in a step, 1..DRAFT_MAX; 0 if there is no method */
     int32_t n_tokens;
     /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are
      * lines */
@@ -156,10 +157,10 @@ typedef struct draft_options {
     draft_model_options model;      /* model */
 } draft_options;
 
-/* What a constraint allows of the tokens after the first n_known (jump_forward.h). */
+/* What a constraint forces or guesses after the first n_known tokens (jump_forward.h). */
 typedef struct draft_outlook {
     int32_t n_known; /* 0: it was not queried yet */
-    bool is_forced;  /* else it is a guess */
+    bool is_forced;  /* otherwise it is a guess */
     draft_tree tree;
 } draft_outlook;
 
@@ -171,8 +172,8 @@ typedef struct draft_seq {
      * as a draft may reach */
     int32_t *tokens;
     int32_t n_known;
-    const sample_context *context; /* its samples' */
-    /* a drafter's own copy of the context's, as its guesses would change it; NULL: no
+    const sample_context *context; /* context of its samples */
+    /* a drafter's own copy of the constraint's state, which its guesses change; NULL: no
      * constraint */
     void *constraint_state;
     /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are shared within a namespace only */
@@ -182,28 +183,28 @@ typedef struct draft_seq {
     /* 0, or the whole draft, which is a line: the request's own rules alone decide these
      * tokens */
     int32_t n_jump_forward;
-    bool is_guess;     /* the draft is what the constraint guesses */
+    bool is_guess;     /* the draft is a guess of the constraint */
     bool samples_each; /* each token is sampled, for its log-probability: none is forced */
-    bool is_predicted; /* the draft is of the prediction */
+    bool is_predicted; /* the draft comes from the prediction */
     /* the request's own prediction, whose ids are drafted as long as the output
      * follows them; NULL: none */
     prediction_walk *prediction;
     /* recent share of guesses whose likeliest next token was right; 0: no guess was
      * made yet */
     float guess_first;
-    /* model: tokens that are still what the drafter last saw; the caller adds those
-     * accepted on the first branch */
+    /* model: leading tokens that are still as the drafter last saw them; the caller adds
+     * those accepted on the first branch */
     int32_t n_agreed;
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
     int32_t length;      /* depth of the next draft; 0: there was none yet */
     int32_t n_misses, n_pauses, pause;
     suffix_cursor own; /* suffix: the sequence's own tree; its root is SUFFIX_NONE before there is one */
     int32_t n_indexed; /* its tokens that are in that tree */
-    bool own_failed;   /* there was no memory for that tree */
+    bool own_failed;   /* out of memory for that tree */
     int32_t model_seq; /* model: the number of its kv_seq in the draft model's cache + 1; 0: none */
-    /* rejection sampling: the distributions that the first branch was drawn from, [its
-     * nodes][n_vocab]. NULL, and all other nodes: the drafter gave the token probability
-     * 1. */
+    /* rejection sampling: the distributions from which the first branch was drawn, [its
+     * nodes][n_vocab]. For all other nodes, or if NULL, the drafter gave the token
+     * probability 1. */
     const float *distributions;
     draft_tree tree;       /* the current draft */
     draft_outlook outlook; /* owned by the thread that samples for the sequence, until it is proposed */
@@ -214,8 +215,8 @@ typedef struct draft_ops {
     /* For each of seqs[0..n): puts guesses into its tree, which is empty, within
      * `wanted`. */
     void (*propose)(drafter *d, draft_seq *const *seqs, int32_t n);
-    /* Forgets what is kept about s, which releases its pages (over: it ends, else it is
-     * preempted). NULL: nothing is kept. */
+    /* Drops what is kept about s, which is releasing its pages (over: it ends; otherwise
+     * it is preempted). NULL: nothing is kept. */
     void (*forget)(drafter *d, draft_seq *s, bool over);
     /* Checks its pages as kv_cache_check does. NULL: it has no pages. */
     quire_err (*check)(const drafter *d, quire_error *err);
@@ -230,7 +231,7 @@ struct drafter {
     const draft_ops *ops;
 };
 
-/* What is drafted for. The caller's, alive while the drafter is open; `samples` is used
+/* The target of drafts. Owned by the caller, and outlives the drafter; `samples` is used
  * within `propose`. */
 typedef struct draft_target {
     const model_desc *desc;
@@ -244,20 +245,20 @@ typedef struct draft_target {
  * vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
-/* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages.
- * QUIRE_UNSUPPORTED when its vocabulary is not the target's. */
+/* Opens the drafter of draft_model.c. o->model has the model, its backend, layout and
+ * pages. QUIRE_UNSUPPORTED when its vocabulary is not the target's. */
 quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
-/* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs
- * sequences with all their drafts, or without a method those of one request's prediction,
- * at most max_rows. */
+/* The most rows with logits in a step, for the backend's step_open: those of max_seqs
+ * sequences with all their drafts or, without a method, of one request's prediction; at
+ * most max_rows. */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
 /* Whether the drafts of a sequence with these parameters are accepted by rejection
  * sampling. */
 bool draft_by_rejection(const draft_options *o, const sampling_params *p);
 
-/* Sets s->wanted for a step that has room for so many drafts of s, whose tree is empty.
- * False: s pauses for this step. */
+/* Sets s->wanted for a step with room for `room` drafts of s, whose tree is empty. False:
+ * s pauses in this step. */
 bool draft_want(draft_seq *s, const draft_options *o, int32_t room);
 
 /* The result of verifying a sequence's draft or its jump-forward tokens. */
@@ -274,13 +275,13 @@ typedef struct guess_worth {
 } guess_worth;
 
 /* Fills an empty tree with up to `most` tokens that s's constraint makes likely and that
- * are worth their rows: a draft without a drafter. It depends on how often the likeliest
- * token was right: a model that spells texts as its tokenizer does gets lines, another
- * one branches. */
+ * are worth their rows: a draft without a drafter. Its shape depends on how often the
+ * likeliest token was right: a model that spells texts as its tokenizer does gets lines,
+ * others get branches. */
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);
 
-/* Adapts s's depth to the result of a draft of the drafter's or of its prediction, or of
- * a guess. */
+/* Adapts s's depth to the result of a draft, from the drafter, the prediction or a
+ * guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);
 
 /* Removes the drafts that a sequence's constraint forbids (sample/constraint.h). */

@@ -11,12 +11,11 @@
  * computed on a fork of the sequence, which is released when the call ends. Known tokens
  * that it has not seen yet (a prompt at first) are computed then, as many rows a step as
  * its backend takes; it drafts for the sequences that are up to date. When pages run out,
- * it takes those of sequences that are not drafted for in this step; else there is no
- * draft. Where it shares a memory budget with the target it yields: the target takes the
- * pages of any sequence, whose drafts begin again once there is room for all of its
- * tokens. Invariant: the kv_seq's tables hold its n_computed
- * tokens, of which the first min(n_computed, n_agreed) are the sequence's
- * own. */
+ * it takes those of sequences without drafts in this step; if there are none, there is no
+ * draft. If it shares a memory budget with the target, it yields: the target may take the
+ * pages of any sequence, which gets drafts again once there is room for all of its
+ * tokens. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first
+ * min(n_computed, n_agreed) are the sequence's own. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -33,8 +32,8 @@ typedef struct model_seq {
     draft_seq *s;      /* NULL: free */
     kv_seq kv;         /* its tokens in the draft model's cache */
     kv_seq fork;       /* with states: kv and the drafts, within a call; else it has no tables */
-    float mirostat_mu; /* the sequence's, as its drafts would change it */
-    int32_t last;      /* the node of its draft that gets the next child: the end of the first branch */
+    float mirostat_mu; /* a copy of the sequence's, which its drafts change */
+    int32_t last;      /* the node that gets the next child: the end of the first branch */
 } model_seq;
 
 typedef struct model_drafter {
@@ -42,7 +41,7 @@ typedef struct model_drafter {
     draft_options options;
     draft_target target;
     kv_cache cache; /* without an index: nothing is reused */
-    kv_mover mover; /* which discards pages, and no more */
+    kv_mover mover; /* only used to discard pages */
     model_seq *seqs;
     const kv_table **tables;                /* [max_seqs * groups] for check */
     int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
@@ -51,7 +50,7 @@ typedef struct model_drafter {
     attn_item *work;
     int32_t max_work;
     model_seq **drafting; /* [rows.n_out] whose token an out row gives */
-    kv_copies copies;     /* of pages that forks share, before the next pass */
+    kv_copies copies;     /* copies of pages that forks share, made before the next pass */
     float *distributions; /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
@@ -64,8 +63,8 @@ static void drop_seq(model_drafter *d, model_seq *at) {
     at->s = NULL;
 }
 
-/* Releases the state of some sequence that is not drafted for in this step; false when
- * there is none. */
+/* Releases the state of a sequence without drafts in this step; false if there is
+ * none. */
 static bool leave_idle(model_drafter *d) {
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         if (d->seqs[i].s != NULL && d->seqs[i].s->wanted.nodes == 0) {
@@ -104,7 +103,7 @@ static bool keeps_states(const model_drafter *d) {
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
         int32_t i = 0;
-        /* only running sequences have a state, and there is one for each of these */
+        /* only running sequences have a state, and there are enough for all of them */
         while (d->seqs[i].s != NULL) {
             i++;
         }
@@ -141,7 +140,7 @@ static bool draft_model_reserve(model_drafter *d, kv_seq *kv, int32_t n) {
     return kv_seq_reserve(&d->cache, kv, n, &d->copies) == QUIRE_OK;
 }
 
-/* The pages to which a sequence's drafts go, after its known tokens. */
+/* The pages of a sequence's drafts, after its known tokens. */
 static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
     if (!keeps_states(d)) {
         return &at->kv;
@@ -162,7 +161,7 @@ static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
     }
     bool has_begun = s->model_seq > 0 && d->seqs[s->model_seq - 1].kv.n_computed > 0;
     int64_t n_pages = kv_pages_for(n, d->cache.page_tokens) * d->cache.n_token_groups;
-    if (keeps_states(d)) { /* a fork's own */
+    if (keeps_states(d)) { /* the fork's own pages */
         n_pages += d->cache.n_token_groups + 2 * (int64_t)d->cache.n_state_pages;
     }
     while (d->cache.budget != NULL && !has_begun && !draft_model_has(d, n_pages)) {
@@ -267,7 +266,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
     row.context.constraint_state = s->constraint_state;
-    row.context.rule = NULL; /* which is of the target's state */
+    row.context.rule = NULL; /* the rule belongs to the target's state */
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draft_model_draw(d, at, &row)) {

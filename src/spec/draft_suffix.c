@@ -293,8 +293,8 @@ typedef struct guesser {
     guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
 } guesser;
 
-/* The node of the last `length` tokens that end with `parent`, its ancestors and the
- * sequence before them. */
+/* The node of the last `length` tokens of the text that consists of the sequence, the
+ * ancestors of `parent`, and `parent`. */
 static int32_t suffix_tree_find_end(const guesser *g, int32_t parent, int32_t length) {
     int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
     for (int32_t i = length - 1; i >= 0; i--) {
@@ -386,7 +386,7 @@ typedef struct suffix_drafter {
     drafter head;
     draft_options options;
     suffix_tree *tree;
-    kv_namespaces namespaces; /* each with its root in the tree, and with as many paths as it has texts */
+    kv_namespaces namespaces; /* each has a root in the tree; its number of paths is its number of texts */
     text *texts;              /* [MAX_TEXTS] a queue: the oldest at first */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
@@ -395,7 +395,7 @@ typedef struct suffix_drafter {
 
 /* ---- recent outputs ---- */
 
-/* Uncounts a text of a namespace; the namespace ends with its last text. */
+/* Uncounts a text of a namespace, which is removed with its last text. */
 static void draft_suffix_leave_namespace(suffix_drafter *d, int32_t i) {
     if (--d->namespaces.slots[i].n_paths == 0) {
         suffix_tree_drop(d->tree, d->namespaces.slots[i].root);
@@ -464,7 +464,7 @@ static void keep_output(suffix_drafter *d, const draft_seq *s) {
     memcpy(d->ring + from, s->tokens + s->context->n_prompt, (size_t)n * sizeof *d->ring);
     int32_t put = 0, root = d->namespaces.slots[in].root;
     while ((put = suffix_tree_put(d->tree, root, d->ring + from, n, put)) < n && d->n_texts > 0) {
-        drop_oldest(d); /* the namespace stays: it counts the new text already */
+        drop_oldest(d); /* the namespace remains, since it already counts the new text */
     }
     if (put < n) {
         suffix_tree_take(d->tree, root, d->ring + from, n, put);

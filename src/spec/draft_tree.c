@@ -30,7 +30,7 @@ void draft_tree_sort(draft_tree *t) {
     int32_t from[DRAFT_MAX]; /* the old number of a node of the sorted tree */
     int32_t parent = DRAFT_ROOT, old = DRAFT_ROOT, child = draft_tree_next(t, t->n, DRAFT_ROOT, DRAFT_ROOT);
     while (sorted.n < t->n) {
-        while (child == DRAFT_ROOT) { /* everything below `parent` is done: on to its next sibling */
+        while (child == DRAFT_ROOT) { /* everything below `parent` is done: continues with its next sibling */
             child = old;
             parent = sorted.parents[parent];
             old = parent == DRAFT_ROOT ? DRAFT_ROOT : from[parent];

@@ -2,7 +2,7 @@
  * of them guesses of the next. A line is a tree whose nodes have one child each.
  *
  * A node has a larger number than its parent. So the first n nodes of a tree are a tree
- * too, which is used when rows or pages are short. It is small enough to lie in a
+ * too, which is used when rows or pages are short. It is small enough to be a member of a
  * sequence, and needs no allocation. Owner: the struct that holds it. */
 #ifndef SPEC_DRAFT_TREE_H
 #define SPEC_DRAFT_TREE_H

@@ -21,8 +21,8 @@ static bool propose_allowed(const sampling_params *p, const model_desc *d, int32
     return true;
 }
 
-/* Not beside other rules that could forbid what the constraint forces. Nor is an end
- * token forced: the sampler decides whether it is allowed (sample_accept). */
+/* Not if other rules could forbid what the constraint forces. End tokens are not forced
+ * either: the sampler decides whether they are allowed (sample_accept). */
 static bool propose_forced(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out) {
     const sampling_params *p = c->params;
     const constraint *k = c->constraint;

@@ -23,9 +23,9 @@ bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t 
  * sampled that token can find it too; then nothing is left to do when drafts are
  * proposed. */
 
-/* Finds s->outlook after its first n_known tokens, which its constraint's state has
- * taken: what the constraint forces, else guesses that are worth their cost, at most
- * `most` tokens. One thread a sequence. Time: the constraint's. */
+/* Finds s->outlook after its first n_known tokens, which its constraint's state includes:
+ * what the constraint forces, or else guesses that are worth their cost, at most `most`
+ * tokens. One thread a sequence. Time: the constraint's. */
 void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
 
 /* Puts the outlook after s's tokens into its empty tree, computing it first if needed.
@@ -36,10 +36,10 @@ bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const gues
 
 /* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us,
  * row_us: what a step costs before its rows, and each row, as measured; row_us 0: it is
- * not known. A guess that is right saves a step, which the sequences share: nothing where
- * a step costs nothing before its rows. While weights are read anyway, the rows of few
- * cost little; those of many take their time from others. doubt: how many times less
- * often guesses were right than they had to be, 1 where they were right often enough. */
+ * not known. A correct guess saves a share of a step's fixed cost, so nothing if that is
+ * 0. With few sequences, rows cost little, since the weights are read anyway; with many
+ * they take time from others. doubt: by what factor guesses were right less often than
+ * required; 1 if often enough. */
 static inline guess_worth outlook_worth(int32_t n_seqs, double step_us, double row_us, float doubt) {
     float least = 0.18f + 0.07f * (float)n_seqs, row = 0.0f;
     if (row_us > 0.0) {

@@ -103,7 +103,7 @@ void prediction_walk_close(prediction_walk *w) {
 
 /* ---- where the sequence is ---- */
 
-/* Takes a place if a longer match than *longest is before it; false: the search in this
+/* Takes a place if a match longer than *longest precedes it; false: the search in this
  * direction is over. */
 static bool prediction_try(prediction_walk *w, int32_t place, const int32_t *generated, int32_t n,
                            int32_t *longest, int32_t *found) {
@@ -119,8 +119,8 @@ static bool prediction_try(prediction_walk *w, int32_t place, const int32_t *gen
     return *longest < PREDICTION_LOOKUP_MAX;
 }
 
-/* Looks for the last of the generated tokens around the place where the prediction was
- * left, first from there on, then before it, each time from the nearest place. */
+/* Searches for the last generated tokens around the place where the prediction was lost:
+ * first after it, then before it, each time from the nearest place on. */
 static void prediction_find(prediction_walk *w, const int32_t *generated, int32_t n) {
     _Static_assert(PREDICTION_LOOKUP_MIN == 2, "a place is found by the two ids before it");
     const prediction *p = w->text;

@@ -3,12 +3,12 @@
  *
  * A sequence walks through its prediction from the beginning. While the tokens that it
  * generates are those of the prediction, the ids that follow are its drafts. When they
- * differ it is lost, and drafts nothing until its last PREDICTION_LOOKUP_MIN or more
- * generated tokens are found within PREDICTION_REACH ids of the place where it was left:
- * the longest match counts, of equally long ones the first from that place on, else the
- * last before it. Of the places in a bucket of the index, the nearest PREDICTION_PLACES
- * in each direction are compared, so that a step's search is bounded. The walk depends on
- * the tokens and on how many of them each step added.
+ * differ the walk is lost, and drafts nothing until the last PREDICTION_LOOKUP_MIN or
+ * more generated tokens are found within PREDICTION_REACH ids of the place where it was
+ * lost: the longest match wins; among equally long ones the first after that place, or
+ * else the last before it. Of the places in a bucket of the index, the nearest
+ * PREDICTION_PLACES in each direction are compared, so that a step's search is bounded.
+ * The walk depends on the tokens and on how many of them each step added.
  *
  * Each id of the prediction counts once: as accepted if a step drafted it and the
  * sequence took it, as rejected if it was drafted and never taken. Owner of a walk: the
@@ -41,10 +41,11 @@ typedef struct prediction_counts {
     int32_t n_accepted, n_rejected;
 } prediction_counts;
 
-/* A generated token: the counts if the answer ends with it, and which id it is. */
+/* A generated token: the counts if the answer ends with it, and its id in the
+ * prediction. */
 typedef struct prediction_token {
     prediction_counts counts;
-    int32_t n_taken; /* the ids up to the accepted draft that it is; 0: it is none */
+    int32_t n_taken; /* if it is an accepted draft: the number of ids up to it; otherwise 0 */
 } prediction_token;
 
 typedef struct prediction_walk {
@@ -68,12 +69,12 @@ static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32
     return n;
 }
 
-/* A copy of ids[0..n), n >= 0, with one holder. O(n). QUIRE_NO_MEMORY. Any
- * thread. */
+/* Makes a prediction from a copy of ids[0..n), n >= 0, with one reference. O(n).
+ * QUIRE_NO_MEMORY. Any thread. */
 quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out);
-/* Adds a holder and returns p; NULL: nothing. Any thread. */
+/* Adds a reference and returns p; NULL is allowed. Any thread. */
 prediction *prediction_hold(prediction *p);
-/* Drops a holder; the last one frees p. NULL does nothing. Any thread. */
+/* Drops a reference; the last one frees p. NULL does nothing. Any thread. */
 void prediction_drop(prediction *p);
 
 /* The walk of a sequence whose first n_prompt tokens are not generated; holds p.

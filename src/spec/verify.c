@@ -19,15 +19,15 @@ bool verify_is_judged(const verify_walk *w) {
     return w->by_rejection && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
 }
 
-/* What node i was drawn from: row depth - 1 of the first branch's distributions; other
- * nodes have probability 1. */
+/* The distribution from which node i was drawn: row depth - 1 of the first branch's;
+ * other nodes have probability 1. */
 static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
     bool has_one = d->distributions != NULL && d->tree.depths[i] == i + 1;
     return (rejection_draft){d->tree.tokens[i],
                              has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
 }
 
-/* Makes token the row's, which has a probability, so the constraint allows it. */
+/* Makes `token` the row's result. It has a probability, so the constraint allows it. */
 static void verify_choose(const sample_row *row, int32_t token) {
     quire_err accepted = sample_accept(&row->context, token);
     row->result->token = token;

@@ -28,7 +28,7 @@
 /* A walk down a draft along the tokens that are sampled. */
 typedef struct verify_walk {
     const draft_seq *draft;
-    bool by_rejection;     /* else by the exact rule */
+    bool by_rejection;     /* otherwise by the exact rule */
     int32_t at;            /* the node after which the next token comes */
     draft_outcome outcome; /* to_end once the walk is over */
 } verify_walk;
@@ -51,7 +51,7 @@ static inline int32_t verify_row(const verify_walk *w, int32_t out) {
     return n == 0 ? out + 1 + w->at : w->at + 1 == n ? out : -1;
 }
 
-/* Goes on to the draft with this token. False: there is none, and the walk is over. */
+/* Moves to the draft with this token. False: there is none, and the walk is over. */
 bool verify_advance(verify_walk *w, int32_t token);
 
 /* Whether rejection sampling judges drafts for the next token. */
@@ -65,7 +65,7 @@ void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
  * drafts so that the output is distributed as the target's own samples, though not equal
  * to them. Distributions are [n_vocab], after all processors. Pure. */
 
-/* A drafted token, and what it was drawn from. */
+/* A drafted token, and the distribution from which it was drawn. */
 typedef struct rejection_draft {
     int32_t token;
     const float *distribution; /* NULL: the drafter gave the token probability 1 */
@@ -75,7 +75,7 @@ typedef struct rejection_draft {
  * draft); 0 where the draft could not have drawn it. */
 double rejection_accept(const float *target, const rejection_draft *draft);
 /* Makes target the distribution after a rejection: max(target[i] - draft[i], 0),
- * normalised. Where both are equal nothing is left, and it stays. */
+ * normalised. If both are equal nothing is left, and target is unchanged. */
 void rejection_residual(float *target, const rejection_draft *draft, int32_t n_vocab);
 /* The first token, in id order, at which the cumulated mass exceeds u; 0 <= u < 1. */
 int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);
