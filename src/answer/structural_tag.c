@@ -433,7 +433,7 @@ quire_err structural_tag_read(part_arena *a, const json_value *v, grammar_part *
  * follow. */
 
 #define PATH_BYTES    200
-#define WORK_A_FORMAT 100 /* of turn_poll */
+#define WORK_A_FORMAT 100 /* work of one format, in units of turn_poll */
 
 typedef struct walker {
     const grammar_marks *marks;

@@ -230,7 +230,7 @@ static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) 
         return strbuf_add_str(out, (v->types & TYPE_OBJECT) != 0 ? "{}" : "[]");
     }
     TRY(json_stream_add(&json, s, out, &result, &n_read));
-    if (result == JSON_STREAM_MORE) { /* a number or a word ends with the text */
+    if (result == JSON_STREAM_MORE) { /* a number or a word is only complete at the end of the text */
         TRY(json_stream_push(&json, ' ', out, &result));
     }
     *done = n_read == s.n && (result == JSON_STREAM_DONE || result == JSON_STREAM_BEFORE);

@@ -17,9 +17,9 @@
 /* Writes log lines to stderr: directly or, between log_start and log_stop, on a separate
  * thread. log.h has the guarantees. */
 
-#define MAX_LINES 1024    /* that may wait in the queue */
+#define MAX_LINES 1024    /* most lines in the queue */
 #define STOP_US   1000000 /* how long log_stop waits for a slow reader */
-#define READY_MS  100     /* between checks whether log_stop was called */
+#define READY_MS  100     /* interval of checks whether log_stop was called */
 /* what a pipe accepts in one write when poll reports it ready (PIPE_BUF on Linux) */
 #define PIECE_BYTES 4096
 
@@ -73,7 +73,7 @@ static void write_when_ready(const char *p, size_t n) {
 
 /* ---- the thread ---- */
 
-/* Waits for the next line and takes it; false at the end. */
+/* Waits for the next line and removes it from the queue; false at the end. */
 static bool log_writer_take(strbuf *line) {
     pthread_mutex_lock(&writer.lock);
     while (writer.n == 0 && writer.is_running) {
@@ -100,7 +100,7 @@ static void *log_writer_run(void *arg) {
 quire_err log_start(void) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_mutex_lock(&writer.lock); /* the thread waits for it */
+    pthread_mutex_lock(&writer.lock); /* the thread waits until stderr accepts it */
     atomic_store(&writer.stop_at_us, 0);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads handle signals */
     bool failed = pthread_create(&writer.thread, NULL, log_writer_run, NULL) != 0;

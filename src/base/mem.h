@@ -33,7 +33,7 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte after them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);
-/* Copies n bytes between blocks that do not overlap. Either may be NULL where n is 0. */
+/* Copies n bytes between blocks that do not overlap. Either may be NULL if n is 0. */
 static inline void mem_copy(void *to, const void *from, size_t n) {
     if (n > 0) {
         memcpy(to, from, n);
@@ -44,16 +44,16 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
  * to the system. They then read as zeroes and take memory again when written; locked
  * memory is locked again then. False: the system refused, as Linux before 5.18 does for
  * locked memory; nothing changed. No other thread may use these bytes during the call. A
- * GB that was in use takes some 5 ms in one call, 0.2 s in calls of a few system pages
+ * GB that was in use takes about 5 ms in one call, 0.2 s in calls of a few system pages
  * each. */
 bool mem_give_back(void *p, size_t n_bytes);
-/* Has the system map p[0..n_bytes) at once, where it would do so page by page at the first
- * access to each: cleared memory that will be written (Linux before 5.14 ignores this), or a
- * part of a mapped file. Any thread. */
+/* Has the system map p[0..n_bytes) at once, where it would do so page by page at the
+ * first access to each: cleared memory that will be written (Linux before 5.14 ignores
+ * this), or a part of a mapped file. Any thread. */
 void mem_populate_written(void *p, size_t n_bytes);
 void mem_populate_read(const void *p, size_t n_bytes);
-/* From now on a block of a megabyte or more has system pages of its own, which return to
- * the system when it is freed. Otherwise the allocator keeps up to 32 MiB for each
+/* From now on blocks of a megabyte or more have their own system pages, which return to
+ * the system when the block is freed. Otherwise the allocator keeps up to 32 MiB per
  * thread, and only a trim, during which all threads wait, returns it. For a program's
  * main. */
 void mem_separate_large(void);

@@ -254,7 +254,7 @@ typedef struct memory_search {
     size_t root_n;
 } memory_search;
 
-/* Keeps a limit if it leaves less memory than earlier ones. */
+/* Records a limit if it leaves less memory than earlier ones. */
 static void note_limit(const memory_search *s, const char *directory, const char *name, int64_t limit,
                        int64_t used) {
     cgroup_memory *best = s->best;

@@ -34,7 +34,7 @@ double cgroup_cpus(const char *root, double most);
 
 /* ---- counters, and programs installed beside this one ---- */
 
-/* Negative: not known here. */
+/* Negative: unknown on this system. */
 typedef struct process_numbers {
     double cpu_s;     /* of all threads, user and system */
     double started_s; /* unix time */

@@ -21,7 +21,7 @@ typedef struct sha256_sum {
 
 void sha256_begin(sha256_sum *s);
 void sha256_add(sha256_sum *s, const void *bytes, size_t n);
-/* s needs a sha256_begin before it is used again. */
+/* Afterwards s needs sha256_begin before it is used again. */
 void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]);
 
 /* HMAC-SHA-256 (RFC 2104) of n bytes under a key of n_key bytes: a digest that only

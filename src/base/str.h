@@ -96,7 +96,7 @@ void c_locale_leave(locale_t before);
 
 /* ---- the nearest name ---- */
 
-/* The nearest of some names to a mistyped one, by the least number of edits: "did you
+/* Finds the name nearest to a mistyped one, by the least number of edits, for "did you
  * mean".
  *
  * An edit inserts, deletes or replaces a byte, or swaps two neighbours (Damerau 1964,
@@ -107,7 +107,7 @@ void c_locale_leave(locale_t before);
 #define NEAREST_MAX_EDITS 2
 typedef struct nearest {
     str wanted, best;
-    size_t distance; /* of best */
+    size_t distance; /* number of edits of `best` */
 } nearest;
 
 /* The number of edits between two texts of at most EDIT_MAX bytes; SIZE_MAX for longer
@@ -118,7 +118,7 @@ size_t edit_distance(str a, str b);
 /* Makes name the best one if it is nearer than the best so far. The bytes are
  * borrowed. */
 void nearest_offer(nearest *n, str name);
-/* Offers each of several names, separated by spaces. */
+/* Does this for each of several names, separated by spaces. */
 void nearest_offer_all(nearest *n, const char *names);
 
 #endif

@@ -31,7 +31,7 @@ static int32_t thread_name_take_name(void) {
                                                     memory_order_relaxed, memory_order_relaxed));
     int32_t name = __builtin_ctzll(unused);
     if (has_key) {
-        (void)pthread_setspecific(key, (void *)(uintptr_t)name); /* on failure the name just stays in use */
+        (void)pthread_setspecific(key, (void *)(uintptr_t)name); /* on failure the name remains in use */
     }
     return name;
 }

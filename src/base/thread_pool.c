@@ -48,7 +48,7 @@
 #define MAX_TASKS ((int32_t)TASK_MASK)
 
 typedef struct worker {
-    /* of its share, (run, number): tasks before `number` are taken */
+    /* (run, number) of its share: tasks before `number` are taken */
     _Alignas(MEM_ALIGN) _Atomic uint64_t next;
     _Alignas(MEM_ALIGN) thread_pool *thread_pool;
     pthread_t thread;
@@ -57,7 +57,7 @@ typedef struct worker {
 
 struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
-    /* of that run, like context: constant until all of its tasks are done */
+    /* belongs to that run, as does context: constant until all of its tasks are done */
     thread_pool_fn fn;
     void *context;
     _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks done by workers 1.., over all runs */
@@ -66,7 +66,7 @@ struct thread_pool {
     _Atomic bool closing;
     atomic_int n_holders;
     int32_t n_workers;
-    pthread_mutex_t mutex; /* for sleeping only */
+    pthread_mutex_t mutex; /* used for sleeping only */
     pthread_cond_t wake;
     /* [n_workers]; worker 0 is the caller of thread_pool_run and has no thread here */
     worker *workers;
@@ -346,7 +346,7 @@ int32_t thread_pool_cpus(void) {
     }
     cpus = cgroup_cpus("", cpus);
     int32_t whole = (int32_t)cpus;
-    whole += (double)whole < cpus; /* a fraction of a processor gets a thread */
+    whole += (double)whole < cpus; /* a fraction of a processor counts as a thread */
     return whole > 1 ? whole : 1;
 }
 

@@ -18,8 +18,7 @@ typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 
 /* Opens a pool of n_threads >= 1, caller included; 0: thread_pool_cpus(). */
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
-/* Adds a reference, which thread_pool_close drops, and gives the pool back. Any
- * thread. */
+/* Adds a reference, which thread_pool_close drops, and returns the pool. Any thread. */
 thread_pool *thread_pool_hold(thread_pool *t);
 /* Drops a reference; the last one ends the threads. NULL is allowed. */
 void thread_pool_close(thread_pool *t);
@@ -28,8 +27,9 @@ int32_t thread_pool_size(const thread_pool *t);
  * workers; returns when all are done. Worker w takes the tasks w, w + n_workers, w + 2
  * n_workers .., and then any that other workers have not started. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
-/* One turn of a loop that waits for what another worker does: pauses, or after many turns
- * yields the processor, which that worker may have lost. turn: how many there were. */
+/* One iteration of a loop that waits for another worker: pauses, or after many iterations
+ * yields the processor, which that worker may have lost. turn: number of iterations so
+ * far. */
 void thread_pool_pause(int32_t turn);
 /* The number of cores that this process may use, by affinity and cgroup quota; at least
  * 1. Hyperthreads of a core count once: one thread saturates the units that kernels

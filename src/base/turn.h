@@ -23,7 +23,7 @@ typedef struct turn {
     int64_t slice_ends_us; /* on clock_us; `over` moves it forward */
     int64_t used_us;       /* processor time of earlier slices; the owner keeps it */
     int64_t limit_us;      /* of used_us, for a part of the computation (turn_limit); 0: none */
-    uint32_t n_work;       /* since the clock was last read */
+    uint32_t n_work;       /* units of work since the clock was last read */
     /* the error that ends the computation; each later poll returns it again */
     quire_err ended;
     /* called when held_bytes exceeds may_hold; returns when the computation may hold
@@ -38,7 +38,7 @@ typedef struct turn {
 
 /* Sets the calling thread's turn; NULL ends it. */
 void turn_begin(turn *t);
-/* Ends the slice if its time is over. QUIRE_CANCELLED: the result is no longer needed.
+/* Yields if the slice's time is over. QUIRE_CANCELLED: the result is no longer needed.
  * QUIRE_TOO_LARGE: over the limit. A caller that cannot forward the error may drop it:
  * the next poll returns it again. */
 quire_err turn_check(void);
@@ -54,13 +54,13 @@ static inline quire_err turn_poll(uint32_t work) {
     return turn_check();
 }
 
-/* Declares n more bytes of memory. While many computations are paused, the owner lets
- * only a few hold much: the call returns when this one may. QUIRE_CANCELLED. */
+/* Declares n more bytes of memory. Since many computations may be paused, the owner lets
+ * only a few hold much memory: the call returns when this one may. QUIRE_CANCELLED. */
 quire_err turn_hold(size_t n);
 /* Declares n bytes as freed. */
 void turn_let_go(size_t n);
 
-/* From now on the thread's turn has us microseconds of processor time, after which
+/* Allows the thread's turn `us` microseconds of processor time from now on, after which
  * turn_poll returns QUIRE_TOO_LARGE; 0: no limit. Does nothing without a turn. */
 void turn_limit(int64_t us);
 
@@ -70,8 +70,8 @@ void turn_limit(int64_t us);
  *
  * A thread that computes in a step has a work_room (work_room_enter). Code whose time
  * depends on request data counts its work with a work_meter and stops when the room is
- * used up; what it has built stays, so another thread can continue from there. A thread
- * without a room does all the work.
+ * used up; what it has built is kept, so another thread can continue from there. A thread
+ * without a room does all the work at once.
  *
  * Owner: the thread that runs the steps. Several threads may have one room at once; a
  * meter belongs to one call. */
@@ -99,7 +99,7 @@ static inline work_room *work_room_enter(work_room *r) {
     return had;
 }
 
-/* Begins a step with us microseconds, and `most` units a call. */
+/* Begins a step with `us` microseconds, and `most` units per call. */
 void work_room_fill(work_room *r, uint32_t most, int64_t us);
 
 /* Starts the meter of a call, in the calling thread's room. A call that does no work
@@ -107,10 +107,10 @@ void work_room_fill(work_room *r, uint32_t most, int64_t us);
 static inline void work_begin(work_meter *m) {
     *m = (work_meter){.room = work_room_current, .next = work_room_current != NULL ? 0 : UINT64_MAX};
 }
-/* The slow part of work_add. */
+/* The slow path of work_add. */
 bool work_look(work_meter *m, uint32_t n);
-/* Asks for n more units of work. False: not allowed; the call must stop, and each later
- * work_add returns false too. */
+/* Requests n more units of work. False: not allowed; the call must stop, and each later
+ * work_add also returns false. */
 static inline bool work_add(work_meter *m, uint32_t n) {
     if (m->n + n >= m->next) {
         return work_look(m, n);

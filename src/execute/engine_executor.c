@@ -196,7 +196,7 @@ static void exec_stage_over(engine_call *k, const quire_event *done) {
     }
 }
 
-/* Handles the START event of a request. False: the call is gone. */
+/* Handles the START event of a request. False: the call no longer exists. */
 static bool exec_take_start(engine_call *k, const call_request *r, const quire_event *ev) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = QUIRE_OK;
@@ -225,7 +225,7 @@ static bool exec_take_start(engine_call *k, const call_request *r, const quire_e
     return true;
 }
 
-/* Handles a DELTA event of a gen. False: the call is gone. */
+/* Handles a DELTA event of a gen. False: the call no longer exists. */
 static bool exec_take_delta(engine_call *k, const quire_event *ev) {
     k->c->first_us = k->c->first_us == 0 ? clock_us() : k->c->first_us;
     if (k->stage != ENGINE_GEN) {

@@ -170,8 +170,8 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
 
 /* ---- places ---- */
 
-/* A place is an entry's number, for what follows it; or the capacity of entries plus a
- * namespace's number, for what is first in it. */
+/* A place is an entry's number, for what follows that entry; or the capacity of entries
+ * plus a namespace's number, for what comes first in the namespace. */
 static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
     return ix->tree.cap_entries + namespace;
 }

@@ -45,7 +45,7 @@
 typedef enum kv_tier_wait { KV_TIER_WAIT_NONE, KV_TIER_WAITS, KV_TIER_WAIT_OVER } kv_tier_wait;
 
 typedef struct kv_seq {
-    kv_table *tables; /* [n_tables] one a group, groups of tokens first */
+    kv_table *tables; /* [n_tables] one per group, groups of tokens first */
     int32_t n_tables;
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;

@@ -15,8 +15,8 @@ typedef struct module_entry {
     const adapter_opening *o;
     const adapter_module *module;
     const weight_entry *entry;
-    bool whole;     /* the module's tensors are the entry's, else as its part says */
-    head_rows rows; /* how they lie in the other format; alike unless they are of queries or keys */
+    bool whole;     /* the module's tensors are those of the whole entry; otherwise of its part */
+    head_rows rows; /* order of rows in the other format; the same unless they are queries or keys */
 } module_entry;
 
 void *adapter_memory(adapter_opening *o, size_t n, size_t size) {
@@ -52,7 +52,7 @@ quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_ch
 
 /* ---- finding the weights ---- */
 
-/* Where checkpoints have their text model (find_weight.h) */
+/* Where checkpoints have their text model (find_weight.h). */
 static const char *const text_roots[] = {"model.",
                                          "language_model.model.",
                                          "model.language_model.",
@@ -333,7 +333,7 @@ static const tensor_view *entry_slab(const module_entry *e, const tensor_view *t
     return one;
 }
 
-/* A and B, and the factors where it is a DoRA. */
+/* Sets A and B, and for DoRA the factors. */
 static quire_err entry_add_product(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const adapter_module *m = e->module;
     tensor_view slabs[2];
@@ -488,7 +488,7 @@ static quire_err entry_change_rows(adapter_opening *o, const module_entry *e, ad
 
 /* ---- a module ---- */
 
-/* Refuses halves, and tensors for which the module has no use. */
+/* Refuses incomplete pairs, and tensors that the module does not use. */
 static quire_err module_check(const adapter_opening *o, const adapter_module *m) {
     const tensor_view *const *p = m->parts;
     const bool is_dora = o->f->facts.has_dora;
@@ -519,7 +519,7 @@ static quire_err module_check(const adapter_opening *o, const adapter_module *m)
     return QUIRE_OK;
 }
 
-/* Whether an entry is what the module's tensors change. */
+/* Whether the module's tensors change this entry. */
 static bool entry_is_meant(const weight_entry *w, const adapter_module *m) {
     const tensor_view *const *p = m->parts;
     if (p[PART_A] != NULL) {
@@ -585,7 +585,7 @@ quire_err adapter_module_bind(adapter_opening *o, const adapter_module *given) {
     if (module_any(&module) == NULL) {
         return QUIRE_OK;
     }
-    if (is_gguf && str_is(module.name, "token_embd")) { /* a table of rows, whose A is stored turned */
+    if (is_gguf && str_is(module.name, "token_embd")) { /* a table of rows, whose A is stored transposed */
         module.parts[PART_ROWS_A] = module.parts[PART_A];
         module.parts[PART_ROWS_B] = module.parts[PART_B];
         module.parts[PART_A] = module.parts[PART_B] = NULL;

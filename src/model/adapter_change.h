@@ -1,4 +1,4 @@
-/* From the tensors of an adapter's module to changes of loaded weights: for
+/* Converts the tensors of an adapter's module to changes of loaded weights, for
  * model_adapter.c. */
 #ifndef MODEL_ADAPTER_CHANGE_H
 #define MODEL_ADAPTER_CHANGE_H
@@ -31,7 +31,7 @@ typedef struct adapter_opening {
     const adapter_file *f;
     int32_t max_rank; /* of A and B */
     quire_error *err;
-    bool *taken; /* [m->weights.n] entries that have a change */
+    bool *taken; /* [m->weights.n] whether the entry has a change */
     adapter_change *changes;
     size_t n, cap;
     void **memory; /* what changes point to */
@@ -43,11 +43,11 @@ typedef struct adapter_opening {
 /* n zeroed elements that live until the adapter is packed; NULL: out of memory, err says
  * so. */
 void *adapter_memory(adapter_opening *o, size_t n, size_t size);
-/* A copy of a view that lives as long. */
+/* A copy of a view that lives equally long. */
 quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out);
 /* Refuses a rank of 0 or over the limit; keeps the largest. */
 quire_err adapter_check_rank(adapter_opening *o, const tensor_view *t, int64_t rank);
-/* The refs of a module's name in the model's table: how many, and the first, as
+/* Finds a module's name in the model's table: the number of refs, and the first, as
  * weight_table_find. */
 int32_t adapter_find_weight(const adapter_opening *o, str name, int32_t *first);
 /* Adds a change of an entry of the table; t: the tensor for messages. QUIRE_BAD_FILE

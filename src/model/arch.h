@@ -1,5 +1,5 @@
-/* Architectures: each says what its numbers and weights are called and how its layers are
- * put together. One file a family; the table is in architectures.c. */
+/* Architectures: each defines the names of its numbers and weights and the structure of
+ * its layers. One file per family; the table is in architectures.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
@@ -23,7 +23,7 @@ typedef struct arch {
     /* Fills the description from the file's metadata. The caller zeroes it and sets
      * architecture and name. */
     quire_err (*describe)(const config *c, model_desc *d);
-    const score_head *scores; /* of its ..ForSequenceClassification; NULL: they are not supported */
+    const score_head *scores; /* heads of its ..ForSequenceClassification; NULL: not supported */
 } arch;
 
 struct model {
@@ -33,8 +33,8 @@ struct model {
     model_file *file; /* shared while b uses its bytes, else NULL */
     struct decoder *decoder;
     pooled_layers *pooling; /* NULL: nothing follows the pooling */
-    weight_table weights;   /* what adapters are bound by */
-    bool from_gguf;         /* its own format; of a packed model that of its source */
+    weight_table weights;   /* the names by which adapters are bound */
+    bool from_gguf;         /* the model's own format; for a packed model that of its source */
     head_rows rows;         /* as in config */
 };
 

@@ -42,11 +42,11 @@ extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arc
 /* Granite's description, without its experts. */
 quire_err config_granite(const config *c, model_desc *d);
 
-/* Weights' names that two families have. */
+/* Names of weights that several families share. */
 extern const arch_names mixtral_names;
 
-/* Qwen3-Next's description but its feed-forward parts: which layers attend and what the
- * others keep are in *s. */
+/* Qwen3-Next's description without its feed-forward parts: *s says which layers attend
+ * and what the others keep. */
 quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d);
 
 /* Qwen's experts: layers that mlp_only_layers names, and all but each
@@ -55,8 +55,8 @@ quire_err qwen_experts(const config *c, model_desc *d);
 
 /* ---- known and refused ---- */
 
-/* Architectures that are known and refused: each needs a mechanism of its own that is not
- * here. docs/models.md has the same table. */
+/* Architectures that are known and refused: each needs a mechanism that is not
+ * implemented. docs/models.md has the same table. */
 
 #define MOST_REFUSED 18
 

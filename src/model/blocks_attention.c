@@ -8,20 +8,20 @@
 
 #define LARGEST_KV_SCALE 1e30f
 
-/* A layer's attention as its ops get it. */
+/* A layer's attention, as its ops get it. */
 typedef struct attention {
-    linear_use products[4]; /* of q, k, v and the gate those that there are */
+    linear_use products[4]; /* products for q, k, v and the gate, as far as they exist */
     int32_t n_products;
     kv_store_use store;
     bool copies_keys;       /* values are the keys, through value_norm */
     const norm *value_norm; /* or NULL */
-    const norm *inner_norm; /* of the result; NULL: it has none */
-    multiply_use gate;      /* of the result; read where is_gated */
+    const norm *inner_norm; /* norm of the result; NULL: none */
+    multiply_use gate;      /* gate of the result; used if is_gated */
     bool is_gated;
     float value_scale; /* 0: 1 */
     attn_spec mask;
     buffer rows;
-    const index_block *index; /* what chooses its keys, or NULL */
+    const index_block *index; /* the block that chooses its keys, or NULL */
 } attention;
 
 /* A layer's numbers and weights while they are loaded. */
@@ -29,7 +29,7 @@ typedef struct attention_parts {
     const layer_desc *layer;
     const cache_desc *cache;
     int32_t q_width, k_width, v_width, out_width, gate_width;
-    bool writes_cache; /* else an earlier layer does */
+    bool writes_cache; /* otherwise an earlier layer does */
     linear *q, *k, *v, *o, *gate;
     norm *q_norm, *k_norm, *v_norm, *inner_norm;
     float *k_scales, *v_scales, *sinks;
@@ -76,7 +76,7 @@ static quire_err attention_load_kv(binding *b, attention_parts *w) {
         return QUIRE_OK;
     }
     TRY(binding_linear(b, W_K, w->k_width, b->d->d_model, &w->k));
-    bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not say it */
+    bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not state it */
     if (b->d->attend.values_are_keys && w->layer->window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
@@ -117,8 +117,8 @@ static quire_err attention_load_norms(binding *b, attention_parts *w) {
 }
 
 /* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads
- * or one for each. Such as are not above 0, which checkpoints have where nothing was
- * measured, are none. */
+ * or one for each. Scales that are not positive, which checkpoints have if nothing was
+ * measured, are ignored. */
 static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_heads, float **out) {
     const weight_name name = binding_name(b, role);
     const tensor_view *t = loader_look(b->l, name, b->layer, "");
@@ -174,7 +174,7 @@ static quire_err attention_load_biased_gate(binding *b, attention_parts *w) {
                                 b->d->d_model, &w->gate);
 }
 
-/* What stands between the result and the product after it: a norm, a gate. */
+/* The norm and gate between the result and the product after it. */
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
     if (b->d->norm.inner) {
@@ -242,7 +242,7 @@ static quire_err attention_reserve(binding *b, const attention_parts *w, attenti
     return QUIRE_OK;
 }
 
-/* What the backend's ops get. */
+/* Fills the structs that the backend's ops get. */
 static void attention_fill(const binding *b, const attention_parts *w, attention *to) {
     const attend_desc *a = &b->d->attend;
     const layer_desc *layer = w->layer;

@@ -94,7 +94,7 @@ static void place_piece(const delta_desc *r, delta_piece first, delta_piece last
     out->step = out->n_rows / n_groups;
 }
 
-/* The tensor that a piece lies in. False: it is a tensor of its own. */
+/* The tensor that contains a piece. False: the piece is a tensor of its own. */
 static bool find_piece(const binding *b, delta_piece piece, weight_role *role, weight_part *part) {
     static const weight_role own[N_DELTA_PIECES] = {W_DELTA_Q,       W_DELTA_K,       W_DELTA_V,
                                                     W_DELTA_GATE,    W_DELTA_BETA,    W_DELTA_DECAY,
@@ -119,8 +119,8 @@ static bool find_piece(const binding *b, delta_piece piece, weight_role *role, w
     return true;
 }
 
-/* Loads the product of a piece. b and a are exact: a state multiplies up what they are
- * off by. */
+/* Loads the product of a piece. b and a are computed exactly, since a state multiplies
+ * their errors. */
 static quire_err load_piece(binding *b, delta_piece piece, int32_t n_in, linear **out) {
     bool is_exact = piece == DELTA_B || piece == DELTA_A || piece == DELTA_A_IN;
     weight_role role;

@@ -6,8 +6,9 @@
 #include "base/str.h"
 #include "file/model_file.h"
 
-/* Puts the text's class in place of the whole's in *architecture; other architectures
- * stay. QUIRE_UNSUPPORTED: this build knows the whole, but no such text in it. */
+/* Replaces the whole's class in *architecture by that of its text; other architectures
+ * are unchanged. QUIRE_UNSUPPORTED: this build knows the whole, but no such text in
+ * it. */
 quire_err composite_find_text(const model_file *f, str *architecture, quire_error *err);
 
 /* The i-th class of such checkpoints, or NULL past the last: for tables. */

@@ -5,7 +5,7 @@
  * of which the first that is there counts ("hidden_size|n_embd"); inside "text_config"
  * first, where the file has one. NULL: that format never has the number; for a GGUF file
  * --override-kv can set it then, by config.json's name after the architecture's. An
- * absent key leaves *out as it is. A value of another type or out of range is
+ * absent key leaves *out unchanged. A value of another type or out of range is
  * QUIRE_BAD_FILE, and the error names the file and the key. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
@@ -36,8 +36,8 @@ typedef struct config {
 
 config config_of(const model_file *f, const char *name, quire_error *err); /* name: arch, borrowed */
 
-/* Keeps for who asks how the rows of a head lie, from the pairs of elements that rotate
- * together in either format. */
+/* Derives c->rows, if wanted, from the pairs of elements that rotate together in either
+ * format. */
 static inline void config_set_rows(const config *c, rope_pairs in_hf, rope_pairs in_gguf) {
     if (c->rows != NULL) {
         *c->rows = in_hf == in_gguf       ? HEAD_ROWS_ALIKE
@@ -78,7 +78,7 @@ bool config_is(const config *c, const char *architecture);
 bool config_has(const config *c, const char *gguf, const char *hf);
 /* Whether config.json has the first of the keys that it has at all with null. */
 bool config_is_null(const config *c, const char *hf);
-/* Refuses a key that has something else than an object, or null. */
+/* Refuses a key whose value is neither an object nor null. */
 quire_err config_object(const config *c, const char *hf);
 /* Refuses a model that this build cannot compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
@@ -91,8 +91,8 @@ quire_err config_check(const config *c, const char *gguf, const char *hf, int32_
 
 /* ---- config_shape.c ---- */
 
-/* The numbers of a model whose layers are all alike. What an architecture assumes where
- * the file says nothing is set before the call. */
+/* The numbers of a model whose layers are all alike. What an architecture assumes if the
+ * file says nothing is set before the call. */
 typedef struct decoder_shape {
     int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
     bool has_values; /* values may be of another width than keys, usually d_value (0: as keys) */
@@ -194,8 +194,8 @@ quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
 /* Two tables, where layers with windows have one of their own: config.json's
  * "rope_parameters" has an object for "full_attention" and one for "sliding_attention";
- * one that is null leaves its layers without positions. full and local are what counts
- * where the file says nothing. After the windows are read. */
+ * one that is null leaves its layers without positions. full and local are the defaults
+ * if the file says nothing. After the windows are read. */
 quire_err config_rotary_by_window(const config *c, const rope_desc *full, const rope_desc *local,
                                   model_desc *d);
 /* config_decoder of a shape without assumptions, and config_rotary of whole heads:

@@ -1,6 +1,6 @@
-/* A decoder: what every architecture is made of. Loading binds the steps of its layers
- * (steps.h) to weights and buffers: out comes one list of ops, which a forward pass runs
- * between the embeddings and the head.
+/* A decoder, the common form of every architecture. Loading binds the steps of its layers
+ * (steps.h) to weights and buffers; the result is one list of ops, which a forward pass
+ * runs between the embeddings and the head.
  *
  * x: [M, d_model], the residual; q: [M, H E]; k, v: [M, G E]; a: [M, H E], attention's
  * result; h: [M, F]. */
@@ -116,8 +116,8 @@ struct decoder {
     size_t n_memory, cap_memory;
 };
 
-/* What a row of a list of steps holds while the list is bound. Its reader does what is
- * left to do, so that both are one op. */
+/* What a row of a list of steps holds while the list is bound. Pending work is left to
+ * its reader, so that both are one op. */
 typedef struct row_value {
     buffer at;
     const norm *nm;        /* the row is norm(at); NULL: at */
@@ -140,9 +140,9 @@ typedef struct binding {
 /* ---- decoder_layers.c ---- */
 /* Binds the steps of all layers, and what comes before the first. */
 quire_err decoder_bind_layers(binding *b);
-/* What a block reads: the row as it is, or a norm of it. The block's op norms it. */
+/* What a block reads: the row itself, or a norm of it, which the block's op computes. */
 quire_err binding_read(binding *b, step_row row, row_value *out);
-/* Queues all that is left to do for a row: its buffer then holds it. */
+/* Queues all pending work of a row: its buffer then holds it. */
 quire_err binding_settle(binding *b, step_row row);
 /* The buffer in which a row is kept. */
 quire_err binding_row(binding *b, step_row row, buffer *out);
@@ -167,8 +167,8 @@ quire_err binding_pair(binding *b, weight_role role, int64_t n_out, int64_t n_in
 /* A product in f32 under every compute mode, of a matrix [n_out, n_in] whose name in a
  * checkpoint is whole. */
 quire_err binding_exact(binding *b, weight_role role, int64_t n_out, int64_t n_in, linear **out);
-/* A vector that the layer cannot do without. suffix: of its name in a GGUF file. The
- * decoder owns it. what: "attention sinks". */
+/* A vector that the layer requires. suffix: of its name in a GGUF file. The decoder owns
+ * it. what: "attention sinks". */
 quire_err binding_vector(binding *b, weight_role role, const char *suffix, const char *what, int64_t n,
                          float **out);
 

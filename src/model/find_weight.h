@@ -19,7 +19,7 @@ typedef struct weight_part {
     bool transposed; /* the tensor (or slab) is stored as [n_in, n_rows] */
 } weight_part;
 
-/* How the file's tensor has been used. */
+/* How a tensor of the file was used. */
 typedef struct used_tensor {
     bool used;
     bool as_is; /* it was read unchanged */
@@ -74,7 +74,7 @@ const char *loader_root(const model_file *f, const arch_names *names);
  * stopped the load. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix,
                       const tensor_view **out);
-/* The same without marking it; NULL: absent. */
+/* The same, without marking the tensor; NULL: absent. */
 const tensor_view *loader_look(const loader *l, weight_name name, int32_t layer, const char *suffix);
 /* Marks a tensor of the file used, by how. */
 used_tensor *loader_use(loader *l, const tensor_view *t);

@@ -1,9 +1,9 @@
-/* Tensors that a file has and that are not part of the text model: those of next-token
- * layers, of towers for images and sound, and what an architecture's checkpoints hold
- * beside it (arch_names.left_out).
+/* Tensors of a file that are not part of the text model: those of next-token layers, of
+ * towers for images and sound, and what an architecture's checkpoints hold beside it
+ * (arch_names.left_out).
  *
- * Next-token layers guess the tokens after the next one. Checkpoints have them after
- * the last layer ("model.layers.46." of 46, "blk.46."), or under names of their own
+ * Next-token layers guess the tokens after the next one. Checkpoints have them after the
+ * last layer ("model.layers.46." of 46, "blk.46."), or under names of their own
  * ("model.mtp_block.0.", "mtp.layers.0."). GLM-4.5: arXiv:2508.06471. They are left out,
  * and counted, for drafters; nothing of them is read. */
 #ifndef MODEL_LEFT_OUT_H

@@ -2,7 +2,7 @@
  * their shapes and passes them to the backend.
  *
  * The loader records which tensors were used. An unused tensor means that the file holds
- * another model than the one that would be computed, so loader_finish refuses it. */
+ * a different model from the one that would be computed, so loader_finish refuses it. */
 #ifndef MODEL_LOADER_H
 #define MODEL_LOADER_H
 
@@ -33,7 +33,7 @@ quire_err loader_turned_linear(loader *l, weight_name name, int32_t layer, const
 /* The same with these n_out biases, whatever the file has. */
 quire_err loader_biased_linear(loader *l, weight_name name, int32_t layer, const float *bias, int64_t n_out,
                                int64_t n_in, linear **out);
-/* The same for one that --quantization leaves as it is. */
+/* The same for a layer that --quantization leaves unchanged. */
 quire_err loader_kept_linear(loader *l, weight_name name, int32_t layer, const weight_part *part,
                              int64_t n_out, int64_t n_in, linear **out);
 /* A linear layer without bias that is computed in f32 in every mode: a mixture's
@@ -82,7 +82,7 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 quire_err loader_first_row(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n_rows,
                            int64_t n, float **out);
 
-/* A vector that must be there. */
+/* The same for a required vector. */
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out);
 /* A matrix [n_out, n_in] of any type as f32 in *out, which is freed with mem_free. It
  * must be there. */

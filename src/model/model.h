@@ -39,12 +39,12 @@ void model_forward(model *m, const batch *rows);
 buffer model_hidden(const model *m);
 
 /* ---- pooling.c ---- */
-/* What follows pooling: the steps of the description, its dense modules or its head of
- * scores. row: [d_model]; out: [desc_pooled_width]. Neither the last norm nor a cut is
- * done here. Sums run in a fixed order, wide ones on the compute threads. Allocates
- * nothing. The engine thread, between steps. */
+/* Computes what follows pooling: the steps of the description, its dense modules or its
+ * head of scores. row: [d_model]; out: [desc_pooled_width]. Neither the last norm nor a
+ * cut is done here. Sums run in a fixed order, wide ones on the compute threads.
+ * Allocates nothing. The engine thread, between steps. */
 void model_pooled(const model *m, const float *row, float *out);
-/* Divides a row of n elements by its length, in double; a row of zeros stays. */
+/* Divides a row of n elements by its length, in double; a row of zeros is unchanged. */
 void row_divide_by_length(float *row, int32_t n);
 
 #endif

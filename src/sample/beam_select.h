@@ -1,14 +1,14 @@
 /* The rules of beam search: which continuations of a set of beams are kept, which end,
  * and when the set is over. Pure; allocates nothing.
  *
- * A step adds the length-th new token to each beam. It looks at the continuations of all
- * live beams, best first; in a tie the lower beam comes first, then the lower token. A
- * continuation ends when it takes an end token, or reaches the last length. Among the
- * first n it becomes a finished one with the score sum / length^penalty; further down it
- * is dropped. The best n of the others are kept as beams. The best n of the finished ones
- * are kept. transformers does the same; its early_stopping decides when a set is over.
- * Diverse beam search (Vijayakumar et al. 2016) has several sets: each pays a penalty for
- * tokens that the sets before it chose in the same step. */
+ * A step adds the length-th new token to each beam. It considers the continuations of all
+ * live beams, best first; ties go to the lower beam, then the lower token. A continuation
+ * ends when it takes an end token, or reaches the last length. If it is among the first
+ * n, it becomes a finished one with the score sum / length^penalty; otherwise it is
+ * dropped. The best n of the other continuations are kept as beams, and so are the best n
+ * finished ones. transformers does the same; its early_stopping decides when a set is
+ * over. Diverse beam search (Vijayakumar et al. 2016) has several sets: each pays a
+ * penalty for tokens that earlier sets chose in the same step. */
 #ifndef SAMPLE_BEAM_SELECT_H
 #define SAMPLE_BEAM_SELECT_H
 
@@ -54,11 +54,11 @@ typedef struct beam_result {
     double score, sum; /* score ranks it; sum adds its tokens' log-probabilities */
     int32_t n_tokens;
     int32_t *tokens;
-    token_logprob *logprobs; /* [n_tokens][width], or NULL where the request did not ask for them */
+    token_logprob *logprobs; /* [n_tokens][width], or NULL if the request does not want them */
 } beam_result;
 
-/* The finished ones of a set, best first: pointers to results[n]. Each result is always
- * in the list once. */
+/* The finished continuations of a set, best first: pointers to results[n]. Each result is
+ * always in the list exactly once. */
 typedef struct beam_finished {
     beam_result **list; /* [n]; those after n_kept are free */
     int32_t n_kept;
@@ -66,7 +66,7 @@ typedef struct beam_finished {
 
 double beam_score(const beam_rules *r, double sum, int32_t length);
 /* Inserts a result of that score after its equals and returns it for the caller to fill.
- * Where n are kept already, it replaces the worst. NULL: it is not among the best n. */
+ * If n are already kept, it replaces the worst. NULL: it is not among the best n. */
 beam_result *beam_keep(const beam_rules *r, beam_finished *f, double score);
 /* Whether no result can be added, so that continuations which end are dropped. Evaluate
  * it before a step's own results are added. */

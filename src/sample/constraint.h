@@ -9,9 +9,9 @@
  * bytes is a copy of the state, and equal outputs lead to states that allow the same. One
  * thread a state. No call but `close` allocates.
  *
- * End tokens (constraint.h) are handled by the sampling code (sample_accept): in a final
- * state all are allowed, else one that the constraint accepts like any token, if the
- * state after it is final. */
+ * End tokens are handled by the sampling code (sample_accept): in a final state all are
+ * allowed; otherwise only one that the constraint accepts like any token, if the state
+ * after it is final. */
 #ifndef SAMPLE_CONSTRAINT_H
 #define SAMPLE_CONSTRAINT_H
 
@@ -30,16 +30,16 @@ typedef struct constraint constraint;
 
 #define CONSTRAINT_MAX_GUESSES 32 /* tokens */
 
-/* Which guesses are worth while. With least over a half they are a line: then no two
- * tokens after another are likely enough. */
+/* Which guesses are worthwhile. With `least` over a half they form a line, since no two
+ * tokens at one place are then likely enough. */
 typedef struct guess_bounds {
     int32_t nodes; /* at most, up to CONSTRAINT_MAX_GUESSES */
-    /* probability that the likeliest of the tokens that spell the same text is meant;
-     * else it is any of them */
+    /* probability that the likeliest of the tokens that spell the same text is right;
+     * otherwise it may be any of them */
     float first;
     float least; /* least joint probability of a guess and those before it */
-    /* cost of a token, as a fraction of what a correct guess among several spellings
-     * saves */
+    /* cost of a token, as a fraction of what a correct guess saves, if there are several
+     * spellings */
     float row;
 } guess_bounds;
 
@@ -48,15 +48,15 @@ typedef struct constraint_ops {
     void (*init)(const constraint *c, void *state);
     /* Sets bit t % 64 of bits[t / 64] to whether token t may come next, for each of the
      * n_vocab tokens; the last word's others are free. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY:
-     * past a budget of the constraint's own, or one that it has a share of. QUIRE_BUSY:
-     * it does not fit into the calling thread's work_room; without one it does. */
+     * past a budget of the constraint, or a shared one. QUIRE_BUSY: it does not fit into
+     * the calling thread's work_room, if that has one. */
     quire_err (*mask)(const constraint *c, const void *state, uint64_t *bits);
     /* Appends a token. QUIRE_INVALID: it may not come next. QUIRE_TOO_LARGE as above. The
      * state is unchanged after an error. */
     quire_err (*accept)(const constraint *c, void *state, int32_t token);
     /* Writes the tokens that must come next, at most `most`, and returns how many: in
      * each state before one of them the mask has that token alone, and the state is not
-     * final. It may return fewer than there are. NULL: it finds none. */
+     * final. It may return fewer than there are. NULL: never any. */
     int32_t (*forced)(const constraint *c, const void *state, int32_t *ids, int32_t most);
     /* Writes tokens that are likely to come next, each of which may after its parent (-1:
      * the state), as a tree within bounds, and returns how many: a draft. NULL: it has
@@ -65,10 +65,10 @@ typedef struct constraint_ops {
                      int32_t *parents);
     /* Whether the output may end here. */
     bool (*is_final)(const constraint *c, const void *state);
-    /* Frees it; the last reference is gone. */
+    /* Frees the constraint, when the last reference is dropped. */
     void (*close)(constraint *c);
-    /* What was too large, or what there was no memory for, when a call last failed so: a
-     * constant part of a sentence, or NULL. NULL: it does not say. */
+    /* Why a call last failed with QUIRE_TOO_LARGE or QUIRE_NO_MEMORY: a constant phrase,
+     * or NULL. The member itself may be NULL. */
     const char *(*why)(const constraint *c);
 } constraint_ops;
 
@@ -80,7 +80,7 @@ struct constraint {
     atomic_int holders;
 };
 
-/* Fills in what all constraints have, with one reference. */
+/* Initialises the common part of a constraint, with one reference. */
 static inline void constraint_init(constraint *c, const constraint_ops *ops, int32_t n_vocab,
                                    size_t state_bytes) {
     c->ops = ops;
@@ -89,7 +89,7 @@ static inline void constraint_init(constraint *c, const constraint_ops *ops, int
     atomic_init(&c->holders, 1);
 }
 
-/* Adds a reference and gives c back. NULL is allowed here and in the next. */
+/* Adds a reference and returns c. NULL is allowed here and in the next function. */
 static inline constraint *constraint_hold(constraint *c) {
     if (c != NULL) {
         atomic_fetch_add(&c->holders, 1);
@@ -104,7 +104,7 @@ static inline void constraint_drop(constraint *c) {
     }
 }
 
-/* What c was too large for, or NULL. */
+/* Why c's last call failed (`why`), or NULL. */
 static inline const char *constraint_why(const constraint *c) {
     return c->ops->why != NULL ? c->ops->why(c) : NULL;
 }
@@ -138,7 +138,8 @@ static inline end_kind end_token_kind(const sampling_params *p, const model_desc
     }
     return end_token_is_one_of(token, p->stop_tokens, p->n_stop_tokens) ? END_STOP_TOKEN : END_NONE;
 }
-/* Whether min_tokens bans token at first: it bans end tokens, ignored ones too. */
+/* Whether min_tokens bans the token at first: it bans all end tokens, including ignored
+ * ones. */
 bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t token);
 /* Lists the end tokens and returns how many there are. NULL: only counts them. */
 int32_t end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out);

@@ -109,7 +109,8 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Leaves the tokens that may be drawn (sampler_parts.h); n_kept 0: the output is over. */
+/* Reduces the row to the tokens that may be drawn (sampler_parts.h); n_kept 0: the output
+ * is over. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool ordered = p->order[0] != SAMPLING_END;
@@ -194,8 +195,8 @@ static bool sampler_constrain_is_end(const sample_context *c, int32_t token) {
            end_token_is_one_of(token, c->params->stop_tokens, c->params->n_stop_tokens);
 }
 
-/* Whether the output may end with a token that the constraint takes for its last one. The
- * state stays as it is. */
+/* Whether the output may end with a token that the constraint accepts as its last one.
+ * The state is unchanged. */
 static quire_err accept_last(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
@@ -208,7 +209,7 @@ static bool has_bit(const uint64_t *bits, const constraint *k, int32_t token) {
     return token >= 0 && token < k->n_vocab && (bits[token / 64] >> (token % 64) & 1) != 0;
 }
 
-/* Takes a token by the prepared rule. */
+/* Accepts a token by the prepared rule. */
 static quire_err accept_prepared(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     sample_rule *r = c->rule;
@@ -244,8 +245,8 @@ quire_err sample_accept(const sample_context *c, int32_t token) {
     return k->ops->accept(k, c->constraint_state, token);
 }
 
-/* Sets the bits of end tokens: all where the output may end, else those that the
- * constraint takes for its last one. */
+/* Sets the bits of end tokens: all if the output may end, otherwise those that the
+ * constraint accepts as its last one. */
 static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final, const int32_t *ends,
                           int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -259,7 +260,7 @@ static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final
     return QUIRE_OK;
 }
 
-/* Whether there is a bit of a token that is not an end token. */
+/* Whether any bit is set of a token that is not an end token. */
 static bool has_others(const uint64_t *bits, int32_t n, const sample_context *c) {
     for (int32_t i = 0; i < constraint_words(n); i++) {
         for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1) {
@@ -328,7 +329,8 @@ bool sampler_is_over(const sampler *s, const sample_context *c) {
     return c->constraint != NULL && s->is_final && !has_bits(s->bits, s->n_vocab);
 }
 
-enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster than workers wake up */
+/* least number of logits in total: fewer are sampled faster than workers wake up */
+enum { WORTH_IT = 1 << 14 };
 
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
                            void *threads, sample_pool *out) {
@@ -350,7 +352,7 @@ void sample_pool_close(sample_pool *p) {
     mem_free((void *)p->samplers);
 }
 
-/* What the workers share. */
+/* State shared by the workers. */
 typedef struct sample_job {
     const sample_pool *pool;
     sample_row *rows;

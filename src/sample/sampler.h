@@ -4,14 +4,14 @@
  * repetition, frequency and presence penalties, DRY; then greedy, or temperature,
  * top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the
  * further stages of llama.cpp and transformers inserted. Mirostat replaces all stages
- * after the temperature. A request may name another order of those after the greedy
- * choice (sampling_params.order), in which each works on what the ones before left, as in
- * llama.cpp. Of equal logits the lowest id counts as the largest. The draw
- * walks the kept tokens in id order against one uniform number from a counter-based
- * generator with the key (seed, sample, position, purpose). So a token depends on its own
- * row, history and key only. The vocabulary is never sorted, and most tokens need no
- * weight: a cut looks only at the few tokens that may be kept, which it finds by counting
- * in buckets of the keys' leading bits. One thread a sampler.
+ * after the temperature. A request may name another order of the stages after the greedy
+ * choice (sampling_params.order), in which each works on what the earlier ones left, as
+ * in llama.cpp. Of equal logits the lowest id counts as the largest. The draw walks the
+ * kept tokens in id order against one uniform number from a counter-based generator with
+ * the key (seed, sample, position, purpose). So a token depends on its own row, history
+ * and key only. The vocabulary is never sorted, and most tokens need no weight: a cut
+ * considers only the few tokens that may be kept, which it finds by counting in buckets
+ * of the keys' leading bits. One thread per sampler.
  *
  * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty
  * Keskar et al. 2019; mirostat Basu et al. 2021; min-p Nguyen et al. 2024; top-n-sigma
@@ -46,19 +46,19 @@ sample_noise sample_noise_of(sample_key key);
  * accept it. */
 typedef enum sample_purpose { SAMPLE_DRAFT = 3, SAMPLE_ACCEPT = 4 } sample_purpose;
 
-/* One more uniform number in (0, 1), independent of those above. */
+/* Another uniform number in (0, 1), independent of those above. */
 float sample_uniform(sample_key key, sample_purpose purpose);
 
 #define SAMPLE_NONE_PENDING (-1)
 
-/* What may come after a sequence's tokens under its constraint, made ahead of the sample
- * (sample_prepare), so that this only reads it. */
+/* The tokens that may come next under a sequence's constraint, prepared ahead of the
+ * sample (sample_prepare), which then only reads them. */
 typedef struct sample_rule {
-    uint64_t *bits; /* [constraint_words] with end tokens as they may come */
-    bool is_ready;  /* valid for the constraint's present state; else the other members mean nothing */
+    uint64_t *bits; /* [constraint_words] the mask, with end tokens set if they may come */
+    bool is_ready;  /* valid for the constraint's present state; otherwise the other members are undefined */
     bool is_final;  /* the output may end */
     bool goes_on;   /* there is a token that is not an end token */
-    /* a token that was taken and is not in the constraint's state yet, or
+    /* an accepted token that is not in the constraint's state yet, or
      * SAMPLE_NONE_PENDING */
     int32_t pending;
 } sample_rule;
@@ -88,17 +88,17 @@ static inline sample_key sample_key_of(const sample_context *c) {
 }
 
 /* Appends a token to the state of c's constraint, if it has one. An end token is allowed
- * where the output may end, before it or, where the constraint takes it, after it; it
- * leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
- * constraint's. The state is unchanged after an error. With a rule that is ready, a token
- * that is allowed is always taken: where the constraint has no room for it now, it is
+ * if the output may end before it, or after it if the constraint accepts it; it leaves
+ * the state unchanged. QUIRE_INVALID: the token is forbidden; other errors are the
+ * constraint's. The state is unchanged after an error. With a rule that is ready, an
+ * allowed token is always accepted; if the constraint has no room for it now, it is
  * pending. */
 quire_err sample_accept(const sample_context *c, int32_t token);
 /* Makes c->rule ready, after it has appended a pending token. Errors are the
- * constraint's; QUIRE_BUSY: not all of it fits into the thread's work_room, and what was
- * done stays. */
+ * constraint's; QUIRE_BUSY: not all of it fits into the thread's work_room; the part that
+ * was done is kept. */
 quire_err sample_prepare(const sample_context *c);
-/* Gives `to`, whose constraint's state is a copy of from's, what may come after it. */
+/* Copies the rule of `from` to `to`, whose constraint has a copy of the same state. */
 void sample_rule_copy(const sample_context *from, const sample_context *to);
 
 /* Whether sampler_sample takes the argmax of the logits as they are, after n_output
@@ -119,11 +119,12 @@ quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int
 /* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for
  * tokens that are cut; greedy has one 1. Rejection sampling, logprobs and tests use it.
  * Errors as sampler_sample, and QUIRE_BAD_REQUEST where that gives SAMPLE_OVER. The
- * constraint's state stays. *probs is valid until the next call, and may be changed. */
+ * constraint's state is unchanged. *probs is valid until the next call, and may be
+ * modified. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs);
 
-/* Samples from many rows of logits at once, on several threads. The only way to a
- * sampler; one row is a batch too.
+/* Samples from many rows of logits at once, on several threads. The only interface to
+ * samplers; a single row is also a batch.
  *
  * A result depends on its row, history and key only, so the number of threads changes
  * none. Owner: one thread, which makes all calls and is worker 0 of the pool. */
@@ -140,12 +141,12 @@ typedef struct sample_pool {
     void *threads;
 } sample_pool;
 
-/* Opens samplers for rows of n_vocab logits and histories of at most max_tokens. run,
- * with `threads`: needed for more than one worker; the caller's, and outlives the pool.
- * On failure sample_pool_close frees what there is. */
+/* Opens samplers for rows of n_vocab logits and histories of at most max_tokens. run and
+ * `threads` are needed for more than one worker; `threads` outlives the pool. After a
+ * failure sample_pool_close frees everything. */
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
                            void *threads, sample_pool *out);
-/* Closes a pool, also one of zero bytes. */
+/* Closes a pool; a zeroed one is allowed. */
 void sample_pool_close(sample_pool *p);
 
 /* What is done with a row. */
@@ -156,7 +157,7 @@ typedef enum sample_goal {
 } sample_goal;
 
 typedef struct sample_result {
-    int32_t token; /* SAMPLE_TOKEN without an error: it, or SAMPLE_OVER; else it is unchanged */
+    int32_t token; /* SAMPLE_TOKEN without an error: the token, or SAMPLE_OVER; otherwise unchanged */
     quire_err error;
 } sample_result;
 
@@ -177,13 +178,13 @@ typedef struct sample_row {
     float *probs;
 } sample_row;
 
-/* Does what rows[0..n) want, and sets their results. Allocates nothing. */
+/* Processes rows[0..n) and sets their results. Allocates nothing. */
 void sample_batch(const sample_pool *p, sample_row *rows, int32_t n);
 
-/* For samples that follow each other: runs fn for every task in 0..n, on the workers
- * where that is worth it. A task samples with sample_on. */
+/* For samples that depend on each other: runs fn for every task in 0..n, on the workers
+ * if that is worthwhile. A task samples with sample_on. */
 void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n);
-/* Does what a row needs, with the sampler of `worker`, on that worker's thread. */
+/* Processes a row with the sampler of `worker`, on that worker's thread. */
 void sample_on(const sample_pool *p, int32_t worker, sample_row *row);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "sample/sampler_block.h"
 
-#define AT_A_TIME 4 /* members that are written without a test of how many there are */
+#define AT_A_TIME 4 /* members that are written without testing how many there are */
 
 /* No branch for each member, since membership cannot be predicted: AT_A_TIME are always
  * written, and the next call overwrites the surplus. */

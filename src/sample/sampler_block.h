@@ -5,7 +5,7 @@
  * sampler_rows_avx512.c (the first two take the appends from sampler_append.h):
  *
  *   reaches(x, bound)  bit i: whether x[i] of a group is at least the bound
- *   keep_only(x, set)  makes those of a group -inf that are not in the set
+ *   keep_only(x, set)  sets to -inf those of a group that are not in the set
  *   scan_block(x, base, scale, largest)  the sum of a block's weights against a base, and
  *                      its groups' largest logits
  *   append(ids, values, n, first, x, set)  appends a set's members to n others, ids and
@@ -70,7 +70,7 @@ static inline float sum_of_lanes(float *lanes) {
  * when the largest logit is far above the base. */
 typedef struct block_scan {
     float largest, sum;
-    bool is_nan; /* some logit is */
+    bool is_nan; /* a logit is NaN */
 } block_scan;
 
 #endif

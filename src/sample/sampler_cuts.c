@@ -1,7 +1,7 @@
 /* Sampling stages over the whole distribution: temperature, and the cuts that drop the
  * unlikely (or the likeliest) tokens.
  *
- * Few tokens are kept of a large vocabulary. So the cuts begin with the tokens whose
+ * Few tokens of a large vocabulary are kept. So the cuts start from the tokens whose
  * logits reach a bound below which none can be kept. The bound is known for top-k and
  * min-p; for top-p alone sampler_cuts.c guesses it. */
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 #include "sample/sampler_parts.h"
 
-#define LEAST_TEMPERATURE 1e-5f /* that a dynamic one may have among kept tokens */
+#define LEAST_TEMPERATURE 1e-5f /* lowest dynamic temperature among kept tokens */
 
 /* ---- temperature ---- */
 
@@ -111,7 +111,7 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
-/* The same of the kept tokens alone, after other cuts. */
+/* The same for the kept tokens only, after other cuts. */
 static void cut_sigma_kept(sampler *s, const float *logits, float n) {
     double sum = 0.0, squares = 0.0, most = -INFINITY;
     int32_t n_kept = 0;
@@ -198,7 +198,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
  * one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
     double all = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
-    double least = fmax((double)threshold * all, (double)LEAST_WEIGHT); /* kept ones may have none */
+    double least = fmax((double)threshold * all, (double)LEAST_WEIGHT); /* kept ones may have no weight */
     int32_t last = -1, n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
         if ((double)s->weights[i] >= least && (last < 0 || s->weights[i] <= s->weights[last])) {
@@ -229,7 +229,7 @@ static void cuts_temper(sampler *s, const float *logits, const sampling_params *
         s->weights[i] = logits[s->ids[i]];
         most = fmaxf(most, s->weights[i]);
     }
-    s->max = most; /* it may have been cut: some weight stays 1 */
+    s->max = most; /* the largest logit may have been cut: this keeps one weight at 1 */
     s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
 }
 
@@ -267,7 +267,7 @@ static void cut_by_chance(sampler *s, const sample_context *c) {
     }
 }
 
-/* Runs one stage on what those before it kept. */
+/* Runs one stage on what the earlier ones kept. */
 static void cuts_run_stage(sampler *s, const float *logits, const sample_context *c, sampling_stage stage) {
     const sampling_params *p = c->params;
     if (stage == SAMPLING_TEMPERATURE) {
@@ -346,8 +346,8 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
  * A sample of the row gives two bounds: the weight below which no token is kept, and the
  * weight above which all are. Only the tokens between them are ordered. Both bounds are
  * guesses, by the sample's standard error, and are checked: what is kept never depends on
- * them. Where the gathered tokens do not suffice, a more careful guess follows, and at
- * last all tokens are used. */
+ * them. If the collected tokens do not suffice, a more careful guess follows, and finally
+ * all tokens are used. */
 
 /* one group of this many is in the sample */
 #define SAMPLED_GROUPS 48
@@ -479,8 +479,8 @@ static void keep_going(float *logits, const sample_context *c) {
  * come */
 #define CHANGED_MAX 1e30f
 
-/* The first token that penalties count; usual: where the request does not say how
- * many. */
+/* The first token that penalties count; `usual`: how many count if the request does not
+ * say. */
 static int32_t first_counted(const sample_context *c, int32_t usual) {
     int32_t n = c->params->penalty_last_n;
     return n == SAMPLING_PENALTIES_USUAL ? usual : n < 0 || n > c->n_tokens ? 0 : c->n_tokens - n;
@@ -575,7 +575,7 @@ static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) 
     }
 }
 
-/* Bans what followed an earlier copy of the last n - 1 tokens. */
+/* Bans tokens that followed an earlier copy of the last n - 1 tokens. */
 static void ban_repeats(sampler *s, float *logits, const sample_context *c) {
     int32_t before = c->params->no_repeat_ngram_size - 1, n = c->n_tokens;
     if (before >= n) {
@@ -612,7 +612,7 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
             s->counts[next] = length;
         }
     }
-    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token take no search */
+    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token need no search */
         if (breakers->starts[i + 1] - breakers->starts[i] == 1) {
             s->counts[breakers->tokens[breakers->starts[i]]] = -1;
         }

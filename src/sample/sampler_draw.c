@@ -63,7 +63,7 @@ static int32_t sampler_draw_find_place(const float *w, int32_t n, double target,
     return place;
 }
 
-/* The same with the sums of the weights' groups. */
+/* The same, using the sums of the weights' groups. */
 static int32_t find_in_groups(const float *w, int32_t n, const double *sums, double target) {
     double before = 0.0;
     int32_t first = GROUP * sampler_draw_find_block(sums, (n + GROUP - 1) / GROUP, target, &before);
@@ -184,7 +184,7 @@ int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, fl
 /* ---- cuts by order ---- */
 
 /* Cuts by order: keeps the tokens with the largest keys. Nothing is sorted, so a row of
- * equal logits costs no more than another. */
+ * equal logits costs no more than any other. */
 
 #define ROUND_BUCKETS 128 /* buckets of one round over the candidates: few, as all are cleared and scanned */
 #define FEW           16  /* candidates that are few enough to sort */

@@ -1,5 +1,5 @@
-/* The internal parts of a sampler: its stages and its scratch memory. One thread a
- * sampler; nothing here allocates but sampler_open. */
+/* The internal parts of a sampler: its stages and its scratch memory. One thread per
+ * sampler; nothing here allocates except sampler_open. */
 #ifndef SAMPLE_SAMPLER_PARTS_H
 #define SAMPLE_SAMPLER_PARTS_H
 
@@ -31,8 +31,8 @@ typedef struct sampler_rows {
     /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest
      * to those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
-    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans
-     * what is left. Sets s->given_max to the largest before that. */
+    /* The same check, then sets logits to -inf whose bit in s->bits is not set, and scans
+     * the rest. Sets s->given_max to the largest before that. */
     bool (*scan_kept)(sampler *s, float *logits);
     /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all.
      * Stores no weight. */
@@ -48,7 +48,7 @@ typedef struct sampler_rows {
     /* Splits the kept tokens' weights: returns the sum of those from `high` on, and puts
      * those below into s->inside, in order. */
     double (*divide)(sampler *s, float high, int32_t *n_inside);
-    /* Sets those of w[0..n) to 0 that come after index `place`, whose weight is `last`,
+    /* Sets to 0 those of w[0..n) that come after index `place`, whose weight is `last`,
      * in descending order. */
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
 } sampler_rows;
@@ -56,8 +56,8 @@ typedef struct sampler_rows {
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_avx512;
 
 /* Invariant after sampler_cut: the token is drawn from the n_kept tokens of ids and
- * weights, in id order, where a weight of 0 is one that was cut; or, when is_whole, from
- * all tokens by the sums of blocks. */
+ * weights, in id order, where a weight of 0 means that the token was cut; or, if
+ * is_whole, from all tokens by the sums of blocks. */
 struct sampler {
     const sampler_rows *rows;
     int32_t n_vocab, n_kept;
@@ -79,14 +79,14 @@ struct sampler {
     int32_t mark;
     int32_t *counts;  /* [n_vocab] valid for tokens in that set */
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
-    uint64_t *bits;   /* [groups] with a constraint: the tokens that it leaves, end tokens too */
+    uint64_t *bits;   /* [groups] with a constraint: the tokens that it allows, end tokens included */
     /* likewise: whether the output may end; whether tokens are left that are not end
      * tokens */
     bool is_final, goes_on;
     double mass[N_BUCKETS];
 };
 
-/* Keeps the kept token at index i, at index n <= i; returns how many are kept then. */
+/* Moves the kept token at index i to index n <= i; returns how many are kept then. */
 static inline int32_t sampler_keep(sampler *s, int32_t n, int32_t i, bool stays) {
     s->weights[n] = s->weights[i];
     s->ids[n] = s->ids[i];
@@ -109,7 +109,8 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 }
 
 /* ---- sampler.c: the stage before all others ---- */
-/* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
+/* Sets s->bits to the tokens that c's constraint allows, end tokens included. Errors are
+ * the constraint's. */
 quire_err sampler_constrain(sampler *s, const sample_context *c);
 /* Called after the mask: whether no token is left because the constraint's output is
  * complete. */
@@ -133,7 +134,7 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 /* Keeps the tokens that the request's cuts leave. After scan, or scan_masses where
  * sampler_wants_masses. */
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
-/* A logit that is surely below every logit of this weight. */
+/* A logit that is certainly below every logit of this weight. */
 float sampler_logit_below(const sampler *s, float weight);
 /* Keeps the tokens with at least this logit and at least this weight. */
 void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight);
@@ -157,8 +158,8 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
  * the limit, which is over 0. */
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
 /* Orders the kept tokens with the weight of `last` by their logits, since logits a last
- * bit apart can have one weight. As many of them stay as were to stay: those of the
- * largest logits, lower ids first or, with ties_stay, all that equal the last one too.
+ * bit apart can have one weight. The intended number of them stays: those with the
+ * largest logits, lower ids first or, with ties_stay, also all that equal the last one.
  * The others' weights become 0, and `last` becomes the last kept token. */
 void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last);
 /* Cuts the tokens that come after `last` by weight. */

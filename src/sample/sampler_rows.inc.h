@@ -90,8 +90,8 @@ static double weight_of_base(float base, float max, float scale) {
 }
 
 /* Takes each block's weights against the base of the block before, which is some logit,
- * so that one pass over the block suffices. Where they come out too large, it takes them
- * against the block's own largest logit, which is the base from there on. */
+ * so that one pass over the block suffices. If they are too large, it takes them against
+ * the block's own largest logit, which is the base from there on. */
 static bool scan_masses(sampler *s, const float *logits, float scale) {
     float max = -INFINITY, base = logits[0], padded[BLOCK];
     int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
