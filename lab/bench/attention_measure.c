@@ -20,7 +20,7 @@ static int32_t read_pieces_divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
 
-/* The pieces of one layer into at. Returns how many. */
+/* Writes the pieces of one layer to `at`. Returns their number. */
 static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pages, int32_t n_pages,
                           const uint8_t **at) {
     const kv_planes *l = &c->layout.caches[layer];
@@ -102,11 +102,11 @@ uint64_t pieces_read(const pieces *p, int32_t layer, int way) {
 }
 
 enum {
-    TILE_ROWS = 16, /* as the engine cuts the work */
+    TILE_ROWS = 16, /* rows of a tile, as in the engine */
     PAGE_TOKENS = 16,
     N_WAYS = 2,
     MAX_LAYERS = 64,
-    CACHES_BYTES = 128 << 20, /* layers take turns over at least this much */
+    CACHES_BYTES = 128 << 20, /* layers cycle through at least this many bytes */
     LEAST_US = 4000           /* of a run */
 };
 
@@ -159,7 +159,7 @@ static void stage_close(stage *s) {
     cascade_close(&s->cascade);
 }
 
-/* Normal-like numbers into n rows of an activation. */
+/* Fills n rows of an activation with roughly normal numbers. */
 static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
     float *x = mem_new((size_t)width * (size_t)n, sizeof *x);
     uint64_t state = (uint64_t)a.id + 1;
@@ -258,7 +258,7 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
                                : QUIRE_OK;
 }
 
-/* The step that computes rows from..from + n of every sequence. */
+/* Makes the step that computes rows from..from + n of every sequence. */
 static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     int32_t row = 0;
     for (int32_t i = 0; i < s->shape->n_seqs; i++) {
@@ -282,7 +282,7 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     step->n_work = batch_plan_work(s->seqs, s->shape->n_seqs, TILE_ROWS, s->work, s->max_work);
 }
 
-/* One pass over the layers; all rows of the shape. */
+/* Runs one pass over the layers, with all rows of the shape. */
 static void attention_measure_pass(stage *s) {
     int32_t most = rows_of_step(s->shape);
     for (int32_t from = s->shape->n_tokens - s->shape->n_rows; from < s->shape->n_tokens; from += most) {
@@ -296,7 +296,7 @@ static void attention_measure_pass(stage *s) {
     }
 }
 
-/* Microseconds of a layer. */
+/* Measures the microseconds of a layer. */
 static double run_us(stage *s, int32_t n_threads) {
     s->b->ops->enter(s->b);
     int64_t start = figures_time_us(n_threads), took = 0;
@@ -339,7 +339,7 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
     return e;
 }
 
-/* Runs of the two ways in turns: the least of each. */
+/* Runs the two ways alternately; returns the least time of each. */
 static void time_ways(stage ways[N_WAYS], const attention_machine *m, double *const least[N_WAYS]) {
     for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
         int w = run % N_WAYS;
@@ -366,9 +366,9 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
     return e;
 }
 
-/* Microseconds of a layer whose pieces are read. */
+/* Measures the microseconds in which a layer's pieces are read. */
 static double read_us(const pieces *p, int way) {
-    static volatile uint64_t kept; /* so that no load is for nothing */
+    static volatile uint64_t kept; /* keeps the loads from being optimised away */
     int64_t start = figures_time_us(1), took = 0;
     int32_t n = 0;
     for (; took < LEAST_US; took = figures_time_us(1) - start) {
@@ -401,11 +401,12 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
     return e;
 }
 
-/* From n_pages pages in a row to a table for each sequence: the shared ones in all of
- * them. */
+/* Turns n_pages consecutive pages into a table for each sequence, with the shared pages
+ * in all of them. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
-    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables follow the data they are made from */
+    /* from the last: tables overwrite the data from which they are made */
+    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) {
         page_id *table = s->pages + (int64_t)i * s->pages_each;
         memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
         memcpy(table, s->pages, sizeof *table * (size_t)n_shared);

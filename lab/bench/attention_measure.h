@@ -9,17 +9,16 @@
 #include "base/err.h"
 #include "core/dtype.h"
 
-/* Reading a sequence's keys and values from their pages and doing nothing else: what the
- * machine takes for pieces of such a size, which no attention over the same pages can
- * undercut as long as it takes them in this order. */
+/* Reads a sequence's keys and values from their pages and does nothing else. That is a
+ * lower bound for any attention over the same pages in this order. */
 
 struct backend; /* the CPU's, with open pages */
 
-/* What attention reads of a head in one page lies in one piece. By layer the pieces of
- * all heads, in the order in which attention takes them: chunk by chunk, in it head by
- * head, keys before values. */
+/* What attention reads of a head in one page is one piece. Pieces are listed by layer, in
+ * the order in which attention reads them: chunk by chunk, within it head by head, keys
+ * before values. */
 typedef struct pieces {
-    int32_t n_layers, n; /* n: of a layer */
+    int32_t n_layers, n; /* n: pieces of a layer */
     int64_t bytes;       /* of a piece */
     const uint8_t **at;  /* [n_layers, n] */
 } pieces;
@@ -33,23 +32,22 @@ void pieces_free(pieces *p);
  * some way ahead or without. */
 enum { PIECES_WAYS = 4 };
 
-/* Loads from each cache line of the layer's pieces. Returns the sum, so that no load is
- * for nothing. */
+/* Loads from each cache line of the layer's pieces. Returns the sum, so that the loads
+ * are not optimised away. */
 uint64_t pieces_read(const pieces *p, int32_t layer, int way);
 
-enum { ATTENTION_STEP_ROWS = 512 }; /* rows of a sequence that a step takes at most */
+enum { ATTENTION_STEP_ROWS = 512 }; /* most rows of a sequence in a step */
 
 /* One layer's attention: of each of n_seqs sequences of n_tokens tokens the last n_rows
  * rows (1: a decode). */
 typedef struct attention_shape {
     int32_t n_heads, n_kv_heads, d_head;
-    /* elements that are the value in a latent of d_head elements, which one kv head
-     * keeps for all heads; 0: keys and values of d_head elements */
+    /* width of the value inside a latent of d_head elements, kept once for all heads; 0:
+     * keys and values of d_head elements */
     int32_t n_value;
     dtype type; /* type of keys and values */
     int32_t n_seqs, n_tokens, n_rows;
-    /* of its tokens, those whose pages all sequences have in common; whole chunks of
-     * attention */
+    /* tokens whose pages all sequences share: whole chunks of attention */
     int32_t n_shared;
 } attention_shape;
 
@@ -58,30 +56,30 @@ typedef struct attention_machine {
     const char *isa; /* "auto", ... */
     int32_t n_threads, n_runs;
     int32_t page_tokens; /* page size of the paged way; 0: 16 */
-    bool in_order;       /* its pages lie in a row */
+    bool in_order;       /* its pages are consecutive */
 } attention_machine;
 
-/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so
+/* Least time per layer over all runs. Runs of the two ways alternate; layers change, so
  * that keys and values come from memory as in a step. */
 typedef struct attention_speed {
-    double paged_us;      /* pages of m->page_tokens, in no order unless m->in_order */
-    double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
+    double paged_us;      /* pages of m->page_tokens, in random order unless m->in_order */
+    double contiguous_us; /* pages of 256, in order: what a chunk reads of a head is one piece */
 } attention_speed;
 
-/* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the
- * backend refuses. */
+/* QUIRE_NO_MEMORY if keys and values do not fit; QUIRE_INVALID for a shape or machine
+ * that the backend refuses. */
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out,
                             quire_error *err);
 
-/* The same for reading alone, by one thread: the keys and values of one sequence, piece
- * by piece as attention takes them, the quickest of several ways. */
+/* The same for reading only, by one thread: the keys and values of one sequence, piece by
+ * piece in attention's order, in the fastest of several ways. */
 quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m,
                                     attention_speed *out, quire_error *err);
 
 /* The same for sequences that share n_shared tokens. */
 typedef struct cascade_speed {
     double each_us, cascade_us; /* the shared pages read for each sequence, or once */
-    /* of keys and values in the pages that the work list has read, a layer */
+    /* bytes of keys and values per layer in the pages that the work list has read */
     int64_t each_bytes, cascade_bytes;
 } cascade_speed;
 
@@ -110,9 +108,9 @@ typedef struct bound_speed {
 quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window,
                                   float soft_cap, bound_speed *out, quire_error *err);
 
-/* Keys and values that a layer's attention has to read, each once for all of its rows,
- * what is shared once for all sequences; and its multiplications and additions, over what
- * rows see. */
+/* Bytes of keys and values that a layer's attention must read, each once for all of its
+ * rows and shared ones once for all sequences; and its multiplications and additions over
+ * the tokens that rows see. */
 int64_t attention_bytes(const attention_shape *shape);
 double attention_operations(const attention_shape *shape);
 

@@ -11,8 +11,8 @@
 #include "base/size.h"
 #include "core/half.h"
 
-/* Keys and values of one sequence in one cache, in one piece: what baselines have in
- * place of pages.
+/* Keys and values of one sequence in one cache, in one contiguous piece, which baselines
+ * have in place of pages.
  *
  * The blocks are the CPU's (backend/cpu/pages.h), so that the engine's own kernels read
  * them. Elements are f32, f16 or bf16. */
@@ -53,7 +53,7 @@ static kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
         .k = memory, .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD), .cap = cap};
 }
 
-/* x[0..n) to elements index, index + stride, ..., rounded to the cache's type. */
+/* Writes x[0..n) to elements index, index + stride, ..., rounded to the cache's type. */
 static void baseline_kv_write_row(dtype type, void *plane, size_t index, size_t stride, const float *x,
                                   int32_t n) {
     for (size_t e = 0; e < (size_t)n; e++) {
@@ -107,7 +107,7 @@ struct baseline_kv {
     kv_piece *pieces;      /* [caches][max_seqs] */
     attn_scratch *workers; /* [thread pool] */
     float *scratch;
-    uint8_t *arena; /* what the pieces lie in */
+    uint8_t *arena; /* memory of the pieces */
     quire_err error;
 };
 
@@ -123,8 +123,8 @@ static kv_piece *piece_of(const baseline_kv *k, int32_t cache, int32_t seq) {
     return &k->pieces[cache * k->max_seqs + seq];
 }
 
-/* Norms and rotates as always, with nothing stored in pages (the rows have no slots).
- * Then every sequence's piece gets its rows. */
+/* Norms and rotates as usual, but stores nothing in pages (the rows have no slots). Then
+ * adds the rows to every sequence's piece. */
 static void store_in_pieces(backend *b, const kv_store_use *use) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     cpu_backend *c = (cpu_backend *)b;
@@ -150,8 +150,8 @@ static int32_t baseline_kv_clamp(int32_t v, int32_t high) {
     return v < 0 ? 0 : v > high ? high : v;
 }
 
-/* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries. false:
- * none sees any of them. */
+/* Attends from the tile's queries to positions base .. base + ATTN_CHUNK of the piece.
+ * False: no query sees any of them. */
 static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, attn_scratch *w) {
     bool any = false;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
@@ -258,7 +258,7 @@ static size_t n_pieces(const baseline_kv *k) {
     return (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs;
 }
 
-/* The pieces lie one after the other in memory like the pool's, in large pages of the
+/* The pieces are consecutive in memory like the pool's pages, in huge pages of the
  * system. */
 static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
     size_t room = 0, at = 0;

@@ -15,15 +15,15 @@ typedef struct speed_line {
     figure value;
     const char *unit;    /* "tokens/s" */
     speed_limit limit;   /* in the same unit; its `by` NULL: none */
-    bool less_is_better; /* as of a time: the fraction is limit / value */
-    /* with a limit the least fraction of it; else the value's own bound: the most where
-     * less is better, or the least. NAN: there is none */
+    bool less_is_better; /* lower values are better, as for times: the fraction is limit / value */
+    /* with a limit: least fraction of it; otherwise a bound on the value, an upper one if
+     * less is better. NAN: no goal */
     double goal;
 } speed_line;
 
-/* What was set as a goal for the fraction of a figure; NAN: nothing. */
+/* The goal set for the fraction of a figure; NAN: none. */
 double speed_goal(const char *name, const char *type, int32_t batch);
-/* NAN without a limit. */
+/* The fraction of the limit; NAN without one. */
 double speed_fraction(const speed_line *l);
 bool speed_is_met(const speed_line *l);
 

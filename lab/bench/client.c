@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "setup/engine_config.h"
 
-/* A speed needs at least so many reads that found tokens, of at most so many steps
+/* A speed needs at least this many reads that found tokens, of at most this many steps
  * each; number of tries. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
@@ -145,8 +145,8 @@ int64_t client_steps(const client *c) {
     return stats.steps;
 }
 
-/* Tokens of s that came after `start` and not after `end`, and the looks that found them:
- * *n_looks. */
+/* Counts the tokens of s that came after `start` and not after `end`; *n_looks: the reads
+ * that found them. */
 static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *n_looks) {
     int64_t n = 0;
     *n_looks = 0;
@@ -159,7 +159,7 @@ static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *
     return n;
 }
 
-/* Whether tokens of so many steps, found by so many looks, tell a speed. */
+/* Whether tokens of n_steps steps, found by n_looks reads, determine a speed. */
 static bool are_apart(int64_t n_steps, int64_t n_looks) {
     return n_looks >= (n_steps < LEAST_LOOKS ? n_steps : LEAST_LOOKS) && n_looks * MOST_TOGETHER >= n_steps;
 }
@@ -208,7 +208,7 @@ int64_t pool_size_sequence(const quire_options *o, const quire_engine *e, int64_
     return kv_most_pages(&most, n_tokens);
 }
 
-/* The most pages that a sequence of n_tokens holds in an engine of these options. */
+/* The most pages that a sequence of n_tokens holds in an engine with these options. */
 static quire_err sequence_pages(const quire_options *o, const model_file *f, int64_t n_tokens, int64_t *out,
                                 quire_error *err) {
     model_desc d;

@@ -1,5 +1,5 @@
-/* One thread that sends prompts of ids to an engine and notes when tokens come: what the
- * benchmarks of serving measure with. */
+/* One thread that sends prompts of ids to an engine and records when tokens come; used by
+ * the benchmarks of serving. */
 #ifndef LAB_BENCH_CLIENT_H
 #define LAB_BENCH_CLIENT_H
 
@@ -11,7 +11,7 @@ typedef struct client {
     quire_engine *engine;
     quire_queue *queue;
     const quire_info *info;
-    quire_error failure;       /* of the first request that failed; code QUIRE_OK: none did */
+    quire_error failure;       /* error of the first failed request; code QUIRE_OK: none failed */
     int32_t n_failed, n_looks; /* looks: calls of client_receive that found something */
 } client;
 
@@ -40,7 +40,7 @@ typedef struct client_field {
 typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
 quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
-/* The same of a model beside another one's. */
+/* The same, for an engine beside another one. */
 quire_err client_open_beside(const client *host, const quire_options *o, client *out, quire_error *err);
 void client_close(client *c);
 /* Sends ids[0..n) for at most n_output tokens, with these fields; *s stays where it is
@@ -49,25 +49,24 @@ quire_err client_send_fields(client *c, const int32_t *ids, int32_t n, int32_t n
                              const client_field *fields, sent *s, quire_error *err);
 /* The same for exactly n_output tokens, greedily. */
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
-/* The same with a prompt of n ids drawn from *draw, a generator's state: none is like
- * another. */
+/* The same with a prompt of n ids drawn from *draw, a generator's state, so that all
+ * prompts differ. */
 quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s,
                              quire_error *err);
-/* Tokens a second while all n requests decode: from the moment when each has more than
- * its first `from` tokens until the first of them has all. 0: they were not all at work
- * together, or have no more tokens than that. NAN: this thread came late, so that tokens
- * of many of
- * the n_steps that the engine did reached it at once and their times tell nothing: to be
- * run again. Their times_us and looks are there. */
+/* Tokens per second while all n requests decode: from the moment when each has more than
+ * its first `from` tokens until the first of them has all. 0: they never all decoded
+ * together, or have no more tokens than that. NAN: this thread read too late, so that
+ * tokens of many of the engine's n_steps reached it at once and their times are useless:
+ * run it again. Requires times_us and looks. */
 double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps);
 /* Steps that the engine has done since it was opened. */
 int64_t client_steps(const client *c);
-/* The speeds that n_runs calls of once(context, speed, err) find. A call that says NAN
- * (see above) is repeated, three times for each run at most. What none measured, or what
- * is 0, is left out; a mean of NAN: nothing is left. */
+/* The speeds that n_runs calls of once(context, speed, err) find. A call that returns NAN
+ * (see above) is repeated, at most three times per run. Values that were never measured,
+ * or are 0, are left out; a mean of NAN means that nothing is left. */
 quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure *out, quire_error *err);
-/* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many
- * requests ended. */
+/* Reads arrived events, waiting for at most wait_us (-1: for ever) if there are none;
+ * returns how many requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
 /* Reads events until n more requests have ended. Returns the first failure so far. */
 quire_err client_await(client *c, int32_t n, quire_error *err);

@@ -1,6 +1,5 @@
-/* What the benchmarks share: lists of numbers on the command line, clocks, the mean and
- * spread of runs, and how they are printed: a table for people, or JSON lines for
- * programs. */
+/* Shared by the benchmarks: lists of numbers on the command line, clocks, mean and spread
+ * of runs, and printing as a table for people or JSON lines for programs. */
 #ifndef LAB_BENCH_FIGURES_H
 #define LAB_BENCH_FIGURES_H
 
@@ -40,7 +39,7 @@ static inline void json_line_print(json_line *l) {
 enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64, FIGURES_MOST = 1 << 24 };
 
 typedef struct figure {
-    double mean, spread; /* of the runs; spread is the largest distance from the mean */
+    double mean, spread; /* over the runs; spread is the largest distance from the mean */
 } figure;
 
 figure figure_of(const double *values, int32_t n);
@@ -48,29 +47,28 @@ figure figure_of(const double *values, int32_t n);
 /* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST; INVALID names
  * the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
-/* The same of threads; NULL: one a core. */
+/* The same for numbers of threads; NULL: one per core. */
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
-/* The same of tokens a page: powers of two up to KV_MAX_PAGE_TOKENS. */
+/* The same for tokens per page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
-/* Takes the first of the words between commas off the list. */
+/* Removes the first of the comma-separated words from the list. */
 str figures_next_word(const char **list);
-/* The largest of values[0..n), 0 of none. */
+/* The largest of values[0..n); 0 if n is 0. */
 int32_t figures_largest(const int32_t *values, int32_t n);
 
-/* Microseconds for measuring what compute threads do. With one of them: of this process's
- * processor time, which other programs on the machine do not lengthen; with more, which
- * wait for each other, of the clock. */
+/* Microseconds for measuring compute threads. With one thread it is this process's
+ * processor time, which other programs do not lengthen; with several, which wait for each
+ * other, it is wall time. */
 int64_t figures_time_us(int32_t n_threads);
-/* The part of such a time that the calling thread takes: microseconds of its processor
- * time with one compute thread, else 0, since it waits beside the others. */
+/* The calling thread's part of such a time: its processor time in microseconds with one
+ * compute thread, otherwise 0, since it waits while the others work. */
 int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
 /* The same for figures with n_threads[0..n) threads: both names, if both kinds occur. */
 const char *figures_times_name(const int32_t *n_threads, int32_t n);
 
-/* The value that part (0..1) of values[0..n) are at or under: 0.5 is the median. Sorts
- * values. */
+/* The quantile `part` (0..1) of values[0..n): 0.5 is the median. Sorts values. */
 double figures_percentile(double *values, int32_t n, double part);
 
 /* How experiments print: a table with a title for people, or JSON lines for programs.
@@ -83,9 +81,9 @@ enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
 
 typedef struct table_column {
     const char *name;  /* in JSON */
-    const char *title; /* in the table; NULL: JSON alone has it, unless it is absent */
+    const char *title; /* title in the table; NULL: only JSON has it, unless it is absent */
     int32_t width, decimals;
-    /* of a figure; NULL: what tells the rows apart. "": the table alone has it */
+    /* unit of a figure; NULL: the column distinguishes rows. "": only the table has it */
     const char *unit;
 } table_column;
 
@@ -98,8 +96,8 @@ typedef struct bench_table {
 
 #define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
-/* Columns: words and numbers that tell rows apart, figures, and words that only the table
- * for people has; a FIGURE of unit "" is a number that only that table has. */
+/* Columns: words and numbers that distinguish rows, figures, and words that only the
+ * table for people has; a FIGURE of unit "" is a number that only the table has. */
 #define WORD(name, title, width)                                                                             \
     { name, title, width, TABLE_TEXT, NULL }
 #define KEY(name, title, width, decimals)                                                                    \
@@ -139,8 +137,8 @@ void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
 #define TABLE_ROW(s, ...)                                                                                    \
     table_row((s), (const table_cell[]){__VA_ARGS__},                                                        \
               sizeof((const table_cell[]){__VA_ARGS__}) / sizeof(table_cell))
-/* Says, in one line, what the table shows and on what it was found. Beside figures in
- * JSON it goes to stderr; beside rows it is {"experiment": .., "note": ..}. */
+/* Prints one line that says what the table shows and on what machine. With figures in
+ * JSON it goes to stderr; with rows it is {"experiment": .., "note": ..}. */
 void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A figure of a benchmark as a line of JSON on stdout, the one form of `quire bench ...
@@ -149,15 +147,15 @@ void table_note(const bench_table *s, const char *format, ...) __attribute__((fo
  *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
  *    "unit":"ns/page","limit":null,"fraction":null}
  *
- * bench is the command's name without "bench", params tells figures of one name apart,
+ * bench is the command's name without "bench", params distinguish figures with one name,
  * limit is in the value's unit, and fraction is how much of the limit was reached. A
  * figure that was not measured has no line. */
 
 /* Begins a line and returns the writer for the members of params. */
 json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
 /* Ends params and prints the line with a value, and its limit in the value's unit; limit
- * and fraction are null where they are not finite. A value that is not finite: nothing is
- * printed. */
+ * and fraction are null where they are not finite. Prints nothing if the value is not
+ * finite. */
 void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction);
 
 /* A whole line. Params end with a name of NULL; one without text is a whole number. */

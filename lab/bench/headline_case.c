@@ -68,7 +68,7 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
 }
 
 double headline_allowed_us(const cost_model *c, const headline_load *load) {
-    step_work rest = load->work; /* beside the rows */
+    step_work rest = load->work; /* work besides the rows */
     rest.rows = 0;
     double us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
     for (int k = 0; k < COST_N_KNOTS; k++) {
@@ -107,14 +107,14 @@ int32_t headline_median_run(const double *reached, int32_t n) {
 }
 
 enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
-/* A step is repeated for RUN_US; one that takes longer, some times, so that no knot of
- * the fit hangs on a single step, unless that takes LONG_US. */
+/* A step is repeated for RUN_US; a longer one a few times, unless it takes LONG_US, so
+ * that no knot of the fit depends on a single step. */
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
 enum { USUAL = 1 }; /* of these */
 
-/* So many sequences that decode after `first` tokens each, or one that computes n_rows
+/* n_seqs sequences that decode after `first` tokens each, or one that computes n_rows
  * after them. */
 typedef struct measure {
     bool decodes;
@@ -145,8 +145,8 @@ static void headline_cost_add_measure(measuring *k, measure m) {
     }
 }
 
-/* Rows up to the limit, alone and after others; sequences, after several contexts where
- * their number is a power of two, since what a token of context costs does not bend. */
+/* Measures rows up to the limit, alone and after others; and sequences, with several
+ * contexts if their number is a power of two, since the cost of context is linear. */
 static void headline_cost_choose(measuring *k) {
     int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);
     k->n_knots = cost_knots_until(most, k->knots);
@@ -191,8 +191,8 @@ static quire_err headline_cost_run_some(measuring *k, measure *m) {
     return QUIRE_OK;
 }
 
-/* Finite keys and values everywhere: memory that was never written costs nothing to
- * read. */
+/* Fills all keys and values with finite numbers, since reading untouched memory would
+ * cost nothing. */
 static quire_err headline_cost_fill_pages(measuring *k) {
     for (int32_t i = 0; i < k->o->n_pages; i++) {
         k->tables[i] = i;
@@ -206,7 +206,7 @@ static quire_err headline_cost_fill_pages(measuring *k) {
     return QUIRE_OK;
 }
 
-/* Moving a token's keys and values, by the page. */
+/* Measures moving keys and values, per token, by the page. */
 static double copy_us(const measuring *k) {
     int64_t start = figures_time_us(k->b->n_threads), n = 0, us = 0;
     for (int32_t i = 0; us < RUN_US && k->o->n_pages > 1; i++, n++) {
@@ -340,10 +340,10 @@ static int by_latency(const void *a, const void *b) {
     return (x->latency > y->latency) - (x->latency < y->latency);
 }
 
-/* A load whose steps take some percent less or more than the cost model says, about what
- * it is off. With arrivals preemption can turn such a difference into a large one, so the
- * load of the median latency counts. A step that takes f times as long is one in a clock
- * that runs f times as fast. */
+/* Simulates a load with steps that take some percent more or less than the cost model
+ * says, about its error. With arrivals, preemption can amplify such a difference, so the
+ * load with the median latency counts. A step that takes f times as long equals one on a
+ * clock that runs f times as fast. */
 static quire_err simulate_load(const headline_run *k, serving_options *so, double rate, headline_load *out,
                                quire_error *err) {
     static const double longer[] = {0.96, 0.98, 1, 1.02, 1.04};
@@ -365,7 +365,7 @@ static quire_err simulate_load(const headline_run *k, serving_options *so, doubl
     return QUIRE_OK;
 }
 
-/* One load of one draw: the trace's clock runs `rate` times as fast. */
+/* Runs one load of one draw: the trace's clock runs `rate` times as fast. */
 static quire_err run_draw(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     const struct way *w = &ways[k->way];
     serving_options so = *k->server;
@@ -412,7 +412,7 @@ typedef struct serving_way {
     cost_model *now; /* what steps cost when it was measured last */
 } serving_way;
 
-/* What steps cost now: *out, and joins the mean. */
+/* Measures what steps cost now: sets *out, and adds it to the mean. */
 static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out,
                               quire_error *err) {
     headline_cost_options co = {.n_pages = (int32_t)(c->server.kv_tokens / HEADLINE_PAGE),
@@ -428,15 +428,15 @@ static quire_err measure_cost(const headline_case_options *o, headline_case *c, 
     return QUIRE_OK;
 }
 
-/* A load, and what steps cost right before and after it, mean. */
+/* Runs a load; *out: the mean of what steps cost right before and after it. */
 typedef struct run {
     headline_load load;
     cost_model cost;
 } run;
 
-/* A load that really runs, between two measurements. The speed of a machine that others
- * share changes from one minute to the next: where the two differ, it runs again, and the
- * run whose two differ least counts, whatever it gave. */
+/* Really runs a load, between two measurements of step costs. The speed of a shared
+ * machine changes from minute to minute: if the two differ, the load runs again, and the
+ * run whose two measurements differ least counts, whatever its result. */
 static quire_err run_steadily(const serving_way *w, double rate, run *out, quire_error *err) {
     double least = INFINITY;
     w->c->n_loads++;
@@ -460,7 +460,7 @@ static quire_err headline_case_run_load(const serving_way *w, double rate, run *
     return w->k.really ? run_steadily(w, rate, out, err) : headline_run_load(&w->k, rate, &out->load, err);
 }
 
-/* Adds a load where its rate belongs. */
+/* Inserts a load in order of its rate. */
 static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, quire_error *err) {
     run r = {0};
     TRY(headline_case_run_load(w, rate, &r, err));
@@ -493,8 +493,8 @@ static quire_err headline_case_widen(const serving_way *w, double bound, headlin
     return QUIRE_OK;
 }
 
-/* Everybody at once, then the asked-for parts of `capacity` requests a second, and as
- * many more as the bound needs. */
+/* All requests at once, then the given percentages of `capacity` requests per second, and
+ * as many more rates as the bound needs. */
 static quire_err sweep(const serving_way *w, double capacity, double bound, headline_sweep *s,
                        quire_error *err) {
     for (int32_t i = 0; i < w->o->n_rates; i++) {
@@ -529,7 +529,7 @@ static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error
     return QUIRE_OK;
 }
 
-/* Really: at rates about what the simulation can take. */
+/* Runs loads at rates near what the simulation can take. */
 static quire_err run_real_way(serving_way w, quire_error *err) {
     headline_sweep *s = &w.c->real[w.k.way];
     headline_load expected;
@@ -540,8 +540,8 @@ static quire_err run_real_way(serving_way w, quire_error *err) {
                                        : QUIRE_OK;
 }
 
-/* The same rates, each at what steps cost around the real load, so that the two differ by
- * the steps' time alone; rates beyond those at the mean. */
+/* Simulates the same rates, each with the step costs measured around the real load, so
+ * that only the steps' times differ; further rates use the mean cost. */
 static quire_err simulate_way(serving_way w, quire_error *err) {
     const headline_sweep *real = &w.c->real[w.k.way];
     headline_sweep *s = &w.c->simulated[w.k.way];

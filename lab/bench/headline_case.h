@@ -14,10 +14,10 @@
  * the highest rate under a bound of latency, and the time that a machine's step cost
  * allows for the work that a way of serving did. */
 
-/* What one load gave. Means over steps are of counts, so they are exact where all
+/* The result of one load. Means over steps are means of counts, so they are exact if all
  * requests come at once. */
 typedef struct headline_load {
-    double rate; /* requests a second that arrive; infinite: all at once */
+    double rate; /* arrivals per second; infinite: all at once */
     /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
     double latency;
     double tokens_s; /* tokens of answers per second, from the first arrival to the last end */
@@ -30,8 +30,8 @@ typedef struct headline_load {
 
 headline_load headline_load_of(const serving_result *r, double rate);
 
-/* *mean, the mean of n loads at one rate, becomes the mean of those and another. With n =
- * 0 it becomes that. */
+/* Adds a load to *mean, the mean of n loads at one rate. With n = 0 *mean becomes the
+ * load. */
 void headline_load_mean(headline_load *mean, int32_t n, const headline_load *load);
 
 /* The rate at which the latency of loads[0..n), in ascending order of their rates, all
@@ -45,15 +45,15 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
  * planning, sampling or idling. */
 double headline_allowed_us(const cost_model *c, const headline_load *load);
 
-/* How much longer or shorter the load's work takes at one cost than at the other: 0.25
- * where the longer time is 1.25 of the shorter. */
+/* By how much the load's work takes longer at one cost than at the other: 0.25 if the
+ * longer time is 1.25 times the shorter. */
 double headline_drift(const cost_model *a, const cost_model *b, const headline_load *load);
 
 /* Which of n runs has the median of reached[0..n): the lower one of an even number; equal
  * runs count in their order. n >= 1. */
 int32_t headline_median_run(const double *reached, int32_t n);
 
-/* Seconds a token that a request of mean lengths takes on an idle server. */
+/* Seconds per token of a request of mean lengths on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);
 
 /* What a step costs on this machine, in the time that `quire bench headline` runs by and
@@ -75,15 +75,15 @@ quire_err headline_cost_measure(model_runner *b, const headline_cost_options *o,
 
 typedef enum headline_way {
     HEADLINE_STATIC,  /* padded batches, each member with room for the longest sequence */
-    HEADLINE_MAX,     /* by iteration, one piece each: for the longest sequence */
+    HEADLINE_MAX,     /* iteration-level batching, one piece each, with room for the longest sequence */
     HEADLINE_POW2,    /* prompt, and the answer rounded up to a power of two */
     HEADLINE_ORACLE,  /* prompt and answer */
     HEADLINE_GROWING, /* its present length; copied when full */
     HEADLINE_PAGED,   /* the engine */
     HEADLINE_CACHED,  /* the engine with its prefix cache */
     HEADLINE_SWAPPED, /* the engine with swap space */
-    /* the engine's planner and pages without the engine: only all at once, to see what
-     * the engine adds */
+    /* the engine's planner and pages without the engine, only for all requests at once:
+     * shows what the engine adds */
     HEADLINE_PLANNER,
     HEADLINE_N_WAYS
 } headline_way;
@@ -109,7 +109,7 @@ typedef struct headline_run {
 quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err);
 
 enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
-#define HEADLINE_STEADY 0.05 /* a load runs again where what its work costs changed by more around it */
+#define HEADLINE_STEADY 0.05 /* a load runs again if its step costs changed by more than this around it */
 
 /* Everybody at once, then at rates in ascending order. */
 typedef struct headline_sweep {

@@ -35,8 +35,8 @@ static quire_err flush(headline_execution *x) {
 
 enum { NOBODY = -1 };
 
-/* Rows first .. first + n of tokens, in as many passes as it takes. request: the request
- * that gets the last row's token, at place `at`. */
+/* Computes rows first .. first + n of tokens, in as many passes as needed. request: gets
+ * the last row's token, at place `at`. */
 static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n,
                           const int32_t *pages, int32_t request, int32_t at) {
     while (n > 0) {
@@ -58,7 +58,7 @@ static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t 
     return QUIRE_OK;
 }
 
-/* The block table of place i: so many pages side by side from `first` on. */
+/* The block table of place i: consecutive pages from `first` on. */
 static const int32_t *table_of(headline_execution *x, int32_t i, int64_t first) {
     int32_t *table = x->tables + (size_t)i * (size_t)x->per_seq;
     for (int32_t k = 0; k < x->per_seq; k++) {
@@ -123,8 +123,8 @@ static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
     return QUIRE_OK;
 }
 
-/* One more token of each member. A dead row that would go beyond the room stays at its
- * end. */
+/* Computes one more token of each member. A dead row that would exceed the room stays at
+ * its end. */
 static quire_err batch_step(void *context, const serving_batch *b, int32_t made, double *us) {
     headline_execution *x = context;
     if (b->n != b->n_taken) {
@@ -232,7 +232,7 @@ quire_err headline_execute_run(model_runner *b, const trace *t, int32_t n_pages,
     return e;
 }
 
-/* A request on its way: the engine's `user`. */
+/* A request in progress: the engine's `user`. */
 typedef struct client_request {
     const trace_request *q;
     int32_t *answer; /* [n_output] */
@@ -260,7 +260,7 @@ typedef struct engine_run {
 static quire_err open_requests(engine_run *c) {
     size_t n = (size_t)c->t->n_requests, at = 0;
     c->requests = mem_new(n, sizeof *c->requests);
-    /* an answer has a token at least */
+    /* an answer has at least one token */
     c->answers = mem_new((size_t)c->t->n_output_tokens + n, sizeof *c->answers);
     c->text = mem_new((size_t)c->t->longest + 1, sizeof *c->text);
     TRY(serving_result_init(c->r, c->t->n_requests));
@@ -342,7 +342,7 @@ static quire_err take_events(engine_run *c, quire_error *err) {
 
 /* ---- steps ---- */
 
-/* What runs in the step that is planned, and its memory. */
+/* The sequences of the planned step, and its memory. */
 static void count_step(const engine_run *c) {
     const scheduler *s = &c->x.e->sched;
     serving_result *r = c->r;
@@ -365,7 +365,7 @@ static void count_step(const engine_run *c) {
     }
 }
 
-/* What the engine's thread does in one round (engine/lifecycle.c). */
+/* Does one round of the engine's thread (engine/team.c). */
 static quire_err headline_engine_run_step(engine_run *c, quire_error *err) {
     const backend_ops *ops = c->b->b->ops;
     int32_t n_threads = c->b->n_threads;
@@ -408,7 +408,7 @@ static quire_err headline_engine_serve(engine_run *c, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* After a failure: what is open still is computed to its end, since events name it. */
+/* After a failure: computes open requests to their end, since events refer to them. */
 static void drain(engine_run *c) {
     quire_error ignored;
     while (c->n_open > 0) {

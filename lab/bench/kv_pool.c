@@ -57,7 +57,7 @@ static int64_t kv_pool_now_ns(clockid_t clock) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* What reading the clock twice shows when nothing lies between: the least of many. */
+/* The least time between two readings of the clock with nothing in between. */
 static int64_t clock_cost(clockid_t clock) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < CLOCK_SAMPLES; i++) {
@@ -67,9 +67,9 @@ static int64_t clock_cost(clockid_t clock) {
     return least;
 }
 
-/* What all threads of a measurement share. */
+/* State shared by all threads of a measurement. */
 typedef struct contest {
-    atomic_int n_awaited; /* threads that are not there yet; all start together */
+    atomic_int n_awaited; /* threads that have not arrived; all start together */
     atomic_bool over;
 } contest;
 
@@ -184,7 +184,7 @@ static void free_worker(worker *w) {
     mem_free(w->ids);
 }
 
-/* Lets the workers run together for wall_ms. */
+/* Runs the workers together for wall_ms. */
 static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wall_ms) {
     int32_t n_made = 0;
     atomic_store(&c->n_awaited, n);

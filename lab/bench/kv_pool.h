@@ -1,5 +1,5 @@
-/* The pool's operations from one or many threads at once: CPU time a page, and how it
- * spreads. */
+/* Measures the pool's operations from one or many threads: CPU time per page, and its
+ * spread. */
 #ifndef LAB_BENCH_KV_POOL_H
 #define LAB_BENCH_KV_POOL_H
 
@@ -12,7 +12,7 @@
  * free, and in which order they became free, is drawn from seed. kv_pool_close closes it.
  * Errors: NO_MEMORY, INVALID (n_pages is out of range). */
 quire_err kv_bench_pool_open(int32_t n_pages, uint64_t seed, kv_pool **out);
-/* Whether all pages are free that were. */
+/* Whether the same number of pages is free as at the start. */
 bool kv_bench_pool_is_whole(const kv_pool *pool);
 
 typedef enum kv_op {
@@ -20,7 +20,7 @@ typedef enum kv_op {
     KV_OP_RELEASE,    /* one page a call */
     KV_OP_RESERVE_16, /* 16 pages a call */
     KV_OP_RELEASE_16, /* 16 pages a call */
-    KV_OP_APPEND,     /* a page at the end of a block table, one table after another */
+    KV_OP_APPEND,     /* appends a page to a block table, one table after another */
     KV_OP_FORK,       /* of whole tables */
     KV_OP_N
 } kv_op;

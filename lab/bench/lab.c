@@ -146,7 +146,7 @@ typedef struct lab_job {
     int64_t n_decoded, decode_from_us, decode_to_us;
 } lab_job;
 
-/* One sample of a request on its way: the engine's `user`. */
+/* One sample of a request in progress: the engine's `user`. */
 typedef struct sample {
     lab_request *request;
     bool leads; /* the first sample: its tokens are kept */
@@ -175,8 +175,8 @@ static int32_t samples_of(const lab_request *r) {
     return r->n_samples > 1 ? r->n_samples : 1;
 }
 
-/* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to
- * be. */
+/* Makes the prompt: the earlier request's prompt and answer, then its own tokens. The
+ * engine will own *out. */
 static quire_err lab_make_prompt(const lab_job *c, lab_request *r, int32_t **out) {
     const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
@@ -287,7 +287,7 @@ static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const i
     return QUIRE_OK;
 }
 
-/* On an error what is on its way is still awaited: its events name the samples. */
+/* After an error still waits for samples in progress, since events refer to them. */
 static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
                              quire_error *err) {
     quire_err e = send_more(c, at_once, samples, first_sample, err);
@@ -533,7 +533,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    /* worked example 24: in one step all prompts are computed, so that all run abreast */
+    /* worked example 24: all prompts are computed in one step, so that all sequences
+     * advance together */
     {"chatbot", "8 users after one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1, 2000,
      30, 150, 1, 0, 8, 16384},
     {"mmlu5", "48 questions of 60 tokens after 5 examples (700 tokens) in 4 subjects, answers of 1", 48, 4,

@@ -1,6 +1,6 @@
-/* A real engine over token ids, for experiments: requests with prompts of any content are
- * run, and what each took is noted. Below the public API, so that sequences may be longer
- * than the model was trained for: speeds and counts do not mind.
+/* A real engine over token ids, for experiments: runs requests with prompts of any
+ * content, and records the costs of each. Below the public API, so that sequences may be
+ * longer than the model was trained for: speeds and counts do not mind.
  *
  * Owner: one thread; the engine's own thread runs the steps. */
 #ifndef LAB_BENCH_LAB_H
@@ -19,10 +19,10 @@ typedef struct lab_engine {
 
 quire_err lab_engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o,
                           lab_engine *out, quire_error *err);
-/* Also after a failure. */
+/* Call it also after a failure. */
 void lab_engine_close(lab_engine *x);
-/* The likeliest tokens, n_output and no fewer; r's tokens, which are freed on failure,
- * its namespace and user are the caller's. */
+/* Submits a request for exactly n_output likeliest tokens. r's tokens are freed on
+ * failure; its namespace and user belong to the caller. */
 quire_err lab_engine_send(lab_engine *x, engine_request *r, int32_t n_output, quire_error *err);
 
 typedef struct lab {
@@ -57,8 +57,8 @@ typedef struct lab_request {
     bool is_sent;
 } lab_request;
 
-/* Tokens after which a sample's steps are like each other: its pages are copied, the
- * system has given memory for the next. */
+/* Tokens after which a sample's steps are alike: its pages are copied, and memory for the
+ * next is allocated. */
 #define LAB_GOING 3
 
 typedef struct lab_result {
@@ -108,15 +108,15 @@ void lab_forget(lab_request *requests, int32_t n);
 /* The bytes of weights, step buffers and the pages that were held at most. */
 int64_t lab_peak_bytes(const lab *l, const lab_result *r);
 
-/* What one answer adds to a digest. */
+/* The digest of one answer. */
 uint64_t lab_digest(const int32_t *tokens, int32_t n);
 
 /* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
 quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests,
                    int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes, quire_error *err);
 
-/* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as
- * when a lab is opened. */
+/* Writes a line for people to out, of n bytes: model, numeric configuration, machine.
+ * Errors as lab_open. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
 
 /* Variants: the same requests run in several ways, in turns. */

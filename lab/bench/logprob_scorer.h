@@ -1,16 +1,16 @@
-/* Log-probabilities of a text's own tokens, by one of three ways to keep the keys and
- * values of those before them.
+/* Log-probabilities of a text's own tokens, with keys and values of earlier tokens kept
+ * in one of three ways.
  *
  *   paged        in pages of a real pool: a kv_seq's block tables, pages after windows
  *                freed while it grows
  *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h);
  *                nothing is paged or freed
- *   none         nowhere: every pass computes the whole prefix again
+ *   none         nothing is kept: every pass computes the whole prefix again
  *
  * By the rule (docs/design.md, Determinism) all give the same bits, for any number of
  * tokens a pass.
  *
- * Who wants the logits themselves makes the passes: logprob_scorer_pass, again and again,
+ * To get the logits themselves, call logprob_scorer_pass repeatedly, then
  * logprob_scorer_end. Owner: one thread. */
 #ifndef LAB_BENCH_LOGPROB_SCORER_H
 #define LAB_BENCH_LOGPROB_SCORER_H
@@ -76,8 +76,8 @@ void logprob_scorer_run_tasks(const logprob_scorer *s, thread_pool_fn fn, void *
 
 /* ---- how far two models lie apart ---- */
 
-/* How far a model's next-token probabilities lie from another's: one row of logits
- * compared, and the figures of many.
+/* Compares a model's next-token probabilities with another's: for one row of logits, and
+ * in figures over many.
  *
  * Kullback-Leibler divergence KL(p || q) = sum over tokens of p (log p - log q), p of the
  * reference, q of the candidate, in nats; 0 where they are the same. All sums are in
@@ -113,9 +113,9 @@ typedef struct quality_figures {
  * empty. */
 quire_err quality_stats_init(quality_stats *s, int64_t cap);
 void quality_stats_deinit(quality_stats *s);
-/* There is room for it. */
+/* Adds a row, for which there must be room. */
 void quality_stats_add(quality_stats *s, const quality_row *r);
-/* Sorts kls. There is at least one row. */
+/* Computes the figures and sorts kls; needs at least one row. */
 quality_figures quality_stats_figures(quality_stats *s);
 
 #endif

@@ -155,7 +155,7 @@ static quire_err open_store(store *st) {
             return QUIRE_NO_MEMORY;
         }
         for (int32_t p = 0; p < k->last; p++) {
-            k->tokens[p] = i << 20 | p; /* no prompt begins as another does */
+            k->tokens[p] = i << 20 | p; /* no two prompts begin with the same token */
         }
     }
     return st->c->method == MEMORY_PAGED ? open_pages(st) : QUIRE_OK;
@@ -182,7 +182,7 @@ static quire_err memory_cases_append(store *st, kept *k, int32_t n) {
     return QUIRE_OK;
 }
 
-/* All sequences side by side, a token each in turn, until each has all of its own. */
+/* Runs all sequences side by side, one token each in turn, until all are complete. */
 static quire_err memory_cases_fill(store *st) {
     const struct scenario *s = &scenarios[st->c->scenario];
     for (bool more = true; more;) {
@@ -203,8 +203,8 @@ static quire_err memory_cases_fill(store *st) {
     return QUIRE_OK;
 }
 
-/* Nothing was lost: every buffer holds its tokens; every page is accounted for, and the
- * pool's count is what the audit finds. */
+/* Checks that nothing was lost: every buffer holds its tokens, every page is accounted
+ * for, and the pool's count matches the audit. */
 static quire_err memory_cases_check(const store *st, quire_error *err) {
     const kv_table *tables[MAX_SEQS];
     for (int32_t i = 0; i < st->n_seqs; i++) {

@@ -1,5 +1,5 @@
-/* What keeping keys and values costs over the least that could do: three scenarios, each
- * kept in three ways, token by token.
+/* The memory for keys and values compared with the minimum: three scenarios, each stored
+ * in three ways, token by token.
  *
  *   static      every sequence has room for the longest from its start
  *   contiguous  every sequence has one buffer that grows by a factor; growing really

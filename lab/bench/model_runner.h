@@ -2,10 +2,10 @@
  * hand. What the engine does around them (plans, tables, sampling) is the experiment's
  * own business.
  *
- * An encoder takes whole inputs, and no logits are asked of it.
+ * An encoder takes whole inputs and gives no logits.
  *
- * Owner: one thread. Sequences' pages are the caller's: any list of page ids will do,
- * from a pool or in one piece. */
+ * Owner: one thread. The caller supplies the sequences' pages: any list of page ids, from
+ * a pool or consecutive. */
 #ifndef LAB_BENCH_MODEL_RUNNER_H
 #define LAB_BENCH_MODEL_RUNNER_H
 

@@ -1,7 +1,7 @@
-/* A model without work, over a backend without memory: every step's logits are the same
- * small row and come at once. What is left of a step is the engine's own part. Its clock
- * is read where the engine calls it: at the start of a forward pass, when it waits for
- * one, and when it looks at the last row.
+/* A model that does no work, over a backend without memory: every step's logits are the
+ * same small row, at once. What remains of a step is the engine's own part. It reads the
+ * clock when the engine calls it: at the start of a forward pass, when the engine waits
+ * for it, and when it reads the last row.
  *
  * Owner: the engine's thread while an engine runs over it; then whoever opened it. */
 #ifndef LAB_BENCH_NULL_MODEL_H

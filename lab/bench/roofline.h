@@ -1,5 +1,4 @@
-/* What this machine can do at best, which every other bench is
- * held against.
+/* The best rates of this machine, with which every other bench is compared.
  *
  * A rate is the best of many tries of a fraction of a millisecond (reading: of a pass)
  * with all of so many threads at work, in loops that do nothing else (lab/bench/peak.h);

@@ -1,5 +1,5 @@
-/* A directory of one's own below /tmp, for files alone: it is gone afterwards, also where
- * SIGINT or SIGTERM end the process.
+/* A private directory below /tmp, for files only, which is removed at the end, even if
+ * SIGINT or SIGTERM ends the process.
  *
  * Owner: one thread, which makes it before it begins others, and has one at a time: a
  * thread waits for those signals, and all others, also those that begin meanwhile, leave
