@@ -1,27 +1,30 @@
-/* Products by AMX's tiles: INT8 and grouped weights from AMX_FROM rows on. Included by
- * linear_amx.c, and by linear_amx_model.c over a model of the instructions; they define
- * LINEAR_TABLE, LINEAR_GROUPS and LINEAR_BASE, the table that has all other products.
- * Sums are int32 and exact, and what follows them is in linear.h's order, so the bits are
- * LINEAR_BASE's.
+/* Products by AMX's tiles: INT8 weights from AMX_FROM rows on, and those in groups of 32
+ * from AMX_GROUPS_FROM. Included by linear_amx.c, and by linear_amx_model.c over a model
+ * of the instructions; they define LINEAR_TABLE, LINEAR_GROUPS and LINEAR_BASE, the table
+ * that has all other products. Sums are int32 and exact, and what follows them is in
+ * linear.h's order, so the bits are LINEAR_BASE's.
  *
  * Quads of 16 columns, as they are packed, are the rows of a tile of weights, and 16 rows
  * of k those of a tile of x. amx_dot of whole tiles is 16 x 16 x 64 products in 16
- * cycles: 1,024 a cycle, where two VNNI pipes have 128.
+ * cycles: 1,024 a cycle, where two VNNI pipes have 128. An amx_store takes 16 cycles too.
  *
  *   INT8    2 x 2 tiles of sums stay over all of k. A step of 64 k loads 4 tiles, 64
- *           lines, for 4 amx_dot, 64 cycles: at the 48 bytes a cycle that an L2 gives,
- *           768 products a cycle.
- *   groups  end after 32 of k: half a tile, or a quarter where they have 16. In their 16
- *           cycles 16 sums of 16 columns are stored, loaded, converted and added. Each
- *           takes three operations on two pipes, so 24 cycles, and with the tiles 56
- *           loads, 28 cycles: 292 products a cycle of groups of 32, where VNNI has 93.
- *
- * These are figures on paper. docs/performance.md says what was measured. */
+ *           lines, for 4 amx_dot, 64 cycles. Of 128 rows whose weights are near, an
+ *           Emerald Rapids makes 500 products a cycle, by VNNI 114.
+ *   groups  end after 32 of k: half a tile. Its 16 sums of 16 columns are stored, loaded,
+ *           converted, scaled and added. While tile instructions are in flight, 512-bit
+ *           conversions, multiplications and fma have one of their two pipes: these 48
+ *           take 48 cycles, at most 170 products a cycle. Emerald Rapids makes 90 of them
+ *           with 128 rows, by VNNI 84; with 16 rows 59 and 74, and of groups of 16, whose
+ *           tiles are a quarter full, 36 and 46. */
 #include "backend/cpu/amx_tiles.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
-#define AMX_FROM 8 /* rows */
+/* From so many rows tiles are faster: of INT8, and of groups of 32. Of groups of 16 they
+ * never are. */
+#define AMX_FROM        8
+#define AMX_GROUPS_FROM 64
 
 #define LINEAR_BY_TILES 1
 #define LINEAR_CODES    3
@@ -47,10 +50,16 @@ static void quantise_groups(const float *x, int32_t k, void *row) {
     LINEAR_BASE.quantise[ROWS_GROUPS](x, k, row);
 }
 
+static bool takes_tiles(const pack_layout *l, row_format format, int32_t n_rows) {
+    return format == ROWS_TOKEN    ? n_rows >= AMX_FROM
+           : format == ROWS_GROUPS ? n_rows >= AMX_GROUPS_FROM && pack_format(l->kind)->group == PACK_GROUP
+                                   : false;
+}
+
 static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                     void *scratch) {
     const row_format format = part->w->format;
-    if (n_rows < AMX_FROM || (format != ROWS_TOKEN && format != ROWS_GROUPS)) {
+    if (!takes_tiles(&part->w->layout, format, n_rows)) {
         LINEAR_BASE.product(part, x, n_rows, y, y_stride, scratch);
         return;
     }

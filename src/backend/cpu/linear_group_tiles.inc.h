@@ -1,12 +1,10 @@
-/* Products of unpacked groups by tiles. Part of linear_groups.inc.h, for
+/* Products of unpacked groups of 32 by tiles. Part of linear_groups.inc.h, for
  * linear_amx.inc.h.
  *
- * A pass is up to 16 rows with the columns of a block. A step is a group of it, or each
- * half where groups have 16 of k: its sums are made in a tile, stored, and added to the
- * float sums, which stay in registers. Two steps take turns, so that the tiles work on
- * one while
- * the other's sums are added: tiles 0, 2 and 4 hold sums, rows and weights of one, 1, 3
- * and 5 of the other. */
+ * A pass is up to 16 rows with the columns of a block. A step is a group of it: its sums
+ * are made in a tile, stored, and added to the float sums, which stay in registers. Two
+ * steps take turns, so that the tiles work on one while the other's sums are added: tiles
+ * 0, 2 and 4 hold sums, rows and weights of one, 1, 3 and 5 of the other. */
 #define STEP_SUMS (AMX_ROWS * LANES)
 
 /* What a pass multiplies: `n_rows` rows from row0 on, with a block of the tile's columns,
@@ -17,29 +15,23 @@ typedef struct tiles_pass {
     int first;
 } tiles_pass;
 
-INLINE int n_parts(group_format f) {
-    return PACK_GROUP / f.group;
-}
-
 /* sums = the products of a step, [n_rows][16]. */
 INLINE void step_sums(group_format f, int n_regs, const group_range *range, const tiles_pass *p, int32_t step,
                       int32_t *sums) {
-    const int32_t g = step / n_parts(f), part = step % n_parts(f);
     const size_t x_stride = p->rows.stride, w_stride = (size_t)n_regs * sizeof(ni),
                  sums_stride = LANES * sizeof *sums;
-    const row_group *x = (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + g;
-    const int8_t *q = x->q + part * f.group;
-    const uint8_t *w = record_quad(f, n_regs, range->records + (size_t)g * record_bytes(f, n_regs),
-                                   part * f.group / 4, p->first);
+    const row_group *x = (const row_group *)(const void *)(p->rows.data + (size_t)p->row0 * x_stride) + step;
+    const uint8_t *w =
+        record_quad(f, n_regs, range->records + (size_t)step * record_bytes(f, n_regs), 0, p->first);
     if (step % 2 == 0) {
         amx_zero(0);
-        amx_load(2, q, x_stride);
+        amx_load(2, x->q, x_stride);
         amx_load(4, w, w_stride);
         amx_dot(0, 2, 4);
         amx_store(0, sums, sums_stride);
     } else {
         amx_zero(1);
-        amx_load(3, q, x_stride);
+        amx_load(3, x->q, x_stride);
         amx_load(5, w, w_stride);
         amx_dot(1, 3, 5);
         amx_store(1, sums + STEP_SUMS, sums_stride);
@@ -47,35 +39,32 @@ INLINE void step_sums(group_format f, int n_regs, const group_range *range, cons
 }
 
 /* Adds a step's sums to acc. x: each row's groups from the range's first on. */
-INLINE void step_add(group_format f, int most_rows, int n_regs, const group_range *range, const tiles_pass *p,
-                     int32_t step, const int32_t *sums, const row_group *const *x,
-                     nf acc[AMX_ROWS][N_HALVES]) {
-    const int32_t g = step / n_parts(f), part = step % n_parts(f);
-    const uint8_t *record = range->records + (size_t)g * record_bytes(f, n_regs);
+INLINE void step_add(group_format f, int n_regs, const group_range *range, const tiles_pass *p, int32_t step,
+                     const int32_t *sums, const row_group *const *x, nf acc[AMX_ROWS][N_HALVES]) {
+    const uint8_t *record = range->records + (size_t)step * record_bytes(f, n_regs);
     sums += step % 2 * STEP_SUMS;
     UNROLL
     for (int h = 0; h < N_HALVES; h++) {
-        const nf scale = nf_load(record_scale(f, n_regs, record, part, 0, p->first + h));
+        const nf scale = nf_load(record_scale(f, n_regs, record, 0, 0, p->first + h));
         const nf second =
-            n_factors(f) > 1 ? nf_load(record_scale(f, n_regs, record, part, 1, p->first + h)) : scale;
+            n_factors(f) > 1 ? nf_load(record_scale(f, n_regs, record, 0, 1, p->first + h)) : scale;
         UNROLL
-        for (int r = 0; r < most_rows; r++) {
-            const nf sum = float_sum(f, n_load(sums + r * LANES + h * N_LANES), second, x[r] + g);
-            acc[r][h] = part_add(f, acc[r][h], sum, scale, second, x[r] + g, part);
+        for (int r = 0; r < AMX_ROWS; r++) {
+            const nf sum = float_sum(f, n_load(sums + r * LANES + h * N_LANES), second, x[r] + step);
+            acc[r][h] = part_add(f, acc[r][h], sum, scale, second, x[r] + step, 0);
         }
     }
 }
 
 /* A pass over a range of groups. Sums start from 0 when the range starts at 0, else
- * from y. Rows of most_rows that the pass lacks repeat its last, with sums that nobody
- * reads. */
-INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_range *range,
-                       const tiles_pass *p, int32_t y_stride, int32_t *sums) {
+ * from y. Rows that the pass lacks repeat its last, with sums that nobody reads. */
+INLINE void tiles_tile(group_format f, int n_regs, const group_range *range, const tiles_pass *p,
+                       int32_t y_stride, int32_t *sums) {
     const row_group *x[AMX_ROWS];
     nf acc[AMX_ROWS][N_HALVES];
-    const int32_t n_steps = (range->g1 - range->g0) * n_parts(f);
+    const int32_t n_steps = range->g1 - range->g0;
     UNROLL
-    for (int r = 0; r < most_rows; r++) {
+    for (int r = 0; r < AMX_ROWS; r++) {
         const int32_t row = p->row0 + (r < p->n_rows ? r : p->n_rows - 1);
         x[r] = (const row_group *)(const void *)(p->rows.data + (size_t)row * p->rows.stride);
         UNROLL
@@ -89,15 +78,15 @@ INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_ra
         if (step + 1 < n_steps) {
             step_sums(f, n_regs, range, p, step + 1, sums);
         }
-        if (range->next != NULL && step % n_parts(f) == 0) {
-            const size_t next = (size_t)(range->next_g + step / n_parts(f));
+        if (range->next != NULL) {
+            const size_t next = (size_t)(range->next_g + step);
             prefetch_planes(f, range->next[p->first].planes + next * group_bytes(f));
             __builtin_prefetch(range->next[p->first].scales + group_scales_at(f, next));
         }
-        step_add(f, most_rows, n_regs, range, p, step, sums, x, acc);
+        step_add(f, n_regs, range, p, step, sums, x, acc);
     }
     UNROLL
-    for (int i = 0; i < most_rows * N_HALVES; i++) {
+    for (int i = 0; i < AMX_ROWS * N_HALVES; i++) {
         if (i / N_HALVES < p->n_rows) {
             nf_store(range->columns[p->first + i % N_HALVES].y + (p->row0 + i / N_HALVES) * y_stride,
                      acc[i / N_HALVES][i % N_HALVES]);
@@ -105,12 +94,12 @@ INLINE void tiles_tile(group_format f, int most_rows, int n_regs, const group_ra
     }
 }
 
-static void tiles_configure(int group, int n_rows) {
+static void tiles_configure(int n_rows) {
     amx_config c = {0};
     for (int i = 0; i < 2; i++) {
         amx_shape(&c, i, n_rows, AMX_BYTES);
-        amx_shape(&c, 2 + i, n_rows, group);
-        amx_shape(&c, 4 + i, group / 4, AMX_BYTES);
+        amx_shape(&c, 2 + i, n_rows, PACK_GROUP);
+        amx_shape(&c, 4 + i, QUADS, AMX_BYTES);
     }
     amx_configure(&c);
 }
@@ -125,17 +114,13 @@ INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x
     for (tiles_pass p = {.rows = x}; n_passes > 0; n_passes--) {
         p.n_rows = divide_up(n_rows - p.row0, n_passes);
         if (p.n_rows != n_before) {
-            tiles_configure(f.group, p.n_rows);
+            tiles_configure(p.n_rows);
             n_before = p.n_rows;
         }
         for (p.first = 0;
              p.first < n_regs && (p.first == 0 || range.columns[p.first].y != range.columns[0].y);
              p.first += N_HALVES) {
-            if (p.n_rows > AMX_ROWS / 2) {
-                tiles_tile(f, AMX_ROWS, n_regs, &range, &p, y_stride, sums);
-            } else {
-                tiles_tile(f, AMX_ROWS / 2, n_regs, &range, &p, y_stride, sums);
-            }
+            tiles_tile(f, n_regs, &range, &p, y_stride, sums);
         }
         range.next = NULL;
         p.row0 += p.n_rows;

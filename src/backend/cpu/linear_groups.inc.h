@@ -689,13 +689,21 @@ INLINE int zero_of(int has_table, int group, int zero) {
 #define GROUP_OF_2(...) __VA_ARGS__
 #endif
 
+/* those of tiles have groups of 32 */
+#define IN_GROUPS_32(...) __VA_ARGS__
+#if LINEAR_BY_TILES
+#define IN_GROUPS_16(...)
+#else
+#define IN_GROUPS_16(...) __VA_ARGS__
+#endif
+
 #define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale, run)                                       \
-    GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run))
+    IN_GROUPS_##group(GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run)))
 FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
 
 #define GROUP_ENTRY(name, group, bits, table, zero, dot, scale, run)                                         \
-    GROUP_OF_##table([PACK_##name] = product_##name, )
+    IN_GROUPS_##group(GROUP_OF_##table([PACK_##name] = product_##name, ))
 void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                    void *scratch) {
     static linear_product *const products[N_PACKS] = {FORM_LIST(GROUP_ENTRY)};
