@@ -67,6 +67,9 @@ TEST(a_json_call_is_split_from_the_text_before_it) {
            "<tool_call>{\"arguments\":{\"a\":[1,{}]},\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"f\"}</"
            "tool_call> bye",
            "F:f{\"a\":[1,{}]};F:f{};C: bye");
+    /* arguments under a misspelt name are not lost */
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>",
+           "C:<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>");
     expect(TOOLS("hermes"),
            "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"q\\\\\\\"\\\"}\"}</tool_call>",
            "F:f{\"a\": \"q\\\"\"};");
