@@ -115,6 +115,14 @@ static void say_kind(const model_file *f, const model_desc *d, char *out, size_t
     }
 }
 
+/* Whether the file's own method is the one of a flag, or a form of it that has a name of
+ * its own ("modelopt_fp4"). */
+static bool is_of_method(str own, const char *method) {
+    const size_t n = strlen(method);
+    return str_is(own, method) || (own.n > n && memcmp(own.p, method, n) == 0 && own.p[n] == '_') ||
+           (str_is(own, "compressed_tensors") && strcmp(method, "compressed-tensors") == 0);
+}
+
 /* A method of published files: the file must be of it. */
 static quire_err check_published(const model_file *f, const model_desc *d, const char *method,
                                  quire_error *err) {
@@ -122,7 +130,7 @@ static quire_err check_published(const model_file *f, const model_desc *d, const
     str own = {0};
     (void)model_file_str(f, QUANT_CONFIG ".quant_method", &own);
     if (strcmp(method, "gguf") == 0 ? model_file_format(f) == MODEL_GGUF
-                                    : quant_is(f) && str_is(own, method)) {
+                                    : quant_is(f) && is_of_method(own, method)) {
         return QUIRE_OK;
     }
     say_kind(f, d, kind, sizeof kind);

@@ -94,7 +94,7 @@ void flag_list_choices(const flag *f, bool shown, char *out, size_t n) {
 }
 
 static quire_err flag_refuse_choice(const flag *f, const char *name, const char *text, quire_error *err) {
-    char all[128], others[128];
+    char all[128], others[256];
     flag_list_choices(f, true, all, sizeof all);
     if (f->others == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);

@@ -198,8 +198,8 @@ def test_16_bit_matrices_of_a_quantised_model_are_not_rounded(quire, tmp_path, m
 
 
 def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
-    for form, names in {"awq-64": ["awq", "awq_marlin"], "gptq-4": ["gptq", "gptq_marlin"], "int4-32": ["compressed-tensors"], "fp8-block": ["fp8"], "mxfp4-quark": ["quark"], "awq-round": ["auto-round"],
-                        "fp8-channel": ["compressed-tensors", "fp8"], "nvfp4-modelopt": ["modelopt", "modelopt_fp4"], "nf4": ["bitsandbytes"]}.items():
+    for form, names in {"awq-64": ["awq", "awq_marlin"], "gptq-4": ["gptq", "gptq_marlin"], "int4-32": ["compressed-tensors", "w8a8_int8", "w8a8_fp8"], "fp8-block": ["fp8"], "mxfp4-quark": ["quark"], "awq-round": ["auto-round"],
+                        "fp8-channel": ["compressed-tensors", "fp8"], "nvfp4-modelopt": ["modelopt", "modelopt_fp4", "modelopt_fp8"], "nf4": ["bitsandbytes"]}.items():
         model = llama(form).write(tmp_path / form, True)
         want = logits(quire, model, tmp_path / "a.npy")[0]
         for name in names:
