@@ -4,13 +4,10 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/attention_tile.h"
 #include "backend/cpu/pages.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "core/batch.h"
 #include "expr/expr.h"
-#include "kv/pool.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/model_runner.h"
 
@@ -39,7 +36,9 @@ static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pa
     return n;
 }
 
-quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out) {
+/* Lists the pieces of the n_tokens tokens of these pages, all of the backend's layers
+ * being alike. pieces_free frees them. */
+static quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out) {
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
     int32_t n_pages = read_pieces_divide_up(n_tokens, l->page_tokens);
@@ -54,7 +53,7 @@ quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens,
     return QUIRE_OK;
 }
 
-void pieces_free(pieces *p) {
+static void pieces_free(pieces *p) {
     mem_free(p->at);
     *p = (pieces){0};
 }

@@ -23,11 +23,6 @@ typedef struct pieces {
     const uint8_t **at;  /* [n_layers, n] */
 } pieces;
 
-/* Lists the pieces of the n_tokens tokens of these pages, all of the backend's layers
- * being alike. The caller frees them. */
-quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out);
-void pieces_free(pieces *p);
-
 /* Ways to read: one piece after another or four side by side, with a prefetch of those
  * some way ahead or without. */
 enum { PIECES_WAYS = 4 };

@@ -2,7 +2,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "backend/cpu/attention_tile.h"
 #include "backend/cpu/math.h"

@@ -386,7 +386,10 @@ static quire_err run_draw(const headline_run *k, double rate, headline_load *out
     return QUIRE_OK;
 }
 
-quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
+/* *out: the load at so many requests a second, INFINITY for all at once; the mean over
+ * the draws of arrivals, where there is something to draw. QUIRE_INTERNAL when the way
+ * gives other answers than those before it. */
+static quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     if (isinf(rate) || k->drawn == NULL) {
         return run_draw(k, rate, out, err);
     }

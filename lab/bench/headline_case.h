@@ -103,11 +103,6 @@ typedef struct headline_run {
     uint64_t *digest;       /* digest of the answers so far; 0: none yet */
 } headline_run;
 
-/* *out: the load at so many requests a second, INFINITY for all at once; the mean over
- * the draws of arrivals, where there is something to draw. QUIRE_INTERNAL when the way
- * gives other answers than those before it. */
-quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err);
-
 enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
 #define HEADLINE_STEADY 0.05 /* a load runs again if its step costs changed by more than this around it */
 

@@ -246,7 +246,9 @@ const model_shape *model_shape_find(const char *name, size_t n) {
     return NULL;
 }
 
-quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out, quire_error *err) {
+/* As model_shape_find; INVALID names the flag's value and what it may be. */
+static quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out,
+                                   quire_error *err) {
     *out = model_shape_find(name, strlen(name));
     return *out != NULL ? QUIRE_OK
                         : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of " MODEL_SHAPES, flag, name);
@@ -267,7 +269,7 @@ model_shape model_shape_small(const model_shape *s) {
     return out;
 }
 
-int32_t model_shape_size(const model_shape *s, shape_size size) {
+static int32_t model_shape_size(const model_shape *s, shape_size size) {
     switch (size) {
     case SIZE_QUERIES:
         return s->sizes[SIZE_HEADS] * s->sizes[SIZE_HEAD];

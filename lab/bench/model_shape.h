@@ -155,11 +155,8 @@ extern const model_shape model_shape_builtin;
 
 /* By name[0..n); NULL: there is none. */
 const model_shape *model_shape_find(const char *name, size_t n);
-/* The same; INVALID names the flag's value and what it may be. */
-quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out, quire_error *err);
 /* The same form at sizes of a few hundred thousand weights. */
 model_shape model_shape_small(const model_shape *s);
-int32_t model_shape_size(const model_shape *s, shape_size size);
 /* The numbers of a shape whose layers are like Llama's, for arithmetic. */
 llama_shape model_shape_costs(const model_shape *s);
 

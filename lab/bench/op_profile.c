@@ -9,7 +9,7 @@ const char *const stage_names[N_STAGES] = {
     "elements",           "head: rows", "head",          "sample",       "commit",      "between",
 };
 
-stage_kind stage_kind_of(stage s) {
+static stage_kind stage_kind_of(stage s) {
     switch (s) {
     case STAGE_QKV:
     case STAGE_OUTPUT:

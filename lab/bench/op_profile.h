@@ -38,7 +38,6 @@ typedef enum stage_kind {
 } stage_kind;
 
 extern const char *const stage_names[N_STAGES];
-stage_kind stage_kind_of(stage s);
 
 typedef struct stage_cost {
     double us, bytes, operations;

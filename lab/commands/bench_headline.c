@@ -11,7 +11,6 @@
  * don't lengthen it, and arrivals are in it. */
 
 #include "lab/bench/headline_case.h"
-#include "lab/bench/lab.h"
 #include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/sim/trace_read.h"

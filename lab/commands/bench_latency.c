@@ -3,7 +3,6 @@
  * computed again. The ways take turns and choose the same tokens. */
 
 #include "lab/bench/baseline_kv.h"
-#include "lab/bench/lab.h"
 #include "lab/bench/model_runner.h"
 #include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"

@@ -8,7 +8,6 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/linear_ops.h"
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/ring.h"
 #include "base/rng.h"

@@ -3,7 +3,6 @@
  * memory, from the simulation in lab/sim/serving.h; and the highest rate of requests that
  * each stands under a bound on latency. */
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "lab/commands/lab_commands.h"

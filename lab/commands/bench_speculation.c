@@ -1,7 +1,6 @@
 /* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside
  * decoding without. The output must be the same. */
 
-#include "base/clock.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/commands/lab_commands.h"

@@ -14,7 +14,8 @@
 
 static const grammar_part nothing = {.part = GRAMMAR_PART_TEXT, .text = {"", 0}};
 
-grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n) {
+/* One of the parts, which are copied. */
+static grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n) {
     grammar_part all = part_sequence(&m->arena, parts, n);
     all.part = GRAMMAR_PART_ONE_OF;
     return all;
@@ -178,7 +179,8 @@ static size_t call_grammar_n_taken(const call_grammar *c, const call_writing *w)
     return n;
 }
 
-grammar_part call_parts_call(call_parts *m, const call_writing *w) {
+/* One call, from the name to what stands after the arguments. */
+static grammar_part call_parts_call(call_parts *m, const call_writing *w) {
     assert(m != NULL && w != NULL);
     size_t n = 0;
     grammar_part *calls = part_arena_new(&m->arena, call_grammar_n_taken(m->c, w), sizeof *calls),
@@ -193,7 +195,8 @@ grammar_part call_parts_call(call_parts *m, const call_writing *w) {
     return (grammar_part){.part = GRAMMAR_PART_ONE_OF, .parts = calls, .n_parts = n};
 }
 
-grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
+/* All of a writing's calls, without its opening text. */
+static grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
     assert(m != NULL);
     bool one = m->c->is_single || !w->repeats;
     const grammar_part between[] = {text_part(m, w->separator), text_part(m, w->again)};

@@ -53,12 +53,6 @@ void call_parts_forget(call_parts *m);
 
 /* The answer, inside its frame. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
-/* One call, from the name to what stands after the arguments. */
-grammar_part call_parts_call(call_parts *m, const call_writing *w);
-/* All of a writing's calls, without its opening text. */
-grammar_part call_parts_calls(call_parts *m, const call_writing *w);
-/* One of the parts, which are copied. */
-grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n);
 /* The arguments of tool i in a writing; and whether it can be called there. */
 grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool);
 bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t tool);

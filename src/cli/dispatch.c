@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/hub.h"

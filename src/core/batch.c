@@ -5,8 +5,10 @@
 
 #include "base/mem.h"
 
-int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items,
-                        int32_t max_items) {
+/* As batch_plan_work, for sequence from->seq alone. Its rows are counted from from->row0
+ * on, its chunks from from->chunk0 on. */
+static int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items,
+                               int32_t max_items) {
     assert(tile_rows > 0);
     int32_t n = 0, position0 = s->n_tokens - s->n_rows; /* of its first row */
     for (int32_t row = 0; row < s->n_rows; row += tile_rows) {

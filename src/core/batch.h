@@ -129,10 +129,6 @@ typedef struct batch {
  * small. */
 int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items,
                         int32_t max_items);
-/* The same for sequence from->seq alone. Its rows are counted from from->row0 on, its
- * chunks from from->chunk0 on. */
-int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items,
-                        int32_t max_items);
 
 /* The number of positions whose keys and values the batch's work list (without partial
  * buffers) reads in a full layer: each sequence's once, those of a shared item once for

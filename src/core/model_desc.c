@@ -60,29 +60,6 @@ void desc_drop_eos(model_desc *d, int32_t id) {
 
 /* ---- widths ---- */
 
-int32_t desc_widest_queries(const model_desc *d) {
-    assert(d != NULL);
-    int32_t widest = 0;
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        const layer_desc *l = &d->layers[i];
-        const cache_desc *c = l->n_heads > 0 ? &d->caches[l->caches[0]] : NULL;
-        int32_t width = c != NULL ? l->n_heads * (c->kind == LAYER_LATENT ? c->d_latent : c->d_key) : 0;
-        widest = width > widest ? width : widest;
-    }
-    return widest;
-}
-
-int32_t desc_widest_keys(const model_desc *d) {
-    assert(d != NULL);
-    int32_t widest = 0;
-    for (int32_t i = 0; i < d->n_caches; i++) {
-        const cache_desc *c = &d->caches[i];
-        int32_t width = c->n_kv_heads * (c->d_key > c->d_value ? c->d_key : c->d_value);
-        widest = width > widest ? width : widest;
-    }
-    return widest;
-}
-
 void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most) {
     assert(d != NULL);
     *fewest = *most = 0;

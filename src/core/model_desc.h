@@ -571,13 +571,10 @@ int16_t desc_add_cache(model_desc *d, const cache_desc *c);
  * else of the description is 0. */
 model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int32_t d_head, int32_t d_ff);
 
-/* The largest width over all layers: of a row of queries, of keys or values, of the dense
- * feed-forward part. 0: no layer has any. */
-int32_t desc_widest_queries(const model_desc *d);
-int32_t desc_widest_keys(const model_desc *d);
 /* The fewest and the most query heads of the layers that attend; 0 and 0 where none
  * does. */
 void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most);
+/* The largest width of a dense feed-forward part over all layers. 0: no layer has any. */
 int32_t desc_widest_ff(const model_desc *d);
 /* Whether a rotary table depends on the configured maximum length: it is then part of the
  * numeric configuration. */

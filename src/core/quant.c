@@ -289,6 +289,17 @@ void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
     set_half(quant_u16(b + 52), at, QUANT_SUPER, out);
 }
 
+/* Two bits each of 256 elements, in halves of 128: 32 bytes hold four rows of 32. ORs
+ * them into q from bit at_bit on. */
+static void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *restrict q) {
+    for (int row = 0; row < 8; row++) {
+        const uint8_t *from = b + 32 * (row / 4);
+        for (int i = 0; i < 32; i++) {
+            q[32 * row + i] = (uint8_t)(q[32 * row + i] | (from[i] >> (2 * (row % 4)) & 3) << at_bit);
+        }
+    }
+}
+
 /* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, means 2. */
 void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
@@ -317,15 +328,6 @@ void quant_split_q1_0(const uint8_t *b, int at, quant_codes *out) {
 
 /* Splits the blocks of 256 elements whose numbers stand for themselves: K types, and
  * IQ4_XS. */
-
-void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *restrict q) {
-    for (int row = 0; row < 8; row++) {
-        const uint8_t *from = b + 32 * (row / 4);
-        for (int i = 0; i < 32; i++) {
-            q[32 * row + i] = (uint8_t)(q[32 * row + i] | (from[i] >> (2 * (row % 4)) & 3) << at_bit);
-        }
-    }
-}
 
 /* One bit of 256 elements: bit r of byte i belongs to element i of row r. */
 static void split_bits(const uint8_t *restrict b, int at_bit, uint8_t *restrict q) {

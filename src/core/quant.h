@@ -185,9 +185,6 @@ typedef struct quant_rows {
     uint8_t sign[QUANT_SUPER / 8];
 } quant_rows;
 
-/* Splits a block into rows; writes only scale and d of *out. Any thread. */
-void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out);
-
 /* The rows of a form's grid: 8 numbers of 2 bits or 4 of 4 bits each, element 0 in the
  * lowest bits. */
 const uint16_t *quant_grid(quant_form form);

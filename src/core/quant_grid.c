@@ -132,7 +132,8 @@ static void rows_iq3_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     quant_grid_put_scales(b + 106, 8, out->scale);
 }
 
-void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out) {
+/* Splits a block into rows; writes only scale and d of *out. Any thread. */
+static void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out) {
     static void (*const splitters[N_DTYPES])(const uint8_t *, quant_rows *,
                                              quant_codes *) = {[DTYPE_IQ2_XXS] = rows_iq2_xxs,
                                                                [DTYPE_IQ2_XS] = rows_iq2_xs,

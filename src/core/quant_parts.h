@@ -24,10 +24,6 @@ extern const uint16_t quant_grid_iq2_xxs[256], quant_grid_iq2_xs[512], quant_gri
     quant_grid_iq1[2048];
 extern const uint16_t quant_grid_iq3_xxs[256], quant_grid_iq3_s[512];
 
-/* Two bits each of 256 elements, in halves of 128: 32 bytes hold four rows of 32. ORs
- * them into q from bit at_bit on. */
-void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *restrict q);
-
 /* A block's bytes are read one by one: nothing is aligned, and the formats are
  * little-endian whatever the machine. */
 static inline uint16_t quant_u16(const uint8_t *p) {

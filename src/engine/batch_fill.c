@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/draft_step.h"
 #include "engine/row_pooling.h"
 #include "engine/state.h"
 

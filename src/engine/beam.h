@@ -96,10 +96,6 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
 /* Makes a search of r->beams.width sequences, chained from first by `next_child`; only
  * the first n have readers. On failure the sequences are unchanged. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
-/* Pages of one group of layers that all beams share at all times: the whole pages of the
- * prompt. None with windows or states, since each beam may have to compute them again,
- * and none without fork sharing. */
-int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
 /* The most pages of all groups that a beam of n_max tokens holds besides those. */
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
 /* Unlinks the chain once its sequences have their numbers. */

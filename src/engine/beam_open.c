@@ -11,7 +11,10 @@ static bool has_windows(const engine *e) {
     return some;
 }
 
-int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
+/* Pages of one group of layers that all beams share at all times: the whole pages of the
+ * prompt. None with windows or states, since each beam may have to compute them again, and
+ * none without fork sharing. */
+static int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
     return has_windows(e) || e->kv.n_state_pages > 0 || e->options.ablations.no_fork_sharing
                ? 0
                : n_prompt / e->options.page_tokens;

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/output.h"
 

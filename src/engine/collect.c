@@ -214,7 +214,8 @@ void step_commit(engine *e, sequence *s, int32_t token, end_kind end) {
     }
 }
 
-void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
+/* Stores what the request wants from row p of its prompt. */
+static void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
     if (s->logits_out) {
         memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);

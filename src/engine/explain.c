@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "engine/state.h"
 #include "sched/admission_candidates.h"
 #include "sched/prefix_wait.h"

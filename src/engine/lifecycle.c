@@ -1,21 +1,16 @@
 /* The engine's life cycle: open and close. submit.c takes requests in; step.c has the
  * steps, which the thread of a team runs (team.c). */
-#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/draft_step.h"
 #include "engine/engine.h"
-#include "engine/engine_view.h"
 #include "engine/explain.h"
 #include "engine/features.h"
-#include "engine/output.h"
 #include "engine/rule_step.h"
 #include "engine/state.h"
 #include "engine/step_sample.h"

@@ -252,8 +252,6 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token`, of that kind, to s: publishes it to the reader, and ends s if it is
  * its last. */
 void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
-/* Stores what the request wants from row p of its prompt. */
-void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- cache.c ---- */
 /* Lists the tables of every running sequence and park in e->step.tables; returns their

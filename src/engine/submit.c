@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"

@@ -8,7 +8,7 @@
 
 /* ---- ids ---- */
 
-void exec_ids_drop(shared_ids *l) {
+static void exec_ids_drop(shared_ids *l) {
     if (l != NULL && --l->refs == 0) {
         mem_free(l);
     }

@@ -111,7 +111,6 @@ quire_err engine_executor_open(quire_engine *e, void **out);
 
 /* ---- engine_call.c ---- */
 
-void exec_ids_drop(shared_ids *l);
 /* Replaces the ids of *l after the first `keep`. NO_MEMORY: unchanged. */
 quire_err exec_ids_replace(shared_ids **l, size_t keep, const int32_t *ids, size_t n);
 engine_state *exec_state_of(const quire_state *s);
@@ -149,8 +148,6 @@ quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_
 
 /* ---- engine_gen.c: texts and turns become tokens ---- */
 
-/* Appends a text with its spans of ordinary text. */
-quire_err exec_join_text(program_text *to, const program_text *t);
 /* Submits a text to be tokenised after the state's first n_ids ids. */
 quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,
                              quire_error *err);

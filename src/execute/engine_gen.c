@@ -222,6 +222,17 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
 
 /* ---- a select ---- */
 
+/* Appends a text with its spans of ordinary text. */
+static quire_err exec_join_text(program_text *to, const program_text *t) {
+    assert(to != NULL && t != NULL);
+    TRY(mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + t->n_plain), sizeof *to->plain));
+    for (size_t i = 0; i < 2 * t->n_plain; i++) {
+        to->plain[2 * to->n_plain + i] = to->text.n + t->plain[i];
+    }
+    to->n_plain += t->n_plain;
+    return strbuf_add(&to->text, t->text.p, t->text.n);
+}
+
 quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     assert(k != NULL);
     program_call *c = k->c;
@@ -360,16 +371,6 @@ done:
     }
     *out = r;
     return e;
-}
-
-quire_err exec_join_text(program_text *to, const program_text *t) {
-    assert(to != NULL && t != NULL);
-    TRY(mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + t->n_plain), sizeof *to->plain));
-    for (size_t i = 0; i < 2 * t->n_plain; i++) {
-        to->plain[2 * to->n_plain + i] = to->text.n + t->plain[i];
-    }
-    to->n_plain += t->n_plain;
-    return strbuf_add(&to->text, t->text.p, t->text.n);
 }
 
 quire_err exec_submit_joined(engine_call *k, const program_text *t, size_t n_ids, int32_t index,

@@ -12,7 +12,8 @@
 
 #define MAX_FLOAT_LENGTH 63
 
-int32_t expr_column(const expr_lexer *l, const char *p) {
+/* The column, from 1, of a part of the text. */
+static int32_t expr_column(const expr_lexer *l, const char *p) {
     assert(p >= l->text.p && p <= l->text.p + l->text.n);
     return (int32_t)(p - l->text.p) + 1;
 }
@@ -134,7 +135,7 @@ static quire_err read_operator(expr_lexer *l, expr_word *out) {
                : expr_error(l->err, (int32_t)l->at + 1, "byte 0x%02x is no part of an expression", c);
 }
 
-quire_err expr_next(expr_lexer *l, expr_word *out) {
+static quire_err expr_next(expr_lexer *l, expr_word *out) {
     assert(l->at <= l->text.n);
     char c = expr_lex_peek(l, 0);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {

@@ -107,12 +107,9 @@ typedef struct expr_lexer {
     quire_error *err;
 } expr_lexer;
 
-/* The column, from 1, of a part of the text. */
-int32_t expr_column(const expr_lexer *l, const char *p);
 /* QUIRE_INVALID with "column N: message". */
 quire_err expr_error(quire_error *err, int32_t column, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-quire_err expr_next(expr_lexer *l, expr_word *out);
 
 /* Parses and types an expression. The tree is undefined after an error. */
 quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out,

@@ -216,7 +216,9 @@ static quire_err adapter_check_parameters(config_reader *r) {
     return QUIRE_OK;
 }
 
-quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err) {
+/* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
+ * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
+static quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err) {
     config_reader r = {.f = f, .file = file, .err = err};
     TRY(json_doc_parse(&r.doc, text, JSON_NAMES_LAST, file, err));
     adapter_copy_name(json_get_str(r.doc.root, "base_model_name_or_path"), f->facts.base,
@@ -278,7 +280,8 @@ static void adapter_gguf_rank(adapter_file *f) {
     }
 }
 
-quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
+/* As adapter_config_read, from f->keys, with the ranks of f->tensors. */
+static quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
     const str type = adapter_gguf_str(f, "general.type"), kind = adapter_gguf_str(f, "adapter.type"),
               architecture = adapter_gguf_str(f, "general.architecture");
     if (!str_is(type, "adapter")) {
@@ -434,10 +437,6 @@ bool adapter_patterns_find(const adapter_patterns *p, str name, double *value) {
 #define PICKLE_NAME      "adapter_model.bin"
 #define MAX_CONFIG_BYTES (8 << 20)
 #define MAX_PATH_BYTES   4096
-
-const char *adapter_format_name(adapter_format f) {
-    return f == ADAPTER_GGUF ? "GGUF" : "PEFT";
-}
 
 /* ---- bytes ---- */
 
@@ -602,7 +601,7 @@ static quire_err adapter_open_peft(adapter_file *f, int64_t max_bytes, quire_err
 /* ---- GGUF ---- */
 
 /* Reads f->content, n bytes. */
-static quire_err adapter_parse_gguf(adapter_file *f, size_t n, bool with_digest, quire_error *err) {
+static quire_err adapter_parse_gguf(adapter_file *f, size_t n, quire_error *err) {
     f->facts.format = ADAPTER_GGUF;
     f->facts.n_bytes = (int64_t)n;
     const str bytes = {f->content, n};
@@ -614,16 +613,14 @@ static quire_err adapter_parse_gguf(adapter_file *f, size_t n, bool with_digest,
     }
     TRY(gguf_parse(&f->keys, f->content, n, f->path, 0, &f->tensors, err));
     TRY(adapter_config_read_gguf(f, err));
-    if (with_digest) {
-        sha256(f->content, n, f->digest);
-    }
+    sha256(f->content, n, f->digest);
     return QUIRE_OK;
 }
 
-static quire_err adapter_open_gguf(adapter_file *f, int64_t max_bytes, bool with_digest, quire_error *err) {
+static quire_err adapter_open_gguf(adapter_file *f, int64_t max_bytes, quire_error *err) {
     size_t n;
     TRY(adapter_read_whole(f->path, max_bytes, &f->content, &n, err));
-    return adapter_parse_gguf(f, n, with_digest, err);
+    return adapter_parse_gguf(f, n, err);
 }
 
 /* ---- opening ---- */
@@ -674,12 +671,12 @@ done:
 
 quire_err adapter_file_open(const char *path, int64_t max_bytes, adapter_file **out, quire_error *err) {
     char own[MAX_PATH_BYTES];
-    bool is_directory;
+    bool is_directory = false;
     adapter_file *f;
     TRY(adapter_find(path, own, &is_directory, err));
     TRY(adapter_new_file(own, &f, err));
     const quire_err e =
-        is_directory ? adapter_open_peft(f, max_bytes, err) : adapter_open_gguf(f, max_bytes, true, err);
+        is_directory ? adapter_open_peft(f, max_bytes, err) : adapter_open_gguf(f, max_bytes, err);
     return adapter_finish(f, e, out, err);
 }
 
@@ -694,32 +691,10 @@ quire_err adapter_file_open_memory(str config, str content, const char *name, ad
         return adapter_no_memory(name, err);
     }
     config.p = f->config_text;
-    quire_err e = config.p != NULL ? adapter_config_read(f, config, name, err)
-                                   : adapter_parse_gguf(f, content.n, true, err);
+    quire_err e =
+        config.p != NULL ? adapter_config_read(f, config, name, err) : adapter_parse_gguf(f, content.n, err);
     e = e || config.p == NULL ? e : adapter_parse_peft(f, config, content.n, name, err);
     return adapter_finish(f, e, out, err);
-}
-
-quire_err adapter_facts_read(const char *path, int64_t max_bytes, adapter_facts *out, quire_error *err) {
-    char own[MAX_PATH_BYTES], tensors[MAX_PATH_BYTES];
-    adapter_file f = {.path = own};
-    bool is_directory;
-    void *text;
-    size_t n;
-    struct stat st;
-    TRY(adapter_find(path, own, &is_directory, err));
-    quire_err e =
-        is_directory ? adapter_read_config(&f, &text, &n, err) : adapter_open_gguf(&f, max_bytes, false, err);
-    (void)snprintf(tensors, sizeof tensors, "%.4000s/" TENSORS_NAME, own);
-    if (e == QUIRE_OK && is_directory) {
-        e = stat(tensors, &st) == 0 ? QUIRE_OK : adapter_tensors_missing(&f, err);
-        f.facts.n_bytes = e == QUIRE_OK ? (int64_t)st.st_size : 0;
-    }
-    if (e == QUIRE_OK) {
-        *out = f.facts;
-    }
-    adapter_file_deinit(&f);
-    return e;
 }
 
 /* ---- scales ---- */

@@ -80,18 +80,6 @@ typedef struct adapter_file {
     adapter_patterns ranks, alphas;
 } adapter_file;
 
-/* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
- * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
-quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err);
-/* As above, from f->keys, with the ranks of f->tensors. */
-quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err);
-
-/* "PEFT" or "GGUF". */
-const char *adapter_format_name(adapter_format f);
-/* Reads an adapter's facts: only the config of a directory, or a whole GGUF file, at most
- * max_bytes. Errors as adapter_file_open. */
-quire_err adapter_facts_read(const char *path, int64_t max_bytes, adapter_facts *out, quire_error *err);
-
 /* path: a directory, a file of one, or a GGUF file. QUIRE_NOT_FOUND: there is none;
  * QUIRE_UNSUPPORTED names another kind of adapter, or an option, and what to do;
  * QUIRE_TOO_LARGE: over max_bytes; QUIRE_BAD_FILE. Reads the files and computes their

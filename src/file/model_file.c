@@ -213,6 +213,15 @@ quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, 
     return model_file_open_memory_with(bytes, n, name, NULL, out, err);
 }
 
+static void modules_deinit(model_file *f) {
+    assert(f != NULL);
+    for (int32_t i = 0; i < f->n_modules; i++) {
+        json_doc_deinit(&f->modules[i].config);
+    }
+    json_doc_deinit(&f->modules_list);
+    f->n_modules = 0;
+}
+
 void model_file_close(model_file *f) {
     if (f == NULL || --f->n_users > 0) {
         return;
@@ -349,15 +358,6 @@ quire_err modules_read(model_file *f, quire_error *err) {
         TRY(add_module(f, json_at(list, i), err));
     }
     return QUIRE_OK;
-}
-
-void modules_deinit(model_file *f) {
-    assert(f != NULL);
-    for (int32_t i = 0; i < f->n_modules; i++) {
-        json_doc_deinit(&f->modules[i].config);
-    }
-    json_doc_deinit(&f->modules_list);
-    f->n_modules = 0;
 }
 
 /* ---- weights ---- */

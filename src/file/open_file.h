@@ -103,8 +103,6 @@ bool hf_is_directory(const char *dir);
 bool packed_is(file_map map);
 /* A section's bytes; p NULL: absent. */
 str packed_section(const model_file *f, const char *name);
-/* Reads the small files of a Hugging Face directory, or of a packed one. */
-quire_err hf_read_texts(model_file *f, quire_error *err);
 /* True for a plain file name, which cannot lead out of the directory. */
 bool hf_is_plain_name(str name);
 /* Reads one of these files, an object or a list, and parses it; both stay absent if there
@@ -122,7 +120,6 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
 quire_err modules_read(model_file *f, quire_error *err);
 /* Adds the tensors of the modules' directories as those of parts from `part` on. */
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err);
-void modules_deinit(model_file *f);
 /* An empty vocabulary. */
 void vocab_init(vocab *v);
 /* Reads tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/size.h"
 #include "file/checksum.h"
 #include "file/map.h"
 #include "file/model_file.h"
@@ -312,7 +311,8 @@ static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err hf_read_texts(model_file *f, quire_error *err) {
+/* Reads the small files of a Hugging Face directory, or of a packed one. */
+static quire_err hf_read_texts(model_file *f, quire_error *err) {
     assert(f != NULL);
     vocab *v = &f->vocab;
     const char *dir = f->path;

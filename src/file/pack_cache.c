@@ -242,7 +242,8 @@ static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
 }
 
-quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err) {
+/* Lists the entries, unopened. *out is freed with mem_free. QUIRE_IO, QUIRE_NO_MEMORY. */
+static quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err) {
     listing l = {0};
     *out = NULL;
     *n = 0;
@@ -260,7 +261,8 @@ quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire
     return e;
 }
 
-bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out) {
+/* The path of an entry. False: it is too long. */
+static bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out) {
     entry_path path;
     bool fits = pack_cache_path_of(c, key, SUFFIX, &path) && strlen(path.text) < n_out;
     (void)snprintf(out, n_out, "%s", fits ? path.text : "");

@@ -49,10 +49,6 @@ typedef struct pack_form {
     char key[PACK_KEY_BYTES];
     int64_t n_bytes, used_unix_s;
 } pack_form;
-/* Lists the entries, unopened. *out is freed with mem_free. QUIRE_IO, QUIRE_NO_MEMORY. */
-quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err);
-/* The path of an entry. False: it is too long. */
-bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out);
 /* Removes the entry if it exists. */
 void pack_cache_remove(const pack_cache *c, const char *key);
 

@@ -14,7 +14,6 @@
 #include <xxhash.h>
 
 #include "base/mem.h"
-#include "base/size.h"
 #include "file/open_file.h"
 #include "file/vocab_files.h"
 

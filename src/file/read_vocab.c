@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "file/open_file.h"
 #include "file/packed.h"
-#include "file/show.h"
 
 #define KEY "tokenizer.ggml."
 

@@ -27,7 +27,8 @@ static bool is_ranks(str bytes) {
     return i > 0 && i + 1 < bytes.n && bytes.p[i] == ' ' && bytes.p[i + 1] >= '0' && bytes.p[i + 1] <= '9';
 }
 
-vocab_source vocab_files_format(str bytes) {
+/* The format of a tokenizer file, by its first bytes. VOCAB_NONE: none of those known. */
+static vocab_source vocab_files_format(str bytes) {
     json_scan s = {.text = bytes};
     str config;
     if (bytes.n > 0 && bytes.p[0] == '\n') { /* the first piece of a ModelProto: field 1, bytes */

@@ -7,8 +7,6 @@
 /* in a packed model: the file that is not a tokenizer.json, whatever its name was */
 #define VOCAB_MODEL_SECTION "tokenizer.model"
 
-/* The format of a tokenizer file, by its first bytes. VOCAB_NONE: none of those known. */
-vocab_source vocab_files_format(str bytes);
 /* Reads a directory's tokenizer, once its tokenizer_config.json is read: tokenizer.json,
  * else a SentencePiece model, else ranks, else tekken.json; of several of a kind the one
  * with the usual name. f->vocab.source stays VOCAB_NONE if there is none. */

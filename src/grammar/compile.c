@@ -7,7 +7,7 @@
 #include "grammar/regex_syntax.h"
 #include "json/json.h"
 
-void compile_regex(build *b, str text) {
+static void compile_regex(build *b, str text) {
     ast t;
     ast_init(&t, b);
     uint32_t rule = build_rule(b), root = regex_parse(&t, text);
@@ -15,7 +15,7 @@ void compile_regex(build *b, str text) {
     ast_deinit(&t);
 }
 
-void compile_choice(build *b, str text) {
+static void compile_choice(build *b, str text) {
     json_limits limits = {.max_depth = 2, .max_values = 100001, .max_containers = 1, .max_names = 0};
     json_fault fault = {0};
     json_value *list = NULL;

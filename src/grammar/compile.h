@@ -12,8 +12,6 @@ void compile_rule(build *b, grammar_kind kind, str text);
 /* Finishes b and makes its nfa a grammar. */
 quire_err compile_finish(build *b, grammar **out);
 
-void compile_regex(build *b, str text);
-void compile_choice(build *b, str text);
 /* GBNF, or W3C's notation. */
 void compile_ebnf(build *b, str text, bool w3c);
 /* Lark's notation. */

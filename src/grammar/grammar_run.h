@@ -63,15 +63,6 @@ typedef struct trie_groups {
     uint64_t plain; /* those that a JSON string holds as they are */
 } trie_groups;
 
-void trie_groups_init(trie_groups *g);
-
-/* Orders keys by bytes, then by token, for qsort. */
-int trie_compare_keys(const void *x, const void *y);
-/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes; same[token]: the next
- * token with the same bytes. */
-quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32_t *same, vocab_trie *out);
-void trie_free(vocab_trie *t);
-
 #define VOCAB_PLAIN 16 /* characters up to which plain tokens are sorted by length */
 
 typedef struct vocab_long {
@@ -209,9 +200,6 @@ bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits);
 
 /* mask.c; the caller holds the lock. Writes the mask after state s. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
-/* The only token that the mask after state s allows; -1: it allows another number of
- * them, or its budget is used up. */
-int32_t run_only_token(run_core *r, uint32_t s);
 /* A mask that is being filled: tokens beside its base go to the list too, as far as that
  * has room; n: how many there are. With `before` only tokens t are for which before[t] is
  * from least to most. */

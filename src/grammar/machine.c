@@ -54,7 +54,8 @@ void machine_fail(machine *m, machine_why why) {
     m->why = m->why == MACHINE_FINE ? why : m->why;
 }
 
-bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes) {
+/* area_use by the machine's budget. False: it failed. */
+static bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes) {
     static const machine_why reasons[] = {MACHINE_FINE, MACHINE_CRAMPED, MACHINE_NO_BUDGET, MACHINE_NO_SHARE};
     area_result r = area_use(a, budget, bytes);
     if (r == AREA_USED) {

@@ -117,8 +117,6 @@ quire_err machine_error(const machine *m);
 /* Grows the cramped area. Areas may move, so no pointer into the machine survives the
  * call. QUIRE_NO_MEMORY: unchanged. */
 quire_err machine_grow(machine *m);
-/* area_use by the machine's budget. False: it failed. */
-bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
 /* The state after a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */

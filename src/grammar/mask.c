@@ -362,7 +362,9 @@ static int32_t only_bit(const grammar_vocab *v, const uint64_t *bits) {
     return only;
 }
 
-int32_t run_only_token(run_core *r, uint32_t s) {
+/* The only token that the mask after state s allows; -1: it allows another number of
+ * them, or its budget is used up. */
+static int32_t run_only_token(run_core *r, uint32_t s) {
     uint32_t mask = machine_state_at(&r->m, s)->mask;
     const uint32_t *kept = mask != 0 ? (const uint32_t *)r->masks.p + mask - 1 : NULL;
     if (kept != NULL && *kept >> BASE_SHIFT == BASE_NONE) {

@@ -64,7 +64,8 @@ static const json_value *member_of(const schema *s, const json_value *of, str na
     return r->member != NULL ? r->member(r->user, of, name) : NULL;
 }
 
-unsigned arguments_bits(const schema *s, const json_value *of) {
+/* What the reader takes a value of its schema `of` for (grammar_parts.h). */
+static unsigned arguments_bits(const schema *s, const json_value *of) {
     const grammar_reader *r = &s->arguments->reader;
     return r->reads != NULL ? r->reads(r->user, of) : 0;
 }
@@ -104,7 +105,8 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
     return build_call(s->b, schema_shape_rule(s, &rest), next);
 }
 
-uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end) {
+/* A value as a text without quotes, read under these bits, then end. */
+static uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end) {
     if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
         return build_call(s->b, schema_shape_rule(s, x), end);
     }
@@ -197,7 +199,8 @@ static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32
 /* Names whose closing tags end more than a member. */
 static const char *const outer_names[] = {"invoke", "tool_call"};
 
-bool arguments_take(const schema *s, str name) {
+/* Whether a member's name can be written. */
+static bool arguments_take(const schema *s, str name) {
     assert(s != NULL);
     const grammar_arguments *a = s->arguments;
     if (a->has_elements && name.n > 0 &&
@@ -281,7 +284,8 @@ static uint32_t separator(schema *s) {
     return schema_arguments_literal(s, a->between, NFA_RETURN_NODE);
 }
 
-uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
+/* The members of an object, then next. */
+static uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
     assert(s != NULL);
     s->reading = of;
     const member_writer w = {.listed = listed,

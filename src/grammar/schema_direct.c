@@ -1,7 +1,6 @@
 /* Keywords that constrain a value directly. */
 #include <assert.h>
 #include <float.h>
-#include <stdio.h>
 
 #include "grammar/schema_reader.h"
 #include "grammar/value_shape.h"

@@ -297,6 +297,25 @@ static bool says_rest(const object_part *o) {
     return says;
 }
 
+/* Of a closed object: whether a name that some layer lists is one that it may hold. */
+static bool object_holds(schema *s, const object_part *o, str name) {
+    assert(o != NULL);
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        const object_layer *l = &o->layers.p[i];
+        for (uint32_t k = 0; k < l->names.n && !l->silent && build_step(s->b, 1); k++) {
+            if (str_eq(l->names.p[k].name, name)) {
+                return true;
+            }
+        }
+        for (uint32_t k = 0; k < l->patterns.n && !l->silent && build_step(s->b, 1); k++) {
+            if (dfa_accepts(s->dfas, l->patterns.p[k].dfa, name)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void schema_members_list_names(schema *s, const object_part *o, bool closed, name_list *l) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
@@ -470,24 +489,6 @@ void shape_quiet(schema *s, const shape *x, bool silent, shape *out) {
 }
 
 /* ---- what is closed ---- */
-
-bool object_holds(schema *s, const object_part *o, str name) {
-    assert(o != NULL);
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        const object_layer *l = &o->layers.p[i];
-        for (uint32_t k = 0; k < l->names.n && !l->silent && build_step(s->b, 1); k++) {
-            if (str_eq(l->names.p[k].name, name)) {
-                return true;
-            }
-        }
-        for (uint32_t k = 0; k < l->patterns.n && !l->silent && build_step(s->b, 1); k++) {
-            if (dfa_accepts(s->dfas, l->patterns.p[k].dfa, name)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
 
 #define HELD_DEPTH 4 /* levels of a member's value that are searched for proof that nothing satisfies it */
 

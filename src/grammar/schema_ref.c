@@ -8,7 +8,8 @@
 
 #define MAX_REF 2000 /* bytes */
 
-const char *schema_path(schema *s, const char *path, const char *token) {
+/* path/token, kept. */
+static const char *schema_path(schema *s, const char *path, const char *token) {
     size_t n = strlen(path), m = strlen(token), extra = 0;
     for (size_t i = 0; i < m; i++) {
         extra += token[i] == '/' || token[i] == '~';

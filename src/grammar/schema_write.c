@@ -91,7 +91,8 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     return schema_write_literal(s, "\"", next);
 }
 
-uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
+/* A quoted string of JSON of min to max characters. */
+static uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     assert(s != NULL);
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
     if (c == NULL) {

@@ -17,7 +17,7 @@ static bool is_joined(int c) {
     return c > 0x20 && c != 'G' && c != 'g' && isalnum(c) && isalnum(c - 1);
 }
 
-void trie_groups_init(trie_groups *g) {
+static void trie_groups_init(trie_groups *g) {
     uint8_t n = 0, last = TRIE_CONTROL;
     *g = (trie_groups){.plain = ((uint64_t)1 << (TRIE_OTHER + 1)) - 1};
     for (int c = 0; c < 128; c++) {
@@ -58,7 +58,8 @@ static void find_groups(const trie_groups *g, str text, trie_under *rest) {
 
 /* ---- building ---- */
 
-int trie_compare_keys(const void *x, const void *y) {
+/* Orders keys by bytes, then by token, for qsort. */
+static int trie_compare_keys(const void *x, const void *y) {
     const trie_key *a = x, *b = y;
     size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
     int c = memcmp(a->text.p, b->text.p, n);
@@ -162,7 +163,10 @@ static void byte_trie_add_all(builder *b, uint32_t n) {
     }
 }
 
-quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32_t *same, vocab_trie *out) {
+/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes; same[token]: the next
+ * token with the same bytes. */
+static quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32_t *same,
+                            vocab_trie *out) {
     builder *b = mem_new(1, sizeof *b);
     quire_err e = b != NULL ? allocate(keys, n, out) : QUIRE_NO_MEMORY;
     if (e == QUIRE_OK) {
@@ -179,7 +183,7 @@ quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32
     return e;
 }
 
-void trie_free(vocab_trie *t) {
+static void trie_free(vocab_trie *t) {
     assert(t != NULL);
     mem_free(t->nodes);
     mem_free(t->under);

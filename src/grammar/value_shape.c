@@ -223,7 +223,8 @@ static uint32_t value_shape_smaller(uint32_t x, uint32_t y) {
     return x < y ? x : y;
 }
 
-uint32_t string_dfa(schema *s, const string_part *p) {
+/* The dfa of a string part, its length within. */
+static uint32_t string_dfa(schema *s, const string_part *p) {
     assert(p != NULL);
     if (p->min == 0 && p->max == NFA_NONE) {
         return p->dfa;

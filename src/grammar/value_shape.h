@@ -281,16 +281,9 @@ void shape_quiet(schema *s, const shape *x, bool silent, shape *out);
 /* Whether an object holds only names that it lists or requires, and those of its
  * patterns. */
 bool object_is_closed(schema *s, const object_part *o);
-/* Of a closed object: whether a name that some layer lists is one that it may hold. */
-bool object_holds(schema *s, const object_part *o, str name);
-/* The dfa of a string part, its length within. */
-uint32_t string_dfa(schema *s, const string_part *p);
 /* schema_write.c: what the dfa `texts` accepts, of p's length, which is counted beside
  * the dfa. NFA_FAIL_NODE: there is none. */
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next);
-/* The texts that are none of the shape's strings for sure; texts: the dfa of
- * shape_strings. */
-uint32_t strings_outside(schema *s, const shape *x, uint32_t texts);
 /* All strings of a shape as one dfa in *out; false: there are none. */
 bool shape_strings(schema *s, const shape *x, uint32_t *out);
 /* What a member must be. */
@@ -323,8 +316,6 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
 uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base);
 /* Whether v has a $ref beside which nothing counts, as in drafts up to 7. */
 bool schema_ref_alone(const schema *s, const json_value *v);
-/* path/token, kept. */
-const char *schema_path(schema *s, const char *path, const char *token);
 
 /* The draft that a schema names. */
 int schema_draft(const json_value *v);
@@ -355,8 +346,6 @@ typedef struct item_writer {
 } item_writer;
 /* The items of an array, then next. */
 uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, uint32_t next);
-/* A quoted string of JSON of min to max characters. */
-uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next);
 /* A name as JSON writes it. */
 uint32_t schema_json_name(schema *s, str name, uint32_t next);
 
@@ -386,16 +375,6 @@ typedef struct member_writer {
 bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
 /* How many texts a dfa has; NFA_NONE: over NFA_FEW_NAMES. */
 uint32_t schema_count_texts(schema *s, uint32_t dfa);
-
-/* schema_arguments.c: what the reader takes a value of its schema `of` for
- * (grammar_parts.h). */
-unsigned arguments_bits(const schema *s, const json_value *of);
-/* A value as a text without quotes, read under these bits, then end. */
-uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end);
-/* Whether a member's name can be written. */
-bool arguments_take(const schema *s, str name);
-/* The members of an object, then next. */
-uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next);
 
 /* schema_arguments.c: a value of the reader's schema `of` between its tags, then end. */
 uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end);

@@ -52,7 +52,9 @@ static uint32_t value_shape_not_outside(schema *s, uint32_t texts, bool is_loose
                     : not ;
 }
 
-uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
+/* The texts that are none of the shape's strings for sure; texts: the dfa of
+ * shape_strings. */
+static uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
     assert(x != NULL);
     bool is_loose = false;
     for (uint32_t i = 0; i < x->strings.n; i++) {

@@ -1,15 +1,12 @@
 /* quire_hub_pull: finds the model of a name in the cache, or downloads it into the
  * cache. */
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/statvfs.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "file/map.h"
 #include "file/not_a_model.h"
-#include "file/show.h"
 #include "hub/hub_choose.h"
 #include "hub/hub_fetch.h"
 #include "hub/hub_name.h"

@@ -1,5 +1,4 @@
 /* Filters that lay out or encode texts. args[0] is the input. */
-#include <math.h>
 #include <stdio.h>
 
 #include "jinja/jinja_filters.h"

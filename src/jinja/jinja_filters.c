@@ -1,5 +1,4 @@
 /* Filters of texts and numbers, and the table of all filters. args[0] is the input. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -243,9 +243,9 @@ static quire_err jinja_json_write_key(jrun *r, jvalue key, const jjson_style *st
     }
 }
 
-/* The order of the entries: unchanged, or by key (an insertion sort of entry numbers;
+/* The numbers of the entries: in their order, or by key (an insertion sort of entry numbers;
  * dictionaries are small). */
-quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
+static quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     assert(d != NULL);
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     TRY(jrun_check_memory(r, *order));

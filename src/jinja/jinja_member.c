@@ -1,5 +1,4 @@
 /* Gets members, items and slices. */
-#include <stdlib.h>
 
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
@@ -153,8 +152,8 @@ static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
 
 /* A member of a value with few members. */
 static quire_err plain_member(jrun *r, jvalue object, str name, jvalue *out) {
-    bool is_dict = jis(object, J_DICT) ||
-                   (jis(object, J_FUNCTION) && str_is(str_of(object.u.function->name), "dict"));
+    bool is_dict =
+        jis(object, J_DICT) || (jis(object, J_FUNCTION) && str_is(str_of(object.u.function->name), "dict"));
     if (is_dict && str_is(name, "fromkeys")) {
         *out = (jvalue){.kind = J_FUNCTION, .u.function = jinja_find_global(str_of("dict.fromkeys"))};
         return QUIRE_OK;

@@ -4,21 +4,24 @@
 
 #include "jinja/jinja_run.h"
 
-quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
+/* The object's text; escaped text is not supported. */
+static quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
 
-quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
+/* An optional argument, as is the next one; `what` is its name in an error. */
+static quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
     return jgiven(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
 }
 
-quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out) {
+static quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out) {
     *out = fallback;
     return jgiven(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
 }
 
-quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
+/* A maximum count; -1: no limit. */
+static quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
     *out = -1;
     if (!jis(v, J_MISSING)) {
         TRY(jrun_want_integer(r, v, what, out));
@@ -254,7 +257,8 @@ static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
     return QUIRE_OK;
 }
 
-quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at) {
+/* The first or last offset of needle in s, or SIZE_MAX. */
+static quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at) {
     if (last) {
         return find_last(r, s, needle, at);
     }

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
@@ -95,6 +94,25 @@ static quire_err flags(percent *p, jformat_spec *s) {
     s->align = left ? '<' : zero ? '=' : '>';
     s->fill = str_of(zero && !left ? "0" : " ");
     return QUIRE_OK;
+}
+
+/* Escapes what is not ASCII, as Python's ascii() does of a repr. */
+static quire_err jformat_ascii(jrun *r, jvalue *text) {
+    assert(text != NULL);
+    jout o = jrun_out(r);
+    str s = text->u.s;
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0, size; i < s.n && e == QUIRE_OK; i += size) {
+        int32_t c = utf8_next(s.p + i, &size);
+        o.origin = jrun_origin(r, s, i);
+        e = c < 0x80 ? jout_add(&o, (str){s.p + i, size})
+                     : jout_f(&o,
+                              c < 0x100     ? "\\x%02x"
+                              : c < 0x10000 ? "\\u%04x"
+                                            : "\\U%08x",
+                              (unsigned)c);
+    }
+    return jrun_take_text(r, jrun_memory(r, e), &o, text);
 }
 
 /* A text for %s, %r and %a, or a number that the type takes. */
@@ -628,24 +646,6 @@ static quire_err jinja_format_write_text(jrun *r, jvalue v, const jformat_spec *
 static quire_err wrong_type(jrun *r, jvalue v, char type) {
     return jrun_fail(r, QUIRE_BAD_REQUEST, "Unknown format code '%c' for object of type '%s'", type,
                      jvalue_type(v));
-}
-
-quire_err jformat_ascii(jrun *r, jvalue *text) {
-    assert(text != NULL);
-    jout o = jrun_out(r);
-    str s = text->u.s;
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0, size; i < s.n && e == QUIRE_OK; i += size) {
-        int32_t c = utf8_next(s.p + i, &size);
-        o.origin = jrun_origin(r, s, i);
-        e = c < 0x80 ? jout_add(&o, (str){s.p + i, size})
-                     : jout_f(&o,
-                              c < 0x100     ? "\\x%02x"
-                              : c < 0x10000 ? "\\u%04x"
-                                            : "\\U%08x",
-                              (unsigned)c);
-    }
-    return jrun_take_text(r, jrun_memory(r, e), &o, text);
 }
 
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {

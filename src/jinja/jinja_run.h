@@ -290,23 +290,12 @@ typedef struct jjson_style {
     str indent; /* spaces per level if indented */
     str item_separator, key_separator;
 } jjson_style;
-/* The numbers of a dictionary's entries, sorted by key or in their order. */
-quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order);
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 /* ---- jinja_methods.c: methods of strings, lists, dictionaries and loops ---- */
 
-/* The object's text; escaped text is not supported. */
-quire_err jarg_self(jrun *r, const jvalue *args, str *s);
-/* An optional argument; `what` is its name in an error. */
-quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s);
-quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out);
-/* A maximum count; -1: no limit. */
-quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out);
 /* A flag, false where it is missing. Python takes integers and booleans for one. */
 quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out);
-/* The first or last offset of needle in s, or SIZE_MAX. */
-quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at);
 
 JFUNCTION(str_split);
 JFUNCTION(str_splitlines);
@@ -332,8 +321,6 @@ typedef struct jformat_spec {
     char type;         /* 0: by the kind of value */
 } jformat_spec;
 
-/* Escapes what is not ASCII, as Python's ascii() does of a repr. */
-quire_err jformat_ascii(jrun *r, jvalue *text);
 /* Appends v, a number, a text or what str() makes of another value. QUIRE_BAD_REQUEST for
  * a type that v does not have. */
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *spec, jout *out);

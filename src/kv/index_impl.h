@@ -42,8 +42,6 @@ quire_err kv_index_open_snapshots(kv_index *ix);
 int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens,
                       int32_t n, int32_t *n_shared);
 
-/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i after entry e. */
-int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e);
 /* The largest number of tokens after which a state can be restored, among the n_shared
  * that entry `next`, page i after e, has in common with tokens; 0: none. */
 int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next,
@@ -51,10 +49,6 @@ int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, 
 /* After an entry following `after` was removed: drops the snapshots there whose tail is
  * no longer in an entry. */
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after);
-
-/* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the
- * snapshots' pages to *n_pages. */
-quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err);
 
 /* Removes e's page of group g, which becomes free unless a sequence holds it. */
 void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g);

@@ -34,6 +34,32 @@ static quire_err index_view_check_entry(const kv_index *ix, int32_t e, int32_t *
     return QUIRE_OK;
 }
 
+/* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the
+ * snapshots' pages to *n_pages. */
+static quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err) {
+    const kv_snapshots *s = &ix->snapshots;
+    for (int32_t i = 0; i < s->shape.cap; i++) {
+        int32_t place = s->list[i].place, namespace = place - ix->tree.cap_entries,
+                n_tail = s->list[i].n_tail;
+        if (place == SNAPSHOT_NONE) {
+            continue;
+        }
+        if (namespace < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
+            return err_set(err, QUIRE_INTERNAL, -1,
+                           "kv index: snapshot %d is at place %d, where nothing can end", i, place);
+        }
+        int32_t n_shared = 0, root = namespace < 0 ? TREE_NONE : ix->namespaces.slots[namespace].root,
+                after = namespace < 0 ? place : TREE_NONE;
+        if (n_tail > 0) {
+            (void)kv_tree_best(&ix->tree, root, after, kv_snapshots_tail(s, i), n_tail, &n_shared);
+        }
+        if (n_shared < n_tail) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv index: no entry spells the tail of snapshot %d", i);
+        }
+    }
+    return kv_snapshots_check(s, n_pages, err);
+}
+
 quire_err kv_index_check(const kv_index *ix, quire_error *err) {
     TRY(kv_tree_check(&ix->tree, err));
     int32_t n_named = 0, n_marked = 0, n_pages = kv_pool_counts(ix->pool).n_pages;
@@ -176,7 +202,8 @@ static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
     return ix->tree.cap_entries + namespace;
 }
 
-int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e) {
+/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i after entry e. */
+static int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e) {
     int32_t after = kv_index_before(path, i, e);
     return after != TREE_NONE ? after : position_in_namespace(ix, kv_index_namespace_of(path, i));
 }
@@ -314,28 +341,4 @@ void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {
             kv_snapshots_drop(s, i);
         }
     }
-}
-
-quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err) {
-    const kv_snapshots *s = &ix->snapshots;
-    for (int32_t i = 0; i < s->shape.cap; i++) {
-        int32_t place = s->list[i].place, namespace = place - ix->tree.cap_entries,
-                n_tail = s->list[i].n_tail;
-        if (place == SNAPSHOT_NONE) {
-            continue;
-        }
-        if (namespace < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
-            return err_set(err, QUIRE_INTERNAL, -1,
-                           "kv index: snapshot %d is at place %d, where nothing can end", i, place);
-        }
-        int32_t n_shared = 0, root = namespace < 0 ? TREE_NONE : ix->namespaces.slots[namespace].root,
-                after = namespace < 0 ? place : TREE_NONE;
-        if (n_tail > 0) {
-            (void)kv_tree_best(&ix->tree, root, after, kv_snapshots_tail(s, i), n_tail, &n_shared);
-        }
-        if (n_shared < n_tail) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv index: no entry spells the tail of snapshot %d", i);
-        }
-    }
-    return kv_snapshots_check(s, n_pages, err);
 }

@@ -1,7 +1,6 @@
 #include "kv/table.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 

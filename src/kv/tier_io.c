@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -55,7 +54,8 @@ bool kv_io_queue_push(kv_io_queue *q, const kv_job *job) {
     return ring_push(is_write ? q->writes : q->reads, job);
 }
 
-bool kv_io_queue_pop(kv_io_queue *q, kv_job *job) {
+/* Pops the oldest read or, if there is none, the oldest write. One thread. */
+static bool kv_io_queue_pop(kv_io_queue *q, kv_job *job) {
     return ring_pop(q->reads, job) || ring_pop(q->writes, job);
 }
 

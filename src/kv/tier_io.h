@@ -76,8 +76,6 @@ typedef struct kv_io_queue {
 quire_err kv_io_queue_open(size_t most, kv_io_queue *q);
 void kv_io_queue_close(kv_io_queue *q);
 bool kv_io_queue_push(kv_io_queue *q, const kv_job *job);
-/* Pops the oldest read or, if there is none, the oldest write. One thread. */
-bool kv_io_queue_pop(kv_io_queue *q, kv_job *job);
 
 /* ---- the two ways, for tier_io.c ---- */
 typedef struct kv_uring kv_uring;

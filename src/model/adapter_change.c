@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/size.h"
 #include "core/quant.h"
 #include "file/show.h"
 

@@ -39,19 +39,8 @@ extern const arch arch_mamba, arch_mamba2, arch_nemotron_h, arch_granite_h, arch
     arch_jamba, arch_zamba2, arch_griffin;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
-/* Granite's description, without its experts. */
-quire_err config_granite(const config *c, model_desc *d);
-
 /* Names of weights that several families share. */
 extern const arch_names mixtral_names;
-
-/* Qwen3-Next's description without its feed-forward parts: *s says which layers attend
- * and what the others keep. */
-quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d);
-
-/* Qwen's experts: layers that mlp_only_layers names, and all but each
- * decoder_sparse_step-th, are dense. */
-quire_err qwen_experts(const config *c, model_desc *d);
 
 /* ---- known and refused ---- */
 

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/mem.h"
 #include "model/decoder.h"
 
 #define LARGEST_KV_SCALE 1e30f

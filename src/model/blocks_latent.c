@@ -3,7 +3,6 @@
  * The weights that would make keys and values of a latent are multiplied with the queries
  * and with attention's result in their place: a row's latent is all that a cache keeps. */
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "model/decoder.h"

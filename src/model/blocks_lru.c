@@ -6,7 +6,6 @@
  * x, y: [M, C]. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "core/recurrence.h"

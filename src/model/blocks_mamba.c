@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/mem.h"
 #include "core/recurrence.h"
 #include "model/decoder.h"
 

@@ -5,7 +5,6 @@
  *   n = norm(a);  gate, up = n W^T + n A^T B^T;  out = ((f(gate) * up) Wd^T) Wl^T
  *
  * A and B, of low rank, and Wl are a layer's own. h: [M, 2 D]; a, n: [M, D]. */
-#include "base/mem.h"
 
 #include "model/decoder.h"
 #include <assert.h>

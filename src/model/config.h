@@ -223,9 +223,6 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
  * for it. After config_latents, and after config_set_states. usual: what config.json
  * leaves out. pairs: which elements of an index head rotate together. */
 quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, model_desc *d);
-/* Whether a layer chooses, and does not take the choice of a layer before it:
- * config.json's "indexer_types", and GGUF's list of those that choose. */
-quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses);
 /* Gives the layers that choose caches for index keys, by d->index, and for what makes a
  * pool's. */
 quire_err config_add_index(const config *c, const bool *chooses, model_desc *d);
@@ -274,6 +271,8 @@ quire_err config_check_two_sided(const config *c);
  * architecture's defaults, and gives every layer its experts in place of the dense part.
  * A model without experts: nothing changes. */
 quire_err config_moe(const config *c, model_desc *d);
+/* Whether a GGUF file's mixture chooses with a correction. */
+bool config_has_correction(const config *c, const model_desc *d);
 /* What counts where the file does not say how many shared experts there are: n, each as
  * wide as the others. After config_moe. */
 void config_usual_shared(const config *c, int32_t n, model_desc *d);

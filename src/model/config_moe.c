@@ -129,6 +129,16 @@ quire_err config_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+bool config_has_correction(const config *c, const model_desc *d) {
+    bool found = false;
+    for (int32_t i = 0; i < d->n_layers && !found; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", (int)i);
+        found = model_file_find(c->f, name) != NULL;
+    }
+    return found;
+}
+
 /* ---- which layers have experts ---- */
 
 static bool has_router(const config *c, int32_t layer) {
@@ -427,7 +437,9 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
     return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
 }
 
-quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses) {
+/* Whether a layer chooses, and does not take the choice of a layer before it:
+ * config.json's "indexer_types", and GGUF's list of those that choose. */
+static quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses) {
     int32_t listed[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32s(c, "attention.indexer.types", NULL, listed, DESC_MAX_LAYERS, &n));

@@ -4,7 +4,6 @@
  * GLM-5: rows choose the keys that they read. LongCat Flash: arXiv:2509.01322: two
  * attentions and MLPs a layer, the experts beside them. */
 #include <math.h>
-#include <stdio.h>
 
 #include "model/architectures.h"
 
@@ -105,24 +104,13 @@ static quire_err read_dense_layers(const config *c, int32_t n_dense, int32_t d_f
     return QUIRE_OK;
 }
 
-/* Whether a GGUF file's mixture chooses with a correction. */
-static bool has_correction(const config *c, const model_desc *d) {
-    bool found = false;
-    for (int32_t i = 0; i < d->n_layers && !found; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", (int)i);
-        found = model_file_find(c->f, name) != NULL;
-    }
-    return found;
-}
-
 /* The mixture. n_dense: layers before the first that has experts, where the file does not
  * say it. */
 static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int32_t n_dense, model_desc *d) {
     const int32_t d_ff = d->layers[0].d_ff;
     d->moe = usual;
     if (c->is_gguf) {
-        const bool has_bias = has_correction(c, d);
+        const bool has_bias = config_has_correction(c, d);
         d->moe = (moe_desc){.score = has_bias ? ROUTE_SIGMOID : ROUTE_SOFTMAX};
         d->moe.correction_bias = has_bias;
     }

@@ -1,5 +1,4 @@
 /* Falcon: arXiv:2311.16867, in its three layouts. BLOOM: 2211.05100. MPT. */
-#include <math.h>
 
 #include "model/architectures.h"
 

@@ -44,7 +44,8 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
     return QUIRE_OK;
 }
 
-quire_err config_granite(const config *c, model_desc *d) {
+/* Granite's description, without its experts. */
+static quire_err config_granite(const config *c, model_desc *d) {
     float logits;
     TRY(describe_factors(c, 1.0f, d, &logits));
     d->head.scale = 1.0f / logits;

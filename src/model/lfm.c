@@ -1,7 +1,6 @@
 /* LFM2 and its mixtures of experts: Amini et al. 2025, arXiv:2511.23404: most layers have
  * a gated short convolution in place of attention. LFM3: with windows, a gate on
  * attention, and norms after both halves. */
-#include <stdio.h>
 
 #include "model/architectures.h"
 
@@ -133,23 +132,12 @@ static quire_err describe_lfm2(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-/* Whether the mixtures of a GGUF file choose with a correction. */
-static bool lfm_has_correction(const config *c, const model_desc *d) {
-    bool found = false;
-    for (int32_t i = 0; i < d->n_layers && !found; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", (int)i);
-        found = model_file_find(c->f, name) != NULL;
-    }
-    return found;
-}
-
 static quire_err describe_lfm2_moe(const config *c, model_desc *d) {
     state_layers s = {0};
     TRY(lfm_decoder(c, d));
     int32_t d_ff = d->layers[0].d_ff;
     d->moe = (moe_desc){.score = ROUTE_SIGMOID, .renormalise = true};
-    d->moe.correction_bias = !c->is_gguf || lfm_has_correction(c, d);
+    d->moe.correction_bias = !c->is_gguf || config_has_correction(c, d);
     TRY(config_bool(c, NULL, "use_expert_bias", &d->moe.correction_bias));
     TRY(config_moe(c, d));
     if (d->layers[0].n_experts > 0) {

@@ -45,7 +45,4 @@ quire_err model_adapter_open(const model *m, backend *b, const char *path, const
 /* Frees it; no batch that names it may be running. A zeroed *a is allowed, and left. */
 void model_adapter_close(backend *b, model_adapter *a);
 
-/* What an adapter is (rank, base, bytes, format), without its weights and a model, is
- * adapter_facts_read of file/adapter_file.h. */
-
 #endif

@@ -2,7 +2,6 @@
  * keys normed without weights, a gate on each element of attention's result; layers
  * without windows do not rotate. Muse Spark: experts in a width of their own, each after a
  * norm, and residuals that keep as much of each element as they do not take. */
-#include <math.h>
 
 #include "model/architectures.h"
 

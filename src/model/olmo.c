@@ -114,8 +114,6 @@ static const arch_names olmo_hybrid_names = {
            [W_DELTA_CONV_Q] = "model.layers.%d.linear_attn.q_conv1d",
            [W_DELTA_CONV_K] = "model.layers.%d.linear_attn.k_conv1d",
            [W_DELTA_CONV_V] = "model.layers.%d.linear_attn.v_conv1d",
-           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
-           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
            [W_DELTA_NORM] = "model.layers.%d.linear_attn.o_norm",
            [W_DELTA_OUT] = "model.layers.%d.linear_attn.o_proj"},
 };
@@ -128,10 +126,7 @@ static const arch_names lara_names = {
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
            [W_DELTA_IN] = "model.layers.%d.linear_attn.in_proj",
            [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d",
-           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
-           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
-           [W_DELTA_NORM] = "model.layers.%d.linear_attn.out_norm",
-           [W_DELTA_OUT] = "model.layers.%d.linear_attn.out_proj"},
+           [W_DELTA_NORM] = "model.layers.%d.linear_attn.out_norm"},
 };
 
 /* A rotary table unless config.json's base is null, as in published files; in a GGUF file

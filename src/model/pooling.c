@@ -342,7 +342,8 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
                : pooling_refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
 }
 
-quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
+/* Adds a step after the others. */
+static quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
     pooling_desc *p = &d->pooling;
     if (p->n_steps == DESC_MAX_POOLED) {
         return config_unsupported(c, "more than 8 modules after the pooling are not supported");
@@ -484,6 +485,13 @@ static quire_err pooling_describe_gguf(const config *c, const score_head *head, 
     return describe_gguf_dense(c, d);
 }
 
+/* Whether config.json says that the checkpoint has a head of scores. */
+static bool score_head_is(const config *c) {
+    str name;
+    return !c->is_gguf && model_file_str_at(c->f, "architectures", 0, &name, NULL) == QUIRE_OK &&
+           str_ends(name, "ForSequenceClassification");
+}
+
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d) {
     assert(c != NULL);
     if (c->is_gguf) {
@@ -495,12 +503,6 @@ quire_err pooling_describe(const config *c, const score_head *head, model_desc *
 
 /* Heads of scores: cross-encoders, which read a pair of texts at once and give it a
  * score, or one for each label (Nogueira and Cho 2019, arXiv:1901.04085). */
-
-bool score_head_is(const config *c) {
-    str name;
-    return !c->is_gguf && model_file_str_at(c->f, "architectures", 0, &name, NULL) == QUIRE_OK &&
-           str_ends(name, "ForSequenceClassification");
-}
 
 /* A product, whose bias the file may have. */
 static quire_err add_dense(const config *c, const char *name, int32_t n_out, row_function f, model_desc *d) {

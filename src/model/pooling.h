@@ -47,12 +47,8 @@ typedef struct score_head {
  * compute; QUIRE_BAD_FILE a number that contradicts another. */
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d);
 
-/* Whether config.json says that the checkpoint has a head of scores. */
-bool score_head_is(const config *c);
 /* Adds the head to d->pooling. QUIRE_UNSUPPORTED: the architecture has none. */
 quire_err score_head_describe(const config *c, const score_head *head, model_desc *d);
-/* Adds a step after the others. */
-quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d);
 
 /* ---- loading and applying ---- */
 

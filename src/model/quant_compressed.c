@@ -1,7 +1,6 @@
 /* compressed-tensors, what llm-compressor writes: integers packed into words or as bytes,
  * and 4-bit floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale a row
  * are computed as they are (loader.c), its FP8 is quant_methods.c's. */
-#include <string.h>
 
 #include "core/quant.h"
 #include "model/quant_method.h"

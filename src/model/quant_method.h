@@ -90,9 +90,6 @@ quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t
 /* One float: the value of a tensor with one element; QUIRE_OK without a change where the
  * file has none. */
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out);
-/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if
- * that is less. 0: it does not fit. */
-int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size);
 /* The shape of a matrix that a tensor of two integers holds. False: t is none. */
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]);
 /* Sets m.group for n_groups groups of n_in: the configuration's group size if that

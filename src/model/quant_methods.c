@@ -300,7 +300,9 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
                   : quant_error(q, suffix, "it must have one element");
 }
 
-int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
+/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if
+ * that is less. 0: it does not fit. */
+static int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
     bool fits = size > 0 && n_scales > 0 && n / size + (n % size != 0) == n_scales;
     return fits ? (int32_t)(size < n ? size : n) : 0;
 }

@@ -17,8 +17,7 @@ static const arch_names qwen3_vl_moe_names = {
 static const arch_names qwen2_moe_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
-           [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate"},
+           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
 };
 
 /* Which layers have a window where the file lists none: those from max_window_layers on;
@@ -69,7 +68,9 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-quire_err qwen_experts(const config *c, model_desc *d) {
+/* Qwen's experts: layers that mlp_only_layers names, and all but each
+ * decoder_sparse_step-th, are dense. */
+static quire_err qwen_experts(const config *c, model_desc *d) {
     assert(d != NULL);
     int32_t d_ff = d->layers[0].d_ff;
     TRY(config_moe(c, d));
@@ -147,20 +148,9 @@ static const arch_names qwen_next_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
-           [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate",
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           [W_DELTA_QKVZ] = "model.layers.%d.linear_attn.in_proj_qkvz",
-           [W_DELTA_BA] = "model.layers.%d.linear_attn.in_proj_ba",
-           [W_DELTA_QKV] = "model.layers.%d.linear_attn.in_proj_qkv",
-           [W_DELTA_GATE] = "model.layers.%d.linear_attn.in_proj_z",
-           [W_DELTA_BETA] = "model.layers.%d.linear_attn.in_proj_b",
-           [W_DELTA_DECAY] = "model.layers.%d.linear_attn.in_proj_a",
-           [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d",
-           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
-           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
-           [W_DELTA_NORM] = "model.layers.%d.linear_attn.norm",
-           [W_DELTA_OUT] = "model.layers.%d.linear_attn.out_proj"},
+           [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d"},
     .left_out = {"visual"},
 };
 
@@ -183,7 +173,9 @@ static quire_err qwen_next_layers(const config *c, const model_desc *d, state_la
     return QUIRE_OK;
 }
 
-quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
+/* Qwen3-Next's description without its feed-forward parts: *s says which layers attend
+ * and what the others keep. */
+static quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
     assert(d != NULL);
     d->delta = (delta_desc){.kind = DELTA_GATED,
                             .n_heads = 32,
@@ -277,21 +269,12 @@ static const arch_names qwen4_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
-           [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate",
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
            [W_INDEX_QK] = "model.layers.%d.self_attn.indexer.index_qk_proj",
            [W_INDEX_K_NORM] = "model.layers.%d.self_attn.indexer.k_layernorm",
            [W_INDEX_Q_NORM] = "model.layers.%d.self_attn.indexer.q_layernorm",
-           [W_DELTA_QKV] = "model.layers.%d.linear_attn.in_proj_qkv",
-           [W_DELTA_GATE] = "model.layers.%d.linear_attn.in_proj_z",
-           [W_DELTA_BETA] = "model.layers.%d.linear_attn.in_proj_b",
-           [W_DELTA_DECAY] = "model.layers.%d.linear_attn.in_proj_a",
-           [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d",
-           [W_DELTA_RATE] = "model.layers.%d.linear_attn.A_log",
-           [W_DELTA_BIAS] = "model.layers.%d.linear_attn.dt_bias",
-           [W_DELTA_NORM] = "model.layers.%d.linear_attn.norm",
-           [W_DELTA_OUT] = "model.layers.%d.linear_attn.out_proj"},
+           [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d"},
     .left_out = {"visual"},
 };
 

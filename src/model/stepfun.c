@@ -1,8 +1,6 @@
 /* Step 3.5 and 3.7: windows on most layers, whose heads are more, a gate on each head,
  * experts whose activation is clamped in the last layers. */
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "model/architectures.h"
 

@@ -1,7 +1,6 @@
 #include "model/weight_table.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -41,8 +40,12 @@ static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t
     return QUIRE_OK;
 }
 
-quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
-                           bool from_gguf) {
+/* Adds an entry under all alternatives of a name in both formats, which are taken to lay
+ * out the parts of a tensor alike. If one format stacks experts that are separate tensors
+ * in the other, each of those is whole. from_gguf: the entry's part is of a GGUF tensor.
+ * QUIRE_NO_MEMORY: t may only be deinitialised. */
+static quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
+                                  bool from_gguf) {
     assert(entry != NULL);
     const bool is_slab = entry->part.n_slabs > 0, is_list = weight_name_is_list(name);
     /* a stack of one format is a list of tensors in the other, or cut otherwise; a list's

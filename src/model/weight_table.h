@@ -46,12 +46,6 @@ typedef struct weight_table {
 } weight_table;
 
 void weight_table_deinit(weight_table *t);
-/* Adds an entry under all alternatives of a name in both formats, which are taken to lay
- * out the parts of a tensor alike. If one format stacks experts that are separate tensors
- * in the other, each of those is whole. from_gguf: the entry's part is of a GGUF tensor.
- * QUIRE_NO_MEMORY: t may only be deinitialised. */
-quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
-                           bool from_gguf);
 /* Adds it to the table of a loader that has one; part NULL: the whole tensor. The
  * loader's error is set. */
 quire_err loader_note(loader *l, weight_entry entry, const weight_part *part, weight_name name,

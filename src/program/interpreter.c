@@ -550,7 +550,9 @@ int64_t programs_time_left(const quire_programs *ps) {
     return least;
 }
 
-bool programs_run(quire_programs *ps) {
+/* Runs what can run in this turn, and polls the executor. False: there was nothing to
+ * do. */
+static bool programs_run(quire_programs *ps) {
     assert(ps != NULL);
     bool has_run = false;
     programs_check_time(ps);

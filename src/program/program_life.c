@@ -110,7 +110,8 @@ void program_state_ready(quire_state *s) {
     }
 }
 
-bool program_state_is_over(const quire_state *s) {
+/* Whether s and its forks have no step left that can run. */
+static bool program_state_is_over(const quire_state *s) {
     assert(s != NULL);
     bool is_over = !status_is_busy(s->status);
     for (const quire_state *f = s->first; is_over && f != NULL; f = f->next) {

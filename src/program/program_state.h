@@ -115,7 +115,6 @@ void step_list_deinit(step_list *l);
 void step_list_drop_last(step_list *l);
 /* Moves all steps of `from` to the end of `to`. NO_MEMORY: nothing changed. */
 quire_err step_list_move(step_list *from, step_list *to);
-void step_text_deinit(step_text *t);
 void program_steps_deinit(program_steps *p);
 
 /* Parses a text with variables: {{name}} or {{name[2]}}; {{{{ is two braces. *out must
@@ -123,9 +122,6 @@ void program_steps_deinit(program_steps *p);
 quire_err step_text_read(str text, step_text *out, quire_error *err);
 /* Makes a text without variables; braces are literal. NO_MEMORY. */
 quire_err step_text_plain(str text, step_text *out);
-/* Whether a text may be the name of a variable: letters, digits and _, not beginning
- * with a digit. */
-bool step_name_is_valid(str name);
 /* Copies a name. BAD_REQUEST if it is not a name or too long. */
 quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err);
 
@@ -366,9 +362,6 @@ void programs_close(quire_programs *ps);
 quire_err program_open(quire_programs *ps, program_steps *program, const quire_state_options *o,
                        quire_state **out, quire_error *err);
 void program_close(program_root *r);
-/* Runs what can run in this turn, and polls the executor. False: there was nothing to
- * do. */
-bool programs_run(quire_programs *ps);
 /* Microseconds until the first running program exceeds its time; -1: none has a limit. */
 int64_t programs_time_left(const quire_programs *ps);
 void programs_begin_turn(quire_programs *ps, int64_t us);
@@ -425,8 +418,6 @@ void program_state_cancel(quire_state *s);
 /* Drops the undelivered events of s and its forks. */
 void program_state_mute(quire_state *s);
 const program_value *program_state_find(const quire_state *s, const char *name);
-/* Whether s and its forks have no step left that can run. */
-bool program_state_is_over(const quire_state *s);
 
 /* ---- for executors ---- */
 
@@ -501,14 +492,8 @@ program_variable *program_variable_find(quire_state *s, const char *name);
 quire_err program_variable_set(quire_state *s, const char *name, program_value *v, quire_error *err);
 /* The same for a variable that no step sets: an input, or the item of a fork. */
 quire_err program_variable_give(quire_state *s, const char *name, program_value *v, quire_error *err);
-/* The text of a value; for a list its items, one a line. BAD_REQUEST: the value is an
- * error, which err repeats. */
-quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err);
 /* Whether a text has only variables that are set, and none of `names`. */
 bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n);
-/* Appends a text with its variables expanded; counts nothing. BAD_REQUEST: one is not
- * set. */
-quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to, quire_error *err);
 /* Expands the variables of a text; *out has one reference. BAD_REQUEST: one is not
  * set. */
 quire_err program_text_expand(const quire_state *s, const step_text *t, program_text **out, quire_error *err);

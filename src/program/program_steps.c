@@ -12,6 +12,15 @@
 
 /* ---- lists ---- */
 
+static void step_text_deinit(step_text *t) {
+    assert(t != NULL);
+    for (size_t i = 0; i < t->n; i++) {
+        mem_free(t->pieces[i].text);
+    }
+    mem_free(t->pieces);
+    *t = (step_text){0};
+}
+
 static void step_free(step *s) {
     step_text_deinit(&s->text);
     for (size_t i = 0; i < s->n_choices; i++) {
@@ -84,7 +93,9 @@ static bool step_is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-bool step_name_is_valid(str name) {
+/* Whether a text may be the name of a variable: letters, digits and _, not beginning
+ * with a digit. */
+static bool step_name_is_valid(str name) {
     bool is = name.n > 0 && name.n < PROGRAM_NAME_BYTES && step_is_letter(name.p[0]);
     for (size_t i = 1; is && i < name.n; i++) {
         is = step_is_letter(name.p[i]) || step_is_digit(name.p[i]);
@@ -105,15 +116,6 @@ quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err)
 }
 
 /* ---- texts with variables ---- */
-
-void step_text_deinit(step_text *t) {
-    assert(t != NULL);
-    for (size_t i = 0; i < t->n; i++) {
-        mem_free(t->pieces[i].text);
-    }
-    mem_free(t->pieces);
-    *t = (step_text){0};
-}
 
 /* A text being parsed. *cap: the capacity of its pieces. */
 typedef struct step_text_writer {

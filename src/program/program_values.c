@@ -216,7 +216,9 @@ quire_err program_variable_give(quire_state *s, const char *name, program_value 
     return variable_set(s, name, v, false, err);
 }
 
-quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err) {
+/* The text of a value; for a list its items, one a line. BAD_REQUEST: the value is an
+ * error, which err repeats. */
+static quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err) {
     assert(v != NULL);
     if (v->error != NULL) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "variable %s has no value: %s", name, v->error->message);
@@ -287,7 +289,10 @@ bool program_text_is_constant(const quire_state *s, const step_text *t, const ch
     return true;
 }
 
-quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to, quire_error *err) {
+/* Appends a text with its variables expanded; counts nothing. BAD_REQUEST: one is not
+ * set. */
+static quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to,
+                                  quire_error *err) {
     quire_err e = QUIRE_OK;
     for (size_t i = 0; e == QUIRE_OK && i < t->n; i++) {
         e = text_add_piece(s, &t->pieces[i], to, err);

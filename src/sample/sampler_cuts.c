@@ -47,12 +47,14 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 
 /* ---- the tokens that the cuts begin with ---- */
 
-float sampler_logit_below(const sampler *s, float weight) {
+/* A logit that is certainly below every logit of this weight. */
+static float sampler_logit_below(const sampler *s, float weight) {
     double l = (double)s->max + (log2((double)weight) - 1e-3) / (double)s->scale;
     return weight > 0.0f ? (float)(l - 1e-6 * fabs(l)) : -INFINITY;
 }
 
-void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight) {
+/* Keeps the tokens with at least this logit and at least this weight. */
+static void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight) {
     int32_t n = 0;
     s->is_whole = false;
     least = fmaxf(least, sampler_logit_below(s, LEAST_WEIGHT));

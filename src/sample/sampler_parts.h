@@ -134,10 +134,6 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 /* Keeps the tokens that the request's cuts leave. After scan, or scan_masses where
  * sampler_wants_masses. */
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
-/* A logit that is certainly below every logit of this weight. */
-float sampler_logit_below(const sampler *s, float weight);
-/* Keeps the tokens with at least this logit and at least this weight. */
-void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight);
 /* Keeps all live tokens, whole or not. */
 void sampler_keep_all(sampler *s, const float *logits);
 

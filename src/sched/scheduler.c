@@ -117,7 +117,9 @@ void scheduler_keep_whole_pages(scheduler *s, sched_task *t) {
     }
 }
 
-void scheduler_preempt(scheduler *s, sched_task *t) {
+/* Preempts t, which is in neither queue: releases its pages and puts it among the
+ * waiting. */
+static void scheduler_preempt(scheduler *s, sched_task *t) {
     if (s->options.hooks->preempt != NULL && s->options.hooks->preempt(s->options.context, t)) {
         return;
     }

@@ -122,9 +122,6 @@ void scheduler_preempt_marked(scheduler *s);
 /* Preempts victim, which is running, with its group. spared, with its group, is kept; may
  * be NULL. plan.n_preempted counts them. */
 void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared);
-/* Preempts t, which is in neither queue: releases its pages and puts it among the
- * waiting. */
-void scheduler_preempt(scheduler *s, sched_task *t);
 
 /* ---- step_plan.c ---- */
 /* Preempts the newest running task with its group, between steps, because another

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <strings.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 
 /* ---- the chunked transfer coding ---- */

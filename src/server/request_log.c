@@ -104,7 +104,8 @@ static void request_name_finishes(unsigned finishes, char *out, size_t size) {
     }
 }
 
-int32_t request_status(const request_record *r) {
+/* The status that was sent; 499, as in nginx, if the client left before. */
+static int32_t request_status(const request_record *r) {
     return r->status > 0 ? r->status : STATUS_CLIENT_LEFT;
 }
 

@@ -56,8 +56,6 @@ void request_record_open(request_record *r, str id, loop *l);
 void request_record_token(request_record *r, int64_t queue_us);
 /* The response is an error, or its stream ends with one. */
 void request_record_fail(request_record *r, const api_error *e);
-/* The status that was sent; 499, as in nginx, if the client left before. */
-int32_t request_status(const request_record *r);
 /* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);
 

@@ -1,13 +1,11 @@
 /* The dialect of POST /v1/responses: writes its responses, and keeps them in the
  * store. */
-#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/response.h"
 #include "server/response_store.h"
-#include "json/json.h"
 
 typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 
@@ -25,7 +23,6 @@ typedef struct responses_state {
     output_item *items;
     size_t n_items, cap_items;
     bool is_open; /* the last item has not ended in the stream */
-    bool is_begun;
     int64_t sequence; /* number of the stream's next event */
     int64_t completed_s;
     int32_t n_reasoning; /* tokens */

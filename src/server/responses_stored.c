@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "server/response.h"
 #include "server/response_store.h"
 #include "server/routes.h"

@@ -60,7 +60,8 @@ bool adapters_is_loading(const adapter_store *s, const char *name) {
     return is;
 }
 
-void adapters_unload(adapter_store *s, adapter_entry *e) {
+/* Frees the weights of an unused resident entry. */
+static void adapters_unload(adapter_store *s, adapter_entry *e) {
     assert(e->is_resident && atomic_load(&e->ref.holders) == 1);
     e->is_resident = e->is_draining = false;
     atomic_store(&e->ref.holders, 0);

@@ -93,8 +93,6 @@ adapter_entry *adapters_find(const adapter_store *s, const char *name);
 bool adapters_is_loading(const adapter_store *s, const char *name);
 /* Frees removed entries without references, and idle blends. Under the lock. */
 void adapters_sweep(adapter_store *s);
-/* Frees the weights of an unused resident entry. */
-void adapters_unload(adapter_store *s, adapter_entry *e);
 
 /* ---- answers to wants ---- */
 

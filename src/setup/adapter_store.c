@@ -13,13 +13,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "core/adapter_ref.h"
 #include "setup/adapter_entries.h"
 #include "json/json.h"
 
-bool adapter_name_is_valid(const char *name) {
+/* Whether an adapter may have the name: 1 to ADAPTER_NAME_BYTES bytes without control
+ * characters. */
+static bool adapter_name_is_valid(const char *name) {
     size_t n = strlen(name);
     bool is_valid = n >= 1 && n <= ADAPTER_NAME_BYTES;
     for (size_t i = 0; i < n && is_valid; i++) {
@@ -54,7 +55,10 @@ static quire_err find_real(const char *dir, const char *name, const char *suffix
     return e;
 }
 
-quire_err adapter_name_find(const char *dir, const char *name, strbuf *path) {
+/* The path of the directory's entry of that name, or of NAME.gguf, as realpath gives it.
+ * QUIRE_NOT_FOUND: there is none, or it is outside of the directory because of "..", a
+ * path or a link. dir: as realpath gives it. */
+static quire_err adapter_name_find(const char *dir, const char *name, strbuf *path) {
     if (!adapter_name_is_valid(name) || !stays_below(name)) {
         return QUIRE_NOT_FOUND;
     }

@@ -27,14 +27,6 @@
 
 #define ADAPTER_NAME_BYTES 255
 
-/* Whether an adapter may have the name: 1 to ADAPTER_NAME_BYTES bytes without control
- * characters. */
-bool adapter_name_is_valid(const char *name);
-/* The path of the directory's entry of that name, or of NAME.gguf, as realpath gives it.
- * QUIRE_NOT_FOUND: there is none, or it is outside of the directory because of "..", a
- * path or a link. dir: as realpath gives it. */
-quire_err adapter_name_find(const char *dir, const char *name, strbuf *path);
-
 /* One adapter of a list. */
 typedef struct adapter_listed {
     str name; /* empty: not given */

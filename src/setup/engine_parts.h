@@ -34,13 +34,9 @@ typedef struct pack_keep {
     const tokenizer *t;       /* the source's tokenizer; NULL: the vocabulary is kept as it is */
 } pack_keep;
 
-/* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
- * kept. */
-pack_keeper *pack_keeper_open(const pack_keep *what);
 /* Ends the thread. An unwritten rest of at most PACK_LEFT_BYTES is written now; a larger
  * one is given up. NULL is allowed. */
 #define PACK_LEFT_BYTES ((uint64_t)2 << 30)
-void pack_keeper_close(pack_keeper *k);
 
 /* ---- the files that a start loads ---- */
 

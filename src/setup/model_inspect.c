@@ -1,7 +1,6 @@
 /* `quire inspect`: describes a model file and the memory it needs, without loading its
  * weights. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "base/utf8.h"

@@ -133,7 +133,9 @@ static void *pack_keep_do(void *argument) {
     return NULL;
 }
 
-pack_keeper *pack_keeper_open(const pack_keep *what) {
+/* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
+ * kept. */
+static pack_keeper *pack_keeper_open(const pack_keep *what) {
     sigset_t all, before;
     pack_keeper *k = mem_new(1, sizeof *k);
     if (k == NULL) {
@@ -160,7 +162,7 @@ static uint64_t left_of(const pack_keeper *k) {
     return k->phase == KEEP_ENDED ? 0 : packed_image_data_bytes(k->what.image) - k->at;
 }
 
-void pack_keeper_close(pack_keeper *k) {
+static void pack_keeper_close(pack_keeper *k) {
     if (k == NULL) {
         return;
     }

@@ -77,9 +77,6 @@ int32_t suffix_tree_root(suffix_tree *t);
  * O(1). */
 void suffix_tree_drop(suffix_tree *t, int32_t root);
 
-/* Whether there are certainly enough nodes for one more token of a text. */
-bool suffix_tree_has_room(suffix_tree *t);
-
 /* Makes c the end of an empty text under a root. */
 void suffix_cursor_init(suffix_cursor *c, int32_t root);
 /* Adds the next token. False if there are too few nodes: the text ends here, and this

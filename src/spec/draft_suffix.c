@@ -161,7 +161,8 @@ static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     return i;
 }
 
-bool suffix_tree_has_room(suffix_tree *t) {
+/* Whether there are certainly enough nodes for one more token of a text. */
+static bool suffix_tree_has_room(suffix_tree *t) {
     while (t->max_nodes - t->n_used + t->n_free < t->depth && t->dropped != SUFFIX_NONE) {
         int32_t i = take_dropped(t);
         t->nodes[i].bucket = t->free;

@@ -1,7 +1,6 @@
 #include "spec/prediction.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/size.h"
@@ -70,7 +69,8 @@ quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out) {
 
 /* ---- holders and walks ---- */
 
-prediction *prediction_hold(prediction *p) {
+/* Adds a reference and returns p; NULL is allowed. Any thread. */
+static prediction *prediction_hold(prediction *p) {
     if (p != NULL) {
         atomic_fetch_add(&p->holders, 1);
     }

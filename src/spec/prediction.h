@@ -72,8 +72,6 @@ static inline int32_t draft_agreement(const int32_t *a, int32_t n_a, const int32
 /* Makes a prediction from a copy of ids[0..n), n >= 0, with one reference. O(n).
  * QUIRE_NO_MEMORY. Any thread. */
 quire_err prediction_new(const int32_t *ids, int32_t n, prediction **out);
-/* Adds a reference and returns p; NULL is allowed. Any thread. */
-prediction *prediction_hold(prediction *p);
 /* Drops a reference; the last one frees p. NULL does nothing. Any thread. */
 void prediction_drop(prediction *p);
 

@@ -174,7 +174,8 @@ int32_t added_set_find(const added_set *a, str content) {
     return -1;
 }
 
-const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte) {
+/* The child of a node for a byte, or NULL. */
+static const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte) {
     assert(node != NULL);
     size_t low = (size_t)node->first_child, high = low + node->n_children;
     while (low < high) {

@@ -94,9 +94,6 @@ const added_token *added_set_get(const added_set *a, int32_t id);
 /* The id of a content, or -1. */
 int32_t added_set_find(const added_set *a, str content);
 
-/* The child of a node for a byte, or NULL. */
-const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte);
-
 /* A walk over a text: stretches without tokens, and tokens, in order. */
 typedef struct added_walk {
     const added_set *set;

@@ -20,7 +20,9 @@ void bpe_scratch_deinit(bpe_scratch *s) {
 
 /* ---- symbols ---- */
 
-int32_t bpe_find_symbol(const bpe *b, str character) {
+/* The symbol of one character: its id, its index among the inner characters after the
+ * ids, or -1. */
+static int32_t bpe_find_symbol(const bpe *b, str character) {
     assert(b != NULL);
     int32_t id = piece_table_find(b->vocab, character);
     if (id >= 0 || b->inner.slots == NULL) {

@@ -46,9 +46,6 @@ typedef struct bpe {
     _Atomic(uint8_t) *whole;
 } bpe;
 
-/* The symbol of one character: its id, its index among the inner characters after the
- * ids, or -1. */
-int32_t bpe_find_symbol(const bpe *b, str character);
 /* To build: set vocab, unk and the options; bpe_begin; then either bpe_add_merge for each
  * merge in order of rank, or bpe_derive_merges; then bpe_finish. With tables from a
  * packed model (tables.h) no merges are added, and existing tables are not built again.

@@ -9,7 +9,13 @@
 #include "base/utf8.h"
 #include "text/chars.h"
 
-void sp_rules_deinit(sp_rules *r) {
+static void charsmap_deinit(charsmap *m) {
+    mem_free(m->units);
+    mem_free(m->texts);
+    *m = (charsmap){0};
+}
+
+static void sp_rules_deinit(sp_rules *r) {
     charsmap_deinit(&r->map);
     *r = (sp_rules){0};
 }
@@ -49,7 +55,9 @@ static str rest_of(str text, size_t n) {
     return (str){text.p + n, text.n - n};
 }
 
-quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
+/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of
+ * turn_poll. */
+static quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     assert(r != NULL && out != NULL);
     size_t n, before = out->n;
     while (r->remove_extra && text.n > 0 && str_is(sp_rules_next_part(r, text, &n), " ")) {
@@ -558,12 +566,6 @@ quire_err charsmap_open_base64(str text, charsmap *out) {
 done:
     strbuf_deinit(&blob);
     return e;
-}
-
-void charsmap_deinit(charsmap *m) {
-    mem_free(m->units);
-    mem_free(m->texts);
-    *m = (charsmap){0};
 }
 
 bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, str *to) {

@@ -28,7 +28,6 @@ typedef struct charsmap {
 quire_err charsmap_open(str blob, charsmap *out);
 /* The same from base64, as tokenizer.json has it. */
 quire_err charsmap_open_base64(str text, charsmap *out);
-void charsmap_deinit(charsmap *m);
 
 typedef enum charsmap_rule { CHARSMAP_SHORTEST, CHARSMAP_LONGEST } charsmap_rule;
 
@@ -49,11 +48,6 @@ typedef struct sp_rules {
     bool remove_extra;         /* spaces at the ends are dropped, several become one */
     bool escape;               /* a space becomes the mark */
 } sp_rules;
-
-void sp_rules_deinit(sp_rules *r);
-/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of
- * turn_poll. */
-quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out);
 
 typedef enum norm_kind {
     NORM_NFC,

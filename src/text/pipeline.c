@@ -19,8 +19,10 @@ static str pipeline_type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
-quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
-                                 quire_error *err) {
+/* Parses a document of a component and calls load with it. "null" and empty text mean no
+ * steps. */
+static quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
+                                        quire_error *err) {
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
@@ -30,8 +32,10 @@ quire_err pipeline_load_document(str json, const char *component, void *out, pip
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
 
-quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
-                             pipeline_load_fn *load, quire_error *err) {
+/* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is not an
+ * array. */
+static quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
+                                    pipeline_load_fn *load, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY)) {
         return pipeline_malformed(err, component);

@@ -37,14 +37,6 @@ quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, c
                             size_t n_ids);
 
 typedef quire_err pipeline_load_fn(json_value *o, void *out, quire_error *err);
-/* Parses a document of a component and calls load with it. "null" and empty text mean no
- * steps. */
-quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
-                                 quire_error *err);
-/* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is not an
- * array. */
-quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
-                             pipeline_load_fn *load, quire_error *err);
 
 /* Each reads a component from JSON text ("null" and empty text: no steps) into *out,
  * which the caller zeroes before and deinits, also after a failure. QUIRE_UNSUPPORTED

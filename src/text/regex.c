@@ -93,6 +93,13 @@ quire_err regex_open(str pattern, regex **out, quire_error *err) {
     return regex_open_as(pattern, REGEX_ONIGURUMA, out, err);
 }
 
+static void regex_close(regex *r) {
+    if (r != NULL) {
+        pcre2_code_free(r->code);
+        mem_free(r);
+    }
+}
+
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err) {
     if (pattern.n > MAX_PATTERN_BYTES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u",
@@ -113,13 +120,6 @@ quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_err
     }
     *out = r;
     return QUIRE_OK;
-}
-
-void regex_close(regex *r) {
-    if (r != NULL) {
-        pcre2_code_free(r->code);
-        mem_free(r);
-    }
 }
 
 void regex_scratch_deinit(regex_scratch *s) {

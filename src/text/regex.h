@@ -32,7 +32,6 @@ typedef enum regex_syntax {
  * translated; QUIRE_BAD_FILE: it is malformed. */
 quire_err regex_open(str pattern, regex **out, quire_error *err);
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err);
-void regex_close(regex *r);
 /* Whether Unicode has a script of this name. */
 bool regex_is_script(str name);
 /* Appends pattern in PCRE2's syntax to *out; errors as regex_open. */

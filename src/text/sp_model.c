@@ -198,7 +198,9 @@ void sp_model_deinit(sp_model *m) {
     m->pieces = NULL;
 }
 
-quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
+/* Reads a .model file: a ModelProto of protocol buffers, hostile. Finds bos, eos, unk and
+ * pad. QUIRE_BAD_FILE, QUIRE_TOO_LARGE. */
+static quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     size_t at = 0;
     quire_err e = sp_read_model(m, file, &at);
     if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {

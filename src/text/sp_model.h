@@ -27,9 +27,6 @@ typedef struct sp_model {
 /* Starts with sentencepiece's defaults. */
 void sp_model_init(sp_model *m, const char *file);
 void sp_model_deinit(sp_model *m);
-/* Reads a .model file: a ModelProto of protocol buffers, hostile. Finds bos, eos, unk and
- * pad. QUIRE_BAD_FILE, QUIRE_TOO_LARGE. */
-quire_err sp_model_read(sp_model *m, str file, quire_error *err);
 /* Fills *t, except for its post-processor and bos and eos. tables: of a packed model, or
  * empty. */
 quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err);

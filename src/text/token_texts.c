@@ -75,7 +75,9 @@ quire_err token_texts_open(const tokenizer *t, token_texts **out) {
     return QUIRE_OK;
 }
 
-quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
+/* Appends the text of one token, where those of all are not wanted. Decodes a few tokens.
+ * QUIRE_NO_MEMORY. */
+static quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
     strbuf before = {0}, both = {0};
     int32_t anchor;
     quire_err e = find_anchor(t, &before, &anchor);

@@ -17,9 +17,6 @@ void token_texts_close(token_texts *t);
 /* Borrowed. */
 str token_texts_of(const token_texts *t, int32_t id);
 size_t token_texts_longest(const token_texts *t);
-/* Appends the text of one token, where those of all are not wanted. Decodes a few tokens.
- * QUIRE_NO_MEMORY. */
-quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out);
 
 /* The bytes that each token adds to an output: for what works on bytes, not on text,
  * since a token may hold a part of a character only. */

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "answer/answer_format.h"
 #include "answer/call_grammar.h"

@@ -1,7 +1,6 @@
 #include "answer/output_events.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Passes calls "NAME ARGUMENTS|NAME ARGUMENTS", the arguments in pieces of n bytes; "!"

@@ -1,6 +1,5 @@
 /* The cache of compiled grammars: what a hit is, whose it is, and its limit. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "answer/grammar_constraint.h"
 #include "test.h"

@@ -1,8 +1,5 @@
 /* What may stand around the answer that a rule binds: for each way in which formats write
  * reasoning, and in which an answer begins. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "answer/marked_letters.h"
 #include "answer/reasoning_frame.h"

@@ -1,7 +1,5 @@
 /* Structural tags: both forms become the grammar that they describe; what cannot be done
  * is refused with its place. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "answer/marked_letters.h"

@@ -1,12 +1,9 @@
 /* The budget of a model's reasoning as a constraint: marks of letters and of special
  * tokens, another constraint beside it, copies of states. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "answer/grammar_constraint.h"
 #include "answer/thinking_budget.h"
-#include "base/mem.h"
 #include "base/rng.h"
 #include "core/params.h"
 #include "sample/sampler.h"

@@ -10,7 +10,6 @@
 
 #include "../file/make_files.h"
 #include "base/log.h"
-#include "file/sampling_defaults.h"
 
 static const request_defaults recommended = {
     .n = 4, .values = {{"temperature", 0.6}, {"top_k", 20}, {"top_p", 0.95}, {"repetition_penalty", 1.1}}};

@@ -1,7 +1,6 @@
 /* Options: those that no one should give, those of another version's header, and extreme
  * ones that are allowed. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "quire.h"

@@ -1,7 +1,6 @@
 /* Which arrays count as finite. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/float_bits.h"
 #include "test.h"

@@ -1,5 +1,4 @@
 /* The nearest name to a mistyped one. */
-#include <stdlib.h>
 
 #include "base/str.h"
 #include "test.h"

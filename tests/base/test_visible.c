@@ -1,6 +1,5 @@
 /* Text for a terminal: nothing that a terminal obeys comes through, whatever the
  * pieces. */
-#include <stdlib.h>
 
 #include "base/rng.h"
 #include "base/utf8.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
 #include "base/mem.h"
 #include "model/model.h"
 #include "quire.h"

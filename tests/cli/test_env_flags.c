@@ -1,6 +1,5 @@
 /* Flags from the environment: what a variable sets, what goes before it, and what is left
  * of a secret. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -122,8 +122,6 @@ TEST(a_layer_names_what_there_is) {
     d.layers[8].rope = NO_ROPE;
     d.layers[9].n_heads = 0;
     assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
-    assert_int_equal(desc_widest_queries(&d), 2048);
-    assert_int_equal(desc_widest_keys(&d), 256);
     assert_int_equal(desc_widest_ff(&d), 5632);
     assert_true(desc_attention_layer(&d) == &d.layers[0]);
     assert_false(desc_scales_by_length(&d));

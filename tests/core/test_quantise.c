@@ -2,7 +2,6 @@
  * elements. */
 
 #include <math.h>
-#include <string.h>
 
 #include "base/rng.h"
 #include "core/quant.h"

@@ -1,7 +1,6 @@
 /* A request's own mask and change of scores: its logits and tokens are the same however
  * it runs, others beside it are untouched, and a fault is its own. Everything here
  * compares bytes. */
-#include <stdio.h>
 
 #include "expr/expr.h"
 #include "harness.h"

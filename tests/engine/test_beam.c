@@ -1,5 +1,4 @@
 #include <math.h>
-#include <stdio.h>
 
 #include "engine/adapter_world.h"
 #include "engine/beam_world.h"

@@ -1,6 +1,5 @@
 /* Branches: forks, rollbacks and steers, against requests that were never touched. Debug
  * builds audit all pages after every step. */
-#include <stdio.h>
 #include <time.h>
 
 #include "core/params.h"

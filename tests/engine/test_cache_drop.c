@@ -1,7 +1,6 @@
 /* The prefix cache is dropped while requests wait, run and are done: what was cached is
  * computed again, held pages stay as they are, and no bit of any output changes. The
  * backend fills the pages that it is told to discard with garbage. */
-#include <stdio.h>
 
 #include "engine/cache.h"
 #include "harness.h"

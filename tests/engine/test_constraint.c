@@ -1,7 +1,6 @@
 /* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to
  * them, each output obeys it and is what it is otherwise. Drafts, preemption and samples
  * are in draft_case.h, beams that are preempted in test_beam.c. */
-#include <stdio.h>
 
 #define MODEL FLUENT
 #include "engine/beam_world.h"

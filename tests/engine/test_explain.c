@@ -1,7 +1,5 @@
 /* What a request is told about its way through the engine: each cause of waiting is made
  * to happen, and must be named. */
-#include <math.h>
-#include <stdio.h>
 
 #include "engine/harness.h"
 #include "test.h"

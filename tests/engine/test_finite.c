@@ -2,7 +2,6 @@
  * tokens they have alone, and nothing of it is found in the cache. The backend is the
  * real one, but for two tokens whose rows it spoils. */
 #include <math.h>
-#include <stdio.h>
 
 #include "core/params.h"
 #define MODEL FLUENT

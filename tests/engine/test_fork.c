@@ -1,4 +1,3 @@
-#include <stdio.h>
 
 #include "core/params.h"
 #include "engine/harness.h"

@@ -1,6 +1,5 @@
 /* Full pools: what is admitted ends, though samples and forks share a part-filled page
  * that each must copy before it writes on, and the pool has none. */
-#include <stdio.h>
 
 #define MODEL "models/builtin-small.gguf"
 #include "base/clock.h"

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/ring.h"

@@ -1,7 +1,6 @@
 /* Pooled requests: one row has the same bits alone, in chunks, in company, preempted,
  * from the cache, and leaves nothing behind. */
 #include <math.h>
-#include <stdio.h>
 
 #include "engine/harness.h"
 #include "test.h"

@@ -1,7 +1,6 @@
 /* Tokens that are known with the logits: the same as those chosen from them. The backend
  * is the real one; what it says of a row's largest logit is counted, kept back, or not
  * offered at all. */
-#include <stdio.h>
 
 #include "core/params.h"
 #define MODEL FLUENT

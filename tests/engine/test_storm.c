@@ -4,7 +4,6 @@
  * each response has the tokens and the log-probabilities that it has alone in a roomy
  * engine. */
 #include <math.h>
-#include <stdio.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define MODEL TINY

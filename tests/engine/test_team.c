@@ -2,7 +2,6 @@
  * gets its share of the steps, and they come and go while others run. */
 #define MODEL TINY
 #include "engine/harness.h"
-#include "engine/team.h"
 
 #include <pthread.h>
 

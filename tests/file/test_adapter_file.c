@@ -50,18 +50,16 @@ static float scale_in(const char *config, const char *module, int64_t rank) {
 
 TEST(a_config_gives_what_the_adapter_is) {
     adapter_file *f;
-    adapter_facts facts;
     quire_error err = {0};
     const temp_dir d =
         adapter_new_dir("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"rank_pattern\": "
                         "{\"q_proj\": 9}, \"base_model_name_or_path\": \"org/name\\n\", "
                         "\"alora_invocation_tokens\": [5, 6], \"use_dora\": true}");
-    assert_int_equal(adapter_facts_read(d.path, MOST, &facts, &err), QUIRE_OK);
-    assert_int_equal(facts.format, ADAPTER_PEFT);
-    assert_int_equal(facts.rank, 9);
-    assert_string_equal(facts.base, "org/name?");
-    assert_true(facts.is_activated && facts.has_dora && facts.n_bytes > 16);
     assert_int_equal(adapter_file_open(temp_path(&d, "adapter_config.json"), MOST, &f, &err), QUIRE_OK);
+    assert_int_equal(f->facts.format, ADAPTER_PEFT);
+    assert_int_equal(f->facts.rank, 9);
+    assert_string_equal(f->facts.base, "org/name?");
+    assert_true(f->facts.is_activated && f->facts.has_dora && f->facts.n_bytes > 16);
     assert_int_equal(f->n_invocation, 2);
     assert_int_equal(f->invocation[1], 6);
     assert_null(f->invocation_text);

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "file/model_file.h"
 #include "file/open_file.h"
 #include "make_files.h"

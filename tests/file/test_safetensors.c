@@ -1,5 +1,4 @@
 /* safetensors: the header's promises are checked against the file. */
-#include "base/log.h"
 #include "file/tensors.h"
 #include "make_files.h"
 

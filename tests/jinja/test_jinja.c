@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "test.h"
 #include "json/json.h"

@@ -1,5 +1,4 @@
 /* Renders of long texts take turns with others. */
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/turn.h"

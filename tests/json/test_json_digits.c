@@ -2,7 +2,6 @@
  * whatever came before under it. */
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "test.h"
 #include "json/json.h"
 

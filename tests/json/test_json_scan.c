@@ -1,5 +1,4 @@
 /* The pull reader: values one by one, spans of them, and refusals. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/rng.h"

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 
-#include "base/mem.h"
 #include "test.h"
 #include "json/json.h"
 #include "json/json_scan.h"

@@ -2,9 +2,7 @@
  * to a hot set. */
 
 #include <math.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "kv/evict_learned.h"
 #include "kv/index.h"

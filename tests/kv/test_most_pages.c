@@ -2,7 +2,6 @@
  * groups, windows, pages and steps, with and without cached prefixes. The cache is
  * audited after each operation. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"

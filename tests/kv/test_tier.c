@@ -1,8 +1,6 @@
 /* Records, directories and the host tier: what is given back is what was put in, behind
  * what it was put in, or nothing. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "test.h"
 #include "tier_world.h"

@@ -1,5 +1,4 @@
 /* Adapters that do not fit their model are refused with the tensor's name. */
-#include "core/quant.h"
 #include "made_adapter.h"
 #include "model/arch.h"
 

@@ -1,6 +1,5 @@
 /* Hidden states of chosen rows: those of the plain twin on every instruction set, to the
  * bit, however the rows were batched. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -2,7 +2,6 @@
  * and what of their numbers is refused. */
 #include "describe_config.h"
 
-#include "core/recurrence.h"
 #include "model/steps.h"
 
 #define SIZES                                                                                                \

@@ -1,8 +1,6 @@
 /* The fields of Anthropic's Messages API, and what they become. */
 #include "request/request_world.h"
 
-#include "request/request_read.h"
-
 #define TURNS "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
 #define BODY  "{\"max_tokens\":50," TURNS
 

@@ -1,6 +1,5 @@
 /* Bodies of scores: which texts are compared, by a model that embeds and by a
  * cross-encoder. */
-#include "request/request_read.h"
 #include "request_world.h"
 
 static const request_context embedder = {.n_vocab = 2048,

@@ -1,6 +1,5 @@
 /* Bodies of requests that end with their prompts. */
 #include "base/rng.h"
-#include "request/request_read.h"
 #include "request_world.h"
 
 static quire_endpoint form_of(quire_endpoint endpoint, const char *body) {

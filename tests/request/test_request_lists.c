@@ -1,9 +1,6 @@
 /* bad_words and dry_sequence_breakers as tokens: how many there may be, and that making
  * them can be stopped. */
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/mem.h"
 #include "request/request.h"
 #include "test.h"
 

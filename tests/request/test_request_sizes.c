@@ -2,11 +2,9 @@
  * however long the body is. */
 #include "request/request.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "test.h"
 #include "json/json.h"
 

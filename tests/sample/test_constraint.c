@@ -1,8 +1,6 @@
 /* Sampling under a constraint: what its mask leaves, end tokens, and the state behind the
  * tokens. */
-#include <float.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "base/rng.h"
 #include "sample/constraints.h"

@@ -1,5 +1,4 @@
 /* A batch gives each row what it gets alone, on any number of threads. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"

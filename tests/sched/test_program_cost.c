@@ -1,7 +1,6 @@
 /* What attention programs cost, learned from steps that the planner makes with it: a
  * step's time is what a made-up machine says. */
 #include <math.h>
-#include <string.h>
 
 #include "sched/sched.h"
 #include "sched/step_cost.h"

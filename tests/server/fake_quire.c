@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mem.h"
 #include "json/json.h"
 
 struct quire_engine {

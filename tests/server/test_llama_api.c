@@ -1,7 +1,6 @@
 /* llama.cpp's form of errors. */
 #include "server/routes.h"
 #include "test.h"
-#include "json/json.h"
 
 static void expect_error(const api_error *e, const char *wanted) {
     strbuf text = {0};

@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "server/request_log.h"
 #include "test.h"
 

@@ -1,5 +1,4 @@
 /* What is said of paths that the server does not have. */
-#include <stdlib.h>
 
 #include "server/routes.h"
 #include "test.h"

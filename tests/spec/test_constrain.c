@@ -1,6 +1,5 @@
 /* Drafts under a constraint: what is dropped of them, what is forced or guessed, and what
  * judging does to the state. */
-#include <stdio.h>
 
 #include "sample/constraints.h"
 #include "spec/draft.h"

@@ -1,5 +1,4 @@
 /* Prompt lookup: what is looked up, and the trees that come of it. */
-#include <stdio.h>
 
 #include "spec/draft.h"
 #include "test.h"

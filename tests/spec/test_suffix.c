@@ -1,5 +1,4 @@
 /* The suffix tree against counting by hand, and the drafter over it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"

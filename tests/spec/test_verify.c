@@ -1,7 +1,6 @@
 /* Verification: the walk down a draft, its rows, rejection sampling; and tokens that need
  * none since a rule forces them. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "spec/jump_forward.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "stream/prompt_cache.h"
 #include "test.h"

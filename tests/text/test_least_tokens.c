@@ -3,7 +3,6 @@
 #include "shared.h"
 
 #include "base/rng.h"
-#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
 

@@ -9,7 +9,6 @@
  * (chunk - chunk0), and the merges join those. The way queries share a tile, and the
  * pages that hold the positions, never change the bits. */
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/attention_chosen.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
 #include "base/mem.h"
 #include "core/quant.h"

@@ -7,7 +7,6 @@
 #include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/pack_read.h"
 #include "base/mem.h"
 #include "base/size.h"

@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/linear.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
 #include "core/math_plain.h"
 

@@ -1,7 +1,6 @@
 /* A gated linear recurrence (backend.h's lru). A task processes some units of 16 channels
  * over the rows of all sequences: the unit's gates stay in the nearest cache. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
 
 typedef struct lru_job {

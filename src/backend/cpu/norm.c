@@ -1,6 +1,5 @@
 /* Norms: weights as f32, one row at a time. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "core/quant.h"

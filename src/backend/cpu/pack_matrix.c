@@ -1,7 +1,6 @@
 #include "backend/cpu/pack_matrix.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "core/half.h"

@@ -2,7 +2,6 @@
  * sequences: it transposes the units' coefficients once, from [channel, state] to the
  * lanes' order. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
 
 typedef struct scan_job {

@@ -1,6 +1,5 @@
 /* The model that does nothing under a real engine: steps are noted with as many rows as
  * were computed, and requests end as they should. */
-#include <string.h>
 
 #include "base/mem.h"
 #include "engine/engine.h"

@@ -3,7 +3,6 @@
  * that are its own. */
 
 #include <math.h>
-#include <string.h>
 
 #include "lab/bench/headline_case.h"
 #include "lab/bench/headline_execute.h"

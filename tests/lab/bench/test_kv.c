@@ -1,6 +1,5 @@
 /* What `quire bench kv` measures with: no page is lost, every operation is counted. */
 
-#include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_pool.h"
 #include "test.h"

@@ -1,7 +1,6 @@
 /* Lines of the goal table: fractions of limits, what is met, which goals there are; and
  * the speed of requests that decode together. */
 #include <math.h>
-#include <string.h>
 
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/client.h"

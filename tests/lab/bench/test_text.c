@@ -1,6 +1,5 @@
 /* What `quire bench text` measures: texts that are the same everywhere, and tokenizers
  * that work. */
-#include <string.h>
 
 #include "base/utf8.h"
 #include "file/model_file.h"

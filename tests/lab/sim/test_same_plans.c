@@ -1,7 +1,6 @@
 /* The simulator plans as the engine does: one trace is served by both, an engine over the
  * null model and a simulated server, and the plans are compared step by step. */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/mem.h"

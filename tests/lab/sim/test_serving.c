@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/rng.h"
 #include "lab/sim/reservation.h"
