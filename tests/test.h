@@ -1,5 +1,5 @@
-/* What every file of unit tests begins with: cmocka, whose header needs four others, and
- * the head of a test. */
+/* What every file of unit tests begins with: cmocka, whose header needs four others, the
+ * heads of tests, and the list of the file's tests. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -7,10 +7,47 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
-/* TEST(what_is_true) { .. }: a test, listed as cmocka_unit_test(what_is_true). */
-#define TEST(name) static void name(__attribute__((unused)) void **state)
+/* The tests of the file, by line. */
+enum { MOST_TESTS = 128 };
+static struct CMUnitTest test_list[MOST_TESTS];
+static int test_lines[MOST_TESTS], n_tests;
+
+static inline void test_add(struct CMUnitTest test, int line) {
+    int at = n_tests++;
+    if (n_tests > MOST_TESTS) {
+        abort();
+    }
+    for (; at > 0 && test_lines[at - 1] > line; at--) {
+        test_list[at] = test_list[at - 1];
+        test_lines[at] = test_lines[at - 1];
+    }
+    test_list[at] = test;
+    test_lines[at] = line;
+}
+
+/* Runs them; returns how many failed. Each fixture may be NULL. */
+static inline int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down) {
+    return _cmocka_run_group_tests("tests", test_list, (size_t)n_tests, set_up, tear_down);
+}
+
+/* TEST_WITHIN(what_is_true, set_up, tear_down) { .. }: a test, which puts itself on the
+ * list. Each fixture may be NULL. */
+#define TEST_WITHIN(name, set_up, tear_down)                                                                 \
+    static void name(void **unused);                                                                         \
+    __attribute__((constructor)) static void add_##name(void) {                                              \
+        test_add((struct CMUnitTest){#name, name, set_up, tear_down, NULL}, __LINE__);                       \
+    }                                                                                                        \
+    static void name(__attribute__((unused)) void **unused)
+#define TEST(name) TEST_WITHIN(name, NULL, NULL)
+
+/* The main of a file that has nothing to do before its tests run. */
+#define TEST_MAIN(set_up, tear_down)                                                                         \
+    int main(void) {                                                                                         \
+        return tests_run(set_up, tear_down);                                                                 \
+    }
 
 #endif

@@ -218,14 +218,4 @@ TEST(the_prompts_end_says_how_the_response_begins) {
     request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_model_cannot_answer_is_refused_by_name),
-        cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
-        cmocka_unit_test(the_grammar_of_calls_is_kept_for_its_tenant),
-        cmocka_unit_test(grammars_of_custom_tools_are_compiled_apart),
-        cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),
-        cmocka_unit_test(the_prompts_end_says_how_the_response_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

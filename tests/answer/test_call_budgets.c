@@ -15,13 +15,12 @@
 #endif
 
 /* As many tools as a request may have, each with a schema that takes long. */
-static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
+TEST(a_thousand_tools_are_compiled_within_the_budgets) {
     static const char *const formats[] = {"hermes", "gigachat3", "qwen3_coder", "pythonic", "llama3_json"};
     enum { N = 1024, PROPERTIES = 40 };
     static output_tool tools[N];
     static char names[N][16];
     strbuf text = {0};
-    (void)state;
     assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
     for (int i = 0; i < PROPERTIES; i++) {
         assert_int_equal(
@@ -88,14 +87,13 @@ static json_value *ordinary_schema(int tool, int n_properties) {
 
 /* Each compiles whole, with none of its schemas loosened, also where a call is
  * required. */
-static void many_tools_of_many_ordinary_properties_fit(void **state) {
+TEST(many_tools_of_many_ordinary_properties_fit) {
     enum { N = 300, PROPERTIES = 40 };
     static output_tool tools[N];
     static char names[N][16];
     static json_value *schemas[N];
     call_writing l;
     bool is_new;
-    (void)state;
     for (int i = 0; i < N; i++) {
         schemas[i] = ordinary_schema(i, PROPERTIES);
         (void)snprintf(names[i], sizeof names[i], "f%d", i);
@@ -123,8 +121,4 @@ static void many_tools_of_many_ordinary_properties_fit(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
-                                       cmocka_unit_test(many_tools_of_many_ordinary_properties_fit)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -317,12 +317,11 @@ static const char *beginning(const call_writing *l) {
                                                : open;
 }
 
-static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **state) {
+TEST(every_format_s_grammar_writes_calls_that_its_parser_reads) {
     call_writing l;
     bool is_new;
     uint64_t seed = walk_seed();
     int32_t n_calls = 0, n_cut = 0, n_formats = 0;
-    (void)state;
     for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         for (int has_specials = 0; has_specials < 2; has_specials++) {
             world w;
@@ -427,7 +426,7 @@ static void write_deepest(world *w, const call_grammar *c, walk *k) {
     grammar_drop(g);
 }
 
-static void arguments_are_as_deep_as_their_parser_reads(void **state) {
+TEST(arguments_are_as_deep_as_their_parser_reads) {
     static const char parameters[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"],"
         "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
@@ -436,7 +435,6 @@ static void arguments_are_as_deep_as_their_parser_reads(void **state) {
     walk *k = mem_new(1, sizeof *k);
     call_writing l;
     bool is_new;
-    (void)state;
     assert_non_null(k);
     for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         world w;
@@ -461,14 +459,13 @@ static void arguments_are_as_deep_as_their_parser_reads(void **state) {
 }
 
 /* Such a text holds lines and tags, as files of programs do. */
-static void a_long_string_of_limited_length_holds_all_that_ends_no_value(void **state) {
+TEST(a_long_string_of_limited_length_holds_all_that_ends_no_value) {
     static const char *const formats[][2] = {{"qwen3_coder", "tool_call"},
                                              {"qwen3_xml", "tool_call"},
                                              {"step3p5", "tool_call"},
                                              {"seed_oss", "seed:tool_call"}};
     static const char parameters[] =
         "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":10000}}}";
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         for (int n = 9980; n <= 10020; n += 20) {
             strbuf text = {0};
@@ -487,13 +484,12 @@ static void a_long_string_of_limited_length_holds_all_that_ends_no_value(void **
 
 /* Gemma's notation reads them up to the colon, in the outermost object and in those
  * inside. */
-static void names_with_dashes_and_dots_are_written_where_they_are_read(void **state) {
+TEST(names_with_dashes_and_dots_are_written_where_they_are_read) {
     static const char parameters[] =
         "{\"type\":\"object\",\"properties\":{\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"type\":"
         "\"object\","
         "\"properties\":{\"a-b\":{\"type\":\"integer\"}},\"required\":[\"a-b\"]}},"
         "\"required\":[\"max-results\",\"user.name\"]}";
-    (void)state;
     assert_true(takes_call("gemma4", parameters,
                            str_of("<|tool_call>call:f{max-results:3,user.name:{a-b:1}}<tool_call|>")));
     assert_true(takes_call(
@@ -510,7 +506,7 @@ static void names_with_dashes_and_dots_are_written_where_they_are_read(void **st
     "<tool_call>\n<function=f>\n<parameter=" name ">\n" value "\n</parameter>\n</function>\n</tool_call>"
 
 /* Values that the parser of the format would read as others than the schema has. */
-static void values_are_written_as_their_reader_types_them(void **state) {
+TEST(values_are_written_as_their_reader_types_them) {
     static const char either[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":"
                                  "\"string\"},{\"required\":[\"id\"]}]}}}";
     static const char untyped[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"x\":{"
@@ -524,7 +520,6 @@ static void values_are_written_as_their_reader_types_them(void **state) {
     static const char nullable[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":10000},"
         "{\"type\":\"null\"}]}},\"required\":[\"a\"]}";
-    (void)state;
     assert_false(takes_call("minimax_m3", either,
                             str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<id>1" M3_MARK "</id>" M3_MARK "</a>"))));
     assert_true(takes_call("minimax_m3", either, str_of(M3_CALL(M3_MARK "<a>text" M3_MARK "</a>"))));
@@ -578,12 +573,11 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
     return e;
 }
 
-static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(void **state) {
+TEST(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties) {
     static const char parameters[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/nowhere\"},\"n\":{\"type\":\"integer\"}},"
         "\"required\":[\"n\"]}";
     bool accepted;
-    (void)state;
     assert_int_equal(try_tool(parameters, false, false, "{\"n\": 1}", &accepted), QUIRE_OK);
     assert_true(accepted);
     assert_int_equal(try_tool(parameters, false, false, "{\"n\": \"1\"}", &accepted), QUIRE_OK);
@@ -594,7 +588,7 @@ static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(
     assert_int_not_equal(try_tool(parameters, false, true, "{}", &accepted), QUIRE_OK);
 }
 
-static void only_the_refused_property_is_loosened(void **state) {
+TEST(only_the_refused_property_is_loosened) {
     static const struct {
         const char *a, *n, *accepted[3], *rejected[4]; /* schemas of two properties */
     } cases[] = {
@@ -622,7 +616,6 @@ static void only_the_refused_property_is_loosened(void **state) {
          {"{\"a\": \"c\", \"n\": 1}"},
          {"{\"a\": \"c\", \"n\": 2}", "{\"a\": 2, \"n\": 1}"}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char parameters[512];
         bool accepted;
@@ -646,7 +639,7 @@ static void only_the_refused_property_is_loosened(void **state) {
 
 /* A long grammar of lines, as OpenAI's guide has one for patches, with lines that may
  * hold the marks of formats. */
-static void a_grammar_of_lines_fits_into_every_format(void **state) {
+TEST(a_grammar_of_lines_fits_into_every_format) {
     static const char patch[] = "start: begin_patch hunk+ end_patch\n"
                                 "begin_patch: \"*** Begin Patch\" LF\n"
                                 "end_patch: \"*** End Patch\" LF?\n"
@@ -665,7 +658,6 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
     const output_tool tool = {.name = str_of("apply_patch"), .is_strict = true, .lark = str_of(patch)};
     call_writing l;
     bool is_new;
-    (void)state;
     for (size_t i = 0; call_vocab_written(i, &l, &is_new); i++) {
         const call_grammar c = {.format = l.format, .tools = &tool, .n_tools = 1};
         grammar *g = NULL;
@@ -678,10 +670,9 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
     }
 }
 
-static void a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that(void **state) {
+TEST(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that) {
     const output_tool tool = {
         .name = str_of("f"), .is_strict = true, .lark = str_of("start: /[a-z]*/ \"</parameter>\"\n")};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const call_grammar c = {
             .format = call_format_named(i == 0 ? "qwen3_coder" : "hermes"), .tools = &tool, .n_tools = 1};
@@ -721,17 +712,4 @@ TEST(names_that_a_format_reads_as_others_are_not_called) {
     assert_false(can_call("pythonic", "-f") || can_call("pythonic", "3f") || can_call("pythonic", "f:g"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
-        cmocka_unit_test(arguments_are_as_deep_as_their_parser_reads),
-        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
-        cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
-        cmocka_unit_test(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that),
-        cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
-        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
-        cmocka_unit_test(values_are_written_as_their_reader_types_them),
-        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties),
-        cmocka_unit_test(only_the_refused_property_is_loosened)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -181,13 +181,12 @@ static bool has_manifest(const char *shared) {
     return f != NULL && fclose(f) == 0;
 }
 
-static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
+TEST(rendered_calls_that_obey_their_schemas_are_accepted) {
     const char *shared = getenv("QUIRE_SHARED");
     char directory[512] = "tests/golden/toolparsers";
     golden g = {0};
     size_t n, n_manifest;
     int32_t n_all = 0, n_accepted = 0;
-    (void)state;
     if (shared != NULL && has_manifest(shared)) {
         (void)snprintf(directory, sizeof directory, "%s/golden/toolparsers", shared);
     } else {
@@ -223,7 +222,4 @@ static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
     json_drop(g.manifest);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rendered_calls_that_obey_their_schemas_are_accepted)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

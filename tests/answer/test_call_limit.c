@@ -78,10 +78,4 @@ TEST(an_answer_ends_where_a_call_too_many_begins) {
            "f {\"a\":1};f {\"a\":2};", true);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_has_no_call_twice),
-        cmocka_unit_test(an_answer_ends_where_a_call_too_many_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

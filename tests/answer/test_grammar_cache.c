@@ -93,10 +93,4 @@ TEST(a_tenant_with_many_grammars_drives_out_its_own_oldest) {
     grammar_cache_close(c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_grammar_is_found_under_all_that_it_was_compiled_from),
-        cmocka_unit_test(a_tenant_with_many_grammars_drives_out_its_own_oldest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

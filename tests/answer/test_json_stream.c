@@ -153,15 +153,4 @@ TEST(a_text_is_what_its_schema_says) {
     expect_typed("{\"additionalProperties\": {\"type\": \"string\"}}", "1", "\"1\"");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_is_written_as_it_comes),
-        cmocka_unit_test(what_json_lacks_is_repaired),
-        cmocka_unit_test(a_value_that_stops_is_closed),
-        cmocka_unit_test(a_byte_that_fits_nowhere_is_not_read),
-        cmocka_unit_test(deep_values_are_broken_off),
-        cmocka_unit_test(every_beginning_of_a_text_closes_to_json),
-        cmocka_unit_test(a_text_is_what_its_schema_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -59,11 +59,4 @@ TEST(a_set_that_is_full_refuses_a_mark) {
     assert_int_equal(mark_set_add(&set, A, str_of("x"), (mark_test){0}), QUIRE_INTERNAL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_are_found_and_other_text_passes),
-        cmocka_unit_test(a_special_token_is_a_mark_only_as_a_token),
-        cmocka_unit_test(a_set_that_is_full_refuses_a_mark),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

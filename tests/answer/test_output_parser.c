@@ -510,36 +510,4 @@ TEST(a_prompts_tail_says_how_the_answer_begins) {
                      OUTPUT_START_CONTENT);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_json_call_is_split_from_the_text_before_it),
-        cmocka_unit_test(a_name_before_the_arguments_is_the_calls_head),
-        cmocka_unit_test(what_turns_out_to_be_no_call_is_content),
-        cmocka_unit_test(a_name_with_escapes_is_none_that_a_schema_was_held_to),
-        cmocka_unit_test(a_closing_fence_is_one_behind_a_call_that_a_fence_opened),
-        cmocka_unit_test(white_space_before_what_only_looks_like_a_call_stays),
-        cmocka_unit_test(a_value_without_quotes_is_whole_where_the_answer_ends),
-        cmocka_unit_test(no_mark_goes_on_across_a_hidden_token),
-        cmocka_unit_test(a_backslash_that_begins_no_escape_stays),
-        cmocka_unit_test(broken_arguments_are_completed),
-        cmocka_unit_test(values_between_tags_have_the_schemas_types),
-        cmocka_unit_test(nested_elements_are_objects_and_lists),
-        cmocka_unit_test(gemmas_notation_becomes_json),
-        cmocka_unit_test(python_calls_become_json),
-        cmocka_unit_test(harmonys_channels_are_reasoning_content_and_calls),
-        cmocka_unit_test(elements_named_like_calls_are_parameters),
-        cmocka_unit_test(reasoning_ends_at_its_mark),
-        cmocka_unit_test(a_mark_that_is_a_special_token_counts_only_as_that),
-        cmocka_unit_test(a_choice_decides_what_is_a_call),
-        cmocka_unit_test(an_attempt_beyond_the_budget_is_content),
-        cmocka_unit_test(a_call_beyond_the_budget_ends_with_a_whole_character),
-        cmocka_unit_test(a_server_s_name_is_no_function),
-        cmocka_unit_test(arguments_come_before_they_are_whole),
-        cmocka_unit_test(every_pair_of_formats_opens),
-        cmocka_unit_test(a_format_that_does_not_exist_is_named),
-        cmocka_unit_test(bytes_that_are_not_utf8_become_replacements),
-        cmocka_unit_test(a_template_names_its_formats_by_its_marks),
-        cmocka_unit_test(a_prompts_tail_says_how_the_answer_begins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -93,7 +93,4 @@ TEST(the_rule_binds_behind_the_reasoning_of_every_form) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_rule_binds_behind_the_reasoning_of_every_form)};
-    return cmocka_run_group_tests(tests, open_vocab, close_vocab);
-}
+TEST_MAIN(open_vocab, close_vocab)

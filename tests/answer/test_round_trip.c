@@ -504,7 +504,4 @@ TEST(calls_that_a_template_writes_come_back) {
     assert_int_equal(n_lost, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_that_a_template_writes_come_back)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

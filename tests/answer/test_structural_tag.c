@@ -242,13 +242,4 @@ TEST(a_long_list_is_looked_at_once) {
     strbuf_deinit(&text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_list_is_looked_at_once),
-        cmocka_unit_test(an_end_token_stands_where_nothing_has_to_follow),
-        cmocka_unit_test(a_structural_tag_takes_the_texts_that_it_describes),
-        cmocka_unit_test(what_cannot_be_done_is_refused_with_its_place),
-        cmocka_unit_test(formats_that_nest_too_deep_are_refused),
-    };
-    return cmocka_run_group_tests(tests, open_vocab, close_vocab);
-}
+TEST_MAIN(open_vocab, close_vocab)

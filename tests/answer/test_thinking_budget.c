@@ -156,8 +156,7 @@ static void forced_is(const world *w, const state *s, const char *text) {
     strbuf_deinit(&out);
 }
 
-static void the_closing_mark_is_forced_when_the_budget_is_spent(void **unused) {
-    (void)unused;
+TEST(the_closing_mark_is_forced_when_the_budget_is_spent) {
     for (int special = 0; special < 2; special++) {
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_REASONING, 3, NULL);
@@ -182,8 +181,7 @@ static void the_closing_mark_is_forced_when_the_budget_is_spent(void **unused) {
     }
 }
 
-static void reasoning_that_ends_by_itself_is_left_alone(void **unused) {
-    (void)unused;
+TEST(reasoning_that_ends_by_itself_is_left_alone) {
     for (int special = 0; special < 2; special++) {
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_REASONING, 12, NULL);
@@ -195,8 +193,7 @@ static void reasoning_that_ends_by_itself_is_left_alone(void **unused) {
     }
 }
 
-static void an_opening_mark_begins_the_count_at_the_beginning_only(void **unused) {
-    (void)unused;
+TEST(an_opening_mark_begins_the_count_at_the_beginning_only) {
     for (int special = 0; special < 2; special++) {
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_MARKED, 2, NULL);
@@ -217,8 +214,7 @@ static void an_opening_mark_begins_the_count_at_the_beginning_only(void **unused
     }
 }
 
-static void the_rule_behind_the_reasoning_is_obeyed_too(void **unused) {
-    (void)unused;
+TEST(the_rule_behind_the_reasoning_is_obeyed_too) {
     for (int special = 0; special < 2; special++) {
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_REASONING, 4, regex(&w, OUTPUT_START_REASONING, "ab{2}c"));
@@ -243,8 +239,7 @@ static void the_rule_behind_the_reasoning_is_obeyed_too(void **unused) {
 
 /* Random outputs: what is forced is alone in the mask, a copied state goes on as its
  * original, and no output thinks longer than it may. */
-static void states_are_a_function_of_the_output(void **unused) {
-    (void)unused;
+TEST(states_are_a_function_of_the_output) {
     uint64_t r = 7;
     for (int round = 0; round < 200; round++) {
         world w = open_world(round % 2);
@@ -292,8 +287,7 @@ static constraint *message(const world *w, const char *header) {
     return c;
 }
 
-static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
-    (void)unused;
+TEST(only_what_the_rule_takes_of_the_mark_is_forced) {
     static const struct {
         const char *header, *forced;
     } cases[] = {{"final<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"},
@@ -316,8 +310,7 @@ static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
 
 /* A format whose reasoning is part of the answer: a rule binds all of it, and the budget
  * does not keep it from its end. */
-static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
-    (void)unused;
+TEST(a_rule_without_reasoning_ends_where_it_says) {
     static const char *const rules[][2] = {{"a", "a"}, {"ab{2}c", "abbc"}, {"[a-c]{6}", "abcabc"}};
     world w = open_world(THINK);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -333,8 +326,7 @@ static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
 
 /* Such a rule may take the closing mark too: the answer does not end within it, and no
  * guess leads past where it must come. */
-static void a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it(void **unused) {
-    (void)unused;
+TEST(a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it) {
     const char *format = "minimax_m2_append_think";
     const guess_bounds bounds = {16, 1.0f, 0.5f, 0.0f};
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
@@ -360,8 +352,7 @@ static void a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it(void **u
 
 /* The mark's last token may be an end token of the request: the answer then ends with the
  * reasoning. */
-static void the_mark_may_be_a_stop_token(void **unused) {
-    (void)unused;
+TEST(the_mark_may_be_a_stop_token) {
     world w = open_world(THINK);
     set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
     sampling_params p;
@@ -389,8 +380,7 @@ static void the_mark_may_be_a_stop_token(void **unused) {
     close_world(&w);
 }
 
-static void a_mark_that_the_request_forbids_is_refused(void **unused) {
-    (void)unused;
+TEST(a_mark_that_the_request_forbids_is_refused) {
     static const char *const params[] = {"stop_token_ids", "bad_words", "allowed_token_ids"};
     world w = open_world(LETTERS);
     set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
@@ -418,8 +408,7 @@ static void a_mark_that_the_request_forbids_is_refused(void **unused) {
     close_world(&w);
 }
 
-static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
-    (void)unused;
+TEST(a_vocabulary_that_cannot_write_the_mark_is_refused) {
     world w = open_world(false);
     const reasoning_frame frame = {reasoning_format_named("mistral"), NULL, OUTPUT_START_REASONING};
     quire_error err = {0};
@@ -429,19 +418,4 @@ static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
     close_world(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_closing_mark_is_forced_when_the_budget_is_spent),
-        cmocka_unit_test(reasoning_that_ends_by_itself_is_left_alone),
-        cmocka_unit_test(an_opening_mark_begins_the_count_at_the_beginning_only),
-        cmocka_unit_test(the_rule_behind_the_reasoning_is_obeyed_too),
-        cmocka_unit_test(states_are_a_function_of_the_output),
-        cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
-        cmocka_unit_test(a_rule_without_reasoning_ends_where_it_says),
-        cmocka_unit_test(a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it),
-        cmocka_unit_test(the_mark_may_be_a_stop_token),
-        cmocka_unit_test(a_mark_that_the_request_forbids_is_refused),
-        cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

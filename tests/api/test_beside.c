@@ -214,13 +214,4 @@ TEST(a_deadline_counts_what_a_request_waited_before_it_was_submitted) {
     quire_engine_close(e);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_generates_what_it_does_alone),
-        cmocka_unit_test(engines_beside_each_other_share_one_memory),
-        cmocka_unit_test(what_cannot_be_opened_leaves_the_host_as_it_was),
-        cmocka_unit_test(a_load_tells_how_far_it_is_and_ends_when_it_is_told_to),
-        cmocka_unit_test(a_deadline_counts_what_a_request_waited_before_it_was_submitted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

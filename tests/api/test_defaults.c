@@ -243,14 +243,6 @@ TEST(an_option_gives_defaults_of_seed_and_length_too) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_request_leaves_out_is_as_recommended),
-        cmocka_unit_test(what_a_request_says_goes_before),
-        cmocka_unit_test(a_search_draws_nothing_and_so_has_no_use_for_them),
-        cmocka_unit_test(an_engine_takes_them_from_the_model_a_file_or_nowhere),
-        cmocka_unit_test(an_option_gives_defaults_of_seed_and_length_too),
-        cmocka_unit_test(values_that_no_request_may_have_are_refused_with_file_and_field),
-    };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

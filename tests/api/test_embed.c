@@ -593,23 +593,4 @@ static int close_shared(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_texts_and_of_their_ids_are_the_same),
-        cmocka_unit_test(more_inputs_than_a_request_holds_are_computed),
-        cmocka_unit_test(a_body_is_answered_by_a_row_for_each_input),
-        cmocka_unit_test(a_wrong_body_is_refused_by_name),
-        cmocka_unit_test(wrong_inputs_are_refused),
-        cmocka_unit_test(the_longest_input_has_a_row),
-        cmocka_unit_test(streams_may_end_at_any_moment),
-        cmocka_unit_test(texts_and_rows_run_beside_each_other),
-        cmocka_unit_test(an_error_names_its_input),
-        cmocka_unit_test(scores_are_neither_cut_nor_normalised),
-        cmocka_unit_test(the_models_own_way_is_the_default),
-        cmocka_unit_test(a_model_of_rows_refuses_requests_for_text),
-        cmocka_unit_test(a_report_comes_with_a_row),
-        cmocka_unit_test(rows_under_load_are_those_of_an_idle_engine),
-        cmocka_unit_test(a_full_engine_refuses_rows_and_loses_none),
-    };
-    return cmocka_run_group_tests(tests, open_shared, close_shared);
-}
+TEST_MAIN(open_shared, close_shared)

@@ -88,12 +88,4 @@ TEST(what_is_wrong_is_the_error) {
     assert_int_not_equal(quire_generate(e, r, &text, &n, NULL), QUIRE_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_goes_on_as_the_same_body_does),
-        cmocka_unit_test(a_chat_is_answered),
-        cmocka_unit_test(an_empty_answer_is_an_empty_text),
-        cmocka_unit_test(what_is_wrong_is_the_error),
-    };
-    return cmocka_run_group_tests(tests, open_engine, close_engine);
-}
+TEST_MAIN(open_engine, close_engine)

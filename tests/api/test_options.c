@@ -220,15 +220,4 @@ TEST(extreme_options_that_are_allowed_work) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_out_of_bounds_are_refused_by_name),
-        cmocka_unit_test(options_are_set_by_short_names_and_words_and_never_by_nothing),
-        cmocka_unit_test(options_are_set_by_their_flags_names),
-        cmocka_unit_test(options_of_another_header_are_read_by_their_size),
-        cmocka_unit_test(options_without_a_size_are_refused),
-        cmocka_unit_test(the_version_is_the_header_s),
-        cmocka_unit_test(extreme_options_that_are_allowed_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -418,17 +418,4 @@ TEST(what_goes_on_is_in_the_next_step) {
     quire_queue_close(q);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_choice_parks_when_it_ends_and_what_goes_on_finds_it),
-        cmocka_unit_test(a_prompt_alone_is_parked_with_max_tokens_0),
-        cmocka_unit_test(each_sample_parks_where_it_is_told_to),
-        cmocka_unit_test(running_choices_are_parked_and_rolled_back_ones_at_their_end),
-        cmocka_unit_test(what_cannot_park_is_refused),
-        cmocka_unit_test(threads_park_and_close_beside_each_other),
-        cmocka_unit_test(a_prepared_request_answers_as_a_whole_one),
-        cmocka_unit_test(a_prepared_request_is_cancelled_released_and_refused),
-        cmocka_unit_test(what_goes_on_is_in_the_next_step),
-    };
-    return cmocka_run_group_tests(tests, open_engine, close_engine);
-}
+TEST_MAIN(open_engine, close_engine)

@@ -328,14 +328,4 @@ static int close_world(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rule_is_read_from_the_field_that_names_it),
-        cmocka_unit_test(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does),
-        cmocka_unit_test(white_space_is_the_engines_to_say_unless_a_request_does),
-        cmocka_unit_test(every_kind_of_request_gets_texts_that_obey),
-        cmocka_unit_test(what_cannot_be_obeyed_is_refused_with_its_field),
-        cmocka_unit_test(branches_obey_and_a_forbidden_tail_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
-}
+TEST_MAIN(open_world, close_world)

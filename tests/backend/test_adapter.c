@@ -252,12 +252,4 @@ TEST(kernels_have_the_bits_of_their_plain_twins) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_depends_on_itself_and_its_adapter_alone),
-        cmocka_unit_test(instruction_sets_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(an_adapted_row_is_that_of_merged_weights),
-        cmocka_unit_test(kernels_have_the_bits_of_their_plain_twins),
-    };
-    return cmocka_run_group_tests_name("adapters in the ops", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -273,14 +273,4 @@ TEST(adapters_are_loaded_beside_steps) {
     case_close(&m);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrices_that_do_not_fit_are_refused_by_name),
-        cmocka_unit_test(replacements_that_do_not_fit_are_refused_by_name),
-        cmocka_unit_test(a_blend_adds_what_each_part_adds),
-        cmocka_unit_test(impossible_blends_are_refused),
-        cmocka_unit_test(a_row_of_weights_is_what_the_product_has),
-        cmocka_unit_test(adapters_are_loaded_beside_steps),
-    };
-    return cmocka_run_group_tests_name("adapters as objects", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

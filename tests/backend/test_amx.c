@@ -211,17 +211,7 @@ TEST(auto_takes_tiles_where_the_processor_and_the_kernel_have_them) {
     assert_non_null(strstr(err.message, "--isa amx: this "));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_product_of_tiles_is_that_of_matrices_of_any_shape),
-        cmocka_unit_test(loading_clears_what_a_tile_lacks_and_a_configuration_clears_all),
-        cmocka_unit_test(kernels_over_the_model_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(the_processors_object_has_the_bits_of_the_plain_twin),
-        cmocka_unit_test(tiles_are_released_after_each_product),
-        cmocka_unit_test(auto_takes_tiles_where_the_processor_and_the_kernel_have_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
 #else
 int main(void) {
     printf("SKIP: AMX is of x86-64\n");

@@ -4,14 +4,12 @@
 /* of base_case's rows, the same on every instruction set and compiler */
 #define STORED_HASH 0xa8f9722bb0343e1au
 
-static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unused) {
-    (void)unused;
+TEST(heads_of_every_size_agree_with_double_and_the_plain_twin) {
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     check_heads_of_every_size(types, 3, 41, 4, 3e-6);
 }
 
-static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **unused) {
-    (void)unused;
+TEST(windows_sinks_caps_slopes_and_full_masks_agree_with_double) {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 9.0f, 0.0f};
     const attn_spec specs[] = {{.scale = 0.3f, .causal = true},
                                {.scale = 0.3f, .causal = true, .window = 1},
@@ -43,8 +41,7 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
 }
 
 /* Row i sees i + 1 keys: up to the fifteenth none lies in the last lane of a block. */
-static void a_query_with_a_nan_gives_nan_however_few_keys_it_sees(void **unused) {
-    (void)unused;
+TEST(a_query_with_a_nan_gives_nan_however_few_keys_it_sees) {
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
     static const float sinks[] = {0.5f, -1.0f, 9.0f, 0.0f};
     for (int i = 0; i < N_MATH_ISAS * 16; i++) {
@@ -76,8 +73,7 @@ static void a_query_with_a_nan_gives_nan_however_few_keys_it_sees(void **unused)
     }
 }
 
-static void the_result_has_the_stored_bits(void **unused) {
-    (void)unused;
+TEST(the_result_has_the_stored_bits) {
     for (int i = 0; i < N_MATH_ISAS; i++) {
         if (!isa_is_here(ISAS[i])) {
             continue;
@@ -95,12 +91,6 @@ static void the_result_has_the_stored_bits(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_of_every_size_agree_with_double_and_the_plain_twin),
-        cmocka_unit_test(windows_sinks_caps_slopes_and_full_masks_agree_with_double),
-        cmocka_unit_test(a_query_with_a_nan_gives_nan_however_few_keys_it_sees),
-        cmocka_unit_test(the_result_has_the_stored_bits),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

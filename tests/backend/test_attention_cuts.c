@@ -2,8 +2,7 @@
  * instruction sets. */
 #include "backend/attention_fixture.h"
 
-static void the_cut_of_the_work_shows_in_no_bit(void **unused) {
-    (void)unused;
+TEST(the_cut_of_the_work_shows_in_no_bit) {
     attention_case c = base_case();
     check_every_way(&c);
     c.type = DTYPE_BF16;
@@ -16,8 +15,7 @@ static void the_cut_of_the_work_shows_in_no_bit(void **unused) {
     check_every_way(&c);
 }
 
-static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) {
-    (void)unused;
+TEST(the_cut_shows_in_no_bit_with_masks_and_score_changes) {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
     attention_case c = base_case();
     c.type = DTYPE_F16;
@@ -38,10 +36,6 @@ static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) 
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
-        cmocka_unit_test(the_cut_shows_in_no_bit_with_masks_and_score_changes),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -4,15 +4,13 @@
 
 /* Keys and values lose up to a 254th of their largest number, weights of a chunk a 252nd
  * of theirs: of normal numbers the worst is off by less than 0.1. */
-static void int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(void **unused) {
-    (void)unused;
+TEST(int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits) {
     static const dtype type = DTYPE_I8;
     check_heads_of_every_size(&type, 1, 341, 2, 0.1);
 }
 
 /* A key or value that is not finite shows in all rows that see it, and in no other. */
-static void what_is_not_finite_in_int8_is_passed_on(void **unused) {
-    (void)unused;
+TEST(what_is_not_finite_in_int8_is_passed_on) {
     attention_case c = base_case();
     c.type = DTYPE_I8;
     c.n_seqs = 1;
@@ -34,8 +32,7 @@ static void what_is_not_finite_in_int8_is_passed_on(void **unused) {
     }
 }
 
-static void the_cut_shows_in_no_bit_with_int8_keys_and_values(void **unused) {
-    (void)unused;
+TEST(the_cut_shows_in_no_bit_with_int8_keys_and_values) {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
     attention_case c = base_case();
     c.type = DTYPE_I8;
@@ -58,11 +55,6 @@ static void the_cut_shows_in_no_bit_with_int8_keys_and_values(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits),
-        cmocka_unit_test(what_is_not_finite_in_int8_is_passed_on),
-        cmocka_unit_test(the_cut_shows_in_no_bit_with_int8_keys_and_values),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -160,14 +160,6 @@ TEST(values_are_taken_out_of_keys_alike_on_every_instruction_set) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(latents_of_every_width_are_near_double_and_have_the_plain_twins_bits),
-        cmocka_unit_test(latents_with_scales_are_near_double),
-        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
-        cmocka_unit_test(values_may_be_narrower_or_wider_than_keys),
-        cmocka_unit_test(what_is_not_finite_is_passed_on),
-        cmocka_unit_test(values_are_taken_out_of_keys_alike_on_every_instruction_set),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

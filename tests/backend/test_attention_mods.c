@@ -47,8 +47,7 @@ static void check_same_bits(attn_spec spec, attn_spec with, const char *mask) {
     attn_mods_drop(mods);
 }
 
-static void a_mask_has_the_bits_of_the_layers_own_for_the_same_keys(void **unused) {
-    (void)unused;
+TEST(a_mask_has_the_bits_of_the_layers_own_for_the_same_keys) {
     const attn_spec full = {.scale = 0.3f}, causal = {.scale = 0.3f, .causal = true};
     attn_spec window = causal, chunks = causal, two_sided = full;
     window.window = 70;
@@ -65,8 +64,7 @@ static void a_mask_has_the_bits_of_the_layers_own_for_the_same_keys(void **unuse
 }
 
 /* Sinks, caps and slopes of the layer beside a mask. */
-static void a_mask_goes_with_all_that_a_layer_does(void **unused) {
-    (void)unused;
+TEST(a_mask_goes_with_all_that_a_layer_does) {
     static const float sinks[4] = {0.5f, -1.0f, 2.0f, 0.0f}, slopes[4] = {0.5f, 0.25f, 0.125f, 0.0625f};
     const attn_spec with = {
         .scale = 0.3f, .causal = true, .soft_cap = 5.0f, .sinks = sinks, .alibi_slopes = slopes};
@@ -106,8 +104,7 @@ static const struct {
     {"kv_idx < from[b] || kv_idx % 5 == b", sees_by_sequence, true},
     {"((q_idx * 2654435761 & 4294967295 ^ kv_idx * 40503 & 4294967295) >> 7) & 1", sees_noise, false}};
 
-static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void **unused) {
-    (void)unused;
+TEST(masks_with_gaps_are_the_definition_and_the_same_bits_everywhere) {
     static const int32_t from[] = {0, 100, 200, 300};
     const attn_array array = {.name = "from", .n_dims = 1, .dims = {4}, .data = from};
     for (size_t g = 0; g < sizeof gapped / sizeof *gapped; g++) {
@@ -135,8 +132,7 @@ static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void
 
 /* An array with a number for each head of a layer is read at these heads only, whatever
  * else buffers are wide enough for: the chunks behind the widest window are known. */
-static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **unused) {
-    (void)unused;
+TEST(chunks_that_the_windows_of_all_heads_leave_out_are_skipped) {
     static const int32_t windows[4] = {64, 128, 32, 16};
     const attn_array array = {.name = "win", .n_dims = 1, .dims = {4}, .data = windows};
     attn_mods *mods = compile_mods("q_idx - kv_idx < win[h]", "", &array, 1);
@@ -167,8 +163,7 @@ static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **un
 
 /* ---- scores ---- */
 
-static void changes_of_scores_are_the_definition_and_the_same_bits_everywhere(void **unused) {
-    (void)unused;
+TEST(changes_of_scores_are_the_definition_and_the_same_bits_everywhere) {
     static const float slopes[4] = {0.5f, 0.25f, 0.125f, 0.0625f};
     const attn_array array = {.name = "slope", .is_float = true, .n_dims = 1, .dims = {4}, .data = slopes};
     attention_case c = base_case();
@@ -190,8 +185,7 @@ static void changes_of_scores_are_the_definition_and_the_same_bits_everywhere(vo
 }
 
 /* Scores of -infinity hide a key, whole chunks of them too. */
-static void a_key_whose_score_becomes_minus_infinity_is_not_seen(void **unused) {
-    (void)unused;
+TEST(a_key_whose_score_becomes_minus_infinity_is_not_seen) {
     attention_case c = base_case(), masked = c;
     fixture f;
     c.mods = compile_mods("", "kv_idx < 300 && kv_idx > 2 ? log(0.0) : score", NULL, 0);
@@ -212,8 +206,7 @@ static void a_key_whose_score_becomes_minus_infinity_is_not_seen(void **unused) 
 
 /* ---- nothing, NaN, faults ---- */
 
-static void a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched(void **unused) {
-    (void)unused;
+TEST(a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched) {
     for (int i = 0; i < N_MATH_ISAS; i++) {
         attention_case c = base_case();
         fixture f;
@@ -240,8 +233,7 @@ static void a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched(
 }
 
 /* Faults are those of the rows at keys that they see, whatever they are computed with. */
-static void a_fault_is_its_rows_alone(void **unused) {
-    (void)unused;
+TEST(a_fault_is_its_rows_alone) {
     static const int32_t doc[30] = {0};
     const attn_array array = {.name = "doc", .n_dims = 1, .dims = {30}, .data = doc};
     static const struct {
@@ -315,8 +307,7 @@ static int32_t describe_pool(const attention_case *c, const case_run *r, int32_t
 /* Several sequences' last rows against the whole pool in physical order: ids and
  * positions as arrays say which slots a row sees. The answers are those of block
  * tables. */
-static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **unused) {
-    (void)unused;
+TEST(a_pool_in_physical_order_with_ids_as_arrays_is_block_tables) {
     attention_case c = base_case();
     fixture f;
     c.n_seqs = POOL_SEQS;
@@ -372,16 +363,6 @@ static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **u
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mask_has_the_bits_of_the_layers_own_for_the_same_keys),
-        cmocka_unit_test(a_mask_goes_with_all_that_a_layer_does),
-        cmocka_unit_test(masks_with_gaps_are_the_definition_and_the_same_bits_everywhere),
-        cmocka_unit_test(chunks_that_the_windows_of_all_heads_leave_out_are_skipped),
-        cmocka_unit_test(changes_of_scores_are_the_definition_and_the_same_bits_everywhere),
-        cmocka_unit_test(a_key_whose_score_becomes_minus_infinity_is_not_seen),
-        cmocka_unit_test(a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched),
-        cmocka_unit_test(a_fault_is_its_rows_alone),
-        cmocka_unit_test(a_pool_in_physical_order_with_ids_as_arrays_is_block_tables)};
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -198,9 +198,6 @@ TEST(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line),
-        cmocka_unit_test(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line)};
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

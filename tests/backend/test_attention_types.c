@@ -20,8 +20,7 @@ static const struct {
 };
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
-static void heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(void **unused) {
-    (void)unused;
+TEST(heads_of_every_size_are_near_double_and_have_the_plain_twins_bits) {
     static const int32_t sizes[] = {8, 10, 18, 32, 48, 64, 80, 96, 128, 256};
     static const int32_t ratios[][2] = {{1, 1}, {4, 2}, {8, 1}, {9, 1}, {3, 3}};
     for (int i = 0; i < 2 * N_PAIRS; i++) {
@@ -55,8 +54,7 @@ static void heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(vo
     }
 }
 
-static void the_cut_shows_in_no_bit(void **unused) {
-    (void)unused;
+TEST(the_cut_shows_in_no_bit) {
     static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
     for (int i = 0; i < N_PAIRS; i++) {
         attention_case c = base_case();
@@ -74,8 +72,7 @@ static void the_cut_shows_in_no_bit(void **unused) {
 }
 
 /* A key or value that is not finite shows in all rows that see it, and in no other. */
-static void what_is_not_finite_is_passed_on(void **unused) {
-    (void)unused;
+TEST(what_is_not_finite_is_passed_on) {
     for (int i = 0; i < 2 * N_PAIRS * N_MATH_ISAS; i++) {
         attention_case c = base_case();
         c.types = &pairs[i % N_PAIRS].types;
@@ -105,8 +102,7 @@ static void what_is_not_finite_is_passed_on(void **unused) {
 }
 
 /* The widening of int4, over widths that end within a group, against the plain twin's. */
-static void int4_is_unpacked_alike_on_every_instruction_set(void **unused) {
-    (void)unused;
+TEST(int4_is_unpacked_alike_on_every_instruction_set) {
     static const int32_t widths[] = {2, 8, 18, 20, 32, 36, 64, 72, 80, 128, 130, 256, 512};
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -271,8 +267,7 @@ static void check_few_queries(dtype type, int32_t width, int32_t n, int kind, co
 
 /* Few queries multiply codes of int4, where more would unpack them; two groups of queries
  * may share fp8 that is widened once. */
-static void few_queries_over_codes_have_the_plain_twins_bits(void **unused) {
-    (void)unused;
+TEST(few_queries_over_codes_have_the_plain_twins_bits) {
     static const int32_t widths[] = {2, 8, 18, 32, 36, 64, 72, 80, 128, 130, 160};
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -291,13 +286,6 @@ static void few_queries_over_codes_have_the_plain_twins_bits(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_of_every_size_are_near_double_and_have_the_plain_twins_bits),
-        cmocka_unit_test(the_cut_shows_in_no_bit),
-        cmocka_unit_test(what_is_not_finite_is_passed_on),
-        cmocka_unit_test(int4_is_unpacked_alike_on_every_instruction_set),
-        cmocka_unit_test(few_queries_over_codes_have_the_plain_twins_bits),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

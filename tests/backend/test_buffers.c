@@ -108,9 +108,4 @@ TEST(blocks_of_a_backend_are_zeroed_and_share_nothing) {
     b->ops->close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes),
-                                       cmocka_unit_test(a_step_begins_with_rows_of_nan),
-                                       cmocka_unit_test(blocks_of_a_backend_are_zeroed_and_share_nothing)};
-    return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

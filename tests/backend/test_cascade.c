@@ -117,11 +117,6 @@ TEST(rows_get_the_same_bits_with_masks_that_count_a_rows_keys) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_get_the_same_bits_from_shared_pages),
-        cmocka_unit_test(rows_get_the_same_bits_with_masks_and_score_changes),
-        cmocka_unit_test(rows_get_the_same_bits_with_masks_that_count_a_rows_keys),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

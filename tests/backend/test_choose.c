@@ -251,12 +251,6 @@ TEST(a_node_chooses_among_its_ancestors) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_read_the_keys_of_the_highest_scores),
-        cmocka_unit_test(of_equal_scores_the_earlier_keys_are_read),
-        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
-        cmocka_unit_test(a_node_chooses_among_its_ancestors),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

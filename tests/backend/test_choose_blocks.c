@@ -306,12 +306,6 @@ TEST(a_node_chooses_among_the_blocks_of_its_ancestors) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_read_the_blocks_of_the_highest_scores),
-        cmocka_unit_test(of_equal_scores_the_earlier_blocks_are_read),
-        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit_of_blocks),
-        cmocka_unit_test(a_node_chooses_among_the_blocks_of_its_ancestors),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

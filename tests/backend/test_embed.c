@@ -28,8 +28,7 @@ static tensor_view matrix(dtype type, const void *data, size_t n_bytes) {
                          .n_bytes = n_bytes};
 }
 
-static void rows_are_the_stored_values_times_the_scale(void **unused) {
-    (void)unused;
+TEST(rows_are_the_stored_values_times_the_scale) {
     static const dtype types[] = {DTYPE_F32,  DTYPE_F16,   DTYPE_BF16, DTYPE_Q4_0,
                                   DTYPE_Q8_0, DTYPE_MXFP4, DTYPE_TQ1_0};
     static const int32_t tokens[] = {4, 0, 2, -1 - 1, 4};
@@ -103,8 +102,7 @@ static void check_golden_rows(dtype t) {
     golden_blocks_free(&g);
 }
 
-static void rows_of_every_type_are_what_gguf_py_dequantises(void **unused) {
-    (void)unused;
+TEST(rows_of_every_type_are_what_gguf_py_dequantises) {
     for (int t = DTYPE_F16; t < DTYPE_Q2_0; t++) { /* gguf-py does not read Q2_0 and Q1_0 */
         check_golden_rows((dtype)t);
     }
@@ -198,8 +196,7 @@ static void expected_row(const tables *t, parts p, int32_t row, float *out) {
     }
 }
 
-static void a_row_is_the_norm_of_its_parts_sum(void **unused) {
-    (void)unused;
+TEST(a_row_is_the_norm_of_its_parts_sum) {
     static const parts cases[] = {{.tokens = true, .positions = true},
                                   {.tokens = true, .types = true, .norm = true},
                                   {.tokens = true, .positions = true, .types = true, .norm = true},
@@ -230,8 +227,7 @@ static void a_row_is_the_norm_of_its_parts_sum(void **unused) {
 
 /* RoBERTa's: two sequences of 5 and 3 rows; token OFFSET - 1 is padding. Every row is its
  * position's number. */
-static void positions_do_not_count_padding(void **unused) {
-    (void)unused;
+TEST(positions_do_not_count_padding) {
     enum { N = 8, PAD = OFFSET - 1 };
     static const int32_t tokens[N] = {4, PAD, 3, PAD, 0, PAD, 2, -1}, positions[N] = {0, 1, 2, 3, 4, 0, 1, 2};
     static const float wanted[N] = {2, 1, 3, 1, 4, 1, 2, 3};
@@ -257,8 +253,7 @@ static void positions_do_not_count_padding(void **unused) {
     b->ops->close(b);
 }
 
-static void tensors_of_the_wrong_shape_or_type_are_refused(void **unused) {
-    (void)unused;
+TEST(tensors_of_the_wrong_shape_or_type_are_refused) {
     static const uint8_t data[4096];
     backend *b = open_isa("plain", 1);
     embedding *e = NULL;
@@ -282,8 +277,7 @@ static void tensors_of_the_wrong_shape_or_type_are_refused(void **unused) {
     b->ops->close(b);
 }
 
-static void a_step_without_rows_is_refused(void **unused) {
-    (void)unused;
+TEST(a_step_without_rows_is_refused) {
     backend *b = open_isa("plain", 1);
     quire_error err;
     assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 0}, NULL, 0, &err), QUIRE_INVALID);
@@ -292,14 +286,4 @@ static void a_step_without_rows_is_refused(void **unused) {
     b->ops->close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_the_stored_values_times_the_scale),
-        cmocka_unit_test(rows_of_every_type_are_what_gguf_py_dequantises),
-        cmocka_unit_test(a_row_is_the_norm_of_its_parts_sum),
-        cmocka_unit_test(positions_do_not_count_padding),
-        cmocka_unit_test(tensors_of_the_wrong_shape_or_type_are_refused),
-        cmocka_unit_test(a_step_without_rows_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

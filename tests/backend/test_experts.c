@@ -648,22 +648,4 @@ TEST(a_trace_counts_the_experts_that_have_rows) {
     fixture_close(f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mixture_has_the_bits_of_its_experts_one_by_one),
-        cmocka_unit_test(experts_without_weights_return_their_input),
-        cmocka_unit_test(a_mixture_of_any_number_of_experts_has_their_bits),
-        cmocka_unit_test(a_mixture_has_the_same_bits_wherever_its_rows_go),
-        cmocka_unit_test(a_mixture_has_the_bits_of_its_experts_in_every_form),
-        cmocka_unit_test(a_mixture_with_a_norm_of_each_result_has_the_bits_of_its_experts),
-        cmocka_unit_test(a_mixture_of_wide_tasks_has_the_bits_of_its_experts),
-        cmocka_unit_test(every_instruction_set_has_the_bits_of_the_plain_one),
-        cmocka_unit_test(a_mixture_is_right_to_the_precision_of_f32),
-        cmocka_unit_test(a_nan_in_a_row_stays_in_the_row),
-        cmocka_unit_test(an_exact_product_has_the_bits_of_f32_in_every_mode),
-        cmocka_unit_test(experts_of_different_shapes_are_refused),
-        cmocka_unit_test(a_packed_mixture_is_read_where_it_lies),
-        cmocka_unit_test(a_trace_counts_the_experts_that_have_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

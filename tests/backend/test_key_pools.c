@@ -247,13 +247,4 @@ TEST(a_snapshot_of_tokens_goes_on_as_the_sequence_did) {
     g.b->ops->close(g.b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pools_key_is_the_sum_that_its_gates_weigh),
-        cmocka_unit_test(pools_have_snapshots_and_batches),
-        cmocka_unit_test(large_gates_do_not_overflow),
-        cmocka_unit_test(rows_of_n_grams_are_those_of_their_hashes),
-        cmocka_unit_test(a_snapshot_of_tokens_goes_on_as_the_sequence_did),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

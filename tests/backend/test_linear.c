@@ -616,26 +616,4 @@ TEST(f32_and_int8_products_have_the_stored_bits) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_product_is_near_the_sum_in_double),
-        cmocka_unit_test(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set),
-        cmocka_unit_test(prepared_rows_are_those_of_the_plain_twin),
-        cmocka_unit_test(long_int8_rows_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(unpacked_grids_have_the_bits_of_their_rows),
-        cmocka_unit_test(repacked_types_keep_every_value),
-        cmocka_unit_test(packed_types_take_their_published_bits_or_those_of_unpacked_codes),
-        cmocka_unit_test(long_rows_of_four_bits_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(integers_with_any_group_and_zeros_multiply_exactly),
-        cmocka_unit_test(integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group),
-        cmocka_unit_test(q4_0_and_q8_0_are_integers_with_groups_of_32),
-        cmocka_unit_test(integers_without_a_form_are_refused),
-        cmocka_unit_test(impossible_shapes_are_refused),
-        cmocka_unit_test(extreme_numbers_do_not_saturate),
-        cmocka_unit_test(sums_of_the_largest_numbers_do_not_overflow),
-        cmocka_unit_test(values_that_are_not_finite_come_out_as_nan_in_their_row_only),
-        cmocka_unit_test(f32_and_int8_products_have_the_stored_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

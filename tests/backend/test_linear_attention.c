@@ -253,13 +253,7 @@ TEST(a_token_that_is_not_finite_leaves_such_a_state) {
 
 int main(void) {
     note_isas();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_agrees_with_a_naive_model_in_double),
-        cmocka_unit_test(bits_are_the_same_over_instruction_sets_threads_cuts_and_pages),
-        cmocka_unit_test(snapshots_and_batches_change_no_bit),
-        cmocka_unit_test(a_token_that_is_not_finite_leaves_such_a_state),
-    };
-    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int n_failed = tests_run(NULL, NULL);
     rig_states = DTYPE_BF16;
-    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + tests_run(NULL, NULL);
 }

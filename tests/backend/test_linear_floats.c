@@ -253,13 +253,4 @@ TEST(groups_have_the_longest_stretch_that_kernels_take) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floats_with_scales_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(every_code_of_e4m3_has_its_value),
-        cmocka_unit_test(a_code_that_is_nan_makes_its_column_nan_and_no_other),
-        cmocka_unit_test(floats_with_scales_take_their_published_bits),
-        cmocka_unit_test(groups_have_the_longest_stretch_that_kernels_take),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

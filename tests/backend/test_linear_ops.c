@@ -559,19 +559,4 @@ TEST(a_norm_that_replaces_writes_its_rows_back) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_does_not_depend_on_its_batch_or_on_threads),
-        cmocka_unit_test(ops_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(feed_forward_is_the_activation_of_its_products),
-        cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
-        cmocka_unit_test(a_norm_that_replaces_writes_its_rows_back),
-        cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
-        cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
-        cmocka_unit_test(a_biased_head_gives_the_largest_of_the_biased_logits),
-        cmocka_unit_test(the_largest_logit_is_known_with_the_logits),
-        cmocka_unit_test(logits_past_the_caches_are_those_of_rows_alone),
-        cmocka_unit_test(impossible_weights_are_refused_with_their_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -196,13 +196,7 @@ TEST(rows_lie_side_by_side) {
 
 int main(void) {
     note_isas();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_agrees_with_a_naive_model_in_double),
-        cmocka_unit_test(bits_are_the_same_over_instruction_sets_threads_and_cuts),
-        cmocka_unit_test(a_snapshot_continues_as_the_sequence_does),
-        cmocka_unit_test(rows_lie_side_by_side),
-    };
-    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int n_failed = tests_run(NULL, NULL);
     rig_states = DTYPE_BF16;
-    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + tests_run(NULL, NULL);
 }

@@ -92,8 +92,7 @@ static uint64_t run_all(const math_kernels *k) {
     return hash;
 }
 
-static void sums_with_rows_are_the_plain_twins(void **unused) {
-    (void)unused;
+TEST(sums_with_rows_are_the_plain_twins) {
     float x[3 * 70], y[70], got[3 * 70], want[3 * 70];
     uint64_t state = 3;
     for (int i = 0; i < N_TEST_ISAS; i++) {
@@ -112,8 +111,7 @@ static void sums_with_rows_are_the_plain_twins(void **unused) {
 
 /* Rows that are aligned to 64 bytes and others, of any length; what lies between them is
  * untouched. */
-static void streamed_rows_are_the_plain_twins(void **unused) {
-    (void)unused;
+TEST(streamed_rows_are_the_plain_twins) {
     _Alignas(64) float got[3 * 80], want[3 * 80];
     float y[3 * 70];
     uint64_t state = 4;
@@ -131,8 +129,7 @@ static void streamed_rows_are_the_plain_twins(void **unused) {
     }
 }
 
-static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
-    (void)unused;
+TEST(every_instruction_set_gives_the_plain_twins_bits) {
     for (int i = 0; i < N_TEST_ISAS; i++) {
         const math_kernels *k = kernels(ISAS[i]);
         if (k != NULL) {
@@ -174,8 +171,7 @@ static uint64_t run_activations(const math_kernels *k) {
     return hash;
 }
 
-static void every_activation_is_the_plain_twins(void **unused) {
-    (void)unused;
+TEST(every_activation_is_the_plain_twins) {
     for (int i = 0; i < N_TEST_ISAS; i++) {
         const math_kernels *k = kernels(ISAS[i]);
         if (k != NULL) {
@@ -187,8 +183,7 @@ static void every_activation_is_the_plain_twins(void **unused) {
 }
 
 /* What need not be tested again: attention's tests leave these sets out. */
-static void sets_that_differ_in_products_only_share_the_rest(void **unused) {
-    (void)unused;
+TEST(sets_that_differ_in_products_only_share_the_rest) {
     for (int i = N_MATH_ISAS; i < N_TEST_ISAS; i++) {
         const math_kernels *k = kernels(ISAS[i]);
         if (k != NULL) {
@@ -200,8 +195,7 @@ static void sets_that_differ_in_products_only_share_the_rest(void **unused) {
 
 /* Exactly half way, at both ends of what a half holds, subnormal and NaN: any bits, and
  * lengths of all kinds. */
-static void halves_are_those_of_the_plain_twin(void **unused) {
-    (void)unused;
+TEST(halves_are_those_of_the_plain_twin) {
     enum { N = 4099 };
     float *x = malloc(N * sizeof *x);
     uint16_t *got = malloc((N + 1) * sizeof *got), *want = malloc((N + 1) * sizeof *want);
@@ -230,8 +224,7 @@ static void halves_are_those_of_the_plain_twin(void **unused) {
 
 /* Heads of plain numbers, halves between two bytes among them, of next to nothing, huge,
  * and with one that is no number, of all lengths. */
-static void bytes_are_those_of_the_plain_twin(void **unused) {
-    (void)unused;
+TEST(bytes_are_those_of_the_plain_twin) {
     enum { N = 300 };
     static const float sizes[] = {1.0f, 3e38f, 1e-30f, 1e-36f, 0.0f};
     float x[N];
@@ -270,8 +263,7 @@ static void bytes_are_those_of_the_plain_twin(void **unused) {
 
 /* Numbers alone, -0 the largest of them, and each with one that is none, or infinite, at
  * every place. */
-static void the_largest_is_the_plain_twins(void **unused) {
-    (void)unused;
+TEST(the_largest_is_the_plain_twins) {
     static const float spoils[] = {NAN, -NAN, INFINITY, -INFINITY};
     const math_kernels *here[N_TEST_ISAS];
     float x[MAX_N];
@@ -361,8 +353,7 @@ static double exact_xielu(const xielu_desc *d, double x) {
 }
 
 /* Huang and Schlag 2024, arXiv:2411.13010, with numbers such as models have. */
-static void xielu_agrees_with_double_on_every_instruction_set(void **unused) {
-    (void)unused;
+TEST(xielu_agrees_with_double_on_every_instruction_set) {
     static const xielu_desc forms[] = {{0.96f, 1.2f, 0.5f, -1e-6f}, {0.3f, 0.51f, 0.5f, -0.01f}};
     static float x[8001], got[8001], want[8001];
     for (int32_t i = 0; i <= 8000; i++) {
@@ -414,8 +405,7 @@ static double exact_activation(activation f, double x) {
     }
 }
 
-static void activations_agree_with_double(void **unused) {
-    (void)unused;
+TEST(activations_agree_with_double) {
     double quick = worst_ulps(plain_gelu_quick, exact_gelu_quick, -8.0, 60.0),
            s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0),
            soft = worst_ulps(plain_softplus, exact_softplus, -80.0, 80.0);
@@ -440,8 +430,7 @@ static void activations_agree_with_double(void **unused) {
     }
 }
 
-static void the_functions_are_within_a_few_units_of_the_last_place(void **unused) {
-    (void)unused;
+TEST(the_functions_are_within_a_few_units_of_the_last_place) {
     double e = worst_ulps(plain_exp, exp, -87.3, 88.7), t = worst_ulps(plain_tanh, tanh, -12.0, 12.0);
     double near = worst_ulps(plain_tanh, tanh, -0.01, 0.01),
            s = worst_ulps(plain_silu, exact_silu, -80.0, 80.0);
@@ -460,8 +449,7 @@ static void the_functions_are_within_a_few_units_of_the_last_place(void **unused
     assert_true(gelu < 1e-7 && gelu_tanh < 1.5e-7);
 }
 
-static void the_functions_are_defined_everywhere(void **unused) {
-    (void)unused;
+TEST(the_functions_are_defined_everywhere) {
     assert_true(plain_exp(-INFINITY) == 0.0f && plain_exp(-1e30f) == 0.0f && plain_exp(-104.0f) == 0.0f);
     assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY &&
                 plain_exp(88.73f) == INFINITY);
@@ -483,8 +471,7 @@ static void the_functions_are_defined_everywhere(void **unused) {
     assert_true(isnan(plain_relu(NAN)) && plain_relu(-3.0f) == 0.0f && plain_relu(3.0f) == 3.0f);
 }
 
-static void norms_and_rotation_agree_with_double(void **unused) {
-    (void)unused;
+TEST(norms_and_rotation_agree_with_double) {
     uint64_t state = SEED + 1;
     float x[MAX_N], w[MAX_N], bias[MAX_N], got[MAX_N];
     for (int32_t n = 2; n <= MAX_N; n++) {
@@ -520,8 +507,7 @@ static void norms_and_rotation_agree_with_double(void **unused) {
                 neighbours[3] == 4.0f);
 }
 
-static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
-    (void)unused;
+TEST(a_name_that_is_no_instruction_set_is_refused) {
     backend *b = NULL;
     quire_error err;
     assert_int_equal(backend_cpu_open(&(backend_options){.isa = "sse9", .n_threads = 1}, &b, &err),
@@ -537,8 +523,7 @@ static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
 #if defined(__x86_64__)
 /* Only by its name on Intel's, where vfmadd over widened weights is faster. An emulated
  * one is never taken: there it is AVX2. */
-static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unused) {
-    (void)unused;
+TEST(auto_takes_the_dot_instruction_of_bf16_where_it_is_fast) {
     backend *b = open_isa("auto", 1);
     cpu_isa chosen = ((cpu_backend *)b)->isa;
     printf("auto: %s\n", b->ops->describe(b));
@@ -552,25 +537,6 @@ static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unuse
 #endif
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_with_rows_are_the_plain_twins),
-        cmocka_unit_test(streamed_rows_are_the_plain_twins),
-        cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
-        cmocka_unit_test(every_activation_is_the_plain_twins),
-        cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),
-        cmocka_unit_test(halves_are_those_of_the_plain_twin),
-        cmocka_unit_test(bytes_are_those_of_the_plain_twin),
-        cmocka_unit_test(the_largest_is_the_plain_twins),
-        cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
-        cmocka_unit_test(activations_agree_with_double),
-        cmocka_unit_test(xielu_agrees_with_double_on_every_instruction_set),
-        cmocka_unit_test(the_functions_are_defined_everywhere),
-        cmocka_unit_test(norms_and_rotation_agree_with_double),
-        cmocka_unit_test(a_name_that_is_no_instruction_set_is_refused),
-#if defined(__x86_64__)
-        cmocka_unit_test(auto_takes_the_dot_instruction_of_bf16_where_it_is_fast),
-#endif
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -214,12 +214,4 @@ TEST(packed_bytes_are_those_of_the_version) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_blocks_have_the_bytes_of_their_codes),
-        cmocka_unit_test(any_number_of_workers_packs_the_same_bytes),
-        cmocka_unit_test(halves_become_bf16_as_one_by_one),
-        cmocka_unit_test(packed_bytes_are_those_of_the_version),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -284,14 +284,4 @@ TEST(weights_that_no_form_holds_exactly_have_none) {
     expect_none(&x);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_keep_their_values_in_every_form),
-        cmocka_unit_test(floats_of_4_bits_keep_their_values),
-        cmocka_unit_test(floats_with_scales_keep_their_codes),
-        cmocka_unit_test(groups_in_another_order_are_put_side_by_side),
-        cmocka_unit_test(weights_that_no_form_holds_exactly_have_none),
-        cmocka_unit_test(scales_that_are_quantised_keep_their_codes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -72,9 +72,4 @@ TEST(rows_of_packed_weights_are_those_of_the_tensor) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_packed_weights_are_those_of_the_tensor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

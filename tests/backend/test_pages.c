@@ -142,8 +142,7 @@ static const kv_types TYPES[] = {
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 static const int32_t PAGE_TOKENS[] = {1, 2, 8, 16, 32, 256};
 
-static void gather_gives_back_what_was_written_at_the_slots(void **unused) {
-    (void)unused;
+TEST(gather_gives_back_what_was_written_at_the_slots) {
     for (int t = 0; t < N_TYPES; t++) {
         for (int s = 0; s < 6; s++) {
             pool p;
@@ -164,8 +163,7 @@ static void gather_gives_back_what_was_written_at_the_slots(void **unused) {
     }
 }
 
-static void a_row_without_a_slot_is_not_written(void **unused) {
-    (void)unused;
+TEST(a_row_without_a_slot_is_not_written) {
     pool p;
     pool_open(&p, DTYPE_F32, 16, 2);
     float *k = values(1), *v = values(2), *other_k = values(3), *other_v = values(4);
@@ -183,8 +181,7 @@ static void a_row_without_a_slot_is_not_written(void **unused) {
 
 /* What a step writes is the same however its rows are shared out; rows after it are left
  * alone. */
-static void every_number_of_rows_is_stored_by_every_team(void **unused) {
-    (void)unused;
+TEST(every_number_of_rows_is_stored_by_every_team) {
     static const int32_t n_rows[] = {1, 2, 3, 15, 16, 17, 33, 64, 69}, teams[] = {1, 2, 5};
     float *before = values(1), *x = values(2), *expected = values(1);
     for (int t = 0; t < 3; t++) {
@@ -205,8 +202,7 @@ static void every_number_of_rows_is_stored_by_every_team(void **unused) {
     free(expected);
 }
 
-static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
-    (void)unused;
+TEST(a_copied_or_transferred_page_holds_the_same_tokens) {
     for (int s = 0; s < 6 * N_TYPES; s++) {
         pool p;
         pool_open_types(&p, TYPES[s / 6], PAGE_TOKENS[s % 6], 2);
@@ -237,8 +233,7 @@ static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
 
 /* Whether its bytes are gone depends on the system; those of the pages beside it are
  * not. */
-static void a_discarded_page_leaves_the_others_as_they_are(void **unused) {
-    (void)unused;
+TEST(a_discarded_page_leaves_the_others_as_they_are) {
     for (int s = 0; s < 6; s++) {
         pool p;
         pool_open(&p, DTYPE_F32, PAGE_TOKENS[s], 1);
@@ -256,8 +251,7 @@ static void a_discarded_page_leaves_the_others_as_they_are(void **unused) {
     }
 }
 
-static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused) {
-    (void)unused;
+TEST(a_moved_token_takes_its_keys_and_values_in_every_layer) {
     for (int s = 0; s < 6 * N_TYPES; s++) {
         pool p;
         pool_open_types(&p, TYPES[s / 6], PAGE_TOKENS[s % 6], 2);
@@ -317,15 +311,4 @@ TEST(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gather_gives_back_what_was_written_at_the_slots),
-        cmocka_unit_test(a_row_without_a_slot_is_not_written),
-        cmocka_unit_test(every_number_of_rows_is_stored_by_every_team),
-        cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
-        cmocka_unit_test(a_discarded_page_leaves_the_others_as_they_are),
-        cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
-        cmocka_unit_test(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -209,16 +209,4 @@ TEST(memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_ov
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_being_told_no_thread_is_bound),
-        cmocka_unit_test(auto_binds_threads_that_fill_the_cores_or_the_processors_and_no_others),
-        cmocka_unit_test(a_list_is_a_thread_a_processor_or_as_many_as_are_asked_for_one_a_core_first),
-        cmocka_unit_test(an_impossible_list_is_refused_with_a_reason),
-        cmocka_unit_test(
-            every_thread_that_computes_is_on_its_own_processor_and_the_caller_gets_back_what_it_had),
-        cmocka_unit_test(threads_that_are_not_bound_go_where_the_process_may),
-        cmocka_unit_test(memory_of_weights_and_pages_is_spread_where_there_are_nodes_to_spread_it_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

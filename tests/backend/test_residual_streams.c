@@ -221,10 +221,6 @@ TEST(a_row_does_not_depend_on_those_beside_it) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_are_those_of_the_formulas_with_the_same_bits_everywhere),
-        cmocka_unit_test(a_row_does_not_depend_on_those_beside_it),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

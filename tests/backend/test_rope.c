@@ -76,8 +76,7 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
 }
 
 /* OLMoE has both: the clip bounds what comes out of the norm. */
-static void a_clip_is_behind_the_norm(void **unused) {
-    (void)unused;
+TEST(a_clip_is_behind_the_norm) {
     static const int32_t positions[] = {0};
     rope_desc d = {
         .kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 1.0f};
@@ -96,8 +95,7 @@ static void a_clip_is_behind_the_norm(void **unused) {
     g.b->ops->close(g.b);
 }
 
-static void queries_grow_with_their_position(void **unused) {
-    (void)unused;
+TEST(queries_grow_with_their_position) {
     static const int32_t positions[] = {0, 7, 100, 4095};
     const float slopes[] = {0.5f, -0.25f}, biases[] = {1.0f, 2.0f};
     const query_scale forms[] = {{.slope = 0.3f, .offset = 1, .length = 8},
@@ -151,8 +149,7 @@ static void check_angles(const rope_desc *d, int32_t max_positions, const double
     g.b->ops->close(g.b);
 }
 
-static void each_scaling_turns_by_its_frequencies(void **unused) {
-    (void)unused;
+TEST(each_scaling_turns_by_its_frequencies) {
     double f[N_DIMS / 2], scaled[N_DIMS / 2];
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
         f[i] = pow(10000.0, -2.0 * i / N_DIMS);
@@ -224,8 +221,7 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
     check_angles(&d, 2048, scaled, 1.5);
 }
 
-static void ntk_scaling_is_switched_by_the_configured_maximum_length(void **unused) {
-    (void)unused;
+TEST(ntk_scaling_is_switched_by_the_configured_maximum_length) {
     rope_desc d = {.kind = ROPE_NTK,
                    .pairs = ROPE_HALVES,
                    .n_dims = N_DIMS,
@@ -243,8 +239,7 @@ static void ntk_scaling_is_switched_by_the_configured_maximum_length(void **unus
     check_angles(&d, 2048, far, 1.0);
 }
 
-static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(void **unused) {
-    (void)unused;
+TEST(only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after) {
     enum { HEAD = 24, TURNED = 16 };
     float weight[HEAD], x[HEAD], q[2 * HEAD], k[HEAD];
     for (int32_t i = 0; i < HEAD; i++) {
@@ -285,8 +280,7 @@ static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(
     }
 }
 
-static void a_scaling_without_its_numbers_is_refused(void **unused) {
-    (void)unused;
+TEST(a_scaling_without_its_numbers_is_refused) {
     const rope_desc bad[] = {
         {.kind = ROPE_PLAIN, .n_dims = 7, .theta = 1e4f},
         {.kind = ROPE_PLAIN, .n_dims = 8, .theta = 0.0f},
@@ -315,14 +309,4 @@ static void a_scaling_without_its_numbers_is_refused(void **unused) {
     b->ops->close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clip_is_behind_the_norm),
-        cmocka_unit_test(each_scaling_turns_by_its_frequencies),
-        cmocka_unit_test(queries_grow_with_their_position),
-        cmocka_unit_test(ntk_scaling_is_switched_by_the_configured_maximum_length),
-        cmocka_unit_test(only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after),
-        cmocka_unit_test(a_scaling_without_its_numbers_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

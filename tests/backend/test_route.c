@@ -496,18 +496,4 @@ TEST(an_impossible_routing_is_refused) {
     b->ops->close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_routing_chooses_and_weighs_as_published),
-        cmocka_unit_test(ties_go_to_the_lower_expert),
-        cmocka_unit_test(a_bias_changes_the_choice_but_no_weight),
-        cmocka_unit_test(an_expert_whose_bias_is_nan_loses_to_every_other),
-        cmocka_unit_test(large_logits_of_sigmoids_are_told_apart),
-        cmocka_unit_test(a_bias_may_be_one_of_logits_and_logits_may_have_a_cap),
-        cmocka_unit_test(weights_that_are_all_zero_stay_so),
-        cmocka_unit_test(a_row_of_nan_chooses_experts_and_changes_no_other_row),
-        cmocka_unit_test(a_rows_choice_has_the_same_bits_alone_and_on_every_instruction_set),
-        cmocka_unit_test(an_impossible_routing_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

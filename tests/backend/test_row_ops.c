@@ -445,15 +445,6 @@ TEST(norms_of_the_wrong_shape_or_type_are_refused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_are_those_of_their_stretches),
-        cmocka_unit_test(norms_have_the_same_bits_in_every_way),
-        cmocka_unit_test(a_sum_without_a_norm_and_a_scaled_row_are_rounded_once),
-        cmocka_unit_test(products_of_elements_are_those_of_the_columns_asked_for),
-        cmocka_unit_test(products_of_some_of_a_gates_columns_are_added),
-        cmocka_unit_test(a_trace_notes_each_of_these_ops),
-        cmocka_unit_test(norms_of_the_wrong_shape_or_type_are_refused),
-    };
     note_isas();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

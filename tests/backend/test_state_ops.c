@@ -308,15 +308,7 @@ TEST(a_channel_that_is_not_finite_leaves_such_a_state) {
 
 int main(void) {
     note_isas();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_convolution_sees_its_last_inputs_whatever_the_steps),
-        cmocka_unit_test(snapshots_of_a_convolution_are_what_separate_steps_leave),
-        cmocka_unit_test(taps_of_an_impossible_shape_are_refused),
-        cmocka_unit_test(a_scan_is_the_recurrence_whatever_the_steps),
-        cmocka_unit_test(snapshots_of_a_scan_are_what_separate_steps_leave),
-        cmocka_unit_test(a_channel_that_is_not_finite_leaves_such_a_state),
-    };
-    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int n_failed = tests_run(NULL, NULL);
     rig_states = DTYPE_BF16;
-    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + tests_run(NULL, NULL);
 }

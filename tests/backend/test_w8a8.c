@@ -132,10 +132,4 @@ TEST(scales_must_be_one_float_a_row) {
     free(c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_those_of_the_files_own_numbers),
-        cmocka_unit_test(scales_must_be_one_float_a_row),
-    };
-    return cmocka_run_group_tests_name("weights that were quantised before", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -46,6 +46,6 @@ static inline int remove_comma_locale(void **state) {
     return remove_root(state);
 }
 
-#define COMMA_TEST(f) cmocka_unit_test_setup_teardown(f, make_comma_locale, remove_comma_locale)
+#define COMMA_TEST(name) TEST_WITHIN(name, make_comma_locale, remove_comma_locale)
 
 #endif

@@ -49,6 +49,6 @@ static inline void put(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-#define ROOT_TEST(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
+#define ROOT_TEST(name) TEST_WITHIN(name, make_root, remove_root)
 
 #endif

@@ -48,11 +48,4 @@ TEST(other_characters_and_lengths_are_refused) {
     strbuf_deinit(&bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_the_standard_are_read_and_written),
-        cmocka_unit_test(every_byte_survives_and_texts_are_appended),
-        cmocka_unit_test(other_characters_and_lengths_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

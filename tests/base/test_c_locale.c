@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 
-TEST(a_number_is_read_and_printed_with_a_point) {
+COMMA_TEST(a_number_is_read_and_printed_with_a_point) {
     char text[32], *end;
     assert_true(c_locale_strtod("1.5e3x", &end) == 1500);
     assert_string_equal(end, "x");
@@ -15,7 +15,7 @@ TEST(a_number_is_read_and_printed_with_a_point) {
     assert_string_equal(text, "0.");
 }
 
-TEST(the_threads_locale_is_restored_afterwards) {
+COMMA_TEST(the_threads_locale_is_restored_afterwards) {
     char text[32];
     locale_t before = c_locale_enter();
     snprintf(text, sizeof text, "%g", 0.5);
@@ -28,8 +28,4 @@ TEST(the_threads_locale_is_restored_afterwards) {
     assert_string_equal(text, "0,5");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {COMMA_TEST(a_number_is_read_and_printed_with_a_point),
-                                       COMMA_TEST(the_threads_locale_is_restored_afterwards)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -34,7 +34,7 @@ static void assert_memory(int64_t limit, int64_t used, const char *file) {
 
 /* ---- version 2 ---- */
 
-TEST(a_unit_s_own_limit_counts) {
+ROOT_TEST(a_unit_s_own_limit_counts) {
     put("proc/self/cgroup", "0::/system.slice/quire.service\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/system.slice/quire.service", "1073741824\n", "max\n", "104857600\n");
@@ -45,7 +45,7 @@ TEST(a_unit_s_own_limit_counts) {
     assert_memory(1024 * MIB, 70 * MIB, "/sys/fs/cgroup/system.slice/quire.service/memory.max");
 }
 
-TEST(the_lowest_of_nested_limits_applies) {
+ROOT_TEST(the_lowest_of_nested_limits_applies) {
     put("proc/self/cgroup", "0::/a/b/c\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/a/b/c", "4294967296\n", NULL, "1048576\n");
@@ -58,7 +58,7 @@ TEST(the_lowest_of_nested_limits_applies) {
     assert_memory(0, 1 * MIB, "/sys/fs/cgroup/a/b/c/memory.max");
 }
 
-TEST(a_group_without_a_limit_has_none) {
+ROOT_TEST(a_group_without_a_limit_has_none) {
     assert_memory(-1, 0, NULL); /* no files at all */
     put("proc/self/cgroup", "0::/a\n");
     assert_memory(-1, 0, NULL);
@@ -84,14 +84,14 @@ TEST(a_group_without_a_limit_has_none) {
     assert_memory(1 * MIB, 0, "/sys/fs/cgroup/a/memory.max");
 }
 
-TEST(a_group_that_is_gone_has_its_parents_limits) {
+ROOT_TEST(a_group_that_is_gone_has_its_parents_limits) {
     put("proc/self/cgroup", "0::/a/b (deleted)\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup/a", "2097152\n", NULL, "0\n");
     assert_memory(2 * MIB, 0, "/sys/fs/cgroup/a/memory.max");
 }
 
-TEST(names_with_spaces_and_escapes_are_found) {
+ROOT_TEST(names_with_spaces_and_escapes_are_found) {
     put("proc/self/cgroup", "0::/my group/x: y\\z\n");
     put("proc/self/mountinfo", "31 22 0:28 / /mnt/the\\040groups\\011\\134 rw - cgroup2 none rw\n");
     put_v2("mnt/the groups\t\\/my group/x: y\\z", "3145728\n", NULL, "0\n");
@@ -100,7 +100,7 @@ TEST(names_with_spaces_and_escapes_are_found) {
 
 /* ---- namespaces ---- */
 
-TEST(in_a_namespace_the_top_of_the_mount_is_the_container) {
+ROOT_TEST(in_a_namespace_the_top_of_the_mount_is_the_container) {
     put("proc/self/cgroup", "0::/\n");
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup", "4194304\n", NULL, "1048576\n");
@@ -110,7 +110,7 @@ TEST(in_a_namespace_the_top_of_the_mount_is_the_container) {
     assert_memory(3 * MIB, 1 * MIB, "/sys/fs/cgroup/init.scope/memory.max");
 }
 
-TEST(a_path_above_the_namespace_leads_nowhere_else) {
+ROOT_TEST(a_path_above_the_namespace_leads_nowhere_else) {
     static const char *const outside[] = {"0::/..\n", "0::/../..\n", "0::/../other\n", "0::/a/../../b\n"};
     put("proc/self/mountinfo", V2_MOUNTS);
     put_v2("sys/fs/cgroup", "4194304\n", NULL, "0\n");
@@ -129,7 +129,7 @@ TEST(a_path_above_the_namespace_leads_nowhere_else) {
     assert_memory(2 * MIB, 0, "/host/cgroup/other/memory.max");
 }
 
-TEST(a_mount_of_one_group_is_seen_through) {
+ROOT_TEST(a_mount_of_one_group_is_seen_through) {
     put("proc/self/cgroup", "0::/docker/abc/inner\n");
     put("proc/self/mountinfo", "31 22 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n"
                                "32 22 0:28 /docker/ab /other ro - cgroup2 cgroup2 rw\n");
@@ -150,7 +150,7 @@ static const char V1_MOUNTS[] =
 static const char V1_GROUPS[] = "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/"
                                 "user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
 
-TEST(version_1_has_its_own_files) {
+ROOT_TEST(version_1_has_its_own_files) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/memory/user.slice/quire/memory.limit_in_bytes", "9223372036854771712\n");
@@ -162,7 +162,7 @@ TEST(version_1_has_its_own_files) {
     assert_memory(8 * MIB, 2 * MIB, "/sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes");
 }
 
-TEST(with_both_versions_the_least_limit_holds) {
+ROOT_TEST(with_both_versions_the_least_limit_holds) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/memory/user.slice/quire/memory.limit_in_bytes", "8388608\n");
@@ -172,7 +172,7 @@ TEST(with_both_versions_the_least_limit_holds) {
 
 /* ---- lines that are long or wrong ---- */
 
-TEST(long_and_broken_lines_do_no_harm) {
+ROOT_TEST(long_and_broken_lines_do_no_harm) {
     enum { LONG = 200000 };
     char *text = malloc(2 * LONG);
     assert_non_null(text);
@@ -213,7 +213,7 @@ static void assert_cpus(double expected) {
     assert_true(cpus > expected - 1e-9 && cpus < expected + 1e-9);
 }
 
-TEST(processors_are_those_of_the_tightest_quota) {
+ROOT_TEST(processors_are_those_of_the_tightest_quota) {
     assert_cpus(8);
     put("proc/self/cgroup", "0::/a/b\n");
     put("proc/self/mountinfo", V2_MOUNTS);
@@ -232,7 +232,7 @@ TEST(processors_are_those_of_the_tightest_quota) {
     }
 }
 
-TEST(version_1_has_quota_and_period_in_two_files) {
+ROOT_TEST(version_1_has_quota_and_period_in_two_files) {
     put("proc/self/cgroup", V1_GROUPS);
     put("proc/self/mountinfo", V1_MOUNTS);
     put("sys/fs/cgroup/cpu,cpuacct/user.slice/cpu.cfs_quota_us", "-1\n");
@@ -246,21 +246,4 @@ TEST(version_1_has_quota_and_period_in_two_files) {
     assert_cpus(1.5);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROOT_TEST(a_unit_s_own_limit_counts),
-        ROOT_TEST(the_lowest_of_nested_limits_applies),
-        ROOT_TEST(a_group_without_a_limit_has_none),
-        ROOT_TEST(a_group_that_is_gone_has_its_parents_limits),
-        ROOT_TEST(names_with_spaces_and_escapes_are_found),
-        ROOT_TEST(in_a_namespace_the_top_of_the_mount_is_the_container),
-        ROOT_TEST(a_path_above_the_namespace_leads_nowhere_else),
-        ROOT_TEST(a_mount_of_one_group_is_seen_through),
-        ROOT_TEST(version_1_has_its_own_files),
-        ROOT_TEST(with_both_versions_the_least_limit_holds),
-        ROOT_TEST(long_and_broken_lines_do_no_harm),
-        ROOT_TEST(processors_are_those_of_the_tightest_quota),
-        ROOT_TEST(version_1_has_quota_and_period_in_two_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -71,14 +71,4 @@ TEST(try_forwards_failures_only) {
     assert_int_equal(reached, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_error_has_a_name_and_a_meaning),
-        cmocka_unit_test(setting_fills_code_position_and_message),
-        cmocka_unit_test(success_leaves_an_error_as_it_is),
-        cmocka_unit_test(a_long_message_is_cut_at_the_buffers_end),
-        cmocka_unit_test(a_prefix_stands_before_the_message),
-        cmocka_unit_test(try_forwards_failures_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -27,9 +27,4 @@ TEST(one_bad_value_is_found_wherever_it_is) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_bad_value_is_found_wherever_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -54,11 +54,4 @@ TEST(hashes_that_share_low_or_high_bits_stay_apart) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_entry_is_found_by_its_hash_and_no_other_is),
-        cmocka_unit_test(an_empty_index_finds_nothing),
-        cmocka_unit_test(hashes_that_share_low_or_high_bits_stay_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -30,7 +30,4 @@ TEST(the_standards_examples_have_their_digests) {
            "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_standards_examples_have_their_digests)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

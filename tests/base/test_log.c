@@ -179,15 +179,4 @@ TEST(the_end_waits_a_second_at_most_for_a_reader_that_stopped) {
     end_capture(&c, got, sizeof got);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_has_the_programs_name_and_ends),
-        cmocka_unit_test(lines_above_the_level_are_dropped),
-        cmocka_unit_test(a_long_line_is_cut_and_still_ends),
-        cmocka_unit_test(a_text_line_has_time_level_and_fields_and_stays_one_line),
-        cmocka_unit_test(a_json_line_is_one_object_whatever_its_texts_hold),
-        cmocka_unit_test(a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted),
-        cmocka_unit_test(the_end_waits_a_second_at_most_for_a_reader_that_stopped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

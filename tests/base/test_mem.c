@@ -250,20 +250,4 @@ TEST(a_chosen_allocation_fails_once_in_debug_builds) {
 #endif
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
-        cmocka_unit_test(a_product_that_overflows_gives_null),
-        cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
-        cmocka_unit_test(returned_memory_is_whole_pages_that_read_as_zeroes),
-        cmocka_unit_test(locked_memory_is_returned_too),
-        cmocka_unit_test(populated_memory_is_resident_and_keeps_what_is_there),
-        cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
-        cmocka_unit_test(a_large_array_grows_with_its_content_and_zeroes),
-        cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
-        cmocka_unit_test(a_copy_ends_with_a_zero_byte),
-        cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
-        cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -20,9 +20,8 @@ TEST(edits_insert_delete_replace_and_swap) {
     assert_int_equal(edits("ca", "abc"), 3); /* a pair is swapped once */
 }
 
-static void a_text_that_is_too_long_is_near_to_nothing(void **state) {
+TEST(a_text_that_is_too_long_is_near_to_nothing) {
     char text[EDIT_MAX + 1];
-    (void)state;
     memset(text, 'x', sizeof text);
     assert_int_equal(edit_distance((str){text, EDIT_MAX}, (str){text, EDIT_MAX}), 0);
     assert_true(edit_distance((str){text, EDIT_MAX + 1}, (str){text, EDIT_MAX + 1}) == SIZE_MAX);
@@ -52,12 +51,4 @@ TEST(a_name_that_differs_by_more_than_a_third_is_not_offered) {
     assert_int_equal(n.best.n, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edits_insert_delete_replace_and_swap),
-        cmocka_unit_test(a_text_that_is_too_long_is_near_to_nothing),
-        cmocka_unit_test(the_best_name_is_the_first_of_the_nearest),
-        cmocka_unit_test(a_name_that_differs_by_more_than_a_third_is_not_offered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

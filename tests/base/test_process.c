@@ -49,11 +49,4 @@ TEST(processor_time_grows_by_what_is_computed) {
     assert_true(now.started_s > 1e9 && now.started_s <= (double)clock_unix_s() + 1.0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_opened_file_is_one_more),
-        cmocka_unit_test(memory_that_is_touched_is_resident),
-        cmocka_unit_test(processor_time_grows_by_what_is_computed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

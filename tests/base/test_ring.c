@@ -105,12 +105,4 @@ TEST(many_producers_lose_nothing_and_keep_their_order) {
     ring_close(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(entries_come_out_in_order_until_it_is_empty),
-        cmocka_unit_test(a_ring_of_one_holds_one),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -59,13 +59,4 @@ TEST(two_seeds_of_the_system_differ) {
     assert_true(rng_os_seed() != rng_os_seed());
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_known_answers),
-        cmocka_unit_test(uniforms_are_never_0_nor_1),
-        cmocka_unit_test(uniforms_have_the_mean_and_spread_of_uniforms),
-        cmocka_unit_test(splitmix_gives_its_known_sequence),
-        cmocka_unit_test(two_seeds_of_the_system_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

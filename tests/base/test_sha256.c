@@ -61,11 +61,4 @@ TEST(pieces_have_the_digest_of_the_whole) {
     expect(text, sizeof text, "edb958a7f74112c74420fcece4248ced7ddd5cad837f3f86ccb21a3ec2bcb87b");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_standards_examples_have_their_digests),
-        cmocka_unit_test(lengths_around_a_block_have_their_digests),
-        cmocka_unit_test(pieces_have_the_digest_of_the_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

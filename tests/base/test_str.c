@@ -72,15 +72,4 @@ TEST(the_least_power_of_two_is_at_least_the_number) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_compare_by_bytes),
-        cmocka_unit_test(a_buffer_grows_and_stays_terminated),
-        cmocka_unit_test(an_append_past_the_maximum_changes_nothing),
-        cmocka_unit_test(adding_nothing_to_an_empty_buffer_makes_a_string),
-        cmocka_unit_test(a_part_is_found_anywhere_and_the_empty_one_everywhere),
-        cmocka_unit_test(a_hash_is_fnv_1a_and_can_be_continued),
-        cmocka_unit_test(the_least_power_of_two_is_at_least_the_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -67,10 +67,4 @@ TEST(the_name_of_an_ended_thread_is_reused) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(live_threads_have_distinct_names_while_there_are_any),
-        cmocka_unit_test(the_name_of_an_ended_thread_is_reused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

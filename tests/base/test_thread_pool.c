@@ -198,15 +198,4 @@ TEST(impossible_sizes_are_refused) {
     thread_pool_close(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_is_done_exactly_once),
-        cmocka_unit_test(a_delayed_worker_holds_up_one_task),
-        cmocka_unit_test(each_run_sees_what_the_one_before_wrote),
-        cmocka_unit_test(every_worker_rounds_to_nearest_and_keeps_denormals),
-        cmocka_unit_test(an_idle_thread_pool_uses_no_processor_time),
-        cmocka_unit_test(the_affinity_bounds_the_processors),
-        cmocka_unit_test(impossible_sizes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -58,10 +58,4 @@ TEST(its_priority_stays) {
     assert_int_equal(getpriority(PRIO_PROCESS, 0), nice);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts),
-        cmocka_unit_test(its_priority_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

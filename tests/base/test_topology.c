@@ -131,25 +131,25 @@ static void check_machine(const char *allowed, int32_t n_cores, const char *expe
     assert_int_equal(t.n_cpus, cpu_mask_count(&m));
 }
 
-TEST(one_of_each_core_comes_first) {
+TEST_WITHIN(one_of_each_core_comes_first, make_root, remove_root) {
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(1, "1,5\n"), put_siblings(5, "1,5\n");
     put_siblings(2, "2,6\n"), put_siblings(6, "2,6\n"), put_siblings(3, "3,7\n"), put_siblings(7, "3,7\n");
     check_machine("0-7", 4, "0 1 2 3 | 4 5 6 7");
 }
 
-TEST(adjacent_siblings_are_recognised_too) {
+TEST_WITHIN(adjacent_siblings_are_recognised_too, make_root, remove_root) {
     put_siblings(0, "0-1\n"), put_siblings(1, "0-1\n"), put_siblings(2, "2-3\n"), put_siblings(3, "2-3\n");
     check_machine("0-3", 2, "0 2 | 1 3");
 }
 
-TEST(the_cores_of_a_node_are_side_by_side) {
+TEST_WITHIN(the_cores_of_a_node_are_side_by_side, make_root, remove_root) {
     put("node/node0/cpulist", "0,2,4,6\n"), put("node/node1/cpulist", "1,3,5,7\n");
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(1, "1,5\n"), put_siblings(5, "1,5\n");
     put_siblings(2, "2,6\n"), put_siblings(6, "2,6\n"), put_siblings(3, "3,7\n"), put_siblings(7, "3,7\n");
     check_machine("0-7", 4, "0 2 @1 1 3 | 4 6 @1 5 7");
 }
 
-TEST(processors_that_are_not_allowed_are_left_out) {
+TEST_WITHIN(processors_that_are_not_allowed_are_left_out, make_root, remove_root) {
     put("node/node0/cpulist", "0-3,8-11\n"), put("node/node1/cpulist", "4-7,12-15\n");
     for (int32_t cpu = 0; cpu < 16; cpu++) {
         char list[16];
@@ -162,18 +162,18 @@ TEST(processors_that_are_not_allowed_are_left_out) {
     check_machine("3,11,7,15", 2, "3 @1 7 | 11 @1 15");
 }
 
-TEST(processors_that_are_off_leave_holes) {
+TEST_WITHIN(processors_that_are_off_leave_holes, make_root, remove_root) {
     /* 6 and 3 are off */
     put_siblings(0, "0,4\n"), put_siblings(4, "0,4\n"), put_siblings(2, "2\n"), put_siblings(7, "7\n");
     put("node/node0/cpulist", "0,2,4,7\n"), put("node/node1/cpulist", "\n"), put("node/node3/cpulist", "7\n");
     check_machine("0,2,4,7", 3, "0 2 @3 7 | 4");
 }
 
-TEST(without_files_every_processor_is_a_core) {
+TEST_WITHIN(without_files_every_processor_is_a_core, make_root, remove_root) {
     check_machine("0-3,2047", 5, "0 1 2 3 2047");
 }
 
-TEST(malformed_files_are_ignored) {
+TEST_WITHIN(malformed_files_are_ignored, make_root, remove_root) {
     static char endless[10000];
     memset(endless, '1', sizeof endless - 1);
     put_siblings(0, "banana\n"), put_siblings(1, "0-99999999\n"), put_siblings(2, ""),
@@ -182,7 +182,7 @@ TEST(malformed_files_are_ignored) {
     check_machine("0-5", 6, "0 1 2 3 4 @63 5");
 }
 
-TEST(files_that_contradict_each_other_still_give_every_processor_once) {
+TEST_WITHIN(files_that_contradict_each_other_still_give_every_processor_once, make_root, remove_root) {
     put_siblings(0, "0-3\n"), put_siblings(1, "5\n"), put_siblings(2, "0-2\n"), put_siblings(3, "4-7\n");
     put("node/node1/cpulist", "0-2\n"), put("node/node2/cpulist", "2-3\n");
     check_machine("0-3", 3, "@1 0 1 @2 3 | @2 2");
@@ -240,22 +240,4 @@ TEST(nodes_that_are_not_there_are_refused) {
     munmap(p, BYTES);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_is_read_and_written_the_same),
-        cmocka_unit_test(malformed_lists_are_refused_with_the_position),
-        cmocka_unit_test(a_list_too_long_to_write_ends_in_dots),
-        cmocka_unit_test_setup_teardown(one_of_each_core_comes_first, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(adjacent_siblings_are_recognised_too, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(the_cores_of_a_node_are_side_by_side, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(processors_that_are_not_allowed_are_left_out, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(processors_that_are_off_leave_holes, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(without_files_every_processor_is_a_core, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(malformed_files_are_ignored, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(files_that_contradict_each_other_still_give_every_processor_once,
-                                        make_root, remove_root),
-        cmocka_unit_test(the_kernel_knows_a_block_as_interleaved_over_its_nodes),
-        cmocka_unit_test(nodes_that_are_not_there_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -77,12 +77,4 @@ TEST(random_bytes_never_reach_a_terminal_as_controls) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_characters_are_shown_as_escapes),
-        cmocka_unit_test(characters_stay_as_they_are_however_they_are_cut),
-        cmocka_unit_test(bytes_that_are_no_utf8_are_shown_as_bytes),
-        cmocka_unit_test(random_bytes_never_reach_a_terminal_as_controls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -54,12 +54,4 @@ TEST(another_thread_wakes_a_wait_without_end) {
     wake_deinit(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_before_the_wait_is_not_lost_and_many_count_as_one),
-        cmocka_unit_test(a_wake_that_was_never_opened_closes_nothing),
-        cmocka_unit_test(a_wait_ends_at_its_time),
-        cmocka_unit_test(another_thread_wakes_a_wait_without_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

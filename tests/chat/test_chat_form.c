@@ -183,13 +183,4 @@ TEST(a_form_has_templates_by_name_which_may_include_one_another) {
     chat_form_close(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_vocabulary_with_the_tokens_of_chatml_gets_it),
-        cmocka_unit_test(any_other_vocabulary_gets_plain_turns),
-        cmocka_unit_test(a_template_goes_before_a_form_and_the_operators_before_the_models),
-        cmocka_unit_test(a_form_has_templates_by_name_which_may_include_one_another),
-        cmocka_unit_test(a_template_of_the_model_that_is_not_understood_is_named_and_replaced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

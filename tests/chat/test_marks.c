@@ -680,18 +680,4 @@ TEST(no_token_of_a_real_template_can_be_written_by_a_client) {
     assert_true(n > 2000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_tokens_in_a_clients_strings_are_ordinary_text),
-        cmocka_unit_test(a_clients_special_token_has_the_ids_of_its_text),
-        cmocka_unit_test(a_template_may_put_a_role_into_its_tokens_and_nothing_else),
-        cmocka_unit_test(a_template_may_compare_what_it_wrote_itself),
-        cmocka_unit_test(what_a_template_looks_for_in_a_message_is_still_found),
-        cmocka_unit_test(tokens_of_the_normalized_text_are_guarded_too),
-        cmocka_unit_test(a_token_spelled_as_a_control_token_is_one),
-        cmocka_unit_test(templates_of_real_models_give_the_same_tokens_as_without_marks),
-        cmocka_unit_test(random_conversations_have_the_same_tokens_as_without_marks),
-        cmocka_unit_test(no_token_of_a_real_template_can_be_written_by_a_client),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -554,37 +554,4 @@ TEST(marks_end_where_a_continued_text_does) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_parts_become_one_text),
-        cmocka_unit_test(content_takes_the_form_that_the_template_takes),
-        cmocka_unit_test(a_list_of_no_parts_is_no_content),
-        cmocka_unit_test(the_end_of_the_last_text_is_noted),
-        cmocka_unit_test(a_refused_message_is_named_below_its_path),
-        cmocka_unit_test(arguments_are_an_object_or_text_as_the_template_takes_them),
-        cmocka_unit_test(numbers_of_arguments_keep_their_digits),
-        cmocka_unit_test(arguments_that_are_no_object_become_empty_or_stay_text),
-        cmocka_unit_test(arguments_that_are_nested_too_deep_stay_text),
-        cmocka_unit_test(integers_that_no_template_can_have_do_not_end_a_conversation),
-        cmocka_unit_test(an_old_call_and_its_result_take_the_form_of_today),
-        cmocka_unit_test(ids_of_other_servers_become_nine_letters_and_digits),
-        cmocka_unit_test(calls_and_results_without_ids_get_them_where_the_template_needs_them),
-        cmocka_unit_test(a_custom_tools_call_is_one_of_a_function_with_a_string),
-        cmocka_unit_test(calls_of_another_form_are_refused_by_name),
-        cmocka_unit_test(roles_that_the_template_lacks_become_those_it_has),
-        cmocka_unit_test(no_text_beside_calls_is_null_where_the_template_asks_for_it),
-        cmocka_unit_test(null_members_and_empty_lists_of_calls_are_left_out),
-        cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
-        cmocka_unit_test(parts_with_reasoning_are_the_messages_reasoning),
-        cmocka_unit_test(reasoning_is_a_part_where_the_template_reads_it_there),
-        cmocka_unit_test(parts_with_reasoning_that_are_no_text_or_no_assistants_are_refused),
-        cmocka_unit_test(a_refusal_is_an_answers_text),
-        cmocka_unit_test(contents_take_the_form_of_their_role),
-        cmocka_unit_test(an_answer_is_named_by_its_first_call_or_by_itself),
-        cmocka_unit_test(a_name_twice_in_arguments_is_the_last_one),
-        cmocka_unit_test(variables_of_the_caller_go_before_the_prompts_own),
-        cmocka_unit_test(a_continued_text_ends_where_the_last_message_does),
-        cmocka_unit_test(marks_end_where_a_continued_text_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -247,19 +247,4 @@ TEST(contents_are_probed_for_each_role) {
     chat_template_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chat_template_renders_the_conversation),
-        cmocka_unit_test(a_template_shows_which_forms_of_content_it_takes),
-        cmocka_unit_test(a_template_shows_how_it_takes_arguments),
-        cmocka_unit_test(a_template_shows_what_no_text_beside_calls_must_be),
-        cmocka_unit_test(a_template_knows_the_roles_that_it_does_not_treat_as_any_name),
-        cmocka_unit_test(a_template_shows_the_name_that_it_reads_reasoning_from),
-        cmocka_unit_test(a_template_that_insists_on_short_ids_is_found_out),
-        cmocka_unit_test(a_template_that_needs_ids_of_calls_is_found_out),
-        cmocka_unit_test(a_template_that_reads_reasoning_from_a_part_is_found_out),
-        cmocka_unit_test(a_slow_template_is_probed_in_the_steps_of_one_render),
-        cmocka_unit_test(contents_are_probed_for_each_role),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -174,11 +174,4 @@ TEST(a_part_without_answers_goes_and_another_runs_stays) {
     assert_int_equal(access(info, F_OK), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_in_any_order_with_breaks_and_cut_lines_come_out_in_order),
-        cmocka_unit_test(answers_in_order_keep_nothing_of_a_cut_line_that_was_longer),
-        cmocka_unit_test(a_part_without_answers_goes_and_another_runs_stays),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

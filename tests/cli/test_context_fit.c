@@ -26,7 +26,7 @@ static int end(void **state) {
     return 0;
 }
 
-TEST(the_first_plan_leaves_room_for_an_answer) {
+TEST_WITHIN(the_first_plan_leaves_room_for_an_answer, NULL, end) {
     begin(2);
     talk.first = 2;
     context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
@@ -38,7 +38,7 @@ TEST(the_first_plan_leaves_room_for_an_answer) {
     assert_int_equal(context_fit_begin(&talk, 2, 0).limit, 1);
 }
 
-TEST(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits) {
+TEST_WITHIN(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits, NULL, end) {
     begin(2);
     context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
     assert_true(context_fit_next(&talk, CONTEXT, &fit));
@@ -53,7 +53,7 @@ TEST(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits) {
     assert_false(context_fit_next(&talk, CONTEXT, &fit));
 }
 
-TEST(a_turn_is_left_out_whole) {
+TEST_WITHIN(a_turn_is_left_out_whole, NULL, end) {
     say(CONVERSATION_USER);
     say(CONVERSATION_USER);
     say(CONVERSATION_ASSISTANT);
@@ -64,11 +64,4 @@ TEST(a_turn_is_left_out_whole) {
     assert_int_equal(conversation_next_turn(&talk, 4), 5);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(the_first_plan_leaves_room_for_an_answer, end),
-        cmocka_unit_test_teardown(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits, end),
-        cmocka_unit_test_teardown(a_turn_is_left_out_whole, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -101,11 +101,4 @@ TEST(without_leave_to_replace_it_a_file_stays) {
     expect_text("{");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file),
-        cmocka_unit_test(a_replacement_can_be_read_by_its_owner_alone_and_keeps_links),
-        cmocka_unit_test(without_leave_to_replace_it_a_file_stays),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

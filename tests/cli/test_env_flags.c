@@ -145,16 +145,4 @@ TEST(short_names_have_no_variable) {
     strbuf_deinit(&name);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_variable_sets_its_flag_by_any_long_name),
-        cmocka_unit_test(the_flags_own_name_goes_before_its_others_and_an_empty_variable_counts_as_none),
-        cmocka_unit_test(a_given_flag_keeps_variables_of_what_sets_the_same_unread),
-        cmocka_unit_test(a_secret_is_erased_where_it_stood),
-        cmocka_unit_test(switches_take_words),
-        cmocka_unit_test(errors_name_the_variable),
-        cmocka_unit_test(what_is_no_flag_of_ours_is_not_read),
-        cmocka_unit_test(short_names_have_no_variable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -46,10 +46,4 @@ TEST(a_tilde_is_the_home_directory) {
     assert_string_equal(with("HF_HUB_CACHE", "").hub_cache, "/home/me/.cache/huggingface/hub");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offline_is_one_of_four_words),
-        cmocka_unit_test(a_tilde_is_the_home_directory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -80,12 +80,11 @@ static size_t file_size(void) {
     return (size_t)is.st_size;
 }
 
-static void entries_come_back_as_they_were(void **state) {
+TEST_WITHIN(entries_come_back_as_they_were, NULL, remove_file) {
     static const char *const texts[] = {"plain", "two\nlines\n", "back\\slash \\n and \\\\",
                                         "Gr\xc3\xbc\xc3\x9f"
                                         "e",
                                         "\\"};
-    (void)state;
     read_all();
     assert_int_equal(read_back.n, 0); /* there is no file yet, nor its directory */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -98,9 +97,8 @@ static void entries_come_back_as_they_were(void **state) {
     }
 }
 
-static void only_its_owner_may_read_it(void **state) {
+TEST_WITHIN(only_its_owner_may_read_it, NULL, remove_file) {
     struct stat is;
-    (void)state;
     mode_t before = umask(0);
     add("x");
     umask(before);
@@ -112,11 +110,10 @@ static void only_its_owner_may_read_it(void **state) {
     assert_int_equal(is.st_mode & 0777, 0700);
 }
 
-static void processes_that_write_at_once_lose_nothing(void **state) {
+TEST_WITHIN(processes_that_write_at_once_lose_nothing, NULL, remove_file) {
     enum { PROCESSES = 8, EACH = 100 };
     int seen[PROCESSES] = {0};
     pid_t children[PROCESSES];
-    (void)state;
     for (int p = 0; p < PROCESSES; p++) {
         children[p] = fork();
         assert_true(children[p] >= 0);
@@ -149,9 +146,8 @@ static void processes_that_write_at_once_lose_nothing(void **state) {
     }
 }
 
-static void a_file_that_grows_loses_its_oldest_entries(void **state) {
+TEST_WITHIN(a_file_that_grows_loses_its_oldest_entries, NULL, remove_file) {
     char entry[9000];
-    (void)state;
     size_t most = 0;
     for (int i = 0; i < 400; i++) {
         memset(entry, 'a' + i % 26, sizeof entry - 1);
@@ -170,7 +166,7 @@ static void a_file_that_grows_loses_its_oldest_entries(void **state) {
     }
 }
 
-TEST(an_entry_that_is_too_long_is_left_out) {
+TEST_WITHIN(an_entry_that_is_too_long_is_left_out, NULL, remove_file) {
     char *text = malloc(INPUT_HISTORY_ENTRY_BYTES + 2);
     assert_non_null(text);
     memset(text, 'x', INPUT_HISTORY_ENTRY_BYTES + 1);
@@ -185,9 +181,8 @@ TEST(an_entry_that_is_too_long_is_left_out) {
     assert_string_equal(read_back.text[1].p, "behind");
 }
 
-static void a_damaged_file_is_read_as_far_as_it_goes(void **state) {
+TEST_WITHIN(a_damaged_file_is_read_as_far_as_it_goes, NULL, remove_file) {
     static const char damaged[] = "good\n\xff\xfe\x1b[2J\nzero\0byte\n\n\\x\\\nhalf a li";
-    (void)state;
     write_file(damaged, sizeof damaged - 1);
     add("new");
     read_all();
@@ -200,7 +195,7 @@ static void a_damaged_file_is_read_as_far_as_it_goes(void **state) {
     assert_string_equal(read_back.text[5].p, "new");
 }
 
-TEST(of_a_huge_file_the_end_is_read) {
+TEST_WITHIN(of_a_huge_file_the_end_is_read, NULL, remove_file) {
     size_t n = 3 * INPUT_HISTORY_MAX_BYTES;
     char *text = malloc(n);
     assert_non_null(text);
@@ -222,10 +217,9 @@ TEST(of_a_huge_file_the_end_is_read) {
     assert_string_equal(read_back.text[read_back.n - 1].p, "new");
 }
 
-static void what_fails_names_the_file(void **state) {
+TEST_WITHIN(what_fails_names_the_file, NULL, remove_file) {
     quire_error err;
     char below[160];
-    (void)state;
     add("x");
     snprintf(below, sizeof below, "%s/history", path); /* the file is no directory */
     assert_int_equal(input_history_add(below, str_of("y"), &err), QUIRE_IO);
@@ -233,26 +227,12 @@ static void what_fails_names_the_file(void **state) {
     assert_int_equal(input_history_read(below, take, &read_back, &err), QUIRE_IO);
 }
 
-static void a_device_keeps_nothing(void **state) {
+TEST_WITHIN(a_device_keeps_nothing, NULL, remove_file) {
     quire_error err;
-    (void)state;
     assert_int_equal(input_history_add("/dev/null", str_of("x"), &err), QUIRE_OK);
     forget();
     assert_int_equal(input_history_read("/dev/null", take, &read_back, &err), QUIRE_OK);
     assert_int_equal(read_back.n, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(entries_come_back_as_they_were, remove_file),
-        cmocka_unit_test_teardown(only_its_owner_may_read_it, remove_file),
-        cmocka_unit_test_teardown(processes_that_write_at_once_lose_nothing, remove_file),
-        cmocka_unit_test_teardown(a_file_that_grows_loses_its_oldest_entries, remove_file),
-        cmocka_unit_test_teardown(an_entry_that_is_too_long_is_left_out, remove_file),
-        cmocka_unit_test_teardown(a_damaged_file_is_read_as_far_as_it_goes, remove_file),
-        cmocka_unit_test_teardown(of_a_huge_file_the_end_is_read, remove_file),
-        cmocka_unit_test_teardown(what_fails_names_the_file, remove_file),
-        cmocka_unit_test_teardown(a_device_keeps_nothing, remove_file),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

@@ -42,11 +42,4 @@ TEST(tiles_of_a_two_sided_sequence_cover_all_its_chunks) {
     assert_int_equal(items[32].n_chunks, 3);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_cut_into_tiles_that_see_their_own_last_position),
-        cmocka_unit_test(too_small_a_list_is_reported),
-        cmocka_unit_test(tiles_of_a_two_sided_sequence_cover_all_its_chunks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

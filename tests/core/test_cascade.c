@@ -285,18 +285,4 @@ TEST(without_memory_nothing_stays_open) {
 }
 #endif
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shared_prefix_is_one_item),
-        cmocka_unit_test(every_thread_has_a_piece_of_a_shared_prefix),
-        cmocka_unit_test(prefixes_that_continue_together_are_further_levels),
-        cmocka_unit_test(nothing_is_shared_where_pages_differ),
-        cmocka_unit_test(a_chunk_that_this_step_writes_is_not_shared),
-        cmocka_unit_test(random_trees_read_every_chunk_once),
-        cmocka_unit_test(a_path_of_more_levels_than_there_are_ends_in_separate_rows),
-#ifdef QUIRE_DEBUG
-        cmocka_unit_test(without_memory_nothing_stays_open),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -51,14 +51,4 @@ TEST(compute_modes_have_names) {
     assert_string_equal(compute_name(COMPUTE_INT8), "int8");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ggml_numbers_give_the_type_with_its_block),
-        cmocka_unit_test(types_this_build_does_not_read_are_refused),
-        cmocka_unit_test(safetensors_names_are_matched_whole),
-        cmocka_unit_test(flags_have_names_of_their_own),
-        cmocka_unit_test(only_block_types_are_quantised),
-        cmocka_unit_test(compute_modes_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -87,12 +87,4 @@ TEST(conversions_have_the_bits_of_the_processors_instructions) {
 #endif
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_f16_goes_to_f32_and_back),
-        cmocka_unit_test(every_bf16_goes_to_f32_and_back),
-        cmocka_unit_test(rounding_to_16_bits_is_to_nearest_even),
-        cmocka_unit_test(conversions_have_the_bits_of_the_processors_instructions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

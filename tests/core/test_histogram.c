@@ -38,10 +38,4 @@ TEST(a_negative_value_counts_as_zero) {
     assert_int_equal(h.sum, INT64_MAX);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_counts_in_the_bucket_that_it_fits_in),
-        cmocka_unit_test(a_negative_value_counts_as_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

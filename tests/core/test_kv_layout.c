@@ -517,30 +517,4 @@ TEST(sizes_that_would_overflow_are_refused) {
     expect_refused(&d);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_llama_is_one_group_of_all_its_layers),
-        cmocka_unit_test(a_7b_shape_takes_524288_bytes_a_token),
-        cmocka_unit_test(grouped_queries_divide_the_bytes_a_token),
-        cmocka_unit_test(page_counts_are_the_published_ones),
-        cmocka_unit_test(fifteen_window_layers_and_three_full_are_six_groups_of_three),
-        cmocka_unit_test(groups_are_cut_so_that_padding_is_least),
-        cmocka_unit_test(what_padding_remains_is_counted),
-        cmocka_unit_test(a_latent_layer_has_one_plane),
-        cmocka_unit_test(the_states_of_qwen3_next_take_197_pages),
-        cmocka_unit_test(states_in_bf16_take_half_the_bytes),
-        cmocka_unit_test(all_states_are_one_group),
-        cmocka_unit_test(caches_of_two_widths_share_pages_of_one_size),
-        cmocka_unit_test(each_window_has_groups_of_its_own),
-        cmocka_unit_test(int8_rows_have_scales_and_count_them),
-        cmocka_unit_test(smaller_types_hold_more_tokens_in_the_same_pool),
-        cmocka_unit_test(keys_and_values_may_have_different_types),
-        cmocka_unit_test(pages_are_as_large_as_the_largest_group),
-        cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),
-        cmocka_unit_test(random_layer_kinds_give_every_layer_a_place_of_its_own),
-        cmocka_unit_test(planes_start_at_multiples_of_64_bytes),
-        cmocka_unit_test(an_impossible_layout_is_refused_with_a_reason),
-        cmocka_unit_test(sizes_that_would_overflow_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -129,14 +129,4 @@ TEST(a_layer_names_what_there_is) {
     assert_true(desc_scales_by_length(&d));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_real_description_passes),
-        cmocka_unit_test(shapes_that_no_model_has_are_refused),
-        cmocka_unit_test(numbers_that_are_not_finite_or_out_of_range_are_refused),
-        cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
-        cmocka_unit_test(a_window_layer_needs_a_window),
-        cmocka_unit_test(a_layer_names_what_there_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -42,10 +42,4 @@ TEST(many_sequences_are_copied_few_times) {
     sampling_lists_drop(lists);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sampling_starts_with_no_cut_and_no_limit),
-        cmocka_unit_test(many_sequences_are_copied_few_times),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -119,14 +119,4 @@ TEST(types_without_a_rule_and_partial_blocks_are_refused) {
     assert_int_equal(quant_dequantise(DTYPE_Q4_0, block, 0, x), QUIRE_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dequantised_values_equal_the_references_to_the_bit),
-        cmocka_unit_test(blocks_of_one_and_two_bits_have_the_values_their_layout_says),
-        cmocka_unit_test(quantised_blocks_equal_the_references_to_the_bit),
-        cmocka_unit_test(a_block_written_by_hand_has_the_values_its_layout_says),
-        cmocka_unit_test(hostile_floats_quantise_to_some_block_without_undefined_behaviour),
-        cmocka_unit_test(types_without_a_rule_and_partial_blocks_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -151,11 +151,4 @@ TEST(groups_by_index_and_groups_that_run_on) {
     assert_memory_equal(out, run_on, sizeof out);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_e4m3_and_e8m0_are_their_definition),
-        cmocka_unit_test(codes_are_found_in_every_place),
-        cmocka_unit_test(groups_by_index_and_groups_that_run_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -162,11 +162,4 @@ TEST(a_row_has_the_same_bits_alone_and_among_others) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_rows_are_nearer_than_by_plain_rounding_and_within_bounds),
-        cmocka_unit_test(odd_rows_keep_what_matters),
-        cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -62,11 +62,4 @@ TEST(what_is_not_finite_makes_its_group_nan) {
     assert_true(isnan(x[0]) && isnan(x[1]) && x[2] == 2 && x[3] == 4 && isnan(x[4]) && isnan(x[5]));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_e4m3_comes_back_and_others_go_to_the_nearest),
-        cmocka_unit_test(rows_are_rounded_by_each_kind_of_scale),
-        cmocka_unit_test(what_is_not_finite_makes_its_group_nan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

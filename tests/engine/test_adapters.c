@@ -420,15 +420,4 @@ static int set_up(void **state) {
     return adapters_write(state);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_under_an_adapter_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(the_bases_rows_are_those_of_an_engine_without_adapters),
-        cmocka_unit_test(few_pages_preempt_and_change_no_bit),
-        cmocka_unit_test(drafts_are_verified_under_the_adapter),
-        cmocka_unit_test(pages_come_back_from_tiers_under_their_own_adapter),
-        cmocka_unit_test(rows_before_the_invocation_are_the_bases_and_share_its_pages),
-        cmocka_unit_test(a_long_prefix_of_the_base_is_an_activated_adapters_too),
-    };
-    return cmocka_run_group_tests(tests, set_up, adapters_remove);
-}
+TEST_MAIN(set_up, adapters_remove)

@@ -274,16 +274,5 @@ TEST(first_come_first_served_does_not) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_second_of_waiting_is_worth_lambda_tokens),
-        cmocka_unit_test(nobody_starves_behind_cached_prefixes),
-        cmocka_unit_test(who_comes_back_has_saved_no_credit_up),
-        cmocka_unit_test(the_lower_priority_number_goes_first),
-        cmocka_unit_test(what_is_cached_goes_first_under_prefix),
-        cmocka_unit_test(a_flooding_tenant_leaves_the_others_their_share),
-        cmocka_unit_test(a_request_behind_a_flood_waits_two_steps_more_than_alone),
-        cmocka_unit_test(a_prompt_that_is_computed_again_is_paid_for_once),
-        cmocka_unit_test(first_come_first_served_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -282,12 +282,5 @@ TEST(a_program_of_its_own_begins_with_few_rows) {
 int main(void) {
     uint64_t seed = 20;
     random_prompt(&seed, 256, N_PROMPT, prompt);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_under_a_mask_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(a_mask_that_hides_nothing_changes_no_bit),
-        cmocka_unit_test(equal_masks_share_pages_and_public_prefixes_are_without_masks),
-        cmocka_unit_test(a_fault_ends_its_request_and_no_other),
-        cmocka_unit_test(a_program_of_its_own_begins_with_few_rows),
-        cmocka_unit_test(samples_and_beams_under_a_mask_are_the_same_in_any_pages)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

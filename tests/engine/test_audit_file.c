@@ -131,12 +131,7 @@ int main(void) {
         return 1;
     }
     close(fd);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lone_request_takes_a_page_every_16_tokens),
-        cmocka_unit_test(the_bytes_of_many_requests_add_up),
-        cmocka_unit_test(a_file_that_cannot_be_written_stops_nobody),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     unlink(path);
     return failed;
 }

@@ -763,23 +763,4 @@ TEST(what_cannot_be_searched_is_refused) {
     harness_close(&h);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(searches_find_what_a_plain_implementation_finds),
-        cmocka_unit_test(searches_under_an_adapter_find_what_a_plain_implementation_finds),
-        cmocka_unit_test(what_else_ends_a_beam_ends_it_in_the_search),
-        cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared),
-        cmocka_unit_test(a_dropped_beam_returns_its_pages_in_the_same_step),
-        cmocka_unit_test(copies_of_shared_pages_are_planned),
-        cmocka_unit_test(results_do_not_depend_on_how_they_were_computed),
-        cmocka_unit_test(log_probabilities_are_the_model_s_and_add_up),
-        cmocka_unit_test(end_tokens_wait_for_min_tokens),
-        cmocka_unit_test(a_search_that_finds_fewer_gives_empty_results),
-        cmocka_unit_test(every_result_has_the_log_probabilities_of_the_prompt),
-        cmocka_unit_test(cancelling_one_result_ends_the_search),
-        cmocka_unit_test(searches_that_contend_for_places_all_end),
-        cmocka_unit_test(results_are_explained_to_readers_who_do_not_wait_for_each_other),
-        cmocka_unit_test(what_cannot_be_searched_is_refused),
-    };
-    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
-}
+TEST_MAIN(adapters_write, adapters_remove)

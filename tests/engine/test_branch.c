@@ -751,26 +751,7 @@ TEST(storms_of_commands_leave_nothing_behind) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for),
-        cmocka_unit_test(a_warmer_branch_of_greedy_samples_goes_on_from_their_mu),
-        cmocka_unit_test(a_rolled_back_generation_equals_one_never_touched),
-        cmocka_unit_test(forks_of_the_same_seed_go_where_their_stem_goes),
-        cmocka_unit_test(a_fork_equals_a_fresh_request_with_its_prefix_and_seed),
-        cmocka_unit_test(a_steered_generation_goes_on_as_if_the_tokens_had_been_its_own),
-        cmocka_unit_test(a_rollback_gives_back_the_pages_behind_it),
-        cmocka_unit_test(branches_compute_only_what_is_new),
-        cmocka_unit_test(what_cannot_run_at_once_waits_and_comes_out_the_same),
-        cmocka_unit_test(windows_are_computed_again_where_their_pages_are_gone),
-        cmocka_unit_test(drafts_change_nothing),
-        cmocka_unit_test(branches_under_an_adapter_are_what_they_would_be_untouched),
-        cmocka_unit_test(samples_of_a_branch_are_what_each_would_be_alone),
-        cmocka_unit_test(a_stem_may_end_before_its_branch_begins),
-        cmocka_unit_test(a_branch_from_one_that_still_waits_waits_too),
-        cmocka_unit_test(branches_that_make_no_sense_are_refused),
-        cmocka_unit_test(storms_of_commands_leave_nothing_behind),
-    };
     uint64_t seed = 4;
     random_prompt(&seed, 2048, MAX, prompt);
-    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
+    return tests_run(adapters_write, adapters_remove);
 }

@@ -154,12 +154,4 @@ TEST(without_a_cache_or_against_the_system_s_will_nothing_breaks) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dropped_prefix_is_computed_again_to_the_same_tokens),
-        cmocka_unit_test(a_running_request_keeps_its_pages),
-        cmocka_unit_test(with_a_tier_dropped_pages_come_back_from_there),
-        cmocka_unit_test(without_a_cache_or_against_the_system_s_will_nothing_breaks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -207,13 +207,5 @@ int main(void) {
         random_prompt(&seed, 256, LONGEST, prompts[i]);
         memcpy(prompts[i], shared, sizeof *shared * (size_t)n);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_behind_a_cached_prefix_read_it_once_and_keep_their_bits),
-        cmocka_unit_test(preempted_sequences_keep_their_bits),
-        cmocka_unit_test(drafts_are_verified_with_the_same_bits),
-        cmocka_unit_test(windows_keep_their_bits),
-        cmocka_unit_test(samples_share_their_prompt_and_keep_their_tokens),
-        cmocka_unit_test(beams_share_their_prompt_and_keep_their_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -492,17 +492,4 @@ TEST(branches_have_the_state_of_their_position) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed),
-        cmocka_unit_test(a_text_may_end_in_an_end_token),
-        cmocka_unit_test(log_probabilities_are_those_without_the_mask),
-        cmocka_unit_test(an_output_that_cannot_go_on_ends_its_request_alone),
-        cmocka_unit_test(what_cannot_be_constrained_is_refused),
-        cmocka_unit_test(beams_obey_and_are_the_same_however_computed),
-        cmocka_unit_test(beams_find_all_texts),
-        cmocka_unit_test(a_forbidden_tail_is_refused_and_the_stream_goes_on),
-        cmocka_unit_test(branches_have_the_state_of_their_position),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

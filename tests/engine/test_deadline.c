@@ -221,12 +221,5 @@ TEST(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_to_a_first_token_is_that_of_all_rows_before_it),
-        cmocka_unit_test(what_cannot_make_it_is_refused_at_once),
-        cmocka_unit_test(those_that_the_policy_puts_behind_do_not_count),
-        cmocka_unit_test(samples_that_begin_late_are_not_refused),
-        cmocka_unit_test(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -128,13 +128,4 @@ TEST(recent_outputs_are_guessed_from_within_their_space) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ngram_drafts_change_nothing),
-        cmocka_unit_test(suffix_drafts_change_nothing),
-        cmocka_unit_test(forced_tokens_are_computed_together),
-        cmocka_unit_test(forced_tokens_in_a_full_step_leave_the_others_alone),
-        cmocka_unit_test(recent_outputs_are_guessed_from_within_their_space),
-    };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
-}
+TEST_MAIN(lists_open, lists_close)

@@ -346,15 +346,4 @@ static int model_close_both(void **state) {
     return lists_close(state) || adapters_remove(state);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_of_a_second_model_change_nothing),
-        cmocka_unit_test(drafts_change_nothing_under_adapters),
-        cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
-        cmocka_unit_test(rejection_sampling_keeps_the_distribution),
-        cmocka_unit_test(greedy_output_is_the_same_under_rejection_sampling),
-        cmocka_unit_test(a_drafter_has_seen_what_it_is_said_to_have_seen),
-        cmocka_unit_test(a_drafter_forgets_what_is_preempted),
-    };
-    return cmocka_run_group_tests(tests, model_open_both, model_close_both);
-}
+TEST_MAIN(model_open_both, model_close_both)

@@ -101,11 +101,7 @@ int main(void) {
     for (int32_t i = 0; i < N_RUNS; i++) {
         random_prompt(&seed, VOCAB, 64, prompts[i]);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_with_states_that_drafts_for_itself_is_always_right),
-        cmocka_unit_test(wrong_drafts_and_a_lack_of_pages_change_nothing),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = tests_run(NULL, NULL);
     temp_delete(&directory, (const char *[]){"m.gguf", NULL});
     return n_failed;
 }

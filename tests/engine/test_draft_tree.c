@@ -16,9 +16,4 @@ TEST(trees_change_nothing) {
     matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){.fixed_draft_length = true}, "suffix, trees", true);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trees_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
-}
+TEST_MAIN(lists_open, lists_close)

@@ -203,14 +203,5 @@ int main(void) {
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_end_at_max_tokens_and_give_their_pages_back),
-        cmocka_unit_test(a_stop_token_ends_a_request_unless_it_comes_too_early),
-        cmocka_unit_test(what_can_never_fit_is_refused_at_once),
-        cmocka_unit_test(more_requests_than_the_table_holds_are_refused_as_busy),
-        cmocka_unit_test(cancelled_requests_free_their_pages_and_leave_others_alone),
-        cmocka_unit_test(a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens),
-        cmocka_unit_test(a_reader_that_comes_late_misses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -166,10 +166,5 @@ TEST(looking_changes_no_token) {
 int main(void) {
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_look_shows_what_runs_and_what_it_left),
-        cmocka_unit_test(a_look_may_be_dropped_while_it_is_asked_for),
-        cmocka_unit_test(looking_changes_no_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -166,21 +166,5 @@ int main(void) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     random_prompts(2048, seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_logits_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(bf16_logits_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(bf16_logits_by_the_dot_instruction_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(int8_logits_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(logits_over_int8_pages_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(logits_over_fp8_pages_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(logits_over_int4_pages_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(logits_do_not_depend_on_what_was_cached),
-        cmocka_unit_test(f32_logits_have_the_stored_hash_on_every_instruction_set),
-        cmocka_unit_test(bf16_logits_have_the_stored_hash_on_every_instruction_set_that_widens),
-        cmocka_unit_test(int8_logits_have_the_stored_hash_on_every_instruction_set),
-        cmocka_unit_test(logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set),
-        cmocka_unit_test(logits_over_fp8_pages_have_the_stored_hash_on_every_instruction_set),
-        cmocka_unit_test(logits_over_int4_pages_have_the_stored_hash_on_every_instruction_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

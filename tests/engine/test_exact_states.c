@@ -492,14 +492,5 @@ int main(void) {
         random_prompt(&seed, VOCAB, 96, strangers[i]);
         memcpy(strangers[i], prompt, (size_t)(i % 3) * 17 * sizeof *prompt); /* some begin alike */
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(delta_rules_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(heads_of_mamba_2_beside_attention_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(states_alone_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(states_of_bf16_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(states_under_adapters_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(everything_happened),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -72,9 +72,5 @@ int main(void) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     random_prompts(N_VOCAB, seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_every_type_do_not_depend_on_how_they_were_run),
-        cmocka_unit_test(nor_do_those_of_experts_of_mixed_types),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -274,22 +274,9 @@ TEST(who_does_not_ask_is_told_nothing) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_finds_all_slots_taken_waited_for_a_slot),
-        cmocka_unit_test(who_finds_no_pages_waited_for_pages),
-        cmocka_unit_test(who_gets_no_rows_waited_for_the_budget),
-        cmocka_unit_test(who_is_held_for_anothers_prefill_waited_for_the_prefix),
-        cmocka_unit_test(what_was_reused_is_told_with_the_page_that_was_copied),
-        cmocka_unit_test(tokens_from_a_tier_are_told_and_waited_for),
-        cmocka_unit_test(chunks_are_told_by_step_and_tokens),
-        cmocka_unit_test(preemptions_are_told_with_what_they_cost),
-        cmocka_unit_test(a_sample_is_told_that_its_prompt_was_shared),
-        cmocka_unit_test(a_place_in_the_queue_is_told_by_the_order_of_the_policy),
-        cmocka_unit_test(who_does_not_ask_is_told_nothing),
-    };
     uint64_t seed = 11;
     random_prompt(&seed, 2048, LONG, first);
     random_prompt(&seed, 2048, LONG, second);
     print_message("seed 11\n");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

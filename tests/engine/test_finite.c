@@ -262,14 +262,4 @@ TEST(a_forced_answer_goes_on_beside_a_bad_row) {
     sampling_lists_drop(lists);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bad_row_ends_its_own_request_only),
-        cmocka_unit_test(bad_logits_end_their_own_request_only),
-        cmocka_unit_test(a_row_that_goes_bad_later_ends_its_request_then),
-        cmocka_unit_test(pages_are_published_after_the_look_at_their_logits),
-        cmocka_unit_test(samples_of_a_bad_prompt_all_end),
-        cmocka_unit_test(a_forced_answer_goes_on_beside_a_bad_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -268,15 +268,4 @@ TEST(nothing_is_drafted_for_a_parent_before_its_children_fork) {
     sampling_lists_drop(g.sampling.lists);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_equals_its_samples_alone_and_computes_the_prompt_once),
-        cmocka_unit_test(without_sharing_every_sample_computes_the_prompt_and_says_the_same),
-        cmocka_unit_test(many_samples_hold_their_prompt_once),
-        cmocka_unit_test(where_places_to_run_are_fewer_than_samples_the_rest_wait),
-        cmocka_unit_test(nothing_is_drafted_for_a_parent_before_its_children_fork),
-        cmocka_unit_test(whoever_is_cancelled_the_others_come_out),
-        cmocka_unit_test(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -232,11 +232,5 @@ TEST(a_branch_from_before_its_stems_window_is_computed_again) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_branch_takes_no_page_of_another_tenants_stem),
-        cmocka_unit_test(the_next_request_in_its_place_is_no_stem_for_who_named_the_last),
-        cmocka_unit_test(what_a_branch_is_given_is_paid_for),
-        cmocka_unit_test(a_branch_from_before_its_stems_window_is_computed_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

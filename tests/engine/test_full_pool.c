@@ -227,14 +227,4 @@ TEST(a_cancel_counts_whatever_the_generation) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_whose_shared_tail_fills_the_pool_end),
-        cmocka_unit_test(a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared),
-        cmocka_unit_test(a_lone_sequence_ends_where_the_pool_does),
-        cmocka_unit_test(a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy),
-        cmocka_unit_test(a_stream_and_its_fork_end_in_a_full_pool),
-        cmocka_unit_test(a_cancel_counts_whatever_the_generation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

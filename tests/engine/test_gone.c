@@ -338,11 +338,5 @@ TEST(holes_behind_a_window_take_no_frames) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_eviction_between_two_portions_ends_the_promotion),
-        cmocka_unit_test(a_page_that_was_damaged_in_host_memory_is_missed),
-        cmocka_unit_test(frames_behind_a_gap_are_not_used),
-        cmocka_unit_test(holes_behind_a_window_take_no_frames),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

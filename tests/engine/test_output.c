@@ -226,10 +226,5 @@ TEST(ends_that_are_read_late_say_in_which_order_they_came) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_arrives_once_and_in_order_and_the_end_last),
-        cmocka_unit_test(a_reader_that_reads_nothing_fills_the_table),
-        cmocka_unit_test(ends_that_are_read_late_say_in_which_order_they_came),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

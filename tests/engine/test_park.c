@@ -671,26 +671,5 @@ int main(void) {
     const char *given = getenv("QUIRE_TEST_SEED");
     seed = given != NULL ? strtoull(given, NULL, 10) : rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_parked_is_found_after_all_else_was_evicted),
-        cmocka_unit_test(windows_are_parked),
-        cmocka_unit_test(recurrent_states_are_parked),
-        cmocka_unit_test(a_prompt_alone_is_parked_and_once_more_without_a_step),
-        cmocka_unit_test(a_running_sequence_is_parked_at_a_position),
-        cmocka_unit_test(what_ends_next_in_a_park_takes_the_place_of_what_it_held),
-        cmocka_unit_test(an_end_with_nothing_computed_or_an_error_leaves_a_park_as_it_was),
-        cmocka_unit_test(a_closed_park_takes_nothing),
-        cmocka_unit_test(the_dropped_cache_leaves_what_is_parked_and_engines_may_close_with_it),
-        cmocka_unit_test(without_a_prefix_cache_nothing_is_parked_and_by_pages_whole_ones_are),
-        cmocka_unit_test(branches_of_a_parked_prompt_compute_no_row_of_it),
-        cmocka_unit_test(only_the_very_tokens_of_the_same_tenant_get_the_logits_of_a_park),
-        cmocka_unit_test(what_goes_on_rides_in_the_next_step),
-        cmocka_unit_test(a_view_shows_what_is_parked_with_its_owner_and_pages),
-        cmocka_unit_test(a_tenants_bound_empties_its_own_oldest_park),
-        cmocka_unit_test(the_bound_of_all_empties_parks_of_the_tenant_that_holds_most),
-        cmocka_unit_test(the_longest_request_runs_beside_parks),
-        cmocka_unit_test(what_cannot_park_is_refused),
-        cmocka_unit_test(parks_opened_filled_and_closed_at_random_add_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

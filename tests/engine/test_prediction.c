@@ -258,16 +258,4 @@ TEST(what_cannot_be_drafted_is_refused) {
     harness_close(&h);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_change_nothing),
-        cmocka_unit_test(predictions_beside_a_drafter_change_nothing),
-        cmocka_unit_test(a_right_prediction_is_accepted_whole),
-        cmocka_unit_test(rejected_ids_count_once_and_only_where_they_were_drafted),
-        cmocka_unit_test(a_server_for_one_sequence_drafts_predictions),
-        cmocka_unit_test(counts_survive_preemption),
-        cmocka_unit_test(a_branch_that_replaces_its_parent_keeps_its_counts),
-        cmocka_unit_test(what_cannot_be_drafted_is_refused),
-    };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
-}
+TEST_MAIN(lists_open, lists_close)

@@ -85,8 +85,5 @@ TEST(sixty_four_requests_end_alike_in_a_pool_of_a_third) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_four_requests_end_alike_in_a_pool_of_a_third),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

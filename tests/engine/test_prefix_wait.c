@@ -253,13 +253,5 @@ int main(void) {
     small_model = harness_defaults;
     small_model.path = SMALL;
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shared_prefix_of_requests_that_arrive_together_is_computed_once),
-        cmocka_unit_test(shared_pages_are_room_for_more_requests_at_once),
-        cmocka_unit_test(samples_of_one_prompt_share_its_pages),
-        cmocka_unit_test(a_tenant_waits_for_public_pages_and_for_nothing_behind_them),
-        cmocka_unit_test(the_end_of_the_one_waited_for_frees_the_others),
-        cmocka_unit_test(random_families_end_with_the_tokens_of_a_cold_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

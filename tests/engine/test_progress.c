@@ -232,17 +232,8 @@ TEST(a_late_reader_of_a_search_reads_what_no_step_writes) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_chunk_is_announced_and_the_last_is_the_whole_prompt),
-        cmocka_unit_test(a_late_reader_gets_the_newest_number_alone),
-        cmocka_unit_test(what_the_cache_had_counts_as_processed),
-        cmocka_unit_test(of_samples_the_first_is_announced),
-        cmocka_unit_test(a_preempted_prompt_never_goes_back),
-        cmocka_unit_test(who_does_not_ask_gets_tokens_alone),
-        cmocka_unit_test(a_late_reader_of_a_search_reads_what_no_step_writes),
-    };
     uint64_t seed = 5;
     random_prompt(&seed, 2048, LONG, prompt);
     random_prompt(&seed, 2048, LONG, other);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -339,18 +339,5 @@ int main(void) {
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_common_prefix_of_37_tokens_is_37_cached_tokens),
-        cmocka_unit_test(wanted_rows_are_computed_though_they_are_cached),
-        cmocka_unit_test(log_probabilities_from_a_token_on_have_the_bits_of_a_whole_run),
-        cmocka_unit_test(logits_and_log_probabilities_may_begin_at_different_rows),
-        cmocka_unit_test(another_tenant_computes_every_token_of_the_same_prompt),
-        cmocka_unit_test(page_granularity_reuses_whole_pages_only),
-        cmocka_unit_test(tenants_share_a_public_prefix_and_nothing_behind_it),
-        cmocka_unit_test(what_is_kept_is_what_requests_say),
-        cmocka_unit_test(who_finds_no_page_for_a_copy_goes_back_to_the_pages_start),
-        cmocka_unit_test(more_tenants_than_spaces_find_room_when_the_oldest_have_gone),
-        cmocka_unit_test(what_a_preempted_request_finds_again_is_no_hit_of_its_prompt),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

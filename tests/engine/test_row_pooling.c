@@ -515,18 +515,5 @@ TEST(an_engine_closes_over_pooled_requests) {
 int main(void) {
     test_seed = 7;
     random_prompt(&test_seed, 2048, N_PROMPT, prompt);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_has_the_same_bits_however_it_is_run),
-        cmocka_unit_test(a_mean_is_the_sum_of_last_rows_in_order),
-        cmocka_unit_test(nobody_looks_at_logits_for_a_row),
-        cmocka_unit_test(a_last_row_takes_what_is_cached_and_a_mean_does_not),
-        cmocka_unit_test(a_model_that_reads_both_ways_computes_an_input_in_one_step),
-        cmocka_unit_test(types_lie_beside_their_tokens),
-        cmocka_unit_test(what_a_model_cannot_give_is_refused),
-        cmocka_unit_test(a_full_queue_and_a_full_pool_are_survived),
-        cmocka_unit_test(requests_end_at_any_moment_and_hold_nothing),
-        cmocka_unit_test(a_late_row_is_refused),
-        cmocka_unit_test(an_engine_closes_over_pooled_requests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

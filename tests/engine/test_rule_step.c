@@ -253,16 +253,4 @@ TEST(a_rule_that_fails_outside_ends_its_request_alone) {
     harness_close(&h);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_that_sit_out_get_the_same_tokens),
-        cmocka_unit_test(without_threads_outside_a_step_does_it_all),
-        cmocka_unit_test(others_go_on_while_one_sits_out_with_its_pages),
-        cmocka_unit_test(one_that_sits_out_is_cancelled_at_once),
-        cmocka_unit_test(where_all_sit_out_nothing_is_preempted),
-        cmocka_unit_test(one_that_sits_out_may_be_preempted),
-        cmocka_unit_test(an_engine_closes_while_a_rule_is_outside),
-        cmocka_unit_test(a_rule_that_fails_outside_ends_its_request_alone),
-    };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
-}
+TEST_MAIN(lists_open, lists_close)

@@ -102,9 +102,5 @@ TEST(requests_that_fit_beside_their_windows_only_run) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_longer_than_the_pool_run_where_all_layers_have_windows),
-        cmocka_unit_test(requests_that_fit_beside_their_windows_only_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

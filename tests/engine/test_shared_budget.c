@@ -63,11 +63,4 @@ TEST(a_sequence_may_take_all_of_the_memory) {
     second_close(&x);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_that_share_the_targets_memory_change_nothing),
-        cmocka_unit_test(a_model_that_drafts_for_itself_in_its_own_memory_is_always_right),
-        cmocka_unit_test(a_sequence_may_take_all_of_the_memory),
-    };
-    return cmocka_run_group_tests(tests, lists_open, lists_close);
-}
+TEST_MAIN(lists_open, lists_close)

@@ -603,20 +603,5 @@ TEST(a_model_of_states_alone_does_the_same) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end),
-        cmocka_unit_test(a_snapshot_ends_no_step),
-        cmocka_unit_test(samples_of_a_prompt_share_its_state),
-        cmocka_unit_test(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot),
-        cmocka_unit_test(tokens_are_the_same_under_preemption),
-        cmocka_unit_test(tokens_are_the_same_under_swapping),
-        cmocka_unit_test(tokens_are_the_same_with_drafts),
-        cmocka_unit_test(accepted_drafts_take_fewer_steps),
-        cmocka_unit_test(beams_have_states_of_their_own),
-        cmocka_unit_test(snapshots_come_back_from_tiers),
-        cmocka_unit_test(tokens_are_the_same_through_tiers),
-        cmocka_unit_test(who_comes_at_once_waits_for_a_prefix_and_its_state),
-        cmocka_unit_test(a_model_of_states_alone_does_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -94,9 +94,4 @@ TEST(picks_are_the_same_however_they_are_found) {
     sampling_lists_drop(bias);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(picks_are_the_same_however_they_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -393,7 +393,4 @@ TEST(storms_in_tight_pools_end_and_change_no_answer) {
     assert_true(n_compared > 20 * n_rounds);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(storms_in_tight_pools_end_and_change_no_answer)};
-    return cmocka_run_group_tests(tests, adapters_write, adapters_remove);
-}
+TEST_MAIN(adapters_write, adapters_remove)

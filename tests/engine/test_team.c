@@ -473,16 +473,4 @@ TEST(engines_of_one_budget_come_and_go_while_another_holds_all_of_it) {
     harness_close(&host);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engines_of_a_team_give_what_each_gives_alone),
-        cmocka_unit_test(a_flood_of_one_engine_leaves_the_other_its_share),
-        cmocka_unit_test(an_engine_that_was_alone_has_its_share_as_before),
-        cmocka_unit_test(engines_come_and_go_while_another_runs),
-        cmocka_unit_test(engines_whose_sequences_exceed_their_budget_all_end),
-        cmocka_unit_test(cached_pages_of_an_idle_engine_become_anothers),
-        cmocka_unit_test(parks_of_an_engine_give_way_to_another_below_its_floor),
-        cmocka_unit_test(engines_of_one_budget_come_and_go_while_another_holds_all_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -403,13 +403,5 @@ int main(void) {
         /* no page of theirs is the prompt's, pages of one token neither */
         strangers[i][0] = (prompt[0] + 1 + i) % 2048;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_back_from_host_memory_bit_for_bit),
-        cmocka_unit_test(a_tier_that_is_too_small_costs_nothing_but_reuse),
-        cmocka_unit_test(random_requests_through_all_tiers_answer_as_without),
-        cmocka_unit_test(preempted_sequences_come_back_from_swap_space_bit_for_bit),
-        cmocka_unit_test(swap_space_that_is_too_small_is_used_as_far_as_it_goes),
-        cmocka_unit_test(cancelled_sequences_leave_no_frame_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

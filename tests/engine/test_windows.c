@@ -214,12 +214,5 @@ TEST(a_swapped_sequence_leaves_nothing_behind_its_window) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_behind_the_window_serve_others_while_a_sequence_runs),
-        cmocka_unit_test(a_swapped_sequence_leaves_nothing_behind_its_window),
-        cmocka_unit_test(freed_pages_change_no_bit_of_the_logits),
-        cmocka_unit_test(pages_of_groups_come_back_from_tiers_and_swap_space),
-        cmocka_unit_test(a_model_of_windows_alone_finds_its_pages_in_a_tier_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -95,7 +95,7 @@ TEST(floats_make_an_operation_one_of_floats) {
 }
 
 /* A host program may have set a locale whose numbers have a decimal comma. */
-TEST(a_decimal_point_is_one_under_every_locale) {
+COMMA_TEST(a_decimal_point_is_one_under_every_locale) {
     assert_true(score_of("1.5") == 1.5f && score_of(".5") == 0.5f && score_of("2.") == 2.0f &&
                 score_of("00.25") == 0.25f);
     assert_true(score_of("1e-3") == (float)1e-3 && score_of("1.e3") == 1000.0f &&
@@ -433,8 +433,7 @@ static void random_text(uint64_t *seed, int32_t depth, bool floats, bool score, 
     }
 }
 
-static void programs_give_what_their_trees_give(void **unused) {
-    (void)unused;
+TEST(programs_give_what_their_trees_give) {
     int32_t n_compiled = 0, n_faults = 0, n = 3000;
     for (int32_t i = 0; i < n; i++) {
         uint64_t seed = (uint64_t)(i + 1);
@@ -455,23 +454,4 @@ static void programs_give_what_their_trees_give(void **unused) {
     assert_true(n_compiled > n / 2 && n_faults > n / 20);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_and_precedence_are_those_of_c),
-        cmocka_unit_test(floats_make_an_operation_one_of_floats),
-        COMMA_TEST(a_decimal_point_is_one_under_every_locale),
-        cmocka_unit_test(functions_are_right_to_a_float),
-        cmocka_unit_test(what_faults_is_what_c_would_evaluate),
-        cmocka_unit_test(a_wrong_expression_is_refused_with_its_column),
-        cmocka_unit_test(budgets_hold),
-        cmocka_unit_test(as_many_levels_as_are_documented_and_no_more_are_read),
-        cmocka_unit_test(as_many_parts_as_are_documented_and_no_more_are_read),
-        cmocka_unit_test(constants_beside_a_query_are_as_many_as_fit_the_text),
-        cmocka_unit_test(as_many_arrays_as_are_documented_and_no_more_are_read),
-        cmocka_unit_test(rectangles_that_a_mask_empties_or_fills_are_known),
-        cmocka_unit_test(rectangles_of_masks_with_bits_and_floats_are_known),
-        cmocka_unit_test(no_verdict_contradicts_a_point),
-        cmocka_unit_test(programs_give_what_their_trees_give),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

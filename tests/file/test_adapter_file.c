@@ -324,20 +324,4 @@ TEST(damaged_gguf_adapters_are_refused_or_read) {
     temp_delete(&d, files);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_config_gives_what_the_adapter_is),
-        cmocka_unit_test(scales_follow_from_rank_and_alpha_of_the_module),
-        cmocka_unit_test(patterns_match_as_regular_expressions_do),
-        cmocka_unit_test(a_pattern_that_never_ends_matches_nothing),
-        cmocka_unit_test(other_kinds_and_options_are_refused_by_name),
-        cmocka_unit_test(configs_as_they_are_published_are_read),
-        cmocka_unit_test(numbers_that_are_none_are_refused),
-        cmocka_unit_test(pickles_and_directories_without_an_adapter_are_refused),
-        cmocka_unit_test(a_file_over_the_limit_is_refused),
-        cmocka_unit_test(a_replaced_file_has_another_digest),
-        cmocka_unit_test(a_gguf_adapter_gives_what_it_is),
-        cmocka_unit_test(damaged_gguf_adapters_are_refused_or_read),
-    };
-    return cmocka_run_group_tests_name("adapters on disk", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

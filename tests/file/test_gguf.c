@@ -502,29 +502,6 @@ TEST(a_vocabulary_needs_no_tensors) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_vocabulary_needs_no_tensors),
-        cmocka_unit_test(numbers_strings_and_arrays_are_read_by_key),
-        cmocka_unit_test(dimensions_become_row_major_and_data_are_found),
-        cmocka_unit_test(the_vocabulary_is_borrowed_from_the_file),
-        cmocka_unit_test(a_list_of_chat_templates_has_its_default_or_its_first),
-        cmocka_unit_test(further_chat_templates_are_keys_with_their_names),
-        cmocka_unit_test(a_file_without_keys_or_tensors_opens),
-        cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
-        cmocka_unit_test(random_damage_never_leads_outside_the_file),
-        cmocka_unit_test(wrong_marks_and_versions_are_refused),
-        cmocka_unit_test(absurd_counts_are_refused_before_anything_is_allocated),
-        cmocka_unit_test(a_key_that_occurs_twice_is_refused),
-        cmocka_unit_test(values_of_no_known_type_are_refused),
-        cmocka_unit_test(arrays_nested_too_deep_are_refused),
-        cmocka_unit_test(an_alignment_that_is_no_power_of_two_is_refused),
-        cmocka_unit_test(the_alignment_of_the_file_places_its_data),
-        cmocka_unit_test(a_tensor_that_does_not_fit_is_refused_by_name),
-        cmocka_unit_test(tensors_with_bad_names_or_ranks_are_refused),
-        cmocka_unit_test(vocabulary_arrays_that_contradict_are_refused),
-        cmocka_unit_test(a_split_file_opens_with_the_tensors_of_all_parts),
-        cmocka_unit_test(a_split_file_with_wrong_parts_is_refused),
-    };
     log_set_level(LOG_ERROR); /* damaged files make warnings */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -442,25 +442,4 @@ TEST(a_config_or_index_cut_at_any_byte_is_refused) {
     temp_delete(&d, names);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(config_is_read_by_dotted_path),
-        cmocka_unit_test(infinity_and_nan_are_numbers_where_they_are_wrapped),
-        cmocka_unit_test(numbers_that_python_writes_as_words_are_read),
-        cmocka_unit_test(a_malformed_config_is_refused_with_its_place),
-        cmocka_unit_test(a_model_without_a_vocabulary_opens),
-        cmocka_unit_test(a_tokenizer_without_a_model_opens),
-        cmocka_unit_test(the_chat_template_is_found_where_it_may_stand),
-        cmocka_unit_test(further_chat_templates_are_found_by_name),
-        cmocka_unit_test(generation_config_is_apart_from_config),
-        cmocka_unit_test(a_file_of_the_directory_opens_the_directory),
-        cmocka_unit_test(shards_open_together_with_and_without_an_index),
-        cmocka_unit_test(an_index_may_name_a_tensor_that_no_file_has_until_it_is_asked_for),
-        cmocka_unit_test(an_index_that_leads_astray_is_refused),
-        cmocka_unit_test(the_same_tensor_in_two_shards_is_refused),
-        cmocka_unit_test(what_is_no_model_is_refused_with_a_hint),
-        cmocka_unit_test(random_damage_of_json_is_refused_or_harmless),
-        cmocka_unit_test(a_config_or_index_cut_at_any_byte_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

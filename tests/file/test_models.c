@@ -88,11 +88,4 @@ TEST(vocabularies_alone_open_quickly) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_golden_model_opens_as_directory_and_as_gguf),
-        cmocka_unit_test(the_data_models_open),
-        cmocka_unit_test(vocabularies_alone_open_quickly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

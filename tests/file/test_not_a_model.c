@@ -130,14 +130,4 @@ TEST(the_base_is_read_from_the_head_of_a_card) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_is_told_by_its_first_bytes),
-        cmocka_unit_test(names_are_told_and_the_one_that_says_most_wins),
-        cmocka_unit_test(a_gguf_file_that_goes_with_a_model_is_named),
-        cmocka_unit_test(quantised_weights_are_told_by_their_config),
-        cmocka_unit_test(quantised_weights_are_told_by_their_tensors),
-        cmocka_unit_test(the_base_is_read_from_the_head_of_a_card),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

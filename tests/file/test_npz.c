@@ -186,12 +186,4 @@ TEST(changed_bytes_do_no_harm) {
     drop(&z);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_read),
-        cmocka_unit_test(what_is_not_read_is_named),
-        cmocka_unit_test(members_that_overlap_are_refused),
-        cmocka_unit_test(changed_bytes_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

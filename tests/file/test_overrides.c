@@ -478,23 +478,5 @@ TEST(damaged_ones_of_a_packed_model_are_refused) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_sets_a_key_that_is_there_or_not),
-        cmocka_unit_test(the_vocabulary_is_read_with_them),
-        cmocka_unit_test(defaults_of_sampling_are_read_with_them),
-        cmocka_unit_test(what_is_no_override_is_refused_with_its_key),
-        cmocka_unit_test(a_key_that_nothing_asks_for_is_named_with_the_nearest),
-        cmocka_unit_test(an_object_is_merged_deep),
-        cmocka_unit_test(null_and_other_kinds_take_what_lies_inside_away),
-        cmocka_unit_test(what_ends_a_text_goes_before_generation_config),
-        cmocka_unit_test(what_is_no_object_of_config_json_is_refused),
-        cmocka_unit_test(the_wrong_flag_names_the_other),
-        cmocka_unit_test(depth_length_and_number_are_bounded),
-        cmocka_unit_test(mutated_texts_are_refused_or_read),
-        cmocka_unit_test(equal_overrides_have_equal_texts),
-        cmocka_unit_test(a_packed_model_carries_them_and_takes_others),
-        cmocka_unit_test(a_packed_directory_carries_paths),
-        cmocka_unit_test(damaged_ones_of_a_packed_model_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

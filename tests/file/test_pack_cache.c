@@ -373,19 +373,4 @@ TEST(a_source_that_was_written_just_now_is_not_named) {
     world_delete(&w, (const char *[]){"m.gguf", NULL});
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_kept_is_found_whole),
-        cmocka_unit_test(packed_forms_are_listed_and_removed_by_name),
-        cmocka_unit_test(entries_that_are_cut_or_no_packed_models_are_removed),
-        cmocka_unit_test(what_others_may_write_is_not_used),
-        cmocka_unit_test(a_directory_that_cannot_be_is_an_error_that_names_it),
-        cmocka_unit_test(the_least_recently_used_entries_go_first),
-        cmocka_unit_test(no_entry_takes_the_last_of_the_disk),
-        cmocka_unit_test(two_writers_of_an_entry_do_not_meet),
-        cmocka_unit_test(what_a_killed_writer_left_is_removed_by_the_next),
-        cmocka_unit_test(every_change_of_a_source_changes_its_name),
-        cmocka_unit_test(a_source_that_was_written_just_now_is_not_named),
-    };
-    return cmocka_run_group_tests_name("pack cache", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -315,19 +315,4 @@ TEST(what_is_no_packed_model_is_not_replaced) {
     temp_delete(&d, (const char *[]){NAME, NULL});
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_packed_comes_back),
-        cmocka_unit_test(a_shared_file_closes_with_its_last_user),
-        cmocka_unit_test(a_file_that_is_cut_anywhere_is_refused),
-        cmocka_unit_test(another_version_is_named),
-        cmocka_unit_test(a_byte_that_changed_is_noticed),
-        cmocka_unit_test(a_byte_of_the_data_that_changed_is_found_by_its_checksum),
-        cmocka_unit_test(checksums_are_of_the_bytes_that_are_written),
-        cmocka_unit_test(a_forged_file_is_refused_or_read_inside_its_bounds),
-        cmocka_unit_test(a_model_that_cannot_be_written_leaves_nothing),
-        cmocka_unit_test(writers_of_one_file_do_not_meet),
-        cmocka_unit_test(what_is_no_packed_model_is_not_replaced),
-    };
-    return cmocka_run_group_tests_name("packed models", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

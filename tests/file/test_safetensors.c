@@ -173,15 +173,4 @@ TEST(random_damage_never_leads_outside_the_file) {
     strbuf_deinit(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_found_and_strange_ones_remembered),
-        cmocka_unit_test(a_tensor_whose_numbers_contradict_is_refused_by_name),
-        cmocka_unit_test(overlapping_and_repeated_tensors_are_refused),
-        cmocka_unit_test(a_header_that_is_no_json_object_is_refused),
-        cmocka_unit_test(json_nested_too_deep_is_refused),
-        cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
-        cmocka_unit_test(random_damage_never_leads_outside_the_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

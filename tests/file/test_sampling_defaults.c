@@ -155,12 +155,4 @@ TEST(gguf_gives_them_under_keys_of_its_own) {
     temp_delete(&d, names);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generation_config_gives_five_fields),
-        cmocka_unit_test(what_is_no_number_is_refused_with_file_and_field),
-        cmocka_unit_test(another_file_must_be_there_and_be_json),
-        cmocka_unit_test(gguf_gives_them_under_keys_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

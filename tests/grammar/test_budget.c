@@ -96,11 +96,4 @@ TEST(a_pool_of_automata_gives_all_back) {
     nfa_deinit(&b.a);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_counted_is_what_the_grammar_holds),
-        cmocka_unit_test(a_vector_is_counted_as_it_grows_and_given_back_when_freed),
-        cmocka_unit_test(what_turns_left_recursion_around_is_counted),
-        cmocka_unit_test(a_pool_of_automata_gives_all_back)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -116,9 +116,8 @@ static void compare(const grammar_case *bounded, const grammar_case *free, uint3
     }
 }
 
-static void a_bounded_grammar_takes_the_texts_that_are_no_deeper(void **state) {
+TEST(a_bounded_grammar_takes_the_texts_that_are_no_deeper) {
     uint64_t seed = 60;
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         int n_compiled = 0;
@@ -147,11 +146,10 @@ static void a_bounded_grammar_takes_the_texts_that_are_no_deeper(void **state) {
     assert_true(n_same > 100 && n_deeper > 100);
 }
 
-static void what_needs_more_levels_than_there_are_matches_nothing(void **state) {
+TEST(what_needs_more_levels_than_there_are_matches_nothing) {
     static const char schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"array\","
                                  "\"minItems\":1,\"items\":{\"const\":{}}}}";
     grammar *g = NULL;
-    (void)state;
     for (uint32_t levels = 2; levels <= 3; levels++) {
         const grammar_options o = {.max_depth = levels};
         quire_error err = {0};
@@ -161,9 +159,4 @@ static void what_needs_more_levels_than_there_are_matches_nothing(void **state) 
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bounded_grammar_takes_the_texts_that_are_no_deeper),
-        cmocka_unit_test(what_needs_more_levels_than_there_are_matches_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

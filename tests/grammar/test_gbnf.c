@@ -151,17 +151,4 @@ TEST(the_notation_of_w3c_is_read_too) {
     case_refused(GRAMMAR_W3C, "", QUIRE_INVALID, "no rules");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_nest_as_deep_as_the_text),
-        cmocka_unit_test(left_recursion_is_turned_around),
-        cmocka_unit_test(left_recursion_through_other_rules_and_empty_ones_is_too),
-        cmocka_unit_test(left_recursion_between_two_that_may_be_empty_is_too),
-        cmocka_unit_test(a_counted_repeat_may_begin_a_rule_that_begins_with_itself),
-        cmocka_unit_test(an_ambiguous_grammar_stays_small),
-        cmocka_unit_test(rules_may_span_lines_and_hold_comments),
-        cmocka_unit_test(wrong_grammars_are_refused_with_their_line),
-        cmocka_unit_test(the_notation_of_w3c_is_read_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

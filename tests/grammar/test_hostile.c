@@ -130,11 +130,4 @@ TEST(a_cancelled_turn_ends_a_compilation) {
     mem_free(dots);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_grammars_are_refused_in_time_and_hold_nobody_up),
-        cmocka_unit_test(stacked_repeats_nest_as_little_as_groups),
-        cmocka_unit_test(a_cancelled_turn_ends_a_compilation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

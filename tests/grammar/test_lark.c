@@ -103,13 +103,4 @@ TEST(what_cannot_be_read_is_refused) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_and_terminals),
-        cmocka_unit_test(what_is_ignored_stands_between_terminals_and_not_inside),
-        cmocka_unit_test(counts_options_and_flags),
-        cmocka_unit_test(common_terminals),
-        cmocka_unit_test(what_cannot_be_read_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

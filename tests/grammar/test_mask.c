@@ -328,19 +328,4 @@ TEST(threads_may_use_one_run_at_once) {
     case_close(&c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bit_of_a_mask_is_what_taking_the_token_says),
-        cmocka_unit_test(a_limited_string_takes_the_longest_token_only_where_it_fits),
-        cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
-        cmocka_unit_test(forced_tokens_are_the_only_ones),
-        cmocka_unit_test(guesses_branch_where_texts_may_be_spelt_in_several_ways),
-        cmocka_unit_test(guesses_are_worth_what_is_lost_where_they_are_wrong),
-        cmocka_unit_test(a_run_allocates_nothing_after_it_is_open),
-        cmocka_unit_test(a_run_at_its_budget_fails_and_keeps_the_state),
-        cmocka_unit_test(one_that_uses_up_its_budget_ends_alone),
-        cmocka_unit_test(runs_of_one_grammar_share_their_states),
-        cmocka_unit_test(threads_may_use_one_run_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

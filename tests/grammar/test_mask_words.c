@@ -106,7 +106,7 @@ static void check(const words *w, grammar_kind kind, const char *text, uint64_t 
 
 #define STRING(rules) "{\"type\":\"string\"," rules "}"
 
-static void masks_of_strings_are_what_taking_each_token_says(void **state) {
+TEST(masks_of_strings_are_what_taking_each_token_says) {
     static const char *const schemas[] = {
         STRING("\"format\":\"email\""),
         STRING("\"format\":\"hostname\""),
@@ -141,7 +141,6 @@ static void masks_of_strings_are_what_taking_each_token_says(void **state) {
         "\"minProperties\":3}",
         "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a1]{1,4}$\"},\"minProperties\":2}",
     };
-    (void)state;
     static words w;
     open_words(&w);
     uint64_t random = 20261126;
@@ -151,7 +150,7 @@ static void masks_of_strings_are_what_taking_each_token_says(void **state) {
     grammar_vocab_drop(w.v);
 }
 
-static void masks_of_other_grammars_are_what_taking_each_token_says(void **state) {
+TEST(masks_of_other_grammars_are_what_taking_each_token_says) {
     static const struct {
         grammar_kind kind;
         const char *text;
@@ -160,7 +159,6 @@ static void masks_of_other_grammars_are_what_taking_each_token_says(void **state
                     {GRAMMAR_REGEX, "[a-z]+(-[a-z]+)*\\.1"},
                     {GRAMMAR_EBNF, "root ::= [a-z. ]+ | \"\\\"\" [^\"]* \"\\\"\""},
                     {GRAMMAR_JSON_OBJECT, ""}};
-    (void)state;
     static words w;
     open_words(&w);
     uint64_t random = 1126;
@@ -170,10 +168,4 @@ static void masks_of_other_grammars_are_what_taking_each_token_says(void **state
     grammar_vocab_drop(w.v);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_of_strings_are_what_taking_each_token_says),
-        cmocka_unit_test(masks_of_other_grammars_are_what_taking_each_token_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

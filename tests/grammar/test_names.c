@@ -46,9 +46,8 @@ TEST(no_name_comes_twice_in_an_object) {
 
 /* What has been named before is a thing of one text: forks go their own ways, and what is
  * rolled back was never there. */
-static void forks_know_their_own_names(void **state) {
+TEST(forks_know_their_own_names) {
     grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", NULL);
-    (void)state;
     grammar_state s = grammar_start(c.r), a, b;
     assert_int_equal(grammar_accept_bytes(c.r, &s, str_of("{\"x\":1,\""), NULL), QUIRE_OK);
     a = b = s;
@@ -518,7 +517,7 @@ static void walk_call(grammar_case *c, uint64_t *random) {
     }
 }
 
-static void names_come_once_in_the_syntaxes_of_calls(void **state) {
+TEST(names_come_once_in_the_syntaxes_of_calls) {
     static const char any[] = "{\"type\":\"object\",\"additionalProperties\":true}";
     static const char nested[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"object\"}},"
                                  "\"additionalProperties\":{\"const\":1}}";
@@ -547,7 +546,6 @@ static void names_come_once_in_the_syntaxes_of_calls(void **state) {
          {"{\"a\":1,\"a\":1};", "{\"x\":{\"a\":1,\"\\u0061\":1}};"}},
     };
     uint64_t random = 5;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_value *schema = json_document(str_of(cases[i].schema));
         grammar_case c = open_call(&cases[i], schema);
@@ -604,7 +602,7 @@ static grammar_vocab *large_vocab(int32_t *n_tokens) {
 
 /* A mask looks along the names that came, not at each of them, and what it looks at
  * counts as the work of a step. */
-static void masks_behind_many_names_fit_into_a_step(void **state) {
+TEST(masks_behind_many_names_fit_into_a_step) {
     enum { NAMES = 4000 };
     int32_t n_tokens;
     grammar_vocab *v = large_vocab(&n_tokens);
@@ -613,7 +611,6 @@ static void masks_behind_many_names_fit_into_a_step(void **state) {
     grammar_state s = grammar_start(c.r);
     grammar_run_stats stats;
     work_room room = {0};
-    (void)state;
     assert_int_equal(grammar_accept_bytes(c.r, &s, str_of("{\""), NULL), QUIRE_OK);
     for (int i = 0; i < NAMES; i++) {
         char member[40];
@@ -641,13 +638,4 @@ static void masks_behind_many_names_fit_into_a_step(void **state) {
     case_close(&c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_name_comes_twice_in_an_object),
-        cmocka_unit_test(forks_know_their_own_names),
-        cmocka_unit_test(masks_have_the_tokens_that_leave_a_text_without_a_name_twice),
-        cmocka_unit_test(names_come_once_in_the_syntaxes_of_calls),
-        cmocka_unit_test(masks_behind_many_names_fit_into_a_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

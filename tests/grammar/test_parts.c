@@ -451,7 +451,7 @@ static const char *long_value(const char *begin, int n, const char *end) {
 
 /* Its tokens are those that take bytes one by one, at both limits of the length and far
  * from them. */
-static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **state) {
+TEST(a_long_text_of_limited_length_holds_all_but_what_ends_it) {
     static const char *const schemas[] = {
         "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":100,\"maxLength\":400}},"
         "\"additionalProperties\":false}",
@@ -459,7 +459,6 @@ static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **stat
         "false}",
         "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":300}},\"additionalProperties\":false}"};
     static const str never[] = {{"</p>", 4}, {"\n<q>", 4}};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         json_value *schema = json_document(str_of(schemas[i]));
         const grammar_arguments a = {.syntax = GRAMMAR_SYNTAX_TAGS,
@@ -485,23 +484,4 @@ static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **stat
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_special_token_is_no_text_and_text_is_no_special_token),
-        cmocka_unit_test(tokens_of_single_bytes_spell_no_special_token),
-        cmocka_unit_test(sets_of_special_tokens_are_named_or_all_others),
-        cmocka_unit_test(sequences_choices_and_repeats_are_what_they_say),
-        cmocka_unit_test(text_goes_on_until_a_mark_or_a_text_for_the_first_time),
-        cmocka_unit_test(free_text_holds_none_of_its_texts),
-        cmocka_unit_test(a_text_that_begins_as_json_does_has_masks_of_its_own),
-        cmocka_unit_test(a_trigger_begins_a_tag_anywhere_in_free_text),
-        cmocka_unit_test(a_trigger_may_be_letters_before_a_special_token),
-        cmocka_unit_test(a_trigger_of_letters_means_the_special_token_that_begins_with_them),
-        cmocka_unit_test(a_special_token_that_must_come_is_forced),
-        cmocka_unit_test(what_is_malformed_is_refused),
-        cmocka_unit_test(rules_of_several_grammars_do_not_meet),
-        cmocka_unit_test(rules_of_lark_stand_behind_those_before_them),
-        cmocka_unit_test(a_long_text_of_limited_length_holds_all_but_what_ends_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

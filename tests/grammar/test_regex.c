@@ -197,18 +197,4 @@ TEST(looking_for_a_regex_takes_bounded_steps) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_regex_must_match_the_whole_text),
-        cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
-        cmocka_unit_test(stacked_repeats_are_the_one_that_says_both),
-        cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
-        cmocka_unit_test(white_space_is_that_of_json_schema),
-        cmocka_unit_test(anchors_count_at_the_edges_alone),
-        cmocka_unit_test(a_choice_is_one_of_its_texts),
-        cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),
-        cmocka_unit_test(a_regex_is_looked_for_in_a_text),
-        cmocka_unit_test(looking_for_a_regex_takes_bounded_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

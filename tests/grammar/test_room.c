@@ -296,16 +296,4 @@ TEST(what_is_too_large_is_named) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_that_a_step_began_are_those_that_it_did_not),
-        cmocka_unit_test(a_used_up_room_still_takes_what_is_built),
-        cmocka_unit_test(a_thread_outside_takes_turns_and_leaves_the_run_to_steps_between_them),
-        cmocka_unit_test(a_thread_outside_ends_where_nobody_wants_the_mask),
-        cmocka_unit_test(steps_do_not_wait_for_a_thread_outside),
-        cmocka_unit_test(runs_begin_with_few_addresses),
-        cmocka_unit_test(a_tenant_over_its_share_loses_its_own_run),
-        cmocka_unit_test(what_is_too_large_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

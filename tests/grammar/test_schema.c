@@ -348,20 +348,4 @@ TEST(a_large_schema_is_refused_at_once) {
     assert_true(err.message[0] != 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_keep_their_bounds_and_multiples),
-        cmocka_unit_test(strings_keep_length_pattern_and_format),
-        cmocka_unit_test(objects_keep_names_order_and_counts),
-        cmocka_unit_test(arrays_keep_items_and_counts),
-        cmocka_unit_test(drafts_and_dialects_are_told_apart),
-        cmocka_unit_test(alternatives_hold_as_they_say),
-        cmocka_unit_test(white_space_is_none_or_at_most_20_bytes),
-        cmocka_unit_test(no_place_takes_more_than_20_blanks_in_a_row),
-        cmocka_unit_test(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword),
-        cmocka_unit_test(a_survey_reports_every_keyword),
-        cmocka_unit_test(equal_ends_of_names_are_kept_once),
-        cmocka_unit_test(a_large_schema_is_refused_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

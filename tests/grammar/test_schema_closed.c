@@ -134,13 +134,4 @@ TEST(as_the_schema_says_nothing_is_closed) {
     CHECK_ALL(cases, NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_object_that_lists_members_takes_no_others),
-        cmocka_unit_test(an_object_that_lists_none_or_says_more_stays_as_it_is),
-        cmocka_unit_test(the_members_of_all_that_applies_count),
-        cmocka_unit_test(nothing_closes_inside_conditions),
-        cmocka_unit_test(as_the_schema_says_nothing_is_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

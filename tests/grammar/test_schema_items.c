@@ -91,13 +91,4 @@ TEST(items_that_count_are_evaluated) {
     CHECK_ALL(cases, NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_contains_are_counted_together),
-        cmocka_unit_test(counts_that_cannot_be_reached_are_refused),
-        cmocka_unit_test(huge_counts_are_no_work),
-        cmocka_unit_test(items_behind_a_prefix_are_negated),
-        cmocka_unit_test(items_that_count_are_evaluated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -93,13 +93,4 @@ TEST(many_members_under_negated_rules_are_refused) {
     strbuf_deinit(&text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_members_under_negated_rules_are_refused),
-        cmocka_unit_test(members_are_counted_by_different_names),
-        cmocka_unit_test(few_names_are_told_apart_as_listed_ones),
-        cmocka_unit_test(negated_rules_about_open_names_want_a_witness),
-        cmocka_unit_test(what_a_constant_has_is_not_evaluated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -97,12 +97,4 @@ TEST(an_integer_of_draft_4_has_no_point_beside_an_enum) {
     CHECK_ALL(cases, &((grammar_options){.numbers = GRAMMAR_NUMBERS_ANY}));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_count_with_all_their_digits),
-        cmocka_unit_test(bounds_of_many_digits_are_kept),
-        cmocka_unit_test(unique_items_are_equal_where_their_values_are),
-        cmocka_unit_test(an_integer_of_draft_4_has_no_point_beside_an_enum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

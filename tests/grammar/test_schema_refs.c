@@ -130,13 +130,4 @@ TEST(times_may_be_leap_seconds_and_small_letters) {
     CHECK_ALL(cases, NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alternatives_may_hold_what_they_are_part_of),
-        cmocka_unit_test(an_identifier_below_an_unknown_keyword_yields_to_one_in_a_schema),
-        cmocka_unit_test(pointers_are_decoded_before_they_are_cut),
-        cmocka_unit_test(a_keyword_that_a_draft_lacks_means_nothing_there),
-        cmocka_unit_test(times_may_be_leap_seconds_and_small_letters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

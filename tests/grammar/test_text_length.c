@@ -161,13 +161,4 @@ TEST(places_far_from_a_limit_share_a_mask) {
     case_close(&c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_goes_on_only_where_it_can_end_within_its_length),
-        cmocka_unit_test(usual_limits_of_formats_are_enforced),
-        cmocka_unit_test(a_pattern_that_takes_too_much_beside_a_limit_is_named),
-        cmocka_unit_test(the_longest_text_ends_where_its_limit_is),
-        cmocka_unit_test(places_far_from_a_limit_share_a_mask),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -635,30 +635,4 @@ TEST(options_are_checked) {
     assert_int_equal(quire_hub_list(&o, &models, &n, NULL), QUIRE_INVALID);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_has_a_repository_a_pick_and_a_revision),
-        cmocka_unit_test(what_is_no_name_is_refused),
-        cmocka_unit_test(a_path_of_a_file_is_no_name),
-        cmocka_unit_test(a_path_stays_below_its_directory_or_is_refused),
-        cmocka_unit_test(a_token_is_for_one_origin),
-        cmocka_unit_test(an_address_is_escaped),
-        cmocka_unit_test(a_quantisation_is_read_from_a_files_name),
-        cmocka_unit_test(parts_have_the_same_stem),
-        cmocka_unit_test(an_adapter_is_its_config_and_its_weights),
-        cmocka_unit_test(weights_as_safetensors_go_first_with_the_texts_beside_them),
-        cmocka_unit_test(one_gguf_model_is_chosen_with_all_its_parts),
-        cmocka_unit_test(shards_are_those_that_the_index_names),
-        cmocka_unit_test(a_list_gives_sizes_and_hashes),
-        cmocka_unit_test(a_list_that_cannot_be_proved_is_refused),
-        cmocka_unit_test(hashes_are_those_of_git_and_of_lfs),
-        cmocka_unit_test(the_cache_is_laid_out_as_huggingface_hubs),
-        cmocka_unit_test(a_link_without_its_blob_is_not_listed_and_is_replaced),
-        cmocka_unit_test(a_lock_excludes_others_also_of_this_process),
-        cmocka_unit_test(a_blob_stays_while_any_link_leads_to_it),
-        cmocka_unit_test(nothing_is_removed_where_not_all_can_be_seen),
-        cmocka_unit_test(a_directory_that_cannot_be_read_is_an_error),
-        cmocka_unit_test(options_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -186,16 +186,4 @@ TEST(appending_in_a_loop_takes_linear_memory) {
            "{}", "2000000");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared_values_are_compared_within_the_bounds),
-        cmocka_unit_test(keys_whose_hashes_fall_together_are_found_within_the_bounds),
-        cmocka_unit_test(conditions_without_else_form_a_bounded_chain),
-        cmocka_unit_test(a_deep_tree_is_walked_within_the_bounds),
-        cmocka_unit_test(filter_blocks_that_call_themselves_end_with_an_error),
-        cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
-        cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
-        cmocka_unit_test(appending_in_a_loop_takes_linear_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

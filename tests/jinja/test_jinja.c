@@ -629,32 +629,4 @@ TEST(the_language_vectors_render_as_recorded) {
     assert_true(passed >= 1900);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions_follow_python),
-        cmocka_unit_test(statements_scope_as_jinja_does),
-        cmocka_unit_test(whitespace_is_controlled_by_signs_and_options),
-        cmocka_unit_test(filters_and_methods_work_on_characters),
-        cmocka_unit_test(a_template_error_carries_its_own_words),
-        cmocka_unit_test(a_namespace_takes_no_names_with_an_underscore),
-        cmocka_unit_test(malformed_templates_are_refused_with_line_and_column),
-        cmocka_unit_test(integers_have_any_size),
-        cmocka_unit_test(values_are_formatted_as_in_python),
-        cmocka_unit_test(templates_include_import_and_extend_one_another),
-        cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
-        cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
-        cmocka_unit_test(what_python_refuses_is_refused),
-        cmocka_unit_test(a_format_that_is_not_a_text_uses_its_text),
-        cmocka_unit_test(what_no_published_template_uses_is_refused_by_name),
-        cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
-        cmocka_unit_test(containers_find_an_object_that_does_not_equal_itself),
-        cmocka_unit_test(numbers_compare_exactly_and_divide_as_in_python),
-        cmocka_unit_test(filters_and_members_take_what_jinjas_take),
-        cmocka_unit_test(a_jump_out_of_a_captured_body_drops_it),
-        cmocka_unit_test(each_byte_keeps_its_origin),
-        cmocka_unit_test(a_failed_render_leaves_the_output_as_it_was),
-        cmocka_unit_test(mutated_templates_never_crash),
-        cmocka_unit_test(the_language_vectors_render_as_recorded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

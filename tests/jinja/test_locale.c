@@ -4,7 +4,7 @@
 
 #include "render.h"
 
-TEST(numbers_have_points) {
+COMMA_TEST(numbers_have_points) {
     static const struct {
         const char *source, *wanted;
     } cases[] = {
@@ -30,7 +30,4 @@ TEST(numbers_have_points) {
     assert_string_equal(text, "0,5"); /* the host's locale is as it was */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {COMMA_TEST(numbers_have_points)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

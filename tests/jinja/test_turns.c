@@ -127,11 +127,4 @@ TEST(a_cancelled_comparison_ends_in_its_middle) {
     assert_true(w.longest_us <= GAP_US);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loops_over_a_long_text_let_others_go_on),
-        cmocka_unit_test(a_cancelled_render_ends_in_the_middle_of_a_loop),
-        cmocka_unit_test(a_cancelled_comparison_ends_in_its_middle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -678,37 +678,4 @@ TEST(an_integer_of_any_size_keeps_its_digits) {
     assert_true(fault.at == 22 && strstr(fault.what, "beyond a double") != NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_integer_of_any_size_keeps_its_digits),
-        cmocka_unit_test(what_is_no_json_is_refused_at_its_byte),
-        cmocka_unit_test(a_models_file_may_have_words_for_numbers_that_json_lacks),
-        cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
-        cmocka_unit_test(every_control_character_is_refused_in_a_string),
-        cmocka_unit_test(bytes_that_are_not_utf8_are_refused),
-        cmocka_unit_test(every_kind_of_value_is_read),
-        cmocka_unit_test(a_scalar_may_be_the_whole_text),
-        cmocka_unit_test(members_keep_the_order_of_the_text),
-        cmocka_unit_test(a_member_of_another_kind_counts_as_missing),
-        cmocka_unit_test(whole_numbers_are_integers_however_they_are_written),
-        cmocka_unit_test(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place),
-        cmocka_unit_test(a_wide_integer_is_the_nearest_real_where_the_caller_takes_that),
-        cmocka_unit_test(a_number_beyond_a_double_is_refused_by_place),
-        cmocka_unit_test(a_name_twice_is_refused_where_names_are_unique),
-        cmocka_unit_test(of_equal_names_the_last_counts_where_the_caller_takes_them),
-        cmocka_unit_test(a_name_with_a_nul_is_refused_and_never_read_as_its_beginning),
-        cmocka_unit_test(one_equal_pair_among_many_names_is_found),
-        cmocka_unit_test(a_limit_holds_to_the_last_one_that_it_lets_pass),
-        cmocka_unit_test(arrays_inside_each_other_end_at_the_rooms_depth),
-        cmocka_unit_test(a_bound_counts_text_but_no_white_space_quotes_or_escapes),
-        cmocka_unit_test(a_long_text_is_refused_before_it_is_read),
-        cmocka_unit_test(members_of_the_outermost_object_have_bounds_of_their_own),
-        cmocka_unit_test(a_text_of_many_values_takes_turns_with_others),
-        cmocka_unit_test(long_runs_of_digits_spaces_and_letters_take_turns_with_others),
-        cmocka_unit_test(a_run_of_digits_or_spaces_can_be_given_up),
-        cmocka_unit_test(values_are_the_same_whatever_the_order_of_members),
-        cmocka_unit_test(a_shared_value_outlives_the_tree_it_came_from),
-        cmocka_unit_test(a_document_of_the_operators_may_hold_wide_integers_and_equal_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

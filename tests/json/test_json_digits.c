@@ -81,11 +81,4 @@ TEST(many_numbers_have_their_own_digits) {
     strbuf_deinit(&text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_that_a_double_may_not_hold_keeps_its_digits),
-        cmocka_unit_test(of_equal_names_the_last_one_counts),
-        cmocka_unit_test(many_numbers_have_their_own_digits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,7 +4,7 @@
 #include "json/json.h"
 #include "json/json_out.h"
 
-TEST(numbers_are_written_with_points) {
+COMMA_TEST(numbers_are_written_with_points) {
     strbuf b = {0};
     json_out o = {.to = &b};
     json_number(&o, 0.5);
@@ -19,7 +19,7 @@ TEST(numbers_are_written_with_points) {
     strbuf_deinit(&b);
 }
 
-TEST(numbers_are_read_with_points) {
+COMMA_TEST(numbers_are_read_with_points) {
     json_value *v = json_document(str_of("{\"a\": 1.25e-1, \"b\": 100000000000000000000}"));
     assert_true(json_double(json_get(v, "a")) == 0.125);
     assert_true(json_double(json_get(v, "b")) == 1e20);
@@ -30,8 +30,4 @@ TEST(numbers_are_read_with_points) {
     json_drop(v);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {COMMA_TEST(numbers_are_written_with_points),
-                                       COMMA_TEST(numbers_are_read_with_points)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

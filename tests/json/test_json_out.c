@@ -270,19 +270,4 @@ TEST(named_integers_make_an_object_in_their_order) {
     strbuf_deinit(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_escaped),
-        cmocka_unit_test(invalid_utf8_becomes_the_replacement_character),
-        cmocka_unit_test(random_bytes_make_valid_json),
-        cmocka_unit_test(the_first_failure_is_kept),
-        cmocka_unit_test(nothing_is_written_past_the_bound),
-        cmocka_unit_test(integers_and_lists),
-        cmocka_unit_test(objects_and_arrays_get_their_commas_and_lines),
-        cmocka_unit_test(named_integers_make_an_object_in_their_order),
-        cmocka_unit_test(what_is_not_finite_is_null),
-        cmocka_unit_test(reals_read_back_to_the_last_bit),
-        cmocka_unit_test(a_tree_is_written_as_it_was_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -204,15 +204,4 @@ TEST(the_pull_reader_and_the_check_agree_on_damaged_texts) {
     strbuf_deinit(&scratch);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_come_out_one_by_one),
-        cmocka_unit_test(what_is_not_there_is_refused),
-        cmocka_unit_test(an_integer_is_one_that_64_bits_hold),
-        cmocka_unit_test(a_comma_stands_between_values_only),
-        cmocka_unit_test(a_span_is_a_whole_checked_value),
-        cmocka_unit_test(a_member_is_found_by_its_name_however_it_is_written),
-        cmocka_unit_test(the_pull_reader_and_the_check_agree_on_damaged_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -198,11 +198,4 @@ TEST(what_may_be_either_is_as_documented) {
     each('i', N_CHOICES, may_be_either);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_must_be_taken_is_taken),
-        cmocka_unit_test(what_must_be_refused_is_refused),
-        cmocka_unit_test(what_may_be_either_is_as_documented),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -322,17 +322,4 @@ TEST(random_tables_agree_with_a_naive_count) {
     close_world(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixteen_prompts_of_500_to_8000_waste_0_141_percent_at_page_16),
-        cmocka_unit_test(a_sequence_of_100000_tokens_wastes_less_than_a_page),
-        cmocka_unit_test(eight_chats_on_one_system_prompt_take_221_pages_against_1096),
-        cmocka_unit_test(a_copied_tail_counts_for_each_holder_and_the_prompt_once),
-        cmocka_unit_test(the_longest_holder_of_a_page_says_how_much_of_it_is_live),
-        cmocka_unit_test(cached_pages_are_neither_reserved_nor_free),
-        cmocka_unit_test(padding_of_planes_is_wasted),
-        cmocka_unit_test(a_window_groups_page_is_live_from_the_first_token_it_sees),
-        cmocka_unit_test(random_tables_agree_with_a_naive_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

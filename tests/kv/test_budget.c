@@ -480,19 +480,4 @@ TEST(a_cache_that_cannot_be_opened_leaves_the_budget_as_it_was) {
 }
 #endif
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pool_that_is_full_gets_the_memory_of_one_that_idles),
-        cmocka_unit_test(the_least_valuable_of_all_pools_goes_first),
-        cmocka_unit_test(retention_counts_between_pools),
-        cmocka_unit_test(a_granule_with_a_held_page_stays_and_the_rest_is_given_back),
-        cmocka_unit_test(what_follows_an_evicted_page_goes_before_it),
-        cmocka_unit_test(held_pages_of_a_pool_that_yields_are_the_last_to_go),
-        cmocka_unit_test(a_new_member_gets_its_fixed_part_and_its_floor_from_those_above_theirs),
-        cmocka_unit_test(granules_are_two_megabytes_or_a_64th),
-        cmocka_unit_test(what_exceeds_the_budget_is_refused),
-        cmocka_unit_test(granules_move_while_other_threads_reserve_and_release),
-        cmocka_unit_test(a_cache_that_cannot_be_opened_leaves_the_budget_as_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -553,11 +553,4 @@ TEST(pools_with_floors_come_and_go_at_random) {
          4);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_pools_at_random_never_exceed_the_budget_and_lose_nothing),
-        cmocka_unit_test(three_pools_at_random_one_of_which_yields),
-        cmocka_unit_test(pools_with_floors_come_and_go_at_random),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -208,14 +208,4 @@ TEST(readers_beside_the_writer_get_whole_events_or_none) {
     kv_events_close(r.ev);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(full_pages_are_told_parent_first_and_removed_child_first),
-        cmocka_unit_test(a_clear_that_must_leave_held_pages_tells_each_that_went),
-        cmocka_unit_test(a_hash_names_space_prefix_and_tokens),
-        cmocka_unit_test(a_reader_that_was_overtaken_is_told),
-        cmocka_unit_test(what_cannot_allocate_says_so_and_leaves_nothing),
-        cmocka_unit_test(readers_beside_the_writer_get_whole_events_or_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

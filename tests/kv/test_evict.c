@@ -464,25 +464,4 @@ TEST(scans_do_not_drive_out_what_is_used_often) {
     assert_true(20 * learned > 23 * lru); /* without being told what to look for it finds a fifth more */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(policies_have_names),
-        cmocka_unit_test(lru_lets_the_longest_unused_go_first),
-        cmocka_unit_test(lfu_lets_the_least_used_go_first_and_of_those_the_oldest),
-        cmocka_unit_test(gdsf_lets_old_merits_fade),
-        cmocka_unit_test(gdsf_weighs_what_it_costs_to_compute_a_page_again),
-        cmocka_unit_test(the_callers_order_is_kept),
-        cmocka_unit_test(leaves_go_first_under_every_policy),
-        cmocka_unit_test(an_untaught_model_finds_all_alike),
-        cmocka_unit_test(a_trial_lasts_as_many_uses_as_there_are_pages),
-        cmocka_unit_test(the_model_tells_what_comes_back_from_what_does_not),
-        cmocka_unit_test(priority_goes_before_the_policy),
-        cmocka_unit_test(a_time_to_live_and_a_priority_end),
-        cmocka_unit_test(times_count_from_when_the_last_holder_lets_go),
-        cmocka_unit_test(the_last_that_says_something_counts),
-        cmocka_unit_test(a_page_keeps_those_before_it_whatever_their_priority),
-        cmocka_unit_test(retention_out_of_range_is_refused),
-        cmocka_unit_test(scans_do_not_drive_out_what_is_used_often),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -274,16 +274,4 @@ TEST(pages_that_are_free_at_every_moment_are_always_found) {
     free_pages_close(f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_page_is_found_once_at_any_size),
-        cmocka_unit_test(a_run_is_taken_as_a_whole_or_not_at_all),
-        cmocka_unit_test(scattered_pages_are_gathered_all_or_none),
-        cmocka_unit_test(the_first_thread_of_every_set_takes_the_same_pages),
-        cmocka_unit_test(a_thread_goes_on_where_one_that_has_ended_was),
-        cmocka_unit_test(a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last),
-        cmocka_unit_test(a_set_begins_again_at_its_lowest_pages_after_a_rewind),
-        cmocka_unit_test(pages_that_are_free_at_every_moment_are_always_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -709,14 +709,4 @@ TEST(a_state_behind_a_public_prefix_is_shared_and_no_other) {
     close_world(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemma_3s_six_groups_find_what_a_naive_model_finds),
-        cmocka_unit_test(a_latent_group_finds_what_a_naive_model_finds),
-        cmocka_unit_test(full_and_state_groups_find_what_a_naive_model_finds),
-        cmocka_unit_test(groups_of_every_kind_find_what_a_naive_model_finds),
-        cmocka_unit_test(a_state_behind_a_public_prefix_is_shared_and_no_other),
-        cmocka_unit_test(a_prefix_is_reused_when_its_last_window_is_cached),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -441,29 +441,4 @@ TEST(impossible_options_are_refused) {
     kv_pool_close(pool);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_match_takes_the_longest_cached_prefix),
-        cmocka_unit_test(a_request_wholly_cached_computes_its_last_token),
-        cmocka_unit_test(a_tenant_s_pages_go_and_no_others),
-        cmocka_unit_test(an_insert_splits_an_edge_and_an_eviction_merges_it_again),
-        cmocka_unit_test(a_chat_of_eight_users_computes_the_shared_prompt_once),
-        cmocka_unit_test(a_match_that_ends_inside_a_page_reuses_its_tokens),
-        cmocka_unit_test(the_sibling_that_agrees_longest_is_copied),
-        cmocka_unit_test(at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept),
-        cmocka_unit_test(at_page_granularity_page_size_one_is_token_granularity),
-        cmocka_unit_test(a_longer_tail_takes_the_place_of_its_prefix),
-        cmocka_unit_test(a_prefix_is_not_found_in_another_space),
-        cmocka_unit_test(one_tenants_adapters_share_nothing),
-        cmocka_unit_test(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them),
-        cmocka_unit_test(equal_prompts_computed_side_by_side_end_up_in_the_same_pages),
-        cmocka_unit_test(a_held_prefix_is_not_evicted),
-        cmocka_unit_test(a_truncated_sequence_continues_on_another_branch),
-        cmocka_unit_test(a_window_group_gives_back_what_lies_behind_its_window),
-        cmocka_unit_test(a_prefix_is_found_when_each_window_groups_last_window_is_cached),
-        cmocka_unit_test(an_entry_without_pages_lives_as_long_as_a_path_stands_there),
-        cmocka_unit_test(a_full_tree_stops_publishing_and_loses_nothing),
-        cmocka_unit_test(impossible_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

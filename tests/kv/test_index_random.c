@@ -271,10 +271,4 @@ TEST(eight_bits_of_hash_change_nothing) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_sequences_find_what_a_naive_model_finds),
-        cmocka_unit_test(eight_bits_of_hash_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

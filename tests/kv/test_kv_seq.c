@@ -287,11 +287,5 @@ TEST(options_that_no_cache_has_are_refused) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_use_with_an_index_keeps_every_content),
-        cmocka_unit_test(random_use_with_full_groups_keeps_every_content_and_all_that_is_parked),
-        cmocka_unit_test(random_use_without_an_index_keeps_every_content),
-        cmocka_unit_test(options_that_no_cache_has_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

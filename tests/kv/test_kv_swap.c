@@ -416,12 +416,5 @@ TEST(a_swap_in_whose_reservation_fails_leaves_what_was_found) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_swapped_in_is_what_was_swapped_out),
-        cmocka_unit_test(frames_are_taken_again_before_the_device_is_done),
-        cmocka_unit_test(a_probe_reads_and_writes_each_frame),
-        cmocka_unit_test(a_swap_in_without_room_leaves_no_hole_in_a_window),
-        cmocka_unit_test(a_swap_in_whose_reservation_fails_leaves_what_was_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

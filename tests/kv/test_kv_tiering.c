@@ -350,14 +350,5 @@ TEST(a_cache_that_cannot_have_tiers_is_refused) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_back_from_host_memory_as_they_were),
-        cmocka_unit_test(pages_come_back_from_a_file_as_they_were),
-        cmocka_unit_test(a_closed_cache_leaves_its_pages_in_the_file),
-        cmocka_unit_test(a_page_is_stored_when_the_device_has_read_it),
-        cmocka_unit_test(writing_through_goes_on_behind_pages_that_are_stored),
-        cmocka_unit_test(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages),
-        cmocka_unit_test(a_cache_that_cannot_have_tiers_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

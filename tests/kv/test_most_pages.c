@@ -172,11 +172,5 @@ TEST(the_bound_of_known_layouts) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_sequence_holds_more_than_the_bound),
-        cmocka_unit_test(a_sequence_comes_within_a_page_a_group_of_the_bound),
-        cmocka_unit_test(the_longest_sequence_is_the_last_that_fits),
-        cmocka_unit_test(the_bound_of_known_layouts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -86,13 +86,4 @@ TEST(a_name_behind_another_prefix_is_not_found) {
     kv_namespaces_close(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_that_fall_into_one_bucket_stay_apart),
-        cmocka_unit_test(one_name_behind_two_prefixes_names_two_spaces),
-        cmocka_unit_test(a_name_behind_another_prefix_is_not_found),
-        cmocka_unit_test(many_names_come_and_go),
-        cmocka_unit_test(the_longest_name_and_the_empty_one_are_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

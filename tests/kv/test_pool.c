@@ -322,17 +322,4 @@ TEST(eight_threads_never_hold_the_same_page_and_lose_none) {
     kv_pool_close(pool);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reserve_takes_all_pages_or_none),
-        cmocka_unit_test(a_shared_page_is_freed_by_its_last_holder),
-        cmocka_unit_test(the_page_released_longest_ago_is_evicted_first_unless_touched),
-        cmocka_unit_test(a_sequences_last_page_is_offered_for_eviction_before_its_first),
-        cmocka_unit_test(a_held_page_that_is_unindexed_is_freed_when_released),
-        cmocka_unit_test(a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(random_operations_agree_with_a_plain_model),
-        cmocka_unit_test(eight_threads_never_hold_the_same_page_and_lose_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

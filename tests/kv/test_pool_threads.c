@@ -198,9 +198,4 @@ TEST(eight_threads_share_pages_and_tables_and_lose_none) {
     mem_free(h.content);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_threads_share_pages_and_tables_and_lose_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -280,18 +280,4 @@ TEST(window_groups_reach_back_across_the_boundary) {
     world_close(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else),
-        cmocka_unit_test(reuse_to_the_token_behind_the_prefix_stays_within_the_tenant),
-        cmocka_unit_test(a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone),
-        cmocka_unit_test(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space),
-        cmocka_unit_test(prefixes_of_one_scope_share_and_the_longest_counts),
-        cmocka_unit_test(a_public_page_stays_while_a_tenants_pages_follow_it),
-        cmocka_unit_test(a_tenants_retention_does_not_reach_public_pages),
-        cmocka_unit_test(naming_a_prefix_without_memory_changes_nothing),
-        cmocka_unit_test(entering_without_room_for_both_spaces_changes_nothing),
-        cmocka_unit_test(window_groups_reach_back_across_the_boundary),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -496,21 +496,4 @@ TEST(a_sequence_is_not_truncated_into_a_released_page) {
     quire_kv_close(kv);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-#ifdef QUIRE_DEBUG
-        cmocka_unit_test(opening_behind_a_cached_prefix_reports_every_fault),
-        cmocka_unit_test(a_commit_without_memory_moves_on_to_the_next_snapshot),
-#endif
-        cmocka_unit_test(a_sequence_is_not_truncated_into_a_released_page),
-        cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first),
-        cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
-        cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),
-        cmocka_unit_test(a_long_prefix_is_reused_where_all_groups_have_windows),
-        cmocka_unit_test(options_out_of_range_are_refused),
-        cmocka_unit_test(a_public_prefix_is_held_once_for_two_spaces),
-        cmocka_unit_test(each_allocation_and_reserve_may_fail_once),
-        cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -467,19 +467,4 @@ TEST(each_allocation_and_reserve_may_fail_once) {
 }
 #endif
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_prompt_again_computes_its_last_token_only),
-        cmocka_unit_test(a_branch_leaves_a_snapshot_for_the_next),
-        cmocka_unit_test(of_snapshots_over_the_cap_the_one_that_saves_least_goes),
-        cmocka_unit_test(a_fork_shares_the_state_until_one_goes_on),
-        cmocka_unit_test(a_sequence_goes_back_only_to_where_its_state_is_kept),
-        cmocka_unit_test(where_pages_are_short_nothing_is_kept_and_nothing_lost),
-        cmocka_unit_test(options_of_states_out_of_range_are_refused),
-        cmocka_unit_test(random_use_never_mixes_up_states),
-#ifdef QUIRE_DEBUG
-        cmocka_unit_test(each_allocation_and_reserve_may_fail_once),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -168,13 +168,4 @@ TEST(tenants_who_come_after_many_others_find_what_they_left) {
     mem_free(copies.pairs);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_prompt_again_computes_its_last_token_only),
-        cmocka_unit_test(requests_that_branch_share_what_they_have_in_common),
-        cmocka_unit_test(random_sequences_leave_every_page_where_it_belongs),
-        cmocka_unit_test(what_is_no_longer_kept_makes_room_for_others),
-        cmocka_unit_test(tenants_who_come_after_many_others_find_what_they_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -461,14 +461,5 @@ int main(void) {
     const char *given = getenv("QUIRE_TEST_SEED");
     seed = given != NULL ? strtoull(given, NULL, 10) : rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states_are_those_of_their_prefixes),
-        cmocka_unit_test(states_beside_windows_are_those_of_their_prefixes),
-        cmocka_unit_test(states_are_those_of_their_prefixes_where_another_pool_takes_memory),
-        cmocka_unit_test(states_alone_are_those_of_their_prefixes),
-        cmocka_unit_test(states_come_back_from_swap_space_as_they_were),
-        cmocka_unit_test(states_come_back_from_tiers_as_they_were),
-        cmocka_unit_test(everything_happened),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

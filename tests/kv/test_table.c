@@ -391,21 +391,4 @@ TEST(random_operations_keep_every_sequences_own_tokens) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forks_share_full_pages_and_grow_on_their_own),
-        cmocka_unit_test(a_forked_table_copies_only_the_page_it_writes),
-        cmocka_unit_test(an_append_into_a_shared_part_filled_page_copies_it_for_all_but_the_last),
-        cmocka_unit_test(four_sequences_of_one_prompt_hold_its_pages_once),
-        cmocka_unit_test(a_position_lies_at_its_page_times_the_page_size_plus_its_offset),
-        cmocka_unit_test(pages_are_taken_when_the_one_before_is_full),
-        cmocka_unit_test(the_mean_waste_in_the_tail_is_half_a_page_less_half_a_token),
-        cmocka_unit_test(an_append_without_room_changes_nothing),
-        cmocka_unit_test(an_append_up_to_the_initial_capacity_allocates_nothing),
-        cmocka_unit_test(nothing_appended_to_and_dropped_from_nothing_is_nothing),
-        cmocka_unit_test(an_indexed_tail_is_copied_before_it_is_written),
-        cmocka_unit_test(the_audit_names_a_page_whose_count_is_wrong),
-        cmocka_unit_test(random_operations_keep_every_sequences_own_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

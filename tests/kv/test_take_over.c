@@ -81,11 +81,4 @@ TEST(a_full_page_is_nobodys_to_take) {
     end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tail_that_is_taken_over_is_written_without_a_copy_and_found_no_more),
-        cmocka_unit_test(a_tail_that_somebody_else_holds_stays),
-        cmocka_unit_test(a_full_page_is_nobodys_to_take),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

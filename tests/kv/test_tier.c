@@ -209,17 +209,5 @@ TEST(a_page_that_is_being_read_outlives_its_place) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_says_what_was_written),
-        cmocka_unit_test(a_head_with_any_bit_changed_is_no_head),
-        cmocka_unit_test(names_of_prefixes_tell_them_apart),
-        cmocka_unit_test(a_head_of_another_shape_or_version_is_no_head),
-        cmocka_unit_test(pages_come_back_as_they_were_put_in_the_host_tier),
-        cmocka_unit_test(a_hash_of_no_worth_finds_the_same),
-        cmocka_unit_test(the_longest_unused_page_is_forgotten_first),
-        cmocka_unit_test(equal_tokens_behind_another_prefix_are_another_page),
-        cmocka_unit_test(a_page_of_tokens_finds_frames_in_every_group),
-        cmocka_unit_test(a_page_that_is_being_read_outlives_its_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -645,25 +645,7 @@ int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     snprintf(directory, sizeof directory, "/tmp/quire-tier-%ld", (long)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_back_as_they_were_put_in_the_file),
-        cmocka_unit_test(the_next_start_adopts_the_file),
-        cmocka_unit_test(what_was_written_last_is_forgotten_last_after_a_start),
-        cmocka_unit_test(what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool),
-        cmocka_unit_test(another_version_is_kept_out_and_kept),
-        cmocka_unit_test(a_second_process_is_told_that_the_file_is_taken),
-        cmocka_unit_test(a_directory_that_cannot_be_is_an_error_at_open),
-        cmocka_unit_test(tiers_that_cannot_be_opened_leave_nothing_behind),
-        cmocka_unit_test(any_byte_changed_costs_a_page_and_gives_none_that_is_wrong),
-        cmocka_unit_test(a_file_cut_short_anywhere_loses_what_was_cut),
-        cmocka_unit_test(a_file_cut_short_while_it_is_open_is_missed_and_written_again),
-        cmocka_unit_test(a_full_disk_costs_what_did_not_fit),
-        cmocka_unit_test(transfers_that_are_interrupted_go_on),
-        cmocka_unit_test(a_disk_that_cannot_be_read_is_a_miss),
-        cmocka_unit_test(a_limit_of_the_system_is_a_full_disk),
-        cmocka_unit_test(a_process_killed_while_it_writes_leaves_no_wrong_byte),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     rmdir(directory);
     return failed;
 }

@@ -572,23 +572,7 @@ int main(void) {
     snprintf(url, sizeof url, "unix://%s", socket_path);
     mkdir(directory, 0700);
     start_server();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_back_as_they_were_put),
-        cmocka_unit_test(others_find_what_one_has_put),
-        cmocka_unit_test(a_chain_is_asked_for_at_once),
-        cmocka_unit_test(what_two_have_put_is_one_prefix),
-        cmocka_unit_test(a_record_under_another_key_is_not_taken_and_goes),
-        cmocka_unit_test(what_was_put_longest_ago_is_deleted_beyond_the_cap),
-        cmocka_unit_test(any_byte_changed_is_a_miss),
-        cmocka_unit_test(values_of_other_lengths_and_kinds_are_misses),
-        cmocka_unit_test(a_full_server_takes_nothing_in),
-        cmocka_unit_test(a_server_that_is_killed_and_comes_back_is_used_again),
-        cmocka_unit_test(a_server_that_hangs_is_left_alone),
-        cmocka_unit_test(a_server_that_lies_gives_nothing_and_holds_nobody_up),
-        cmocka_unit_test(no_server_at_all_is_no_error),
-        cmocka_unit_test(other_urls_are_refused),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     stop_server();
     unlink(socket_path);
     rmdir(directory);

@@ -77,10 +77,4 @@ TEST(an_entry_that_another_roots_entries_follow_is_not_the_last) {
     kv_tree_close(&t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(siblings_that_come_in_order_stay_logn_deep),
-        cmocka_unit_test(an_entry_that_another_roots_entries_follow_is_not_the_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -107,8 +107,7 @@ static int32_t count_at(const world *w, int32_t seq, int32_t page) {
     return w->v->pages[quire_kv_seq_pages(w->seqs[seq], 0, &n)[page]].count;
 }
 
-static void four_sequences_share_the_pages_of_a_prompt(void **state) { /* worked examples 1 and 2 */
-    (void)state;
+TEST(four_sequences_share_the_pages_of_a_prompt) { /* worked examples 1 and 2 */
     world w = open_world(64, 16);
     open_and_fork(&w, 64, 3);
     expect(&w, 4, 60, 16);
@@ -121,8 +120,7 @@ static void four_sequences_share_the_pages_of_a_prompt(void **state) { /* worked
     close_world(&w);
 }
 
-static void a_write_to_a_shared_page_copies_it(void **state) { /* worked examples 3 and 4 */
-    (void)state;
+TEST(a_write_to_a_shared_page_copies_it) { /* worked examples 3 and 4 */
     world w = open_world(64, 16);
     open_and_fork(&w, 64, 3);
     write_last(&w, 1);
@@ -140,8 +138,7 @@ static void a_write_to_a_shared_page_copies_it(void **state) { /* worked example
     close_world(&w);
 }
 
-static void an_append_into_a_shared_page_copies_it_for_all_but_the_last(void **state) { /* worked example 5 */
-    (void)state;
+TEST(an_append_into_a_shared_page_copies_it_for_all_but_the_last) { /* worked example 5 */
     world w = open_world(64, 16);
     const quire_kv_copy *copies;
     open_and_fork(&w, 60, 3);
@@ -217,13 +214,4 @@ TEST(events_come_once_and_lost_ones_are_counted) {
     close_world(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(four_sequences_share_the_pages_of_a_prompt),
-        cmocka_unit_test(a_write_to_a_shared_page_copies_it),
-        cmocka_unit_test(an_append_into_a_shared_page_copies_it_for_all_but_the_last),
-        cmocka_unit_test(the_tree_shows_its_entries_and_a_page_its_tokens),
-        cmocka_unit_test(events_come_once_and_lost_ones_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

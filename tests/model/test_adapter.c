@@ -607,15 +607,4 @@ TEST(damaged_adapters_are_refused_or_read) {
     b->ops->close(b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_adapter_of_a_small_model_is_what_it_merges_to),
-        cmocka_unit_test(an_adapter_of_every_architecture_is_what_it_merges_to),
-        cmocka_unit_test(an_adapter_of_a_checkpoint_fits_its_gguf_file_or_is_refused),
-        cmocka_unit_test(an_adapter_of_experts_as_one_parameter_is_what_it_merges_to),
-        cmocka_unit_test(an_adapter_of_experts_in_blocks_is_that_of_their_values),
-        cmocka_unit_test(stacked_adapters_of_experts_are_those_of_each),
-        cmocka_unit_test(damaged_adapters_are_refused_or_read),
-    };
-    return cmocka_run_group_tests_name("adapters on models", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

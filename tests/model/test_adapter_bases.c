@@ -473,15 +473,4 @@ TEST(queries_of_glm_4v_rotate_alike_in_both_formats) {
     temp_delete(&d, adapter_files);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_adapter_adds_to_quantised_weights_what_it_adds_to_their_values),
-        cmocka_unit_test(a_dora_of_quantised_weights_is_that_of_their_values),
-        cmocka_unit_test(an_adapter_adds_to_quantised_weights_in_int8_too),
-        cmocka_unit_test(an_adapter_adds_to_weights_of_every_architecture),
-        cmocka_unit_test(an_adapter_of_a_quantised_base_is_as_far_off_as_the_base),
-        cmocka_unit_test(a_packed_base_gives_the_bits_of_its_source),
-        cmocka_unit_test(queries_of_glm_4v_rotate_alike_in_both_formats),
-    };
-    return cmocka_run_group_tests_name("adapters on bases of every kind", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -212,19 +212,4 @@ TEST(a_weight_that_is_named_twice_is_refused) {
             4, QUIRE_BAD_FILE, "q_proj", "under another name");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tensor_of_no_weight_is_refused),
-        cmocka_unit_test(modules_of_towers_for_images_are_left_out),
-        cmocka_unit_test(a_tensor_of_another_shape_is_refused),
-        cmocka_unit_test(ranks_beyond_the_limit_or_the_config_are_refused),
-        cmocka_unit_test(halves_and_doras_without_magnitude_are_refused),
-        cmocka_unit_test(new_rows_of_a_vocabulary_are_refused),
-        cmocka_unit_test(invocation_tokens_outside_of_the_vocabulary_are_refused),
-        cmocka_unit_test(values_that_are_no_numbers_and_other_types_are_refused),
-        cmocka_unit_test(doras_that_are_not_computed_are_refused),
-        cmocka_unit_test(an_adapter_that_ties_the_head_is_refused_on_tied_embeddings),
-        cmocka_unit_test(a_weight_that_is_named_twice_is_refused),
-    };
-    return cmocka_run_group_tests_name("refused adapters", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -223,16 +223,4 @@ TEST(lists_of_layer_types_count_before_a_period) {
     refused("gemma2", config, NULL, "layer_types");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_part_is_the_model_it_holds),
-        cmocka_unit_test(a_missing_tensor_is_named),
-        cmocka_unit_test(an_unknown_tensor_is_named),
-        cmocka_unit_test(an_unknown_architecture_is_told_the_nearest),
-        cmocka_unit_test(a_name_that_is_only_another_opens_as_the_known_architecture),
-        cmocka_unit_test(windows_are_read_in_every_form),
-        cmocka_unit_test(a_period_may_be_spelt_in_letters),
-        cmocka_unit_test(lists_of_layer_types_count_before_a_period),
-    };
-    return cmocka_run_group_tests_name("architectures", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

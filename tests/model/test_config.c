@@ -504,9 +504,8 @@ TEST(lists_longer_than_any_model_has_are_refused) {
 
 /* A caller that asks for more rotary dimensions than a head has gets no factors, however
  * many the file holds. */
-static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state) {
+TEST(factors_for_more_dimensions_than_a_head_has_are_refused) {
     static const char *const names[] = {"config.json", "model.safetensors", NULL};
-    (void)state;
     temp_dir dir = temp_new();
     strbuf text = {0}, tensors = {0};
     quire_error err = {0};
@@ -543,25 +542,4 @@ static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state
     temp_delete(&dir, names);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gguf_file_is_described),
-        cmocka_unit_test(numbers_that_are_lists_of_equal_ones_are_one_number),
-        cmocka_unit_test(what_may_be_absent_has_its_default),
-        cmocka_unit_test(what_must_be_there_is_named_when_it_is_not),
-        cmocka_unit_test(shapes_that_cannot_be_computed_are_refused),
-        cmocka_unit_test(any_number_of_positions_in_bounds_is_taken),
-        cmocka_unit_test(rotary_scaling_of_gguf_is_read),
-        cmocka_unit_test(frequency_divisors_must_fit_the_rotary_dimensions),
-        cmocka_unit_test(a_head_of_one_score_may_be_stored_as_a_vector),
-        cmocka_unit_test(scores_without_the_dense_layer_before_them_are_refused),
-        cmocka_unit_test(a_table_of_one_token_type_may_be_stored_as_a_vector),
-        cmocka_unit_test(a_gguf_decoder_may_see_both_ways),
-        cmocka_unit_test(a_hugging_face_config_is_described),
-        cmocka_unit_test(rotary_scaling_of_hugging_face_is_read),
-        cmocka_unit_test(odd_values_of_a_config_are_refused),
-        cmocka_unit_test(lists_longer_than_any_model_has_are_refused),
-        cmocka_unit_test(factors_for_more_dimensions_than_a_head_has_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -149,12 +149,4 @@ TEST(the_seed_of_gguf_reaches_every_architecture) {
     model_file_close(flat);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_seed_of_config_json_reaches_every_architecture),
-        cmocka_unit_test(the_seeds_with_more_fields_reach_most_architectures),
-        cmocka_unit_test(the_seeds_have_the_fields_of_the_models_of_2026),
-        cmocka_unit_test(the_seed_of_gguf_reaches_every_architecture),
-    };
-    return cmocka_run_group_tests_name("seeds of the fuzz targets", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -85,7 +85,4 @@ TEST(chosen_rows_are_those_of_the_plain_twin) {
     mem_free(base);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chosen_rows_are_those_of_the_plain_twin)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -306,19 +306,4 @@ TEST(widths_that_no_model_has_are_refused) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(widths_are_the_published_ones_unless_the_file_says_others),
-        cmocka_unit_test(layers_are_dense_as_the_file_says),
-        cmocka_unit_test(yarn_scales_scores_by_its_own_number),
-        cmocka_unit_test(greedy_choices_have_no_groups),
-        cmocka_unit_test(shared_experts_and_closed_groups_are_the_published_ones),
-        cmocka_unit_test(layers_share_a_choice_as_the_file_says),
-        cmocka_unit_test(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row),
-        cmocka_unit_test(layers_share_latents_and_lose_their_rotary_part_as_the_file_says),
-        cmocka_unit_test(blocks_and_pools_of_keys_are_as_the_file_says),
-        cmocka_unit_test(numbers_of_n_grams_that_no_model_has_are_refused),
-        cmocka_unit_test(widths_that_no_model_has_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -237,19 +237,4 @@ TEST(what_gemma_4_cannot_have_is_refused) {
             "rope_parameters");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_has_a_number_for_each_layer),
-        cmocka_unit_test(llama_4_attends_in_chunks_where_it_rotates),
-        cmocka_unit_test(llama_4_scales_queries_unless_it_says_otherwise),
-        cmocka_unit_test(ministral_3_scales_all_queries),
-        cmocka_unit_test(ministral_3_is_read_from_gguf),
-        cmocka_unit_test(llama_4_has_dense_layers_between_those_of_experts),
-        cmocka_unit_test(gemma_4_has_wide_heads_where_it_sees_all),
-        cmocka_unit_test(proportional_rotary_embedding_stops_the_last_pairs),
-        cmocka_unit_test(gemma_4s_last_layers_read_the_cache_of_their_kind),
-        cmocka_unit_test(gemma_4s_experts_stand_beside_the_mlp),
-        cmocka_unit_test(what_gemma_4_cannot_have_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -256,14 +256,4 @@ TEST(next_token_layers_of_qwen_3_5_are_left_out) {
     json_decref(config);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(next_token_layers_of_qwen_3_5_are_left_out),
-        cmocka_unit_test(gguf_layers_behind_the_last_are_left_out),
-        cmocka_unit_test(towers_beside_the_text_of_a_gguf_file_are_left_out_and_named),
-        cmocka_unit_test(only_as_many_as_the_file_says_are_left_out),
-        cmocka_unit_test(the_layers_of_checkpoints_are_left_out),
-        cmocka_unit_test(without_the_number_a_layer_behind_the_last_is_a_stranger),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

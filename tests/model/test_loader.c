@@ -299,17 +299,4 @@ TEST(spoilt_files_are_refused_or_open_whole) {
     strbuf_deinit(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_file_opens),
-        cmocka_unit_test(every_missing_tensor_is_named),
-        cmocka_unit_test(every_tensor_of_another_shape_is_named),
-        cmocka_unit_test(a_matrix_of_one_row_may_be_stored_as_a_vector),
-        cmocka_unit_test(strangers_and_a_wrong_vocabulary_are_refused),
-        cmocka_unit_test(a_head_of_its_own_must_be_there_unless_it_is_tied),
-        cmocka_unit_test(a_text_model_by_itself_needs_no_head),
-        cmocka_unit_test(a_tensor_that_cannot_be_read_is_not_passed_over),
-        cmocka_unit_test(spoilt_files_are_refused_or_open_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

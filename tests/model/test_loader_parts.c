@@ -223,9 +223,8 @@ TEST(parts_of_another_shape_are_refused) {
     teardown(&p);
 }
 
-static void a_file_has_a_weight_or_not(void **state) {
+TEST(a_file_has_a_weight_or_not) {
     const model_desc d = {.n_layers = 1};
-    (void)state;
     part_file p;
     setup(&p, 2, (const uint64_t[]){10, D_IN}, 0);
     assert_true(loader_has(&p.l, (weight_name){"w", "w"}, NO_LAYER));
@@ -238,16 +237,4 @@ static void a_file_has_a_weight_or_not(void **state) {
     teardown(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stacked_rows_come_whole),
-        cmocka_unit_test(grouped_rows_are_gathered),
-        cmocka_unit_test(columns_become_rows_and_the_bias_stays),
-        cmocka_unit_test(a_slab_is_one_experts),
-        cmocka_unit_test(interleaved_rows_of_a_transposed_slab),
-        cmocka_unit_test(a_dimension_of_one_may_be_left_out),
-        cmocka_unit_test(parts_of_another_shape_are_refused),
-        cmocka_unit_test(a_file_has_a_weight_or_not),
-    };
-    return cmocka_run_group_tests_name("parts of weights", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

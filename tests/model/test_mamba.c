@@ -260,15 +260,4 @@ TEST(what_no_model_has_is_refused_by_name) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_left_out_number_is_the_published_one),
-        cmocka_unit_test(a_layer_keeps_a_state_and_the_inputs_of_its_convolution),
-        cmocka_unit_test(the_time_step_is_clamped_as_the_file_says),
-        cmocka_unit_test(the_factors_of_falcon_h1_are_read),
-        cmocka_unit_test(both_spellings_of_layers_are_read),
-        cmocka_unit_test(biases_are_as_the_file_says),
-        cmocka_unit_test(what_no_model_has_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -256,17 +256,4 @@ TEST(apertus_has_llama_3s_scaling_where_it_says_nothing) {
     assert_true(d.ropes[0].kind == ROPE_PLAIN && d.ropes[0].theta == 5e5f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_of_the_published_kinds),
-        cmocka_unit_test(tables_are_by_kind_of_layer),
-        cmocka_unit_test(norths_layers_may_have_no_positions),
-        cmocka_unit_test(gates_are_by_head_or_by_element),
-        cmocka_unit_test(mimos_windows_have_heads_of_their_own),
-        cmocka_unit_test(beams_sums_are_weighed_by_depth),
-        cmocka_unit_test(routers_are_the_published_ones),
-        cmocka_unit_test(what_is_not_computed_is_refused_by_its_key),
-        cmocka_unit_test(apertus_has_llama_3s_scaling_where_it_says_nothing),
-    };
-    return cmocka_run_group_tests_name("mixtures", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

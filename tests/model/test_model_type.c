@@ -76,10 +76,4 @@ TEST(a_checkpoint_without_architectures_is_the_same_model) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_type_names_its_class),
-        cmocka_unit_test(a_checkpoint_without_architectures_is_the_same_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

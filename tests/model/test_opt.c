@@ -263,7 +263,4 @@ TEST(every_form_computes_the_plain_formulas) {
     mem_free(w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_form_computes_the_plain_formulas)};
-    return cmocka_run_group_tests_name("OPT", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -104,13 +104,4 @@ TEST(another_type_or_range_is_refused_with_the_flag) {
     refused(&p, "general.architecture=int:3", "general.architecture");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_replaced_and_set),
-        cmocka_unit_test(what_gguf_has_no_key_for_goes_by_its_name_in_config_json),
-        cmocka_unit_test(gemmas_of_27b_scale_by_their_width_over_their_heads),
-        cmocka_unit_test(what_this_architecture_does_not_read_is_refused),
-        cmocka_unit_test(another_type_or_range_is_refused_with_the_flag),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

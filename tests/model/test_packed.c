@@ -175,12 +175,4 @@ TEST(forged_models_are_refused_or_compute_something) {
     plan_close(&source);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_models_compute_what_their_sources_do),
-        cmocka_unit_test(weights_packed_for_something_else_are_refused),
-        cmocka_unit_test(weights_with_a_stretch_that_no_kernel_takes_are_a_bad_file),
-        cmocka_unit_test(forged_models_are_refused_or_compute_something),
-    };
-    return cmocka_run_group_tests_name("packed models' weights", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

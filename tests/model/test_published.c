@@ -601,30 +601,4 @@ TEST(norms_may_be_called_gamma_and_beta) {
     json_decref(config);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_left_out_number_is_the_published_one),
-        cmocka_unit_test(the_smallest_published_config_is_described),
-        cmocka_unit_test(a_text_of_another_class_has_its_sizes),
-        cmocka_unit_test(a_window_is_where_the_published_model_has_it),
-        cmocka_unit_test(null_says_that_there_is_no_cap),
-        cmocka_unit_test(activations_are_read_where_each_model_has_them),
-        cmocka_unit_test(rotary_scaling_is_complete_or_refused),
-        cmocka_unit_test(gemma4_reads_padded_numbers_of_layers),
-        cmocka_unit_test(bloom_is_described_by_its_own_names),
-        cmocka_unit_test(modernberts_local_base_may_be_its_global_one),
-        cmocka_unit_test(ernies_experts_end_with_the_layer_that_is_named),
-        cmocka_unit_test(a_decoder_may_see_both_ways),
-        cmocka_unit_test(a_text_model_by_itself_gives_rows),
-        cmocka_unit_test(rotary_dimensions_fit_the_head),
-        cmocka_unit_test(what_nothing_computes_is_refused),
-        cmocka_unit_test(biases_are_as_config_json_says),
-        cmocka_unit_test(keys_mean_what_their_class_makes_of_them),
-        cmocka_unit_test(heads_of_gguf_files_are_counted_by_their_tensors),
-        cmocka_unit_test(a_head_of_its_own_counts_whatever_is_said_of_tying),
-        cmocka_unit_test(a_query_is_scaled_from_the_trained_length_on),
-        cmocka_unit_test(the_rows_of_a_two_sided_decoder_see_later_ones),
-        cmocka_unit_test(norms_may_be_called_gamma_and_beta),
-    };
-    return cmocka_run_group_tests_name("published", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

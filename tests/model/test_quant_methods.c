@@ -657,17 +657,4 @@ static int teardown(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_computes),
-        cmocka_unit_test(a_missing_tensor_is_refused),
-        cmocka_unit_test(a_tensor_of_another_type_is_refused_or_read_as_one),
-        cmocka_unit_test(a_wrong_dimension_is_refused),
-        cmocka_unit_test(an_input_of_no_group_is_refused),
-        cmocka_unit_test(values_at_their_extremes_compute_or_are_refused),
-        cmocka_unit_test(sizes_in_the_configuration_that_do_not_fit_are_refused),
-        cmocka_unit_test(a_state_of_bitsandbytes_is_checked),
-        cmocka_unit_test(random_changes_are_refused_or_compute),
-    };
-    return cmocka_run_group_tests_name("methods of quantisation", tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

@@ -447,16 +447,4 @@ TEST(elements_without_a_scale_are_refused_by_tensor_and_row) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_computes_what_a_file_of_its_blocks_does),
-        cmocka_unit_test(experts_are_quantised_and_their_router_is_not),
-        cmocka_unit_test(rows_that_are_no_blocks_of_any_size_stay_as_they_are),
-        cmocka_unit_test(fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head),
-        cmocka_unit_test(int8_is_what_int8_compute_does),
-        cmocka_unit_test(a_packed_model_is_the_quantised_one_whatever_packed_it),
-        cmocka_unit_test(flags_that_do_not_fit_the_file_are_refused),
-        cmocka_unit_test(elements_without_a_scale_are_refused_by_tensor_and_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

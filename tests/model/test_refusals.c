@@ -141,15 +141,4 @@ TEST(other_routing_kinds_are_named) {
     refused_checkpoint("gpt_oss", "hidden_act", json_string("sine"), "hidden_act \"sine\" is not supported");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_architectures_are_told_the_nearest),
-        cmocka_unit_test(unknown_tensors_are_named),
-        cmocka_unit_test(missing_keys_are_named),
-        cmocka_unit_test(contradictory_keys_are_named),
-        cmocka_unit_test(other_rotary_kinds_are_named),
-        cmocka_unit_test(what_only_some_gguf_files_say_is_read),
-        cmocka_unit_test(other_routing_kinds_are_named),
-    };
-    return cmocka_run_group_tests_name("refusals", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

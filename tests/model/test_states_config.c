@@ -223,15 +223,4 @@ TEST(sizes_of_a_gguf_file_that_no_state_has_are_refused) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_without_attention_keep_a_state),
-        cmocka_unit_test(a_state_has_the_size_of_its_heads),
-        cmocka_unit_test(the_base_of_lfms_rotation_has_two_names),
-        cmocka_unit_test(lfm3_has_gates_and_seven_taps_unless_the_file_says_otherwise),
-        cmocka_unit_test(lfm_adjusts_the_width_of_its_feed_forward_part),
-        cmocka_unit_test(sizes_that_no_state_has_are_refused),
-        cmocka_unit_test(sizes_of_a_gguf_file_that_no_state_has_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -169,12 +169,4 @@ TEST(a_text_is_cut_to_its_room) {
     assert_string_equal(text, "norm attend");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_familys_list_reads_like_its_paper),
-        cmocka_unit_test(layers_of_one_model_may_have_different_lists),
-        cmocka_unit_test(a_norm_is_kept_that_is_read_after_the_residual_changed),
-        cmocka_unit_test(a_text_is_cut_to_its_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -56,10 +56,4 @@ TEST(so_they_are_where_every_tensor_has_another_type) {
     check_type(MIXED, true);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_every_type_are_those_of_its_values),
-        cmocka_unit_test(so_they_are_where_every_tensor_has_another_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -164,13 +164,4 @@ TEST(the_engines_rows_are_sound) {
     assert_null(engine_flag_find("a-name-that-is-longer-than-any-that-there-is-and-than-the-room-for-it"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_the_rows_and_pass_their_checks),
-        cmocka_unit_test(texts_are_read_by_type),
-        cmocka_unit_test(wrong_texts_are_refused_and_change_nothing),
-        cmocka_unit_test(values_that_no_text_could_have_set_are_found),
-        cmocka_unit_test(the_engines_rows_are_sound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

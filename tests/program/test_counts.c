@@ -274,20 +274,4 @@ TEST(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one) {
     quire_state_close(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_shot_examples_are_computed_once),
-        cmocka_unit_test(a_loop_of_thoughts_and_tools_goes_on),
-        cmocka_unit_test(samples_of_one_question_share_it),
-        cmocka_unit_test(branches_without_text_compute_nothing_again),
-        cmocka_unit_test(a_tree_of_thoughts_computes_each_node_once),
-        cmocka_unit_test(a_select_computes_its_choices_and_the_row_before_each),
-        cmocka_unit_test(a_form_computes_its_constant_parts_once),
-        cmocka_unit_test(a_chat_goes_on_from_its_turns),
-        cmocka_unit_test(constant_text_is_made_tokens_ahead),
-        cmocka_unit_test(constant_turns_are_made_tokens_ahead),
-        cmocka_unit_test(turns_that_are_made_tokens_ahead_have_the_same_tokens),
-        cmocka_unit_test(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
-}
+TEST_MAIN(open_world, close_world)

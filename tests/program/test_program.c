@@ -576,27 +576,4 @@ TEST(a_thread_with_other_work_runs_programs_in_turns) {
     quire_state_close(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_and_a_gen_are_a_completion),
-        cmocka_unit_test(a_program_says_how_it_is_answered),
-        cmocka_unit_test(calls_are_the_same_program),
-        cmocka_unit_test(choices_have_the_scores_of_their_logits),
-        cmocka_unit_test(greedy_selection_compares_token_by_token),
-        cmocka_unit_test(a_value_is_tested_by_a_regex),
-        cmocka_unit_test(what_is_wrong_with_a_call_is_its_error_and_appends_nothing),
-        cmocka_unit_test(a_state_goes_on_as_steps_are_appended),
-        cmocka_unit_test(a_fork_that_is_closed_counts_as_failed_where_it_is_joined),
-        cmocka_unit_test(a_program_that_is_closed_gives_all_back),
-        cmocka_unit_test(an_open_state_finds_its_tokens_again),
-        cmocka_unit_test(joins_within_joins_take_each_variable),
-        cmocka_unit_test(a_program_over_its_tokens_or_bytes_fails_as_a_whole),
-        cmocka_unit_test(lists_and_tokens_count_as_what_a_program_makes),
-        cmocka_unit_test(branches_share_what_they_have_not_set),
-        cmocka_unit_test(fields_that_many_requests_have_count_for_each),
-        cmocka_unit_test(work_that_makes_no_text_is_bounded_too),
-        cmocka_unit_test(a_select_counts_its_tokens_once_before_they_come),
-        cmocka_unit_test(a_thread_with_other_work_runs_programs_in_turns),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
-}
+TEST_MAIN(open_world, close_world)

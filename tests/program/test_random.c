@@ -339,10 +339,4 @@ TEST(programs_are_separate_requests_under_preemption_and_guesses) {
     run_all(open_guessing(), rng_os_seed(), rounds(10));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_are_separate_requests),
-        cmocka_unit_test(programs_are_separate_requests_under_preemption_and_guesses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -583,20 +583,4 @@ TEST(a_place_that_another_gives_back_ends_a_wait) {
     quire_queue_close(q);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_that_are_many_wait_for_their_turn),
-        cmocka_unit_test(a_thousand_programs_run_at_once),
-        cmocka_unit_test(a_program_whose_calls_never_end_is_awaited_as_long_as_its_time),
-        cmocka_unit_test(calls_that_wait_go_depth_first),
-        cmocka_unit_test(a_call_that_has_room_waits_after_others_that_have_not),
-        cmocka_unit_test(turns_are_those_that_a_search_finds),
-        cmocka_unit_test(a_full_engine_lets_programs_wait_and_refuses_others),
-        cmocka_unit_test(a_step_that_waits_for_many_places_gets_every_other_one),
-        cmocka_unit_test(what_waits_for_a_place_is_cancelled_and_closed),
-        cmocka_unit_test(steps_wait_for_places_depth_first),
-        cmocka_unit_test(a_place_that_another_gives_back_ends_a_wait),
-        cmocka_unit_test(a_prepared_gen_waits_for_places_too),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
-}
+TEST_MAIN(open_world, close_world)

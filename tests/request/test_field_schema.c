@@ -123,17 +123,4 @@ TEST(a_value_outside_a_fields_choices_is_refused) {
            "it must be an integer");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_field_has_its_type_range_and_default),
-        cmocka_unit_test(a_field_with_choices_or_without_an_implementation_has_an_enum),
-        cmocka_unit_test(members_with_rows_are_properties_of_their_object),
-        cmocka_unit_test(a_schema_has_the_fields_of_its_endpoint_and_those_that_it_requires),
-        cmocka_unit_test(what_must_be_given_is_required_and_may_not_be_null),
-        cmocka_unit_test(a_prompt_has_the_forms_that_its_reader_takes),
-        cmocka_unit_test(a_prompt_of_llama_cpp_may_mix_texts_and_ids),
-        cmocka_unit_test(an_integer_without_bounds_has_64_bits),
-        cmocka_unit_test(a_value_outside_a_fields_choices_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

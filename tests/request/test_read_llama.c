@@ -299,21 +299,4 @@ TEST(infill_has_a_gap_between_two_texts) {
            "input_extra[0]");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_out_has_llama_cpps_default),
-        cmocka_unit_test(a_models_own_defaults_go_before_them),
-        cmocka_unit_test(fields_have_other_names),
-        cmocka_unit_test(values_that_mean_something_here_alone_are_taken),
-        cmocka_unit_test(prompts_are_one_or_several),
-        cmocka_unit_test(biases_are_pairs_or_an_object),
-        cmocka_unit_test(wrong_fields_and_missing_features_are_refused_by_name),
-        cmocka_unit_test(fields_without_effect_are_taken_and_named),
-        cmocka_unit_test(samplers_run_in_llama_cpps_order_or_in_the_one_that_is_named),
-        cmocka_unit_test(samplers_that_are_left_out_are_off),
-        cmocka_unit_test(samplers_that_cannot_run_so_are_refused),
-        cmocka_unit_test(a_prompt_that_is_not_cached_has_a_salt_of_its_own),
-        cmocka_unit_test(infill_has_a_gap_between_two_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

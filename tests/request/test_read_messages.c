@@ -161,16 +161,4 @@ TEST(a_copy_has_the_fields_of_its_parent) {
     quire_request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_and_max_tokens_are_required),
-        cmocka_unit_test(numbers_have_the_ranges_of_this_form),
-        cmocka_unit_test(fields_of_others_are_refused_or_named),
-        cmocka_unit_test(tools_become_functions),
-        cmocka_unit_test(thinking_is_a_switch_of_the_template),
-        cmocka_unit_test(a_budget_counts_where_the_model_reasons),
-        cmocka_unit_test(output_config_has_the_answers_form_and_effort),
-        cmocka_unit_test(a_copy_has_the_fields_of_its_parent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

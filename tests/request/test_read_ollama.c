@@ -151,13 +151,4 @@ TEST(keep_alive_is_a_duration_as_go_writes_it_or_seconds) {
     quire_request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_and_their_answers_get_ids),
-        cmocka_unit_test(a_prompt_is_a_chat_unless_it_is_raw),
-        cmocka_unit_test(a_missing_prompt_is_named),
-        cmocka_unit_test(options_are_fields_of_a_chat_and_defaults_are_a_chats),
-        cmocka_unit_test(keep_alive_is_a_duration_as_go_writes_it_or_seconds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -284,20 +284,4 @@ TEST(a_request_continues_a_response_of_its_tenant) {
     quire_request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_is_a_message_of_a_user),
-        cmocka_unit_test(a_message_has_a_text_or_parts_and_may_leave_its_type_out),
-        cmocka_unit_test(reasoning_text_and_calls_that_follow_each_other_are_one_message),
-        cmocka_unit_test(two_answers_are_two_messages),
-        cmocka_unit_test(items_that_are_refused_are_named_with_their_place),
-        cmocka_unit_test(items_are_kept_as_lines_that_begin_with_an_id),
-        cmocka_unit_test(tools_are_those_of_a_chat_in_a_flat_form),
-        cmocka_unit_test(the_form_of_the_text_is_a_response_format),
-        cmocka_unit_test(what_the_response_repeats_is_as_it_was_given_or_the_default),
-        cmocka_unit_test(fields_that_cannot_be_are_refused_by_name),
-        cmocka_unit_test(log_probabilities_come_where_they_are_included),
-        cmocka_unit_test(a_request_continues_a_response_of_its_tenant),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

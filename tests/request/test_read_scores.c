@@ -77,12 +77,4 @@ TEST(wrong_scores_are_refused_by_name) {
     refuse(QUIRE_SCORE, "{\"text_1\":\"q\",\"text_2\":\"a\"}", "pooling", "generates text");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cross_encoder_reads_pairs),
-        cmocka_unit_test(a_model_that_embeds_reads_each_text_and_its_rows_have_length_1),
-        cmocka_unit_test(reranking_has_texts_of_objects_too_and_shows_them),
-        cmocka_unit_test(wrong_scores_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

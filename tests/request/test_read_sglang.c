@@ -258,18 +258,4 @@ TEST(what_is_encoded_needs_no_parameters) {
     refuse(QUIRE_SGLANG_ENCODE, "{\"text\":\"x\",\"image_data\":\"y\"}", "image_data", "not supported");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_without_parameters_has_sglangs_defaults),
-        cmocka_unit_test(sampling_parameters_have_sglangs_names),
-        cmocka_unit_test(each_rule_is_one_of_the_response),
-        cmocka_unit_test(prompts_are_texts_or_ids),
-        cmocka_unit_test(log_probabilities_of_the_prompt_begin_where_it_is_said),
-        cmocka_unit_test(a_list_has_one_equal_value_for_each_prompt),
-        cmocka_unit_test(prompts_may_differ_in_how_they_are_sampled),
-        cmocka_unit_test(a_higher_priority_is_the_more_urgent),
-        cmocka_unit_test(what_is_not_run_is_refused_by_name),
-        cmocka_unit_test(what_is_encoded_needs_no_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -137,16 +137,4 @@ TEST(truncated_and_mutated_bodies_of_any_endpoint_never_crash) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_body_is_of_the_form_that_its_fields_name),
-        cmocka_unit_test(a_forms_fields_have_its_defaults),
-        cmocka_unit_test(a_conversation_has_one_choice_and_no_stream),
-        cmocka_unit_test(wrong_bodies_are_refused_by_name),
-        cmocka_unit_test(no_ids_have_an_empty_text),
-        cmocka_unit_test(a_rendered_request_has_its_sampling),
-        cmocka_unit_test(several_conversations_share_their_fields),
-        cmocka_unit_test(truncated_and_mutated_bodies_of_any_endpoint_never_crash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -134,14 +134,4 @@ TEST(an_assistants_turn_at_the_end_is_continued) {
     refuse_turns(ASKED ",{\"role\":\"assistant\",\"content\":[]}", "messages[1].content", "no text");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_and_blocks_of_a_turn_are_one_text),
-        cmocka_unit_test(calls_and_results_are_those_of_a_chat),
-        cmocka_unit_test(each_call_has_one_result_in_the_next_turn),
-        cmocka_unit_test(what_is_no_block_is_refused_by_its_place),
-        cmocka_unit_test(reasoning_goes_back_where_its_signature_is_right),
-        cmocka_unit_test(an_assistants_turn_at_the_end_is_continued),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -497,28 +497,4 @@ TEST(fields_are_checked_against_each_other) {
     quire_request_free(parse(QUIRE_CHAT, "{" USER ",\"min_tokens\":17}"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bare_completion_has_the_defaults),
-        cmocka_unit_test(a_bare_chat_has_the_defaults),
-        cmocka_unit_test(every_working_field_arrives),
-        cmocka_unit_test(null_means_the_default),
-        cmocka_unit_test(a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue),
-        cmocka_unit_test(lists_of_tokens_are_checked_against_the_vocabulary),
-        cmocka_unit_test(logprobs_are_a_number_in_completions_and_a_flag_in_chat),
-        cmocka_unit_test(n_and_best_of_multiply_the_choices),
-        cmocka_unit_test(beam_search_goes_by_the_names_of_vllm_and_transformers),
-        cmocka_unit_test(what_beam_search_excludes_is_refused_by_name),
-        cmocka_unit_test(a_prediction_is_a_text_or_parts_of_text),
-        cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
-        cmocka_unit_test(values_that_clients_always_send_and_that_mean_nothing_are_taken),
-        cmocka_unit_test(unknown_members_that_would_change_what_is_generated_are_refused_by_name),
-        cmocka_unit_test(other_unknown_members_are_named_and_mean_nothing),
-        cmocka_unit_test(wrong_types_name_the_field_under_body),
-        cmocka_unit_test(values_out_of_range_say_what_the_range_is),
-        cmocka_unit_test(a_max_tokens_over_the_context_is_cut),
-        cmocka_unit_test(integers_of_any_size_keep_their_digits),
-        cmocka_unit_test(fields_are_checked_against_each_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -258,21 +258,4 @@ TEST(an_error_has_its_words_whatever_allocation_fails) {
 #endif
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_come_as_text_or_ids_one_or_many),
-        cmocka_unit_test(malformed_prompts_are_refused),
-        cmocka_unit_test(a_model_without_a_vocabulary_takes_ids_only),
-        cmocka_unit_test(malformed_messages_are_refused),
-        cmocka_unit_test(malformed_json_is_refused_with_its_position),
-        cmocka_unit_test(a_name_that_occurs_twice_is_refused),
-        cmocka_unit_test(a_name_with_a_nul_is_refused),
-        cmocka_unit_test(too_many_values_are_refused_before_any_is_built),
-        cmocka_unit_test(nesting_and_size_are_bounded),
-        cmocka_unit_test(a_request_of_ids_is_set_by_name),
-        cmocka_unit_test(a_failed_set_leaves_the_request_as_it_was),
-        cmocka_unit_test(truncated_and_mutated_bodies_never_crash),
-        cmocka_unit_test(an_error_has_its_words_whatever_allocation_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

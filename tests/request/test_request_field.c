@@ -140,16 +140,4 @@ TEST(every_endpoint_has_a_dialect) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_are_sorted_by_name_and_distinct_on_each_endpoint),
-        cmocka_unit_test(every_field_is_found_on_its_endpoints_and_no_other),
-        cmocka_unit_test(a_field_that_differs_between_endpoints_has_a_row_for_each),
-        cmocka_unit_test(every_field_has_a_meaning_and_bounds_in_order),
-        cmocka_unit_test(values_of_which_something_is_compiled_have_a_bound_of_bytes),
-        cmocka_unit_test(a_new_request_has_every_default),
-        cmocka_unit_test(a_new_request_samples_as_the_engine_does_by_default),
-        cmocka_unit_test(every_endpoint_has_a_dialect),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

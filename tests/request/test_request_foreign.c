@@ -87,11 +87,4 @@ TEST(what_changes_nothing_is_left_alone) {
     assert_true(foreign_changes_generation(str_of("messages_"), FIELD_CHAT, &instead));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_servers_features_are_known_in_every_spelling),
-        cmocka_unit_test(another_spelling_of_a_field_names_the_field),
-        cmocka_unit_test(what_changes_nothing_is_left_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -177,14 +177,4 @@ TEST(breakers_of_many_tokens_are_refused) {
     quire_request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_that_the_model_lacks_are_left_out),
-        cmocka_unit_test(breakers_of_many_tokens_are_refused),
-        cmocka_unit_test(of_an_adapter_that_is_named_twice_the_last_scale_counts),
-        cmocka_unit_test(bad_words_have_a_bound_in_bytes_and_in_tokens),
-        cmocka_unit_test(a_cancelled_request_stops_between_two_texts),
-        cmocka_unit_test(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it),
-    };
-    return cmocka_run_group_tests(tests, open_letters, close_letters);
-}
+TEST_MAIN(open_letters, close_letters)

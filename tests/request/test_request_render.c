@@ -186,13 +186,4 @@ TEST(a_request_without_its_texts_can_be_copied) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_without_its_texts_can_be_copied),
-        cmocka_unit_test(a_chat_is_rendered_with_the_variables_of_its_template),
-        cmocka_unit_test(a_continued_message_stays_open),
-        cmocka_unit_test(what_a_template_refuses_is_a_bad_request_with_its_words),
-        cmocka_unit_test(recorded_questions_are_answered_as_the_reference_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

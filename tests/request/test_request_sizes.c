@@ -188,13 +188,4 @@ TEST(a_schema_of_10_mb_is_refused_before_its_document_is_built) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name),
-        cmocka_unit_test(white_space_and_escapes_do_not_count),
-        cmocka_unit_test(other_members_have_no_part_in_a_fields_bound),
-        cmocka_unit_test(tools_and_single_fields_set_by_name_have_the_same_bounds),
-        cmocka_unit_test(a_schema_of_10_mb_is_refused_before_its_document_is_built),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

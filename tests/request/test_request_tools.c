@@ -210,12 +210,4 @@ TEST(tools_reach_the_template_for_them_where_there_is_one) {
     assert_int_equal(out.n, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tools_are_at_most_a_thousand),
-        cmocka_unit_test(tools_of_other_forms_become_functions),
-        cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
-        cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

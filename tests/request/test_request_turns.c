@@ -52,7 +52,4 @@ TEST(the_next_turn_ends_an_answer) {
     quire_request_free(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_turn_ends_an_answer)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

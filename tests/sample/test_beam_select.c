@@ -159,15 +159,4 @@ TEST(choosing_equals_sorting) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_scores_go_to_the_lower_beam_then_the_lower_token),
-        cmocka_unit_test(one_that_ends_is_finished_among_the_first_n_and_lost_further_down),
-        cmocka_unit_test(at_the_last_length_everything_ends),
-        cmocka_unit_test(nothing_comes_of_nothing),
-        cmocka_unit_test(the_best_n_are_kept_and_the_older_of_equals_is_before),
-        cmocka_unit_test(a_set_is_over_as_early_stopping_says),
-        cmocka_unit_test(choosing_equals_sorting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

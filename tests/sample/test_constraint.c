@@ -342,18 +342,4 @@ TEST(rows_of_a_batch_keep_states_of_their_own) {
     constraint_drop(c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sample_is_allowed_and_its_token_moves_the_state),
-        cmocka_unit_test(an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else),
-        cmocka_unit_test(an_end_token_that_completes_the_output_is_allowed),
-        cmocka_unit_test(min_tokens_delays_an_end_only_while_another_token_can_come),
-        cmocka_unit_test(an_output_without_a_next_token_is_over_or_an_error),
-        cmocka_unit_test(logits_that_are_no_numbers_are_refused_behind_the_mask_too),
-        cmocka_unit_test(a_mask_leaves_what_allowed_ids_would),
-        cmocka_unit_test(every_instruction_set_masks_the_same),
-        cmocka_unit_test(an_allowed_argmax_is_taken_without_a_mask),
-        cmocka_unit_test(rows_of_a_batch_keep_states_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -32,10 +32,4 @@ TEST(ignored_eos_goes_on_and_is_delayed_all_the_same) {
     assert_false(end_token_is_delayed(&p, &desc, 5));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eos_and_stop_tokens_end_a_sequence),
-        cmocka_unit_test(ignored_eos_goes_on_and_is_delayed_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

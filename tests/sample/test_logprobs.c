@@ -81,12 +81,4 @@ TEST(ids_that_are_named_come_after_the_likeliest) {
     sampling_lists_drop(p.lists);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_equal_logits_are_the_worst_of_them),
-        cmocka_unit_test(masked_tokens_come_last_and_have_no_probability),
-        cmocka_unit_test(the_likeliest_are_those_that_sorting_finds),
-        cmocka_unit_test(ids_that_are_named_come_after_the_likeliest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -90,10 +90,4 @@ TEST(a_goal_is_what_is_done_with_a_row) {
     sample_pool_close(&pool);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_a_batch_are_sampled_as_alone),
-        cmocka_unit_test(a_goal_is_what_is_done_with_a_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

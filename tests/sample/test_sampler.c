@@ -604,26 +604,4 @@ TEST(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole) {
     test_free(logits);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_takes_the_lowest_id_of_equals),
-        cmocka_unit_test(rows_that_are_no_logits_are_refused),
-        cmocka_unit_test(mirostat_replaces_min_p),
-        cmocka_unit_test(a_dynamic_temperature_is_finite),
-        cmocka_unit_test(penalties_leave_logits_finite),
-        cmocka_unit_test(repeated_n_grams_are_those_of_a_plain_search),
-        cmocka_unit_test(breakers_count_in_any_order),
-        cmocka_unit_test(before_min_tokens_no_stop_token_is_chosen),
-        cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
-        cmocka_unit_test(draws_follow_the_distribution),
-        cmocka_unit_test(penalties_count_each_row_afresh),
-        cmocka_unit_test(penalties_at_their_bounds_leave_finite_rows),
-        cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
-        cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
-        cmocka_unit_test(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie),
-        cmocka_unit_test(logits_of_one_weight_are_cut_in_their_order),
-        cmocka_unit_test(the_usual_cuts_keep_what_sorting_everything_keeps),
-        cmocka_unit_test(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

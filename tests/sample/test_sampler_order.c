@@ -324,14 +324,4 @@ TEST(penalties_count_the_last_tokens) {
     expect_row(0, 2, 1, 1, (float[]){1, 1, 1, 1});
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_run_in_the_order_that_is_named),
-        cmocka_unit_test(a_temperature_at_the_end_changes_no_cut),
-        cmocka_unit_test(a_high_temperature_reaches_far_tokens),
-        cmocka_unit_test(far_tokens_count_at_any_place_of_a_stage),
-        cmocka_unit_test(the_least_likely_choice_has_a_weight),
-        cmocka_unit_test(penalties_count_the_last_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

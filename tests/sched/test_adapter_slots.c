@@ -163,12 +163,4 @@ TEST(a_flood_under_running_adapters_starves_no_other) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_whose_adapter_finds_no_slot_waits_and_delays_nobody),
-        cmocka_unit_test(hundreds_that_lack_a_slot_hide_nobody_behind_them),
-        cmocka_unit_test(one_that_has_waited_long_goes_before_younger_ones_under_adapters_that_run),
-        cmocka_unit_test(a_flood_under_running_adapters_starves_no_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

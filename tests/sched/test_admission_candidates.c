@@ -90,9 +90,9 @@ static int32_t walk_without_trees(scheduler *s, sched_task *tasks, int32_t n, co
 /* Whether t may take the turn of `turn`: both are steps of one program, and neither goes
  * before all others. */
 static bool may_take_turn(const scheduler *s, const sched_task *t, const sched_task *turn) {
-    bool same_class = (t->n_preempted >= s->limits.max_preemptions) ==
-                          (turn->n_preempted >= s->limits.max_preemptions) &&
-                      (t->n_preempted >= s->limits.max_preemptions || t->is_first == turn->is_first);
+    bool same_class =
+        (t->n_preempted >= s->limits.max_preemptions) == (turn->n_preempted >= s->limits.max_preemptions) &&
+        (t->n_preempted >= s->limits.max_preemptions || t->is_first == turn->is_first);
     return t == turn || (t->tree != 0 && t->tree == turn->tree && t->tenant_slot == turn->tenant_slot &&
                          t->priority == turn->priority && same_class);
 }
@@ -161,11 +161,5 @@ TEST(a_task_that_is_not_ordered_is_after_all_older_ones) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_place_of_a_task_is_where_the_walk_comes_to_it),
-        cmocka_unit_test(steps_of_a_program_take_its_turns_the_deepest_first),
-        cmocka_unit_test(a_step_takes_no_turn_of_another_request),
-        cmocka_unit_test(a_task_that_is_not_ordered_is_after_all_older_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

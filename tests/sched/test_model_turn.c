@@ -94,16 +94,4 @@ TEST(a_model_that_waits_for_something_outside_saves_no_turns_up) {
     assert_true(used[1] > 490000 && used[1] < 510000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_served_goes_first),
-        cmocka_unit_test(a_deadline_that_others_would_break_goes_before_the_least_served),
-        cmocka_unit_test(of_two_urgent_deadlines_the_earlier_goes_first),
-        cmocka_unit_test(deadlines_take_no_more_than_the_bound_beyond_a_share),
-        cmocka_unit_test(a_model_that_pauses_saves_no_time_up),
-        cmocka_unit_test(a_model_that_begins_while_none_has_work_begins_where_the_last_ones_ended),
-        cmocka_unit_test(a_model_that_waits_for_something_outside_saves_no_turns_up),
-        cmocka_unit_test(each_gets_its_share_whatever_the_others_want),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -92,15 +92,4 @@ TEST(who_knows_nothing_of_computing_swaps) {
                               &dear, &nothing));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_copying_costs_follows_what_it_took),
-        cmocka_unit_test(swapping_costs_each_page_both_ways),
-        cmocka_unit_test(computing_costs_steps_rows_and_pairs),
-        cmocka_unit_test(auto_takes_the_cheaper),
-        cmocka_unit_test(long_sequences_are_swapped_where_short_ones_are_computed),
-        cmocka_unit_test(modes_are_obeyed_whatever_the_cost),
-        cmocka_unit_test(who_knows_nothing_of_computing_swaps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

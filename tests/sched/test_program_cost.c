@@ -138,13 +138,4 @@ TEST(the_program_that_ran_longest_ago_is_forgotten) {
     assert_true(program_pair_us(&c, 100) == 0.0 && program_most_pairs(&c, 100) == 4000.0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_beside_a_prompt_keep_the_target_whatever_its_program_costs),
-        cmocka_unit_test(a_program_that_is_known_begins_with_whole_steps),
-        cmocka_unit_test(a_program_that_costs_more_further_on_is_late_once),
-        cmocka_unit_test(what_two_programs_cost_is_told_apart),
-        cmocka_unit_test(the_program_that_ran_longest_ago_is_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -756,36 +756,4 @@ TEST(drafts_with_a_costly_program_are_cut_to_the_time_that_is_left) {
     assert_int_equal(p.items[0].n_drafts, 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prefill_with_a_costly_program_keeps_the_step_within_its_target),
-        cmocka_unit_test(programs_do_not_cut_what_has_none),
-        cmocka_unit_test(a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on),
-        cmocka_unit_test(decodes_with_costly_programs_take_turns),
-        cmocka_unit_test(drafts_with_a_costly_program_are_cut_to_the_time_that_is_left),
-        cmocka_unit_test(a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only),
-        cmocka_unit_test(decodes_go_before_prefills),
-        cmocka_unit_test(places_and_pages_are_kept_for_those_that_come_beside),
-        cmocka_unit_test(what_is_promised_to_one_that_has_aged_includes_those_beside),
-        cmocka_unit_test(a_group_is_preempted_together_and_never_for_one_of_its_own),
-        cmocka_unit_test(one_with_nothing_to_compute_is_passed_over),
-        cmocka_unit_test(a_prompt_is_cut_at_the_chunk_limit),
-        cmocka_unit_test(waiting_sequences_come_in_by_arrival_while_slots_last),
-        cmocka_unit_test(a_sequence_is_not_admitted_without_pages_for_its_whole_prompt),
-        cmocka_unit_test(the_newest_is_preempted_when_pages_run_out),
-        cmocka_unit_test(nobody_is_admitted_in_a_step_that_preempts),
-        cmocka_unit_test(rows_with_wanted_logits_stay_within_their_budget),
-        cmocka_unit_test(the_held_are_passed_over_and_hold_up_nobody),
-        cmocka_unit_test(the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not),
-        cmocka_unit_test(of_the_newest_the_one_that_computed_least_goes),
-        cmocka_unit_test(who_was_preempted_often_is_spared),
-        cmocka_unit_test(what_was_promised_is_not_given_to_others),
-        cmocka_unit_test(an_aged_one_waits_for_all_pages_that_it_may_need),
-        cmocka_unit_test(prefills_leave_the_decodes_their_pace),
-        cmocka_unit_test(drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows),
-        cmocka_unit_test(nobody_gives_pages_up_for_drafts),
-        cmocka_unit_test(whole_prefills_wait_until_a_step_holds_them),
-        cmocka_unit_test(random_workloads_end_whatever_the_pool),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

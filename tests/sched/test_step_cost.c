@@ -69,10 +69,5 @@ TEST(steps_all_alike_foretell_themselves) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_learns_what_steps_cost_and_learns_anew),
-        cmocka_unit_test(one_slow_step_does_not_spoil_it),
-        cmocka_unit_test(steps_all_alike_foretell_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

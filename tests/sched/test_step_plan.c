@@ -571,24 +571,4 @@ TEST(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_ready_is_passed_over),
-        cmocka_unit_test(a_prefix_that_another_computes_is_waited_for),
-        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_is_not_computed_again),
-        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not),
-        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left),
-        cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
-        cmocka_unit_test(what_is_held_besides_tasks_yields_where_nothing_runs),
-        cmocka_unit_test(a_group_goes_together_but_for_what_is_spared),
-        cmocka_unit_test(a_group_alone_that_finds_no_pages_begins_again),
-        cmocka_unit_test(what_belongs_together_is_settled_by_the_plan_of_the_step),
-        cmocka_unit_test(nobody_is_preempted_for_one_that_is_not_ready),
-        cmocka_unit_test(who_no_longer_heads_the_waiting_is_not_first),
-        cmocka_unit_test(a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served),
-        cmocka_unit_test(a_late_task_is_refused_with_a_time),
-        cmocka_unit_test(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone),
-        cmocka_unit_test(every_task_ends_under_every_policy_however_few_pages_there_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

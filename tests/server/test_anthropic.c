@@ -129,14 +129,4 @@ TEST(a_stream_of_this_form_is_not_rolled_back) {
     stop(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_message_has_blocks_and_usage),
-        cmocka_unit_test(a_stream_has_its_events_in_order),
-        cmocka_unit_test(errors_have_the_form_of_their_path_and_client),
-        cmocka_unit_test(models_have_the_form_of_their_client),
-        cmocka_unit_test(a_silent_stream_sends_pings_of_its_form),
-        cmocka_unit_test(a_stream_of_this_form_is_not_rolled_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -175,17 +175,4 @@ TEST(a_reload_replaces_the_keys_and_a_bad_file_does_not) {
     auth_free(a);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_keys_nobody_needs_one),
-        cmocka_unit_test(each_key_opens_and_others_do_not),
-        cmocka_unit_test(a_tenants_name_has_a_longest_length),
-        cmocka_unit_test(a_file_names_the_tenants),
-        cmocka_unit_test(white_space_around_a_key_is_no_part_of_it),
-        cmocka_unit_test(a_bad_file_names_its_line),
-        cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
-        cmocka_unit_test(the_operators_key_is_nobodys_tenant),
-        cmocka_unit_test(a_reload_replaces_the_keys_and_a_bad_file_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -242,17 +242,4 @@ TEST(a_slow_body_is_late_unless_it_waited_for_its_turn) {
     close_rig(r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_state_has_the_events_of_its_row),
-        cmocka_unit_test(none_begins_with_a_deadline),
-        cmocka_unit_test(none_ends_and_is_dropped_without_effect),
-        cmocka_unit_test(reading_that_lacks_room_stops_and_goes_on_when_it_gets_room),
-        cmocka_unit_test(in_line_is_late_with_503_and_leaves_when_it_is_dropped),
-        cmocka_unit_test(reading_pauses_without_a_deadline_during_a_look),
-        cmocka_unit_test(the_clients_time_stands_still_while_nothing_is_read),
-        cmocka_unit_test(reading_that_ends_keeps_its_room_and_gives_it_when_it_is_dropped),
-        cmocka_unit_test(a_slow_body_is_late_unless_it_waited_for_its_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

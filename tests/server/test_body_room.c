@@ -530,24 +530,4 @@ TEST(a_server_stops_while_bodies_hold_room_and_wait_for_it) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tenant_takes_room_as_long_as_as_much_stays_free),
-        cmocka_unit_test(whoever_holds_its_share_a_tenant_more_finds_some),
-        cmocka_unit_test(smaller_bodies_pass_larger_ones_that_wait),
-        cmocka_unit_test(a_large_body_is_passed_by_no_more_than_its_own_length),
-        cmocka_unit_test(where_all_bodies_of_a_tenant_wait_one_at_a_time_goes_on),
-        cmocka_unit_test(a_body_larger_than_the_room_is_received_and_the_next_one_after_it),
-        cmocka_unit_test(bodies_never_hold_more_than_they_may_and_none_stands_still),
-        cmocka_unit_test(bodies_that_are_announced_and_do_not_come_hold_no_room),
-        cmocka_unit_test(a_tenant_that_holds_its_share_does_not_hold_up_another),
-        cmocka_unit_test(a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room_is_free),
-        cmocka_unit_test(a_small_body_may_come_slowly),
-        cmocka_unit_test(a_body_that_finds_no_room_in_time_is_told_to_come_again),
-        cmocka_unit_test(a_chunked_body_may_have_the_largest_size_and_no_more),
-        cmocka_unit_test(room_is_given_back_where_the_connection_stays),
-        cmocka_unit_test(room_is_given_back_by_bodies_that_are_refused_or_left),
-        cmocka_unit_test(a_server_stops_while_bodies_hold_room_and_wait_for_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -426,27 +426,4 @@ TEST(a_drain_waits_for_what_is_closing) {
     stop(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
-        cmocka_unit_test(pipelined_requests_are_answered_in_order),
-        cmocka_unit_test(many_pipelined_requests_are_all_answered),
-        cmocka_unit_test(pipelined_requests_wait_for_their_reader),
-        cmocka_unit_test(a_chunked_body_and_expect_continue_work),
-        cmocka_unit_test(a_refused_body_is_read_over_and_the_connection_stays),
-        cmocka_unit_test(http_1_0_is_spoken),
-        cmocka_unit_test(slow_headers_are_cut_off),
-        cmocka_unit_test(slow_bodies_are_cut_off),
-        cmocka_unit_test(a_refused_body_that_comes_too_slowly_gets_its_refusal),
-        cmocka_unit_test(idle_connections_are_closed),
-        cmocka_unit_test(what_is_left_over_after_a_half_close_is_no_reason_to_wait),
-        cmocka_unit_test(too_many_connections_are_turned_away),
-        cmocka_unit_test(a_flood_of_connections_over_the_limit_holds_few_of_them),
-        cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
-        cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
-        cmocka_unit_test(closing_drops_input_and_ends_when_the_client_has_had_time),
-        cmocka_unit_test(closing_ends_with_the_client),
-        cmocka_unit_test(a_drain_waits_for_what_is_closing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -36,7 +36,4 @@ TEST(errors_have_openais_shape) {
     assert_int_equal(error_status(QUIRE_FAULT), 400);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_have_openais_shape)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -53,11 +53,4 @@ TEST(what_is_neither_is_malformed) {
     assert_int_equal(host_parse((str){"localhost\0.evil.com", 19}, NULL), HOST_MALFORMED);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loopback_is_compared_as_a_whole),
-        cmocka_unit_test(addresses_and_names_are_told_apart),
-        cmocka_unit_test(what_is_neither_is_malformed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

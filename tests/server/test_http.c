@@ -331,21 +331,4 @@ TEST(a_request_may_be_given_a_lower_limit_of_its_own) {
     http_deinit(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chunk_over_the_limit_is_refused_by_its_size),
-        cmocka_unit_test(a_request_is_read_whatever_its_pieces),
-        cmocka_unit_test(what_a_client_accepts_and_its_id_are_kept),
-        cmocka_unit_test(a_chunked_body_is_put_together),
-        cmocka_unit_test(a_body_of_known_length_is_received_where_it_lies),
-        cmocka_unit_test(the_next_request_starts_clean),
-        cmocka_unit_test(malformed_requests_are_refused),
-        cmocka_unit_test(an_empty_length_is_malformed),
-        cmocka_unit_test(other_versions_and_expectations_are_refused),
-        cmocka_unit_test(limits_hold_to_the_byte),
-        cmocka_unit_test(a_dropped_body_is_read_over_and_still_limited),
-        cmocka_unit_test(a_request_may_be_given_a_lower_limit_of_its_own),
-        cmocka_unit_test(damaged_requests_are_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

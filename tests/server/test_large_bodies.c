@@ -475,24 +475,4 @@ TEST(a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered) {
     stop();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
-        cmocka_unit_test(requests_after_a_large_body_begin_where_it_ends),
-        cmocka_unit_test(a_long_body_is_looked_over_while_as_much_may_still_come),
-        cmocka_unit_test(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered),
-        cmocka_unit_test(only_bodies_of_routes_that_say_so_are_looked_over),
-        cmocka_unit_test(a_body_in_chunks_is_looked_over_too),
-        cmocka_unit_test(a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was),
-        cmocka_unit_test(
-            a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
-        cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
-        cmocka_unit_test(a_large_body_is_received_in_turns_and_a_small_one_is_not),
-        cmocka_unit_test(bodies_of_one_connection_count_together),
-        cmocka_unit_test(connections_may_leave_the_queue_for_turns),
-        cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
-        cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
-        cmocka_unit_test(a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -35,10 +35,4 @@ TEST(a_prompt_that_is_too_long_has_a_type_of_its_own) {
                  "{\"error\":{\"code\":400,\"message\":\"m\",\"type\":\"exceed_context_size_error\"}}");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_error_has_its_status_its_text_and_llama_cpps_type),
-        cmocka_unit_test(a_prompt_that_is_too_long_has_a_type_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

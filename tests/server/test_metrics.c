@@ -133,12 +133,4 @@ TEST(short_of_memory_a_request_is_in_the_sums_at_least) {
 #endif
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_are_cumulated_and_times_are_seconds),
-        cmocka_unit_test(a_labels_value_is_escaped_and_valid_utf8),
-        cmocka_unit_test(requests_of_all_loops_add_up),
-        cmocka_unit_test(short_of_memory_a_request_is_in_the_sums_at_least),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

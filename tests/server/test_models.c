@@ -681,30 +681,4 @@ TEST(a_tenant_that_wants_many_models_does_not_delay_another) {
     fake_close(main_engine);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_loads_the_model_that_it_names),
-        cmocka_unit_test(a_model_that_cannot_be_loaded_fails_its_requests_alone),
-        cmocka_unit_test(the_least_used_leaves_where_there_is_no_room),
-        cmocka_unit_test(a_model_in_use_does_not_leave),
-        cmocka_unit_test(a_model_that_is_wanted_while_it_leaves_is_loaded_again_once),
-        cmocka_unit_test(an_idle_model_is_unloaded),
-        cmocka_unit_test(a_pinned_model_stays_until_it_is_unloaded_by_command),
-        cmocka_unit_test(health_is_that_of_every_model),
-        cmocka_unit_test(models_are_the_operators_to_load),
-        cmocka_unit_test(keep_alive_says_how_long_a_model_stays),
-        cmocka_unit_test(a_list_shows_how_far_a_load_is),
-        cmocka_unit_test(a_request_that_waited_for_its_model_is_told_so_in_its_explain),
-        cmocka_unit_test(a_model_that_is_not_loaded_is_shown_without_loading_it),
-        cmocka_unit_test(a_queue_is_not_closed_before_its_streams_are_over),
-        cmocka_unit_test(a_server_that_sleeps_gives_its_caches_back_and_refuses_what_computes),
-        cmocka_unit_test(a_sleep_of_level_2_unloads_the_other_models),
-        cmocka_unit_test(a_sleep_ends_running_requests_or_waits_for_them),
-        cmocka_unit_test(a_client_that_leaves_while_its_model_loads_leaves_nothing),
-        cmocka_unit_test(a_model_in_use_without_a_pause_makes_place),
-        cmocka_unit_test(models_are_loaded_in_the_order_in_which_they_were_wanted),
-        cmocka_unit_test(a_tenant_that_wants_many_models_does_not_delay_another),
-        cmocka_unit_test(many_clients_of_many_models_get_what_they_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

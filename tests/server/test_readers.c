@@ -424,22 +424,4 @@ TEST(a_request_that_ends_too_early_is_told_so) {
     stop(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_reader_gets_the_whole_stream),
-        cmocka_unit_test(a_rollback_comes_after_what_it_drops_for_a_late_reader_too),
-        cmocka_unit_test(who_reads_nothing_of_a_stream_is_cut_with_an_error_event),
-        cmocka_unit_test(a_long_whole_answer_is_written_as_it_is_read),
-        cmocka_unit_test(an_answer_that_nobody_reads_is_cut_and_counted),
-        cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
-        cmocka_unit_test(a_response_after_an_unread_one_is_cut_too),
-        cmocka_unit_test(a_closing_connection_whose_output_is_not_read_is_cut_and_counted),
-        cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
-        cmocka_unit_test(what_a_client_left_unread_counts_no_more_when_it_is_gone),
-        cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
-        cmocka_unit_test(pipelined_requests_are_answered_after_a_half_close),
-        cmocka_unit_test(requests_that_wait_for_their_reader_are_answered_after_a_half_close),
-        cmocka_unit_test(a_request_that_ends_too_early_is_told_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -102,13 +102,4 @@ TEST(probes_are_logged_when_they_fail) {
     assert_non_null(strstr(got, " error=stopped\n"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clients_id_is_kept_if_it_is_short_and_visible),
-        cmocka_unit_test(a_generation_has_its_counts_and_every_way_its_choices_ended),
-        cmocka_unit_test(a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_value),
-        cmocka_unit_test(an_error_of_the_server_shows_its_message),
-        cmocka_unit_test(probes_are_logged_when_they_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

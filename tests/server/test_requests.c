@@ -162,12 +162,4 @@ TEST(an_id_of_no_request_is_not_found) {
     stop(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_list_has_every_request_without_its_text),
-        cmocka_unit_test(a_cancelled_request_ends_with_an_error_and_its_connection_goes_on),
-        cmocka_unit_test(requests_in_progress_are_the_operators),
-        cmocka_unit_test(an_id_of_no_request_is_not_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -297,19 +297,4 @@ TEST(threads_share_a_store) {
     response_store_close(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_response_is_found_by_its_tenant_alone),
-        cmocka_unit_test(a_conversation_is_the_turns_before_it_the_oldest_first),
-        cmocka_unit_test(a_conversation_outlives_the_responses_that_it_continues),
-        cmocka_unit_test(a_response_leaves_when_it_is_too_old),
-        cmocka_unit_test(what_was_not_used_for_longest_goes_first),
-        cmocka_unit_test(a_tenant_that_holds_little_loses_nothing_to_one_that_holds_much),
-        cmocka_unit_test(a_store_without_room_keeps_nothing),
-        cmocka_unit_test(responses_in_progress_are_counted_by_tenant),
-        cmocka_unit_test(a_response_in_progress_is_replaced_until_it_has_ended),
-        cmocka_unit_test(calls_in_any_order_keep_the_bound_and_leave_nothing_behind),
-        cmocka_unit_test(threads_share_a_store),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -104,7 +104,7 @@ static void append_to_four(void) {
     do_it("'do':'append','seq':4,'tokens':10");
 }
 
-TEST(worked_examples_1_and_2) {
+TEST_WITHIN(worked_examples_1_and_2, set_up, tear_down) {
     open_sandbox();
     do_it("'do':'new','tokens':64,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -116,7 +116,7 @@ TEST(worked_examples_1_and_2) {
     expect(8, 56, 0, 20);
 }
 
-TEST(worked_examples_3_and_4) {
+TEST_WITHIN(worked_examples_3_and_4, set_up, tear_down) {
     open_sandbox();
     do_it("'do':'new','tokens':64,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -132,7 +132,7 @@ TEST(worked_examples_3_and_4) {
     expect(11, 53, 0, 20);
 }
 
-TEST(worked_example_5) {
+TEST_WITHIN(worked_example_5, set_up, tear_down) {
     open_sandbox();
     do_it("'do':'new','tokens':60,'story':0");
     do_it("'do':'fork','seq':1,'n':3");
@@ -140,7 +140,7 @@ TEST(worked_example_5) {
     expect(11, 53, 0, 20);
 }
 
-TEST(what_is_finished_is_cached_found_again_and_evicted) {
+TEST_WITHIN(what_is_finished_is_cached_found_again_and_evicted, set_up, tear_down) {
     open_sandbox();
     do_it("'do':'new','tokens':40,'story':3");
     do_it("'do':'finish','seq':1");
@@ -165,7 +165,7 @@ TEST(what_is_finished_is_cached_found_again_and_evicted) {
     expect(0, 64, 0, 0);
 }
 
-TEST(what_does_not_fit_is_refused_and_changes_nothing) {
+TEST_WITHIN(what_does_not_fit_is_refused_and_changes_nothing, set_up, tear_down) {
     open_sandbox();
     do_it("'do':'new','tokens':1024,'story':0");
     expect(64, 0, 0, 64);
@@ -185,7 +185,7 @@ TEST(what_does_not_fit_is_refused_and_changes_nothing) {
     expect(64, 0, 0, 64 * 64);
 }
 
-TEST(commands_out_of_range_are_refused) {
+TEST_WITHIN(commands_out_of_range_are_refused, set_up, tear_down) {
     static const struct {
         const char *members, *param;
     } bad[] = {
@@ -222,7 +222,7 @@ TEST(commands_out_of_range_are_refused) {
     expect(2, 62, 0, 2);
 }
 
-TEST(what_is_no_command_is_refused) {
+TEST_WITHIN(what_is_no_command_is_refused, set_up, tear_down) {
     static const char *const bad[] = {"",
                                       "{",
                                       "[]",
@@ -245,7 +245,7 @@ TEST(what_is_no_command_is_refused) {
                      QUIRE_NOT_FOUND);
 }
 
-TEST(sandboxes_are_bounded_and_given_up_when_idle) {
+TEST_WITHIN(sandboxes_are_bounded_and_given_up_when_idle, set_up, tear_down) {
     char first[40], second[40];
     open_sandbox();
     memcpy(first, name, sizeof first);
@@ -266,7 +266,7 @@ TEST(sandboxes_are_bounded_and_given_up_when_idle) {
 }
 
 /* Any commands in any order: the responses stay valid and the counts agree. */
-TEST(random_commands_keep_the_counts_right) {
+TEST_WITHIN(random_commands_keep_the_counts_right, set_up, tear_down) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     open_sandbox();
@@ -302,18 +302,4 @@ TEST(random_commands_keep_the_counts_right) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(worked_examples_1_and_2, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(worked_examples_3_and_4, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(worked_example_5, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_finished_is_cached_found_again_and_evicted, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused_and_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(commands_out_of_range_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_command_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sandboxes_are_bounded_and_given_up_when_idle, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(random_commands_keep_the_counts_right, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

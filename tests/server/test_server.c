@@ -665,30 +665,4 @@ TEST(options_are_checked) {
     fake_close(e);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(simple_routes_response),
-        cmocka_unit_test(a_rule_is_checked_on_a_text_thread),
-        cmocka_unit_test(a_routes_own_limit_holds_for_a_body_in_chunks),
-        cmocka_unit_test(a_refused_method_hears_all_that_the_path_takes),
-        cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
-        cmocka_unit_test(only_the_operator_drops_the_prefix_cache),
-        cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
-        cmocka_unit_test(keys_guard_v1_alone),
-        cmocka_unit_test(whole_answers_have_the_shape),
-        cmocka_unit_test(streams_have_the_order),
-        cmocka_unit_test(a_stream_that_has_nothing_to_say_sends_pings),
-        cmocka_unit_test(tokens_are_sent_when_they_come),
-        cmocka_unit_test(each_token_of_a_burst_has_its_chunk),
-        cmocka_unit_test(errors_before_the_stream_have_a_status_and_later_ones_an_event),
-        cmocka_unit_test(many_clients_on_several_loops_all_get_everything),
-        cmocka_unit_test(what_runs_may_finish_after_a_stop),
-        cmocka_unit_test(a_deadline_ends_what_runs_too_long),
-        cmocka_unit_test(a_request_that_is_still_arriving_is_answered_when_a_drain_ends),
-        cmocka_unit_test(a_server_without_its_engine_says_so_and_keeps_its_connections),
-        cmocka_unit_test(a_server_that_has_run_leaves_its_engine_to_be_closed_first),
-        cmocka_unit_test(a_server_that_has_failed_or_drains_is_not_ready),
-        cmocka_unit_test(options_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

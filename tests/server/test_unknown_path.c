@@ -105,14 +105,4 @@ TEST(a_hostile_path_is_shown_encoded_and_cut) {
     assert_non_null(strstr(err.message, "the nearest is /"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_base_url_without_v1_is_told_to_end_in_it),
-        cmocka_unit_test(a_base_url_with_too_much_is_told_what_to_leave_out),
-        cmocka_unit_test(a_path_that_is_spelled_almost_right_hears_the_nearest),
-        cmocka_unit_test(a_path_of_another_api_hears_what_to_use_instead),
-        cmocka_unit_test(no_row_of_another_api_hides_a_route),
-        cmocka_unit_test(a_hostile_path_is_shown_encoded_and_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

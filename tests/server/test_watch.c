@@ -388,22 +388,4 @@ TEST(a_sandbox_takes_small_json_bodies_only) {
     stop(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_begins_with_the_state_and_ends_with_the_server),
-        cmocka_unit_test(a_state_and_a_page_are_ordinary_answers),
-        cmocka_unit_test(the_page_runs_its_own_script_and_no_other),
-        cmocka_unit_test(texts_are_for_the_operator),
-        cmocka_unit_test(without_an_operators_key_nobody_with_a_key_sees_texts),
-        cmocka_unit_test(a_tenant_sees_its_own_sequences_and_counts_only),
-        cmocka_unit_test(hashes_that_leave_the_process_are_keyed_by_it),
-        cmocka_unit_test(other_sites_pages_do_not_reach_the_pool),
-        cmocka_unit_test(without_any_key_texts_are_for_this_machine_and_for_no_other_web_page),
-        cmocka_unit_test(more_watchers_than_allowed_are_turned_away),
-        cmocka_unit_test(a_watcher_that_does_not_read_holds_nobody_up),
-        cmocka_unit_test(pipelined_looks_are_answered_in_order),
-        cmocka_unit_test(a_stream_after_a_half_close_is_not_probed),
-        cmocka_unit_test(a_sandbox_takes_small_json_bodies_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -24,7 +24,4 @@ TEST(every_endpoint_with_a_route_has_a_writer) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_endpoint_with_a_route_has_a_writer)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -492,19 +492,4 @@ TEST(many_threads_share_few_places_and_all_get_theirs) {
     close_store();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_that_wait_for_one_file_load_it_once),
-        cmocka_unit_test(unknown_names_and_broken_files_fail_their_requests_only),
-        cmocka_unit_test(room_is_made_of_the_idle_one_that_was_used_longest_ago),
-        cmocka_unit_test(where_all_are_in_use_one_gets_no_further_requests_until_it_is_free),
-        cmocka_unit_test(one_that_drains_for_a_cancelled_want_is_given_again),
-        cmocka_unit_test(a_replaced_adapter_stays_with_its_requests),
-        cmocka_unit_test(a_name_that_is_being_loaded_is_taken_until_that_ends),
-        cmocka_unit_test(blends_are_by_number_and_scale_and_equal_ones_are_one),
-        cmocka_unit_test(names_find_files_in_the_directory_and_none_outside),
-        cmocka_unit_test(lists_have_names_and_paths_or_objects),
-        cmocka_unit_test(many_threads_share_few_places_and_all_get_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

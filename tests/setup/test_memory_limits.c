@@ -43,7 +43,7 @@ static void assert_room(int64_t mapped, int64_t bytes, memory_bound bound, const
     strbuf_deinit(&text);
 }
 
-TEST(the_tightest_bound_holds) {
+ROOT_TEST(the_tightest_bound_holds) {
     assert_room(0, -1, MEMORY_UNKNOWN, "an unknown amount of memory");
     put("proc/meminfo", "MemAvailable: many kB\n");
     assert_room(0, -1, MEMORY_UNKNOWN, "an unknown amount of memory");
@@ -60,7 +60,7 @@ TEST(the_tightest_bound_holds) {
         "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
 }
 
-TEST(mapped_weights_are_not_free_although_the_system_says_so) {
+ROOT_TEST(mapped_weights_are_not_free_although_the_system_says_so) {
     put_machine(8 * GIB);
     assert_room(3 * GIB, 5 * GIB, MEMORY_OF_MACHINE, "the 5.4 GB that the machine has available");
     assert_room(9 * GIB, 0, MEMORY_OF_MACHINE, "the 0 bytes that the machine has available");
@@ -71,7 +71,7 @@ TEST(mapped_weights_are_not_free_although_the_system_says_so) {
 
 /* Limits far above what the test itself needs: what it uses is read from the fake
  * status. */
-TEST(limits_of_the_process_count) {
+ROOT_TEST(limits_of_the_process_count) {
     enum { N = 2 };
     static const int resources[N] = {RLIMIT_AS, RLIMIT_DATA};
     static const memory_bound bounds[N] = {MEMORY_OF_RLIMIT_AS, MEMORY_OF_RLIMIT_DATA};
@@ -372,20 +372,4 @@ TEST(models_that_share_memory_have_equal_parts_of_a_half_of_it) {
     assert_int_equal(model_memory_open(&p, 0, 2, &m), QUIRE_NO_MEMORY);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cap_bounds_weights_buffers_and_pages_together),
-        cmocka_unit_test(models_that_share_memory_have_equal_parts_of_a_half_of_it),
-        cmocka_unit_test(an_encoder_gets_the_pages_of_one_step),
-        ROOT_TEST(the_tightest_bound_holds),
-        ROOT_TEST(mapped_weights_are_not_free_although_the_system_says_so),
-        ROOT_TEST(limits_of_the_process_count),
-        cmocka_unit_test(bytes_are_written_for_people),
-        cmocka_unit_test(a_pool_takes_its_part_of_what_is_left),
-        cmocka_unit_test(memory_for_rules_comes_off_and_is_at_most_a_sixteenth),
-        cmocka_unit_test(a_pool_that_holds_no_request_is_refused_and_says_why),
-        cmocka_unit_test(groups_with_windows_count_what_their_windows_see),
-        cmocka_unit_test(a_mapped_model_larger_than_memory_leaves_an_eighth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -167,12 +167,4 @@ TEST(a_file_without_weights_is_no_division_by_zero) {
     json_drop(v);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_builtin_model_is_summed_up),
-        cmocka_unit_test(bytes_a_token_are_those_of_the_worked_examples),
-        cmocka_unit_test(hostile_words_stay_harmless),
-        cmocka_unit_test(a_file_without_weights_is_no_division_by_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

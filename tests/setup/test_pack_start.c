@@ -164,10 +164,4 @@ TEST(a_failed_start_keeps_nothing) {
     assert_int_equal(rmdir(cache), 0); /* it is empty */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hit_is_the_same_model),
-                                       cmocka_unit_test(what_loads_in_less_than_the_least_time_is_not_kept),
-                                       cmocka_unit_test(a_packed_form_is_found_with_its_own_overrides_only),
-                                       cmocka_unit_test(a_failed_start_keeps_nothing)};
-    return cmocka_run_group_tests_name("starts with a pack cache", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

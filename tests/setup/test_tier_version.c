@@ -67,7 +67,7 @@ TEST(overrides_are_part_of_it) {
 }
 
 /* Pages that a program with commas in its numbers has stored are found by one without. */
-TEST(a_locale_with_commas_changes_nothing) {
+COMMA_TEST(a_locale_with_commas_changes_nothing) {
     char directory[] = "/tmp/quire-tiers-XXXXXX", commas[KV_VERSION_BYTES + 1], points[KV_VERSION_BYTES + 1];
     assert_non_null(mkdtemp(directory));
     version_of(directory, QUIRE_KV_F16, NULL, commas);
@@ -77,9 +77,4 @@ TEST(a_locale_with_commas_changes_nothing) {
     remove_directory(directory);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
-        cmocka_unit_test(overrides_are_part_of_it), COMMA_TEST(a_locale_with_commas_changes_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -236,15 +236,4 @@ TEST(a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes) {
                 outlook_worth(1, 0, 99, 1).least == 0.9f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forbidden_nodes_fall_with_all_below_them),
-        cmocka_unit_test(a_constraint_forces_a_line_up_to_a_choice_or_an_end),
-        cmocka_unit_test(nothing_is_forced_that_another_rule_could_forbid),
-        cmocka_unit_test(a_guess_goes_by_how_often_the_likeliest_token_was_right),
-        cmocka_unit_test(an_outlook_found_beforehand_is_the_one_found_later),
-        cmocka_unit_test(a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes),
-        cmocka_unit_test(judging_moves_the_state_over_the_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

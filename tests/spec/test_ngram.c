@@ -53,10 +53,4 @@ TEST(places_that_go_on_otherwise_are_branches) {
     assert_int_equal(out.tokens[3], 8);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round),
-        cmocka_unit_test(places_that_go_on_otherwise_are_branches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

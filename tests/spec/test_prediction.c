@@ -267,18 +267,4 @@ TEST(a_step_has_rows_for_a_prediction_without_a_method) {
     assert_int_equal(draft_max_out(&five, 8, 512), 48);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ids_after_those_that_were_generated_are_drafted),
-        cmocka_unit_test(a_lost_sequence_is_found_by_its_last_generated_tokens),
-        cmocka_unit_test(the_prompt_finds_no_place),
-        cmocka_unit_test(what_is_far_away_is_not_searched),
-        cmocka_unit_test(the_index_finds_what_a_search_over_all_places_finds),
-        cmocka_unit_test(of_places_after_the_same_ids_the_nearest_are_compared),
-        cmocka_unit_test(an_empty_prediction_expects_nothing),
-        cmocka_unit_test(an_id_counts_once),
-        cmocka_unit_test(what_was_taken_back_is_rejected),
-        cmocka_unit_test(a_step_has_rows_for_a_prediction_without_a_method),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

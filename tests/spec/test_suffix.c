@@ -260,14 +260,4 @@ TEST(the_oldest_outputs_go) {
     d->ops->close(d);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_those_of_the_text),
-        cmocka_unit_test(the_longest_match_is_found),
-        cmocka_unit_test(guesses_are_the_likeliest),
-        cmocka_unit_test(guesses_branch_where_that_is_likelier),
-        cmocka_unit_test(the_oldest_outputs_go),
-        cmocka_unit_test(a_full_tree_leaves_texts_out_and_stays_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

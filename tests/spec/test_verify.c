@@ -116,11 +116,4 @@ TEST(judged_tokens_are_distributed_as_sampled_ones) {
     sample_pool_close(&pool);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_walk_goes_down_the_branch_of_the_sampled_tokens),
-        cmocka_unit_test(forced_tokens_share_one_row),
-        cmocka_unit_test(judged_tokens_are_distributed_as_sampled_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

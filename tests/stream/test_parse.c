@@ -202,17 +202,7 @@ TEST(a_queue_may_close_while_bodies_are_read) {
 
 int main(void) {
     shared = world_open(512, 8);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_body_comes_back_as_a_request_that_can_be_submitted),
-        cmocka_unit_test(a_wrong_body_comes_back_as_its_error),
-        cmocka_unit_test(a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else),
-        cmocka_unit_test(looks_that_nobody_waits_for_free_what_they_have),
-        cmocka_unit_test(a_check_says_of_every_keyword_what_becomes_of_it),
-        cmocka_unit_test(a_check_of_no_rule_is_an_error),
-        cmocka_unit_test(a_cancelled_parse_is_never_heard_of_again),
-        cmocka_unit_test(a_queue_may_close_while_bodies_are_read),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     quire_engine_close(shared);
     return failed;
 }

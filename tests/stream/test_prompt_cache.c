@@ -302,14 +302,4 @@ TEST(more_texts_than_entries_are_kept_one_for_one) {
     prompt_cache_close(c);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_those_of_the_whole_text_wherever_a_text_changes),
-        cmocka_unit_test(a_conversation_that_goes_on_encodes_its_new_text_only),
-        cmocka_unit_test(tenants_have_entries_of_their_own_and_drive_out_none_of_others),
-        cmocka_unit_test(what_is_too_short_or_too_large_is_not_kept),
-        cmocka_unit_test(threads_find_what_others_keep_and_drop),
-        cmocka_unit_test(more_texts_than_entries_are_kept_one_for_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

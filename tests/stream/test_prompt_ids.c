@@ -121,12 +121,4 @@ TEST(marks_stand_where_messages_end) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prompt_keeps_its_end_and_an_input_its_beginning),
-        cmocka_unit_test(a_prompt_that_fits_is_as_it_was),
-        cmocka_unit_test(as_many_as_fit_leave_room_for_the_answer),
-        cmocka_unit_test(marks_stand_where_messages_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -108,15 +108,8 @@ TEST(released_and_closed_at_once_nothing_is_left) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_has_its_ids_and_no_tokens),
-        cmocka_unit_test(prompts_end_in_their_order),
-        cmocka_unit_test(ids_have_their_text),
-        cmocka_unit_test(a_prompt_that_cannot_be_rendered_fails_alone),
-        cmocka_unit_test(released_and_closed_at_once_nothing_is_left),
-    };
     shared = world_open(64, 4);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     quire_engine_close(shared);
     return failed;
 }

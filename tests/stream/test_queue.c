@@ -743,28 +743,5 @@ static int close_shared(void **state) {
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deltas_make_up_the_text_of_the_tokens),
-        cmocka_unit_test(stop_strings_cut_the_text_wherever_tokens_end),
-        cmocka_unit_test(text_held_for_a_stop_string_comes_out_at_the_end),
-        cmocka_unit_test(stop_strings_do_not_count_before_min_tokens),
-        cmocka_unit_test(a_stop_token_is_named_counted_and_not_shown),
-        cmocka_unit_test(the_models_own_end_stops_without_a_name),
-        cmocka_unit_test(prompts_of_one_request_are_answered_as_if_alone),
-        cmocka_unit_test(ids_are_answered_as_their_text),
-        cmocka_unit_test(logits_are_the_same_bytes_every_time),
-        cmocka_unit_test(a_prompt_that_is_too_long_fails_without_a_start),
-        cmocka_unit_test(a_text_that_cannot_fit_is_refused_by_its_length),
-        cmocka_unit_test(a_chat_that_cannot_fit_names_its_messages),
-        cmocka_unit_test(a_full_engine_is_busy_and_loses_nothing),
-        cmocka_unit_test(progress_ascends_to_the_whole_prompt_and_comes_before_all_else),
-        cmocka_unit_test(cancel_ends_a_stream_at_every_moment),
-        cmocka_unit_test(a_released_stream_is_never_heard_of_again),
-        cmocka_unit_test(a_queue_may_close_while_its_streams_run),
-        cmocka_unit_test(closing_an_engine_at_once_leaves_nothing_behind),
-        cmocka_unit_test(sixty_four_at_once_are_each_as_alone),
-        cmocka_unit_test(threads_with_queues_of_their_own_share_an_engine),
-        cmocka_unit_test(the_engines_numbers_add_up),
-    };
-    return cmocka_run_group_tests(tests, open_shared, close_shared);
+    return tests_run(open_shared, close_shared);
 }

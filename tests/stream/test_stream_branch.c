@@ -568,22 +568,4 @@ TEST(a_text_that_cannot_fit_is_not_steered_to) {
     quire_queue_close(q);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_that_cannot_fit_is_not_steered_to),
-        cmocka_unit_test(what_was_rolled_back_is_said_again),
-        cmocka_unit_test(a_rollback_with_other_fields_says_what_those_say),
-        cmocka_unit_test(a_steered_answer_says_the_given_text_and_goes_on),
-        cmocka_unit_test(a_fork_says_what_follows_its_position),
-        cmocka_unit_test(the_least_length_counts_from_where_the_answer_began),
-        cmocka_unit_test(a_fork_may_be_dropped_unused),
-        cmocka_unit_test(a_fork_is_refused_by_another_engine),
-        cmocka_unit_test(choices_are_named_by_index),
-        cmocka_unit_test(samples_without_a_seed_say_again_what_they_said),
-        cmocka_unit_test(what_cannot_be_is_refused_and_changes_nothing),
-        cmocka_unit_test(a_fork_reports_nothing_of_what_stands_before_it),
-        cmocka_unit_test(a_fork_gives_no_logits_of_its_prompt),
-        cmocka_unit_test(commands_meet_the_end_of_their_stream),
-    };
-    return cmocka_run_group_tests(tests, open_engine, close_engine);
-}
+TEST_MAIN(open_engine, close_engine)

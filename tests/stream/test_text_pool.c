@@ -534,24 +534,4 @@ TEST(outside_the_pool_a_poll_does_nothing) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_short_job_of_another_tenant_is_over_before_long_ones_that_run),
-        cmocka_unit_test(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way),
-        cmocka_unit_test(slow_jobs_have_threads_of_low_priority),
-        cmocka_unit_test(of_one_tenant_the_job_with_least_left_is_over_first),
-        cmocka_unit_test(tenants_take_turns_however_many_jobs_they_have),
-        cmocka_unit_test(a_cancelled_job_is_given_up_at_its_next_slice),
-        cmocka_unit_test(a_job_past_its_limit_of_processor_time_is_too_large),
-        cmocka_unit_test(more_jobs_than_threads_are_all_run),
-        cmocka_unit_test(one_job_at_a_time_holds_much_and_small_ones_do_not_wait),
-        cmocka_unit_test(who_waits_to_hold_much_and_is_cancelled_ends),
-        cmocka_unit_test(long_texts_begin_where_their_bytes_fit),
-        cmocka_unit_test(a_tenant_has_a_part_of_the_threads_in_the_middle),
-        cmocka_unit_test(a_long_job_is_passed_by_no_more_work_than_its_own),
-        cmocka_unit_test(tenants_that_come_and_go_do_not_keep_out_one_that_stays),
-        cmocka_unit_test(what_a_job_uses_counts_for_all_jobs_of_its_tenant),
-        cmocka_unit_test(outside_the_pool_a_poll_does_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

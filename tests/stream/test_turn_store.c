@@ -145,14 +145,4 @@ TEST(random_turns) {
     turn_store_close(s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turn_is_found_after_its_own_beginning_only),
-        cmocka_unit_test(of_two_turns_with_one_id_the_one_in_the_text_counts),
-        cmocka_unit_test(the_turns_of_one_id_are_looked_for_at_few_places),
-        cmocka_unit_test(what_is_too_large_or_empty_is_not_kept),
-        cmocka_unit_test(a_tenant_has_half_of_the_store_at_most),
-        cmocka_unit_test(random_turns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -135,13 +135,4 @@ TEST(what_is_no_token_is_left_out_and_hostile_lists_are_bounded) {
     strbuf_deinit(&many);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order),
-        cmocka_unit_test(their_flags_count_also_over_those_of_the_other_file),
-        cmocka_unit_test(a_token_that_the_config_names_by_a_role_is_special),
-        cmocka_unit_test(a_packed_tokenizer_has_them_too),
-        cmocka_unit_test(what_is_no_token_is_left_out_and_hostile_lists_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -377,10 +377,9 @@ static void add_piece(strbuf *file, const char *text, char type) {
 
 /* A symbol of the file that tokenizer_config.json calls special comes from the template
  * alone. */
-static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
+TEST(a_special_symbol_of_sentencepiece_is_a_control_token) {
     static const char config[] = "{\"added_tokens_decoder\":{\"3\":{\"content\":\"<x>\",\"special\":true}}}";
     strbuf file = {0};
-    (void)state;
     add_piece(&file, "<unk>", VOCAB_UNKNOWN);
     add_piece(&file, "<", VOCAB_NORMAL);
     add_piece(&file, "x", VOCAB_NORMAL);
@@ -430,18 +429,4 @@ TEST(a_token_that_normalizing_makes_a_special_one_is_skipped) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_first_piece_is_one_where_the_text_begins),
-        cmocka_unit_test(a_text_that_goes_on_from_known_ids_gets_no_space_before_it),
-        cmocka_unit_test(decoder_steps_work_behind_one_that_joins_all_tokens),
-        cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
-        cmocka_unit_test(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for),
-        cmocka_unit_test(a_text_that_its_template_leaves_out_has_no_seams),
-        cmocka_unit_test(a_symbol_that_a_user_defined_scores_more_than_its_parts),
-        cmocka_unit_test(half_of_a_control_token_makes_none),
-        cmocka_unit_test(a_special_symbol_of_sentencepiece_is_a_control_token),
-        cmocka_unit_test(a_token_that_normalizing_makes_a_special_one_is_skipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

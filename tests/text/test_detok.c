@@ -158,12 +158,4 @@ TEST(held_replacements_wait_for_the_next_character) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_gives_in_whole_characters_what_decoding_gives),
-        cmocka_unit_test(a_primed_stream_goes_on_where_the_ids_end),
-        cmocka_unit_test(an_unfinished_character_comes_out_by_flush_only),
-        cmocka_unit_test(held_replacements_wait_for_the_next_character),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -133,13 +133,4 @@ TEST(a_model_without_them_has_none) {
     mem_free(g);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_published_spelling_is_found),
-        cmocka_unit_test(a_model_without_a_middle_has_the_suffix_first),
-        cmocka_unit_test(keys_go_before_spellings),
-        cmocka_unit_test(repositories_and_files_have_marks_of_their_own),
-        cmocka_unit_test(a_model_without_them_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

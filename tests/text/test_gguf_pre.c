@@ -331,16 +331,4 @@ TEST(kimi_k2_needs_no_merges) {
     EXPECT_IDS(&v, "ba", 2, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quicker_form_of_an_expression_finds_what_it_does),
-        cmocka_unit_test(long_runs_of_spaces_and_digits_are_cut_in_linear_time),
-        cmocka_unit_test(every_name_is_known),
-        cmocka_unit_test(names_cut_as_their_models_do),
-        cmocka_unit_test(an_unset_flag_adds_a_bos_where_llama_cpp_does),
-        cmocka_unit_test(chats_begin_with_the_bos_that_texts_begin_with),
-        cmocka_unit_test(gemma4_is_a_model_by_itself),
-        cmocka_unit_test(kimi_k2_needs_no_merges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -74,11 +74,4 @@ TEST(malformed_ranks_are_refused_by_their_line) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_sentencepiece_models_are_refused_or_usable),
-        cmocka_unit_test(a_score_that_is_no_number_is_refused),
-        cmocka_unit_test(malformed_ranks_are_refused_by_their_line),
-    };
-    return cmocka_run_group_tests_name("hostile vocabularies", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -185,13 +185,4 @@ TEST(cutting_stops_past_the_pieces_that_are_wanted) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_has_at_least_so_many_tokens_as_its_length_says),
-        cmocka_unit_test(nothing_is_known_where_characters_may_be_deleted),
-        cmocka_unit_test(nothing_is_known_where_a_token_has_two_texts),
-        cmocka_unit_test(encoding_stops_past_the_tokens_that_are_wanted),
-        cmocka_unit_test(cutting_stops_past_the_pieces_that_are_wanted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

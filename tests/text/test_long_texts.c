@@ -173,15 +173,4 @@ TEST(cutting_is_cancelled) {
     strbuf_deinit(&text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_search_is_cancelled_between_its_starts),
-        cmocka_unit_test(the_search_for_added_tokens_is_cancelled),
-        cmocka_unit_test(white_space_that_tokens_take_is_passed_once),
-        cmocka_unit_test(a_long_piece_is_cancelled_in_its_middle),
-        cmocka_unit_test(a_long_word_is_cancelled_in_its_middle),
-        cmocka_unit_test(normalizing_is_cancelled),
-        cmocka_unit_test(cutting_is_cancelled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

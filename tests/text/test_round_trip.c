@@ -137,9 +137,4 @@ TEST(texts_come_back_whole_and_streamed) {
     strbuf_deinit(&text);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_come_back_whole_and_streamed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

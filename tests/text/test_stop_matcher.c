@@ -189,19 +189,4 @@ TEST(a_text_that_nearly_stops_at_every_byte_takes_linear_time) {
     free(stop);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_before_a_stop_string_is_shown_and_the_rest_dropped),
-        cmocka_unit_test(a_stop_string_that_overlaps_its_own_false_start_is_found),
-        cmocka_unit_test(the_match_that_ends_first_wins),
-        cmocka_unit_test(of_matches_that_end_together_the_longest_wins_and_of_equals_the_first),
-        cmocka_unit_test(what_may_become_a_stop_string_is_held_back_until_it_cannot),
-        cmocka_unit_test(after_a_match_feeds_and_flush_give_nothing),
-        cmocka_unit_test(what_may_not_stop_yet_passes_but_may_begin_a_stop_string),
-        cmocka_unit_test(without_stop_strings_everything_passes),
-        cmocka_unit_test(an_empty_stop_string_is_refused),
-        cmocka_unit_test(random_texts_in_random_pieces_stop_where_the_rule_says),
-        cmocka_unit_test(a_text_that_nearly_stops_at_every_byte_takes_linear_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

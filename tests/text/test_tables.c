@@ -206,12 +206,4 @@ TEST(a_full_table_is_refused) {
     model_file_close(f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokenizers_over_tables_are_the_tokenizers_they_were_made_of),
-        cmocka_unit_test(forged_tables_are_refused_or_searched_inside_their_bounds),
-        cmocka_unit_test(a_pair_of_the_largest_symbol_is_looked_for),
-        cmocka_unit_test(a_full_table_is_refused),
-    };
-    return cmocka_run_group_tests_name("tables of tokenizers", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

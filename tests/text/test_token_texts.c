@@ -151,8 +151,4 @@ TEST(decoders_whose_tokens_do_not_add_up_are_named) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_texts_of_tokens_make_up_what_they_decode_to),
-                                       cmocka_unit_test(decoders_whose_tokens_do_not_add_up_are_named)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

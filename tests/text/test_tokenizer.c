@@ -487,26 +487,4 @@ TEST(damaged_files_are_refused_or_opened_but_nothing_worse) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lowest_rank_merges_first_and_the_leftmost_of_equals),
-        cmocka_unit_test(a_character_that_is_in_no_vocabulary_is_dropped),
-        cmocka_unit_test(special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same),
-        cmocka_unit_test(added_tokens_take_space_and_want_word_ends_as_flagged),
-        cmocka_unit_test(decoder_steps_see_whole_tokens),
-        cmocka_unit_test(a_sequence_of_no_decoders_joins_tokens),
-        cmocka_unit_test(bos_comes_from_the_post_processor_else_from_the_config_else_not),
-        cmocka_unit_test(a_template_that_wrote_bos_gets_no_second_one),
-        cmocka_unit_test(a_chat_gets_one_bos_where_the_template_writes_none),
-        cmocka_unit_test(the_config_says_before_the_post_processor_whether_chats_begin_with_bos),
-        cmocka_unit_test(what_is_not_known_is_refused_by_name),
-        cmocka_unit_test(every_model_at_hand_opens_and_gives_text_back),
-        cmocka_unit_test(add_special_of_real_models_gives_one_bos),
-        cmocka_unit_test(bytes_that_are_not_utf8_count_as_replacement_characters),
-        cmocka_unit_test(random_bytes_encode_to_ids_that_decode),
-        cmocka_unit_test(a_long_run_of_one_character_takes_no_quadratic_time),
-        cmocka_unit_test(an_expression_that_takes_too_long_ends_with_an_error),
-        cmocka_unit_test(damaged_files_are_refused_or_opened_but_nothing_worse),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

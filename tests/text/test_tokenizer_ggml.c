@@ -74,8 +74,7 @@ static void check_vocabulary(const char *name, const char *source) {
 }
 
 #define VOCABULARY(function, name, source)                                                                   \
-    static void function(void **state) {                                                                     \
-        (void)state;                                                                                         \
+    TEST(function) {                                                                                         \
         check_vocabulary(name, source);                                                                      \
     }
 
@@ -110,21 +109,4 @@ TEST(bert_ids_that_begin_within_a_word_show_it) {
     tokenizer_close(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_2_texts_have_the_recorded_ids),
-        cmocka_unit_test(llama_spm_texts_have_the_recorded_ids),
-        cmocka_unit_test(phi_3_texts_have_the_recorded_ids),
-        cmocka_unit_test(starcoder_texts_have_the_recorded_ids),
-        cmocka_unit_test(refact_texts_have_the_recorded_ids),
-        cmocka_unit_test(falcon_texts_have_the_recorded_ids),
-        cmocka_unit_test(mpt_texts_have_the_recorded_ids),
-        cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
-        cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids),
-        cmocka_unit_test(bert_bge_texts_have_the_recorded_ids),
-        cmocka_unit_test(bert_ids_that_begin_within_a_word_show_it),
-        cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
-        cmocka_unit_test(qwen_2_texts_have_the_recorded_ids),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -322,13 +322,12 @@ TEST(each_way_to_merge_is_merging_by_definition) {
 
 /* Normal forms pass over ASCII: what they make of a text is what utf8proc makes of all of
  * it. */
-static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state) {
+TEST(normal_forms_of_texts_with_ascii_are_those_of_the_whole) {
     static const int32_t chars[] = {'a',    'e',    ' ',    'A',    '~',    0x301,  0x323,  0xE9,
                                     0x1EB9, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFB01, 0x3099, 0x304B};
     static const int options[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
                                   UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
     static const norm_kind forms[] = {NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD};
-    (void)state;
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     norm_scratch s = {0};
@@ -461,21 +460,4 @@ TEST(a_paced_search_finds_every_match) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
-        cmocka_unit_test(expressions_without_a_translation_are_refused),
-        cmocka_unit_test(a_paced_search_finds_every_match),
-        cmocka_unit_test(a_json_string_gives_its_characters),
-        cmocka_unit_test(a_json_value_is_passed_over_whole),
-        cmocka_unit_test(wrong_utf8_becomes_one_replacement_for_each_maximal_part),
-        cmocka_unit_test(every_byte_has_its_own_visible_character),
-        cmocka_unit_test(long_runs_of_marks_are_ordered_as_short_ones_are),
-        cmocka_unit_test(normal_forms_of_texts_with_ascii_are_those_of_the_whole),
-        cmocka_unit_test(each_way_to_merge_is_merging_by_definition),
-        cmocka_unit_test(an_empty_text_is_searched_and_replaced),
-        cmocka_unit_test(unknown_words_are_one_as_far_as_they_follow_each_other),
-        cmocka_unit_test(unknown_characters_in_a_row_are_one_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -134,13 +134,4 @@ TEST(the_tokenizers_eos_token_ends_a_turn_as_text_or_as_object) {
     assert_int_equal(end_of("", ""), -1); /* by its text alone none does: that is GGUF's way */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_published_text_of_a_control_or_user_defined_token_ends_a_turn),
-        cmocka_unit_test(other_control_tokens_end_nothing),
-        cmocka_unit_test(the_end_of_a_message_among_several_of_a_turn_ends_nothing),
-        cmocka_unit_test(a_vocabulary_without_types_or_with_thousands_of_ends_is_taken),
-        cmocka_unit_test(the_tokenizers_eos_token_ends_a_turn_as_text_or_as_object),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

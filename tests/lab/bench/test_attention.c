@@ -110,14 +110,4 @@ TEST(a_shape_that_no_backend_takes_is_refused) {
     assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_INVALID);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_and_operations_are_those_of_what_rows_see),
-        cmocka_unit_test(a_latent_is_read_once_for_all_heads),
-        cmocka_unit_test(decodes_and_prefills_of_more_than_a_step_are_measured),
-        cmocka_unit_test(the_same_keys_and_values_are_read_alone_from_pages_of_any_size),
-        cmocka_unit_test(every_way_to_read_pieces_reads_each_line_once),
-        cmocka_unit_test(a_shape_that_no_backend_takes_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -119,9 +119,4 @@ TEST(a_sequence_that_starts_anew_without_a_clear_is_an_error) {
     fixture_close(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_give_the_same_bits_as_pages),
-        cmocka_unit_test(a_sequence_that_starts_anew_without_a_clear_is_an_error)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -91,9 +91,4 @@ TEST(what_does_not_fit_in_memory_is_refused) {
     model_runner_close(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_static_server_computes_pads_and_dead_rows),
-                                       cmocka_unit_test(by_iteration_a_server_computes_no_row_in_vain),
-                                       cmocka_unit_test(what_does_not_fit_in_memory_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -79,9 +79,4 @@ TEST(a_real_engine_runs_over_it_and_every_step_is_noted) {
     null_model_close(null);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_real_engine_runs_over_it_and_every_step_is_noted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -389,22 +389,4 @@ TEST(a_steps_cost_is_measured_and_does_not_fall) {
     fixture_close(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loads_figures_are_those_by_hand),
-        cmocka_unit_test(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number),
-        cmocka_unit_test(the_time_that_steps_allow_is_that_by_hand),
-        cmocka_unit_test(twice_as_many_at_once_gain_what_the_step_costs_say),
-        cmocka_unit_test(an_idle_server_takes_its_steps),
-        cmocka_unit_test(the_highest_rate_lies_between_those_around_the_bound),
-        cmocka_unit_test(the_mean_of_loads_is_that_of_each_figure),
-        cmocka_unit_test(drift_is_what_the_loads_work_costs_more_at_one_of_two_costs),
-        cmocka_unit_test(arrivals_are_a_poisson_process_of_their_rate),
-        cmocka_unit_test(each_way_reserves_what_it_says),
-        cmocka_unit_test(the_engine_takes_the_simulators_steps),
-        cmocka_unit_test(a_swapped_sequence_is_not_computed_again),
-        cmocka_unit_test(pieces_give_the_engines_answers_and_waste_no_row),
-        cmocka_unit_test(a_static_batch_computes_pads_and_dead_rows),
-        cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -86,14 +86,4 @@ TEST(one_thread_has_another_clock_than_several) {
                         "processor time with one thread, wall time with more");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_pages_of_an_opened_pool_do_not_lie_side_by_side),
-        cmocka_unit_test(every_operation_of_every_thread_is_timed_and_no_page_is_lost),
-        cmocka_unit_test(threads_with_a_pool_each_are_timed_too),
-        cmocka_unit_test(a_small_index_is_filled_matched_and_evicted),
-        cmocka_unit_test(the_percentile_is_the_least_value_with_that_part_at_or_under_it),
-        cmocka_unit_test(one_thread_has_another_clock_than_several),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

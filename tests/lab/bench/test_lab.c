@@ -117,10 +117,4 @@ TEST(every_switch_leaves_the_answers_as_they_are) {
     workload_free(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(eight_users_compute_their_system_prompt_once),
-                                       cmocka_unit_test(a_conversation_finds_what_was_said),
-                                       cmocka_unit_test(nothing_is_found_where_nothing_is_shared),
-                                       cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

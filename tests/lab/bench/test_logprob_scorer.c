@@ -75,8 +75,4 @@ TEST(int8_is_paged_only) {
     logprob_scorer_close(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way_and_step_gives_the_same_bits),
-                                       cmocka_unit_test(int8_is_paged_only)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

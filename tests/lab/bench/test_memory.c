@@ -98,15 +98,4 @@ TEST(what_does_not_fit_is_refused) {
                      QUIRE_INVALID);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_batch_takes_0_141_percent_over_its_tokens_at_page_16),
-        cmocka_unit_test(static_lengths_and_powers_of_two_leave_much_unused),
-        cmocka_unit_test(a_long_sequence_takes_less_than_a_page_over_its_tokens),
-        cmocka_unit_test(growing_copies_and_holds_both_buffers_meanwhile),
-        cmocka_unit_test(a_chat_takes_at_most_a_page_over_what_it_says),
-        cmocka_unit_test(metadata_is_under_a_thousandth_on_a_1b_model_at_page_16),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

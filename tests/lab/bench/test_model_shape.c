@@ -164,13 +164,4 @@ TEST(the_pace_of_llama_is_a_line_through_its_points) {
     assert_true(fabs(shape_pace_at(&p, 32) - 6) < 1e-12); /* operations alone */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape_opens_like_a_file_and_runs_in_every_type),
-        cmocka_unit_test(a_shape_is_the_model_that_its_name_says),
-        cmocka_unit_test(gpt_oss_has_the_same_logits_in_q4_0_and_in_mxfp4),
-        cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused_with_the_reason),
-        cmocka_unit_test(the_pace_of_llama_is_a_line_through_its_points),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

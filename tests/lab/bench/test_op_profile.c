@@ -160,13 +160,4 @@ TEST(a_trace_without_a_pass_has_no_rows) {
     assert_us(op_profile_share(&c, STAGE_IS_OTHER), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_counts_for_its_stage_and_layer),
-        cmocka_unit_test(products_are_known_where_other_ops_stand_between),
-        cmocka_unit_test(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half),
-        cmocka_unit_test(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too),
-        cmocka_unit_test(a_trace_without_a_pass_has_no_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

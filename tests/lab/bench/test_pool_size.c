@@ -64,11 +64,4 @@ TEST(more_pages_than_a_pool_can_have_are_refused_by_their_flag) {
     assert_int_equal(n, 7);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_group_takes_the_pages_of_its_tokens),
-        cmocka_unit_test(a_model_with_windows_takes_pages_of_every_group),
-        cmocka_unit_test(more_pages_than_a_pool_can_have_are_refused_by_their_flag),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

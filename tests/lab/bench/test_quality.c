@@ -178,16 +178,4 @@ TEST(copies_of_a_sequence_decode_as_it_does_and_can_be_repeated) {
     logprob_scorer_close(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divergence_and_losses_are_those_of_the_definition),
-        cmocka_unit_test(a_row_compared_with_itself_is_no_distance_apart),
-        cmocka_unit_test(choices_are_of_the_lowest_id_of_equal_logits),
-        cmocka_unit_test(masked_tokens_and_broken_logits),
-        cmocka_unit_test(figures_of_rows),
-        cmocka_unit_test(a_uniform_model_has_the_perplexity_of_its_vocabulary),
-        cmocka_unit_test(sizes_are_bounded),
-        cmocka_unit_test(copies_of_a_sequence_decode_as_it_does_and_can_be_repeated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

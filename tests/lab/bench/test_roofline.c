@@ -148,13 +148,4 @@ TEST(an_instruction_set_that_nobody_has_is_refused) {
     assert_non_null(strstr(err.message, "abacus"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_to_read_reads_every_word_once),
-        cmocka_unit_test(a_round_of_a_loop_does_the_operations_that_it_counts),
-        cmocka_unit_test(rates_are_there_for_every_kind_and_the_best_way_to_read_counts),
-        cmocka_unit_test(measurements_join_to_the_best_and_the_mean_of_all),
-        cmocka_unit_test(an_instruction_set_that_nobody_has_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

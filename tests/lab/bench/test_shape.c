@@ -81,12 +81,4 @@ TEST(four_bit_weights_have_the_rate_of_small_factors) {
     assert_null(speed_type_find("q4", 2));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_of_the_1b_shape_costs_what_is_published),
-        cmocka_unit_test(limits_are_the_lower_of_bytes_and_operations),
-        cmocka_unit_test(keys_and_values_count_among_the_bytes_of_a_decode),
-        cmocka_unit_test(four_bit_weights_have_the_rate_of_small_factors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -121,16 +121,4 @@ TEST(late_runs_are_made_again_and_not_for_ever) {
     assert_true(isnan(f.mean));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fraction_is_of_the_limit_whichever_way_is_better),
-        cmocka_unit_test(without_a_limit_a_goal_bounds_the_value_itself),
-        cmocka_unit_test(goals_are_those_that_were_set),
-        cmocka_unit_test(decode_speed_counts_the_time_in_which_all_are_at_work),
-        cmocka_unit_test(tokens_that_came_all_at_once_tell_no_speed),
-        cmocka_unit_test(tokens_of_one_step_may_come_together_and_those_of_eight),
-        cmocka_unit_test(runs_that_do_not_overlap_have_no_speed),
-        cmocka_unit_test(late_runs_are_made_again_and_not_for_ever),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -117,11 +117,5 @@ TEST(a_model_that_memory_does_not_hold_is_refused_before_it_is_made) {
 
 int main(void) {
     small = model_shape_small(model_shape_llama);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_have_the_deviation_that_keeps_activations_as_large_as_they_are),
-        cmocka_unit_test(a_model_made_in_memory_runs_and_says_different_things),
-        cmocka_unit_test(a_closed_model_is_gone_from_this_process),
-        cmocka_unit_test(a_model_that_memory_does_not_hold_is_refused_before_it_is_made),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -64,10 +64,4 @@ TEST(a_signal_that_ends_the_process_removes_the_directory) {
     (void)close(fds[0]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_directory_is_removed_with_its_files),
-        cmocka_unit_test(a_signal_that_ends_the_process_removes_the_directory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -60,10 +60,4 @@ TEST(a_tokenizer_of_each_kind_is_made_and_those_with_bytes_keep_texts) {
     model_file_close(f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_are_text_of_their_size_and_always_the_same),
-        cmocka_unit_test(a_tokenizer_of_each_kind_is_made_and_those_with_bytes_keep_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -96,10 +96,4 @@ TEST(a_full_trace_takes_no_more) {
     model_runner_close(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trace_notes_each_op_of_a_pass_and_changes_no_bit),
-        cmocka_unit_test(a_full_trace_takes_no_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -140,12 +140,4 @@ TEST(a_tail_that_was_used_does_not_outlive_what_comes) {
     assert_int_equal(replay_text(text, KV_EVICT_CALLER, 5, 4, 1).hit_tokens, 5 + 4);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(belady_finds_as_much_as_any_choice_where_pages_are_used_whole),
-        cmocka_unit_test(what_only_an_answer_repeats_is_not_kept),
-        cmocka_unit_test(a_tail_that_was_used_does_not_outlive_what_comes),
-        cmocka_unit_test(belady_bounds_every_policy_where_pages_are_small_against_prompts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -86,12 +86,4 @@ TEST(measurements_count_alike_in_their_mean) {
     assert_near(mean.swap_us, 9);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_costs_what_its_parts_do),
-        cmocka_unit_test(knots_lie_close_where_a_tile_of_rows_ends),
-        cmocka_unit_test(parts_of_two_knots_stand_for_the_rows_between_them),
-        cmocka_unit_test(measurements_count_alike_in_their_mean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -230,21 +230,4 @@ TEST(options_out_of_range_are_refused) {
     trace_deinit(&t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shared_system_prompt_is_computed_and_stored_once),
-        cmocka_unit_test(a_prompt_that_comes_again_computes_its_last_token),
-        cmocka_unit_test(reuse_is_token_granular),
-        cmocka_unit_test(by_page_only_whole_pages_are_reused),
-        cmocka_unit_test(an_answer_is_found_by_the_next_turn),
-        cmocka_unit_test(lru_evicts_what_was_used_longest_ago),
-        cmocka_unit_test(belady_evicts_what_is_used_last),
-        cmocka_unit_test(where_no_copy_fits_reuse_ends_at_the_page),
-        cmocka_unit_test(a_request_that_can_never_fit_is_refused_and_evicts_nothing),
-        cmocka_unit_test(open_requests_keep_their_pages_until_room_is_needed),
-        cmocka_unit_test(an_unlimited_cache_finds_every_block_that_was_there_before),
-        cmocka_unit_test(every_policy_keeps_every_invariant_on_random_traces),
-        cmocka_unit_test(options_out_of_range_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

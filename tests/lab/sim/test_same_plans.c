@@ -185,7 +185,4 @@ TEST(engine_and_simulator_plan_the_same_steps) {
     assert_true(n_preempted > 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(engine_and_simulator_plan_the_same_steps)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

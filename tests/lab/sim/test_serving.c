@@ -481,26 +481,4 @@ TEST(every_reservation_holds_the_tokens_and_the_later_ones_hold_less) {
     assert_int_equal(reservation_slots(RESERVE_PAGED, &s, 2048, 16), 96);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reservation_holds_the_tokens_and_the_later_ones_hold_less),
-        cmocka_unit_test(a_step_takes_what_its_parts_take),
-        cmocka_unit_test(a_described_device_is_as_its_data_sheet_says),
-        cmocka_unit_test(a_lone_request_takes_its_steps),
-        cmocka_unit_test(eight_requests_end_at_the_steps_of_worked_example_27),
-        cmocka_unit_test(a_static_batch_computes_rows_for_who_has_ended),
-        cmocka_unit_test(a_static_batch_computes_rows_for_pads),
-        cmocka_unit_test(reserving_the_longest_lets_few_run_at_once),
-        cmocka_unit_test(growing_in_one_piece_moves_what_is_there_every_step),
-        cmocka_unit_test(pieces_lie_in_the_first_gap),
-        cmocka_unit_test(a_request_that_can_never_fit_is_refused),
-        cmocka_unit_test(a_shared_prompt_is_computed_once),
-        cmocka_unit_test(everybody_is_answered_however_little_memory_there_is),
-        cmocka_unit_test(swapping_moves_what_recomputing_repeats),
-        cmocka_unit_test(guesses_that_are_right_save_steps),
-        cmocka_unit_test(guesses_are_right_as_often_as_they_are_said_to_be),
-        cmocka_unit_test(poisson_arrivals_have_the_rate_and_lengths_asked_for),
-        cmocka_unit_test(a_shrunk_trace_shares_what_it_shared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -243,19 +243,4 @@ TEST(a_trace_of_more_tokens_than_ids_is_refused) {
     trace_deinit(&t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mooncake_blocks_of_the_same_hash_are_the_same_512_tokens),
-        cmocka_unit_test(a_partial_last_block_begins_like_the_whole_one),
-        cmocka_unit_test(azure_requests_share_nothing),
-        cmocka_unit_test(the_own_format_shares_texts_by_name_and_keeps_token_ids),
-        cmocka_unit_test(a_name_and_a_hash_never_mean_the_same_text),
-        cmocka_unit_test(a_text_keeps_its_longest_use_to_itself),
-        cmocka_unit_test(requests_come_in_order_of_arrival_and_a_limit_cuts_the_file),
-        cmocka_unit_test(a_malformed_line_is_refused_with_its_number),
-        cmocka_unit_test(a_malformed_csv_line_is_refused_with_its_number),
-        cmocka_unit_test(what_is_no_trace_is_refused),
-        cmocka_unit_test(a_trace_of_more_tokens_than_ids_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
