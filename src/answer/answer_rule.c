@@ -345,8 +345,8 @@ static quire_err schema_check_do(const quire_request *r, bool list_only, strbuf 
 
 quire_err schema_check_list(const quire_request *r, strbuf *out) {
     assert(r != NULL);
-    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.text.n > 0 ? schema_check_do(r, true, out)
-                                                                : strbuf_add_str(out, "[]");
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.field != NULL ? schema_check_do(r, true, out)
+                                                                   : strbuf_add_str(out, "[]");
 }
 
 /* The row of a member that names a rule; NULL for other members. */

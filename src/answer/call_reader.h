@@ -34,7 +34,7 @@ typedef struct json_calls {
     bool in_list, in_function; /* inside [ ], inside the member "function" */
     bool is_bare;              /* the arguments are the whole body */
     bool has_name, has_arguments;
-    bool has_object;     /* an object came under a name that has no meaning here */
+    bool has_other;      /* a member came whose name has no meaning here, and not null */
     bool text_is_whole;  /* arguments inside a string are complete: only white space may follow */
     bool is_name_key;    /* the current member is the name */
     bool is_escaped;     /* the member's name or value being read has escapes */

@@ -176,7 +176,8 @@ static quire_err begin_member(call_reader *r, char c) {
         return begin_arguments(r, c);
     }
     j->is_name_key = (str_is(key, "name") || str_is(key, "tool_name")) && !j->has_name;
-    j->has_object |= c == '{';
+    j->has_other |=
+        !j->is_name_key && c != 'n' && !str_is(key, "id") && !str_is(key, "type") && !str_is(key, "index");
     j->is_escaped = false;
     j->state = SKIPPED;
     j->skipped = (json_stream){0};
@@ -257,7 +258,7 @@ static quire_err end_object(call_reader *r, char c) {
     }
     bool is_done = (j->has_name && j->has_arguments) || (r->flags & FORMAT_KEYED) != 0;
     if (!is_done) { /* a name alone calls an offered function without arguments */
-        if (!j->has_name || j->has_object || (r->flags & FORMAT_BARE) != 0 ||
+        if (!j->has_name || j->has_other || (r->flags & FORMAT_BARE) != 0 ||
             !call_is_offered(r, call_str(&r->name))) {
             return call_reject(r, &c, 1);
         }

@@ -67,9 +67,17 @@ TEST(a_json_call_is_split_from_the_text_before_it) {
            "<tool_call>{\"arguments\":{\"a\":[1,{}]},\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"f\"}</"
            "tool_call> bye",
            "F:f{\"a\":[1,{}]};F:f{};C: bye");
-    /* arguments under a misspelt name are not lost */
-    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>",
-           "C:<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>");
+    /* arguments under a misspelt name, or beside the call's, are not lost */
+    static const char *const others[] = {"\"argument\":{\"a\":1}", "\"args\":[1]",
+                                         "\"argument\":\"{\\\"a\\\":1}\"", "\"city\":\"Paris\""};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char text[128], want[128];
+        snprintf(text, sizeof text, "<tool_call>{\"name\":\"f\",%s}</tool_call>", others[i]);
+        snprintf(want, sizeof want, "C:%s", text);
+        expect(TOOLS("hermes"), text, want);
+    }
+    expect(TOOLS("hermes"), "<tool_call>{\"id\":\"1\",\"name\":\"f\",\"type\":\"function\"}</tool_call>",
+           "F:f{};");
     expect(TOOLS("hermes"),
            "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"q\\\\\\\"\\\"}\"}</tool_call>",
            "F:f{\"a\": \"q\\\"\"};");
