@@ -228,7 +228,7 @@ quire_err quant_check(const model_file *f, quire_error *err) {
         return err_set(
             err, QUIRE_UNSUPPORTED, -1,
             "%s: " QUANT_CONFIG ".quant_method in config.json is \"%.*s\"; this version reads "
-            "gptq, awq, auto-round, fp8, compressed-tensors, "
+            "gptq, awq, auto-round, fp8, fbgemm_fp8, compressed-tensors, "
             "modelopt, quark, bitsandbytes and mxfp4: download the original weights or a GGUF file",
             model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
     }
