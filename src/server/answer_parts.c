@@ -68,6 +68,10 @@ quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *cont
     return QUIRE_OK;
 }
 
+size_t answer_parts_bytes(const answer_parts *p) {
+    return p->n_bytes + p->n_runs * sizeof *p->runs;
+}
+
 void answer_parts_clear(answer_parts *p) {
     for (size_t i = 0; i < p->n_calls; i++) {
         strbuf_deinit(&p->calls[i].name);

@@ -30,7 +30,7 @@ typedef struct answer_parts {
     size_t n_calls, cap_calls;
     answer_run *runs; /* content, reasoning and calls in the order in which they came */
     size_t n_runs, cap_runs;
-    size_t n_bytes; /* of its texts */
+    size_t n_bytes; /* of its texts and calls; 0: there is only content */
     bool has_calls; /* there was a call, now or before a clear */
 } answer_parts;
 
@@ -51,6 +51,8 @@ void answer_call_id(answer_place at, int32_t index, char out[ANSWER_CALL_ID_BYTE
 /* Adds the parts of a DELTA, and appends those of them that are content to *content.
  * NO_MEMORY: some may be missing. */
 quire_err answer_parts_take(answer_parts *p, const quire_event *ev, strbuf *content);
+/* The bytes of memory that they take. */
+size_t answer_parts_bytes(const answer_parts *p);
 /* Drops the texts once they are written; has_calls is kept. */
 void answer_parts_clear(answer_parts *p);
 void answer_parts_deinit(answer_parts *p);

@@ -273,7 +273,7 @@ static void response_begin(response *a, response_choice *c, const quire_event *e
 }
 
 static size_t response_choice_bytes(const response_choice *c) {
-    return c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens +
+    return c->text.n + answer_parts_bytes(&c->parts) + c->n_tokens * sizeof *c->tokens +
            response_logprobs_bytes(&c->logprobs);
 }
 

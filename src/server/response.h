@@ -17,12 +17,12 @@
 #include "server/loop_order.h"
 #include "json/json_out.h"
 
-/* A completion's token whose text is not fully shown yet, since it may begin a stop
- * string. */
+/* A token of which it is not known yet whether it is listed: in completions its text may
+ * begin a stop string, in Responses it may be of a mark. */
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
     int32_t id;              /* id that is shown instead of its text; -1: its text is shown */
-    size_t n_values, n_tops; /* lengths of these lists before its numbers */
+    size_t n_values, n_tops; /* lengths of these lists after its numbers */
 } token_waiting;
 
 /* Log-probabilities of tokens, written as they arrive: lists of JSON values without their
@@ -30,17 +30,23 @@ typedef struct token_waiting {
  *
  * The tokens of a completion are the pieces of its text: a token is listed once its text
  * is shown, and the last ones are cut where a stop string cuts the text. Numbers of
- * waiting tokens are at the end of `values` and `tops`. */
+ * waiting tokens are at the end of `values` and `tops`.
+ *
+ * In Responses with parts a token waits until parts tell what its text is: `values` has
+ * the numbers of waiting tokens alone, and `content` gets them once they are text of a
+ * message. */
 typedef struct response_logprobs {
-    strbuf tokens, values, tops, offsets; /* completions */
+    strbuf tokens, values, tops, offsets; /* completions; values: Responses too */
     size_t n_values, n_tops;              /* bytes of values and tops for the listed tokens */
     token_waiting *waiting;               /* [first_waiting, n_waiting) */
     size_t first_waiting, n_waiting, cap_waiting;
-    strbuf shown; /* the shown part of the waiting tokens' text */
+    /* the shown part of the waiting tokens' text; Responses: the end of the shown text,
+     * of which no part has come yet */
+    strbuf shown;
     /* tokens that no longer wait: those of the response's text up to byte `base` */
     size_t n_settled;
     size_t base, n_shown; /* n_shown: bytes of that text that are shown */
-    strbuf content;       /* chat: one object a token */
+    strbuf content;       /* chat and Responses: one object a token */
     /* characters of the listed tokens' texts so far; those of the prompt */
     int64_t n_chars, n_prompt_chars;
 } response_logprobs;
@@ -102,8 +108,8 @@ typedef struct logprob_writer {
     /* The response was rolled back: drops waiting data of the dropped tokens; offsets
      * continue after the remaining ones. NULL: nothing waits. */
     quire_err (*roll_back)(response_choice *c, const quire_event *ev);
-    /* No more text will come: lists the waiting tokens as far as shown. NULL: as
-     * above. */
+    /* No more text will come: lists the waiting tokens as far as shown. NULL: what still
+     * waits is not listed. */
     quire_err (*end)(response_choice *c);
     /* Writes the members of "logprobs": the prompt's lists, then the choice's. */
     void (*write)(const response_logprobs *prompt, const response_logprobs *l, json_out *o);

@@ -39,8 +39,8 @@ static void response_clear_choice(response *a, response_choice *c) {
     size_t n_logprobs = response_logprobs_bytes(&c->logprobs);
     response_clear_logprobs(c);
     n_logprobs -= response_logprobs_bytes(&c->logprobs);
-    response_count(a,
-                   -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
+    size_t n_parts = answer_parts_bytes(&c->parts);
+    response_count(a, -(int64_t)(c->text.n + n_parts + c->n_tokens * sizeof *c->tokens + n_logprobs));
     response_clear_tokens(c);
     strbuf_clear(&c->text);
     answer_parts_clear(&c->parts);

@@ -123,33 +123,146 @@ static quire_err responses_join(strbuf *to, str list) {
     return strbuf_add(to, list.p, list.n);
 }
 
-/* Whether a part is content that begins with the text. */
-static bool responses_begins_with(const quire_part *part, const strbuf *text) {
-    return part->kind == QUIRE_PART_CONTENT && part->n_text >= text->n &&
-           (text->n == 0 || memcmp(part->text, text->p, text->n) == 0);
+/* A stretch of text, in bytes. */
+typedef struct text_span {
+    size_t from, to;
+} text_span;
+
+/* Where a part stands in the text that waits. Text before it was a mark or the like. A
+ * beginning that is not there is the end of older text, which the parser had held back, or
+ * a line that it put after a call. */
+static text_span responses_find(str waiting, str part) {
+    for (; part.n > 0; part.p++, part.n--) {
+        size_t last = waiting.n >= part.n ? waiting.n - part.n + 1 : 0;
+        if (last > 0 && memcmp(waiting.p, part.p, part.n) == 0) {
+            return (text_span){0, part.n};
+        }
+        while (last-- > 0) {
+            if (memcmp(waiting.p + last, part.p, part.n) == 0) {
+                return (text_span){last, last + part.n};
+            }
+        }
+    }
+    return (text_span){0, waiting.n}; /* rather marks too than text left out */
 }
 
-/* The log-probabilities of tokens that are not text of a message are not shown. Tokens
- * without parts may begin a mark: they wait in `values`, and their text in `shown`, until
- * content begins with that text or something else comes. */
+/* From the first of an event's content to its last. */
+static text_span responses_find_content(str waiting, const quire_event *ev) {
+    text_span all = {waiting.n, 0};
+    for (int32_t i = 0; i < ev->n_parts; i++) {
+        const quire_part *part = &ev->parts[i];
+        if (part->kind == QUIRE_PART_CONTENT && part->n_text > 0) {
+            text_span at = responses_find(waiting, (str){part->text, part->n_text});
+            all.from = at.from < all.from ? at.from : all.from;
+            all.to = at.to > all.to ? at.to : all.to;
+        }
+    }
+    return all;
+}
+
+/* Whether the text leaves a token out: a special one. Others without text of their own
+ * are parts of characters. */
+static bool responses_is_left_out(const response *a, const quire_event *ev) {
+    char *text = NULL;
+    size_t n = 0;
+    quire_error err;
+    if (ev->n_decoded > 0 ||
+        quire_detokenize(response_engine(a), ev->tokens, 1, true, &text, &n, &err) != QUIRE_OK) {
+        return false;
+    }
+    quire_free(text);
+    return n == 0;
+}
+
+/* Adds an event's token and text to those that wait. */
+static quire_err responses_add_waiting(const response *a, response_logprobs *l, const quire_event *ev) {
+    if (ev->n_tokens > 0) {
+        TRY(mem_grow(&l->waiting, &l->cap_waiting, l->n_waiting + 1, sizeof *l->waiting));
+        if (!responses_is_left_out(a, ev)) {
+            TRY(chat_list_numbers(a, &l->values, ev));
+        }
+        l->waiting[l->n_waiting++] =
+            (token_waiting){.n_text = ev->n_decoded, .id = -1, .n_values = l->values.n};
+    }
+    l->n_shown += ev->n_text;
+    return strbuf_add(&l->shown, ev->text, ev->n_text);
+}
+
+/* Drops the first n tokens that wait, and their numbers. */
+static void responses_drop_waiting(response_logprobs *l, size_t n) {
+    size_t cut = n > 0 ? l->waiting[n - 1].n_values : 0;
+    cut += cut > 0 && cut < l->values.n; /* the comma */
+    if (cut > 0) {
+        memmove(l->values.p, l->values.p + cut, l->values.n - cut + 1);
+        l->values.n -= cut;
+    }
+    for (size_t i = n; i < l->n_waiting; i++) {
+        l->waiting[i - n] = l->waiting[i];
+        l->waiting[i - n].n_values -= l->waiting[i].n_values > cut ? cut : l->waiting[i].n_values;
+    }
+    l->n_waiting -= n;
+    l->n_settled += n;
+}
+
+/* Tokens that begin before byte `to` of the response's text wait no longer. Those of them
+ * that do not end before `from` are listed. */
+static quire_err responses_settle(response_logprobs *l, size_t from, size_t to) {
+    size_t n = 0, done = 0;
+    for (; n < l->n_waiting && l->base < to; n++) {
+        const token_waiting *w = &l->waiting[n];
+        bool is_text = l->base + w->n_text > from || (w->n_text == 0 && l->base == from);
+        size_t at = done + (done > 0); /* after a comma */
+        if (is_text && w->n_values > at) {
+            TRY(responses_join(&l->content, (str){l->values.p + at, w->n_values - at}));
+        }
+        done = w->n_values;
+        l->base += w->n_text;
+    }
+    responses_drop_waiting(l, n);
+    return QUIRE_OK;
+}
+
+/* The log-probabilities of tokens that are not text of a message are not shown. Each
+ * token waits in `waiting`, its numbers in `values`, and the text of events in `shown`,
+ * until parts tell which of that text is content. What comes after it waits on, since it
+ * may begin a mark. */
 static quire_err responses_list_token(const response *a, response_choice *c, const quire_event *ev) {
     response_logprobs *l = &c->logprobs;
     if (!a->info->has_parts) {
         return chat_list_numbers(a, &l->content, ev);
     }
+    TRY(responses_add_waiting(a, l, ev));
     if (ev->n_parts == 0) {
-        TRY(chat_list_numbers(a, &l->values, ev));
-        return strbuf_add(&l->shown, ev->text, ev->n_text);
+        return QUIRE_OK;
     }
+    size_t began = l->n_shown - l->shown.n;
     answer_run *run = responses_content_run(&c->parts, ev);
-    if (run != NULL) {
-        bool were_text = responses_begins_with(&ev->parts[0], &l->shown);
-        TRY(responses_join(&l->content, (str){l->values.p, were_text ? l->values.n : 0}));
-        TRY(chat_list_numbers(a, &l->content, ev));
-        run->logprobs_end = l->content.n;
+    if (run == NULL) {
+        strbuf_clear(&l->shown);
+        return responses_settle(l, SIZE_MAX, l->n_shown);
     }
-    strbuf_clear(&l->values);
-    strbuf_clear(&l->shown);
+    text_span content = responses_find_content((str){l->shown.p, l->shown.n}, ev);
+    TRY(responses_settle(l, began + content.from, began + content.to));
+    run->logprobs_end = l->content.n;
+    if (content.to > 0) {
+        memmove(l->shown.p, l->shown.p + content.to, l->shown.n - content.to + 1);
+        l->shown.n -= content.to;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err responses_roll_back(response_choice *c, const quire_event *ev) {
+    response_logprobs *l = &c->logprobs;
+    size_t n = (size_t)ev->n_tokens, kept = n > l->n_settled ? n - l->n_settled : 0,
+           began = l->n_shown - l->shown.n;
+    l->n_waiting = kept < l->n_waiting ? kept : l->n_waiting;
+    l->values.n = l->n_waiting > 0 ? l->waiting[l->n_waiting - 1].n_values : 0;
+    if (kept == 0) {
+        l->n_settled = n;
+        l->base = ev->n_decoded;
+    }
+    l->shown.n = ev->n_text > began ? ev->n_text - began : 0;
+    l->n_shown = ev->n_text;
     return QUIRE_OK;
 }
 
@@ -640,5 +753,7 @@ const response_writer responses_writer = {
     .chunk = responses_write_chunk,
     .last = responses_write_last,
     .error = responses_write_error,
-    .logprobs = {.token = responses_list_token, .write = chat_write_logprobs},
+    .logprobs = {.token = responses_list_token,
+                 .roll_back = responses_roll_back,
+                 .write = chat_write_logprobs},
 };

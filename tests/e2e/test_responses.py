@@ -189,6 +189,16 @@ def test_logprobs_are_those_of_the_text(client):
     assert "".join(p.token for p in listed) == r.output_text and all(len(p.top_logprobs) == 2 for p in listed)
 
 
+@pytest.mark.parametrize("text", ["if a:\n    return b < c\n\n    pass", "a << b, <thing .<tool_cal <<< end", "é ≤ <ü\n \n ok"])
+def test_no_token_of_text_is_missing_where_it_may_begin_a_mark(client, text):
+    """Space and what begins like a mark are held back and come with later tokens; each is listed all the same."""
+    fields = {"tools": [TOOL], "extra_body": forced(text), "include": ["message.output_text.logprobs"]}
+    r, (_, last) = create(client, **fields), streamed(client, **fields)
+    for [item] in (r.output, last.output):
+        assert item.content[0].text == text
+        assert b"".join(bytes(t.bytes) for t in item.content[0].logprobs) == text.encode()
+
+
 def test_items_stand_in_the_order_in_which_they_came(client):
     """A message after a call is an item after it, streamed or whole; log-probabilities add no item, and list the text's tokens alone."""
     calls = [call_text("edit_file", {"path": path, "text": "b"}) for path in "ac"]
@@ -199,7 +209,7 @@ def test_items_stand_in_the_order_in_which_they_came(client):
         assert without_ids(r.to_dict()) == without_ids(last.to_dict())
         assert [o.type for o in r.output] == ["reasoning", "message", "function_call", "message", "function_call"]
         parts = [o.content[0] for o in r.output if o.type == "message"]
-        assert [p.text for p in parts] == ["One, <two.", "\nThree."]  # a line of its own after a call
+        assert [p.text for p in parts] == ["One, <two.", "\nThree."]  # a line of its own after a call, which no token wrote
         assert ["".join(t.token for t in p.logprobs) for p in parts] == (["One, <two.", "Three."] if include else ["", ""])
     [call] = create(client, tools=[TOOL], extra_body=forced(calls[0]), include=["message.output_text.logprobs"]).output
     assert call.type == "function_call"

@@ -272,13 +272,14 @@ const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special,
                            char **text, size_t *n_text, quire_error *err) {
     (void)e;
-    (void)skip_special;
     (void)err;
     *text = calloc(n + 1, 1);
+    *n_text = 0;
     for (size_t i = 0; i < n; i++) {
-        (*text)[i] = (char)('a' + ids[i] % 26);
+        if (!skip_special || ids[i] != FAKE_SPECIAL) {
+            (*text)[(*n_text)++] = (char)('a' + ids[i] % 26);
+        }
     }
-    *n_text = n;
     return QUIRE_OK;
 }
 

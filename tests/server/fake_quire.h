@@ -11,6 +11,8 @@
 
 #include "quire.h"
 
+#define FAKE_SPECIAL 25 /* the id of its special token */
+
 quire_engine *fake_open(int64_t tick_us);
 void fake_close(quire_engine *e);
 /* Engines that were opened beside another one and not closed. A model "broken" cannot be
