@@ -500,8 +500,9 @@ program_call *program_call_foresee(const program_call *c, size_t *n_before) {
     return next;
 }
 
+/* Never before something was done, so that the shortest turns make progress too. */
 static bool programs_turn_is_over(const quire_programs *ps) {
-    return ps->turn_ends_us > 0 && clock_us() >= ps->turn_ends_us;
+    return ps->turn_ends_us > 0 && ps->has_worked && clock_us() >= ps->turn_ends_us;
 }
 
 /* Runs a state as far as possible in this turn. Exceeding a limit fails the whole
@@ -519,6 +520,7 @@ static void state_run(quire_state *s) {
         } else if (e != QUIRE_OK) {
             program_state_fail(s, &why);
         }
+        s->root->all->has_worked = true;
     }
     if (s->status == STATE_READY) {
         program_state_ready(s); /* after the others */
@@ -569,7 +571,7 @@ static bool programs_run(quire_programs *ps) {
 
 void programs_begin_turn(quire_programs *ps, int64_t us) {
     ps->turn_ends_us = us > 0 ? clock_us() + us : 0;
-    ps->is_cut = false;
+    ps->is_cut = ps->has_worked = false;
 }
 
 bool programs_next_event(quire_programs *ps, quire_program_event *out) {
@@ -579,6 +581,7 @@ bool programs_next_event(quire_programs *ps, quire_program_event *out) {
     for (bool has_run = true; has_run && !ps->is_cut;) {
         ps->is_cut = programs_turn_is_over(ps);
         has_run = !ps->is_cut && ps->events == NULL && programs_run(ps);
+        ps->has_worked = true;
     }
     if (ps->is_cut || ps->events == NULL) {
         return false;

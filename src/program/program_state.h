@@ -351,6 +351,7 @@ struct quire_programs {
     program_event *events, **events_last, *delivered;
     int64_t turn_ends_us; /* on clock_us; 0: never */
     bool is_cut;          /* the turn ended before all was done */
+    bool has_worked;      /* a step or event was handled in this turn */
 };
 
 /* Opens a runner of programs. Takes ownership of the executor, also on failure. */

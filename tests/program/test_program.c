@@ -1,6 +1,7 @@
 /* The steps of programs, one by one, in JSON and by calls. */
 #include <math.h>
 
+#include "base/clock.h"
 #include "program/program_state.h"
 #include "program_world.h"
 
@@ -573,6 +574,22 @@ TEST(a_thread_with_other_work_runs_programs_in_turns) {
     assert_false(quire_programs_has_more(ps));
     assert_true(n_cut > 100);
     assert_int_equal(n_values, 100);
+    quire_state_close(p);
+}
+
+TEST(a_turn_that_is_over_before_its_first_step_makes_progress) {
+    quire_state *p =
+        program_of(ps, "{\"steps\": [{\"repeat\": 20, \"steps\": [{\"set\": \"x\", \"to\": \"y\"}]}]}");
+    quire_program_event ev = {.size = sizeof ev};
+    for (int i = 0; i < 1000 && ev.kind != QUIRE_PROGRAM_IDLE; i++) {
+        quire_programs_turn(ps, 1);
+        for (int64_t began_us = clock_us(); clock_us() < began_us + 2;) {
+        }
+        while (ev.kind != QUIRE_PROGRAM_IDLE && quire_programs_next(ps, &ev)) {
+        }
+    }
+    quire_programs_turn(ps, 0);
+    assert_int_equal(ev.kind, QUIRE_PROGRAM_IDLE);
     quire_state_close(p);
 }
 
