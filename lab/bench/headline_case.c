@@ -386,9 +386,9 @@ static quire_err run_draw(const headline_run *k, double rate, headline_load *out
     return QUIRE_OK;
 }
 
-/* *out: the load at so many requests a second, INFINITY for all at once; the mean over
- * the draws of arrivals, where there is something to draw. QUIRE_INTERNAL when the way
- * gives other answers than those before it. */
+/* *out: results at `rate` requests per second (INFINITY: all at once), the mean over the
+ * random draws of arrivals if there are any. QUIRE_INTERNAL if the answers differ from
+ * those of the ways before. */
 static quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     if (isinf(rate) || k->drawn == NULL) {
         return run_draw(k, rate, out, err);

@@ -34,7 +34,7 @@ static bool is_forced_by_name(const call_reader *r) {
 
 /* ---- arguments ---- */
 
-/* Begins a call, of which the name and the beginning of the arguments were read. */
+/* Begins a call once its name and the start of its arguments are read. */
 static quire_err calls_json_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }

@@ -123,21 +123,26 @@ static quire_err responses_join(strbuf *to, str list) {
     return strbuf_add(to, list.p, list.n);
 }
 
+#define FIND_MAX_BYTES ((size_t)1 << 24) /* most bytes compared to find a part */
+
 /* A stretch of text, in bytes. */
 typedef struct text_span {
     size_t from, to;
 } text_span;
 
-/* Where a part stands in the text that waits. Text before it was a mark or the like. A
- * beginning that is not there is the end of older text, which the parser had held back, or
- * a line that it put after a call. */
+/* Finds a part in the waiting text; what precedes it there was a mark or the like. A
+ * beginning of the part that is not found is the end of older text, which the parser had
+ * held back, or a line break that it added after a call. Not found within the limit on
+ * work: all of the waiting text. */
 static text_span responses_find(str waiting, str part) {
-    for (; part.n > 0; part.p++, part.n--) {
+    size_t work = 0;
+    for (; part.n > 0 && work < FIND_MAX_BYTES; part.p++, part.n--) {
         size_t last = waiting.n >= part.n ? waiting.n - part.n + 1 : 0;
         if (last > 0 && memcmp(waiting.p, part.p, part.n) == 0) {
             return (text_span){0, part.n};
         }
-        while (last-- > 0) {
+        while (last-- > 0 && work < FIND_MAX_BYTES) {
+            work += part.n;
             if (memcmp(waiting.p + last, part.p, part.n) == 0) {
                 return (text_span){last, last + part.n};
             }

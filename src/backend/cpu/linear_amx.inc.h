@@ -21,8 +21,8 @@
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
-/* From so many rows products are made by tiles: of INT8, and of groups of 32, where tiles
- * are level with VNNI (Q4_0, Q4_K) or faster. For groups of 16 they are slower. */
+/* Least rows for products by tiles: of INT8, and of groups of 32, where tiles are level
+ * with VNNI (Q4_0, Q4_K) or faster. For groups of 16 they are slower. */
 #define AMX_FROM        8
 #define AMX_GROUPS_FROM 64
 

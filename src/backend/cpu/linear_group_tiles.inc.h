@@ -57,7 +57,7 @@ INLINE void step_add(group_format f, int n_regs, const group_range *range, const
 }
 
 /* A pass over a range of groups. Sums start from 0 when the range starts at 0, else
- * from y. Rows that the pass lacks repeat its last, with sums that nobody reads. */
+ * from y. Missing rows repeat the pass's last row; their sums are discarded. */
 INLINE void tiles_tile(group_format f, int n_regs, const group_range *range, const tiles_pass *p,
                        int32_t y_stride, int32_t *sums) {
     const row_group *x[AMX_ROWS];
