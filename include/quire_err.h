@@ -1,7 +1,7 @@
-/* Errors: one list for every room, the C API and HTTP responses.
+/* Errors: one list for all rooms, the C API and HTTP responses.
  *
- * 0 is success. Each name has the text that quire_err_text() returns. Calls that load or
- * parse also fill a quire_error: what, where, what next. */
+ * 0 is success. quire_err_text gives the meaning of a code. Calls that load or parse also
+ * fill a quire_error, which says what is wrong, where, and what to do. */
 #ifndef QUIRE_ERR_H
 #define QUIRE_ERR_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The library exports what is declared here, and nothing else. */
+/* The library exports the declarations below and nothing else. */
 #ifdef __GNUC__
 #pragma GCC visibility push(default)
 #endif
@@ -43,11 +43,10 @@ typedef enum quire_err {
         QUIRE_N_ERRORS
 } quire_err;
 
-/* An error for people. message is complete ("FILE: what: what next"), without a trailing
- * newline.
- * param names the wrong request field, or is empty. position is a byte offset in the
- * parsed text or file, or -1. retry_after_s: with BUSY, seconds after which the same
- * request might be served; 0: unknown. */
+/* An error with its message. message is complete ("FILE: what: what next"), without a
+ * newline at the end. param names the wrong request field, or is empty. position: byte
+ * offset in the parsed text or file, or -1. retry_after_s: with BUSY, seconds after which
+ * to try again; 0: unknown. */
 typedef struct quire_error {
     quire_err code;
     int64_t position;
@@ -56,7 +55,7 @@ typedef struct quire_error {
     char message[512];
 } quire_error;
 
-/* The name ("BAD_FILE") and meaning of an error; never NULL. Any thread. */
+/* The name ("BAD_FILE") and the meaning of an error; never NULL. Any thread. */
 const char *quire_err_name(quire_err e);
 const char *quire_err_text(quire_err e);
 
