@@ -1,4 +1,4 @@
-/* LoRA adapters by quire.h: load, unload, list. */
+/* The LoRA adapter functions of quire.h: load, unload, list. */
 #include <pthread.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static quire_err need_store(const quire_engine *e, quire_error *err) {
 
 /* ---- load and unload ---- */
 
-/* A want for whose answer a thread blocks. */
+/* An adapter want on whose answer a thread blocks. */
 typedef struct awaited_want {
     adapter_want want; /* first member */
     pthread_mutex_t lock;
@@ -70,12 +70,12 @@ bool quire_adapter_known(const quire_engine *e, const char *name) {
 
 /* ---- lists ---- */
 
-/* First the size of a list is counted, then it is written to one block: pointers, then
- * structs, then texts. */
+/* A list that is written in two passes: the first counts its size, the second writes it
+ * to one block: pointers, then structs, then texts. */
 typedef struct adapter_list {
     size_t n, n_text;      /* counted */
-    size_t n_written;      /* at most n: more may have come since */
-    quire_adapter **block; /* NULL: only counts */
+    size_t n_written;      /* at most n: adapters may have been added since counting */
+    quire_adapter **block; /* NULL: counting pass */
     char *text;
     size_t text_left;
     int64_t steps;

@@ -1,4 +1,4 @@
-/* Requests from texts and messages, and a blocking call that returns the whole answer. */
+/* Requests made from texts and messages; the blocking quire_generate and quire_embed. */
 #include <string.h>
 
 #include "api/quire_engine.h"
@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "json/json_out.h"
 
-/* Parses a body and frees it. */
+/* Parses the body in o and frees it. */
 static quire_err parse_written(const quire_engine *e, quire_endpoint endpoint, json_out *o,
                                quire_request **out, quire_error *err) {
     quire_err r = o->err == QUIRE_OK ? quire_request_parse(e, endpoint, o->to->p, o->to->n, out, err)
@@ -44,7 +44,7 @@ quire_err quire_request_chat(const quire_engine *e, const quire_message *message
     return parse_written(e, QUIRE_CHAT, &o, out, err);
 }
 
-/* Adds an event's part of the first choice's answer. */
+/* Appends an event's text to *answer if it is of choice 0; with parts, only content. */
 static quire_err add_answer(const quire_event *ev, bool has_parts, strbuf *answer) {
     if (!has_parts) {
         return strbuf_add(answer, ev->text, ev->n_text);
@@ -57,7 +57,7 @@ static quire_err add_answer(const quire_event *ev, bool has_parts, strbuf *answe
     return QUIRE_OK;
 }
 
-/* Reads the events of the one stream on q to its end. */
+/* Reads events until the DONE of the only stream on q. */
 static quire_err collect_answer(quire_queue *q, quire_stream *s, strbuf *answer, quire_error *err) {
     quire_event ev;
     quire_err e = QUIRE_OK;
@@ -111,11 +111,11 @@ done:
 
 /* ---- rows of many inputs ---- */
 
-#define INPUTS_A_REQUEST 256 /* so that one call leaves room for other requests */
+#define INPUTS_A_REQUEST 256 /* one call must leave room for other requests */
 
 /* Where the rows of a request go. */
 typedef struct rows_out {
-    float *rows; /* [n][n_row], made with the first row */
+    float *rows; /* [n][n_row], allocated with the first row */
     size_t n, n_row;
 } rows_out;
 
@@ -133,7 +133,7 @@ static quire_err keep_row(rows_out *o, size_t i, const quire_event *ev, quire_er
     return QUIRE_OK;
 }
 
-/* Reads the events of one request, whose first input is number `first`, to its end. */
+/* Reads events until the DONE of a request whose first input is number `first`. */
 static quire_err embed_inputs_collect(quire_queue *q, quire_stream *s, size_t first, rows_out *o,
                                       quire_error *err) {
     quire_event ev;

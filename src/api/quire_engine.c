@@ -52,7 +52,7 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Adds the defaults that a model's makers recommend. */
+/* Sets the defaults that the model's authors recommend. */
 static quire_err add_recommended(request_defaults *d, const sampling_defaults *from, quire_error *err) {
     request_default added[SAMPLING_DEFAULT_FIELDS];
     int32_t n = 0;
@@ -64,8 +64,8 @@ static quire_err add_recommended(request_defaults *d, const sampling_defaults *f
     return request_defaults_add(d, added, n, from->source.p, err);
 }
 
-/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request
- * that options show. */
+/* Checks that run before the weights are loaded: the values of request defaults, and the
+ * request given in the options (request_check). */
 static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len,
                              quire_error *err) {
     const early_check *c = user;
@@ -99,16 +99,16 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
-/* One thread for each processor that compute leaves free, but at least two, so that a
- * long slice does not block other jobs. */
+/* One thread per processor that compute leaves free, at least two so that a long slice
+ * does not block other jobs. */
 static int32_t text_threads(const quire_options *o, int32_t n_compute) {
     enum { LEAST = 2, MOST = 8 };
     int32_t left = thread_pool_cpus() - n_compute;
     return o->n_text_threads > 0 ? o->n_text_threads : left < LEAST ? LEAST : left > MOST ? MOST : left;
 }
 
-/* The mask and change of scores that options give to all requests, with one reference;
- * NULL: none. INVALID and BAD_FILE name the option's part. */
+/* Compiles the options' mask_mod and score_mod for all requests; *out has one reference,
+ * NULL: none given. INVALID and BAD_FILE name the option. */
 static quire_err default_attention(const quire_options *o, attn_mods **out, quire_error *err) {
     npz arrays = {0};
     *out = NULL;
@@ -150,7 +150,7 @@ static quire_err quire_engine_open_all(quire_engine *e, const quire_options *giv
                                        .text_cache_bytes = (size_t)o.text_cache_bytes,
                                        .rule_bytes = (size_t)p->rule_bytes};
     TRY(stream_engine_open(&e->streams, &sizes, err));
-    /* pools that share memory have addresses for more than there is */
+    /* pools that share memory reserve more addresses than they have memory for */
     return o.lock_memory ? memory_lock(p->memory != NULL, err) : QUIRE_OK;
 }
 
@@ -264,7 +264,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
     out->rule_bytes = (int64_t)grammar_memory_used(e->streams.rule_memory);
     out->max_rule_bytes = (int64_t)grammar_memory_max(e->streams.rule_memory);
-    /* counted by the streams: a stop string cancels a request of the engine */
+    /* an answer that a stop string ended counts as cancelled in the engine */
     request_stats_read(e->streams.requests, out);
 }
 
@@ -312,7 +312,7 @@ void quire_engine_page_memory(const quire_engine *e, quire_page_memory *out) {
     out->size = size;
 }
 
-/* ---- snapshots of pages: engine/engine_view.h under the public names ---- */
+/* ---- snapshots of pages: engine/engine_view.h under its public name ---- */
 
 /* A quire_pool_view is an engine_view. */
 static engine_view *view_of(quire_pool_view *v) {

@@ -126,7 +126,7 @@ void quire_free(void *p) {
 /* ---- tokenizers without a model ---- */
 
 struct quire_tokenizer {
-    model_file *f; /* t may use its tables in place */
+    model_file *f; /* owned: t may use its tables in place */
     tokenizer *t;
 };
 
