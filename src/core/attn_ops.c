@@ -2,17 +2,17 @@
 
 #include <stdbool.h>
 
-/* Constants as sums of doubles: the leading terms have so few bits that their product
- * with an integer below 2^30 is exact. */
+/* Constants split into sums of doubles. The leading terms have so few bits that their
+ * product with an integer below 2^30 is exact. */
 #define LN2_HI      0x1.62e42fef00000p-1 /* 33 bits */
 #define LN2_LO      0x1.473de6af278edp-34
 #define HALF_PI_HI  0x1.921fb40000000p0 /* 23 bits */
 #define HALF_PI_MID 0x1.4442d00000000p-24
 #define HALF_PI_LO  0x1.8469898cc5170p-48
-#define FEW_TURNS   1e9 /* below 2^30 right angles */
+#define FEW_TURNS   1e9 /* angles up to here are less than 2^30 right angles */
 
-/* ln of a positive finite number: m 2^e with m in sqrt(1/2)..sqrt(2), ln m = 2 atanh((m -
- * 1) / (m + 1)). */
+/* ln of a positive finite number m 2^e with m in sqrt(1/2)..sqrt(2), where ln m = 2
+ * atanh((m - 1) / (m + 1)). */
 static double log_positive(double x) {
     int e;
     double m = frexp(x, &e), sum = 0.0;
@@ -27,7 +27,7 @@ static double log_positive(double x) {
     return e * LN2_HI + (2.0 * t * sum + e * LN2_LO);
 }
 
-/* e^x for |x| below 700: 2^n e^r, e^r by its series. */
+/* e^x = 2^n e^r for |x| below 700; e^r by its series. */
 static double exp_near(double x) {
     double n = floor(x / (LN2_HI + LN2_LO) + 0.5), r = (x - n * LN2_HI) - n * LN2_LO, sum = 1.0;
     for (int k = 13; k >= 1; k--) {
@@ -36,7 +36,7 @@ static double exp_near(double x) {
     return ldexp(sum, (int)n);
 }
 
-/* sin of an angle from -pi/4 to pi/4. */
+/* sin of an angle in -pi/4..pi/4. */
 static double sin_near(double r) {
     double u = r * r, sum = 1.0;
     for (int k = 15; k >= 3; k -= 2) {
@@ -53,7 +53,7 @@ static double cos_near(double r) {
     return sum;
 }
 
-/* sin of x + quarter right angles. */
+/* sin of x plus `quarter` right angles. */
 static float sin_of(float x, int quarter) {
     double a = x;
     if (!isfinite(x)) {
@@ -84,7 +84,7 @@ float attn_cos(float x) {
     return sin_of(x, 1);
 }
 
-/* |x|^y for x neither 0 nor infinite nor 1. */
+/* x|^y; x is neither 0 nor infinite nor 1. */
 static float power(double x, double y) {
     double p = y * log_positive(x);
     return p > 200.0 ? INFINITY : p < -200.0 ? 0.0f : (float)exp_near(p);

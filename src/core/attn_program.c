@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "core/attn_ops.h"
 
-/* The reference count is stored after the public struct. */
+/* Private part: the public struct and its reference count. */
 typedef struct counted {
     attn_mods mods;
     atomic_int holders;
@@ -45,11 +45,11 @@ void attn_mods_drop(attn_mods *mods) {
 
 #define FULL      ((attn_range){INT64_MIN, INT64_MAX})
 #define TRUTH     ((attn_range){0, 1})
-#define SMALL     ((int64_t)1 << 31) /* sums and products of numbers up to this fit */
-#define MOST_READ 1024               /* the most elements of an array that are read */
+#define SMALL     ((int64_t)1 << 31) /* sums and products of integers up to this magnitude do not overflow */
+#define MOST_READ 1024 /* most array elements read for one range; a larger range counts as unknown */
 
-/* Ranges of a program's registers; floats are mapped by order_of. FULL: nothing is known,
- * and a float may be NaN. */
+/* Ranges of a program's registers, with floats mapped by attn_program_seen_order_of. The
+ * range FULL means nothing is known; a float may be NaN. */
 typedef struct attn_ranges {
     const attn_program *p;
     attn_range row[ATTN_PROGRAM_ROW_REGS], vectors[ATTN_PROGRAM_VECTORS];
@@ -72,13 +72,13 @@ static attn_range either(attn_range a, attn_range b) {
     return (attn_range){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
 }
 
-/* The range of the results at the four corners of a monotonic operation. */
+/* The range of a monotonic operation: that of its results at the four corners. */
 static attn_range corners(int64_t (*f)(int64_t, int64_t), attn_range a, attn_range b) {
     return either(either(point(f(a.low, b.low)), point(f(a.low, b.high))),
                   either(point(f(a.high, b.low)), point(f(a.high, b.high))));
 }
 
-/* Division by a range without 0; the caller handles the condition. */
+/* Quotients of a by a range without 0. The caller handles the fault's condition. */
 static attn_range attn_program_seen_divide(attn_range a, attn_range b) {
     return attn_program_seen_is_small(a) && attn_program_seen_is_small(b) ? corners(attn_div, a, b) : FULL;
 }
@@ -94,13 +94,13 @@ static attn_range modulo(attn_range a, attn_range b) {
     return (attn_range){a.low < 0 ? -(m - 1) : 0, a.high > 0 ? m - 1 : 0};
 }
 
-/* Whether m is -2^k: a & m rounds a down to a multiple of 2^k. */
+/* Whether m is -2^k, so that a & m rounds a down to a multiple of 2^k. */
 static bool rounds_down(attn_range m) {
     uint64_t cleared = ~(uint64_t)m.low;
     return is_point(m) && m.low < 0 && (cleared & (cleared + 1)) == 0;
 }
 
-/* a & b: rounded down, or bounded by a non-negative operand. */
+/* Range of a & b: a rounded down, or bounded by a non-negative operand. */
 static attn_range both_bits(attn_range a, attn_range b) {
     if (rounds_down(b)) {
         return (attn_range){a.low & b.low, a.high & b.low};
@@ -114,7 +114,7 @@ static attn_range both_bits(attn_range a, attn_range b) {
     return (attn_range){0, a.low < 0 || (b.low >= 0 && b.high < a.high) ? b.high : a.high};
 }
 
-/* Bitwise operations: exact for two constants, else bounded for non-negative ranges. */
+/* Ranges of bitwise operations: exact for two constants, bounds if non-negative. */
 static attn_range bits(attn_op op, attn_range a, attn_range b) {
     if (is_point(a) && is_point(b)) {
         return point(op == ATTN_AND ? a.low & b.low : op == ATTN_OR ? a.low | b.low : a.low ^ b.low);
@@ -152,7 +152,7 @@ static attn_range attn_program_seen_compare(attn_op op, attn_range a, attn_range
     return is_point(a) && is_point(b) ? point(op == ATTN_EQ) : TRUTH;
 }
 
-/* An integer that orders as the float does; equal for equal floats. */
+/* Maps a float to an integer of the same order; equal floats give equal integers. */
 static int64_t attn_program_seen_order_of(float v) {
     int64_t magnitude = float_bits(v) & 0x7fffffffu;
     return v < 0.0f ? -magnitude : magnitude;
@@ -162,7 +162,7 @@ static attn_range of_float(float v) {
     return isnan(v) ? FULL : point(attn_program_seen_order_of(v));
 }
 
-/* Compares floats by order_of. */
+/* Compares floats that were mapped by attn_program_seen_order_of. */
 static attn_range compare_floats(attn_op op, attn_range a, attn_range b) {
     bool are_known = a.low > INT64_MIN && b.low > INT64_MIN;
     return are_known ? attn_program_seen_compare((attn_op)(op - ATTN_FEQ + ATTN_EQ), a, b) : TRUTH;
@@ -220,7 +220,7 @@ static attn_range integers(attn_op op, attn_range a, attn_range b) {
     }
 }
 
-/* The elements of an array between two indices. */
+/* The range of the array's elements at these indices. */
 static attn_range attn_program_seen_load(const attn_array *array, attn_range index) {
     const int32_t *data = array->data;
     if (index.high - index.low >= MOST_READ) {
@@ -233,7 +233,7 @@ static attn_range attn_program_seen_load(const attn_array *array, attn_range ind
     return r;
 }
 
-/* An instruction that may fault, unless its condition never holds. */
+/* Range of an instruction that may fault; certain only if its condition never holds. */
 static attn_range faulting(attn_ranges *s, const attn_instruction *at, const attn_range *file) {
     attn_range a = file[at->a], always = point(1), condition = at->c >= 0 ? file[at->c] : always;
     bool never = is_point(condition) && condition.low == 0;

@@ -37,23 +37,23 @@
 #define ATTN_ARRAY_DIMS       4
 #define ATTN_ARRAY_NAME       63
 
-/* What an instruction does in each lane. Letters are operands: d = dst, c is the third
- * one or the condition of a fault. */
+/* What an instruction computes in each lane. d, a, b and c are its operands dst, a, b and
+ * c; c is a third operand, or the condition under which a fault counts. */
 typedef enum attn_op {
     ATTN_INT,    /* d = value */
     ATTN_FLOAT,  /* d = number */
-    ATTN_SPREAD, /* d = row register a of the query, a float where array is 1; tile code only */
+    ATTN_SPREAD, /* d = row register a of the query (a float if array is 1); tile code only */
     ATTN_ADD,
     ATTN_SUB,
     ATTN_MUL,
-    ATTN_DIV, /* a / b under condition c */
+    ATTN_DIV, /* a / b; a fault counts where c != 0 */
     ATTN_MOD,
     ATTN_AND,
     ATTN_OR,
     ATTN_XOR,
     ATTN_SHL,
     ATTN_SHR,
-    ATTN_EQ, /* comparisons give 0 or 1, as an integer */
+    ATTN_EQ, /* comparisons give the integers 0 or 1 */
     ATTN_NE,
     ATTN_LT,
     ATTN_LE,
@@ -61,7 +61,7 @@ typedef enum attn_op {
     ATTN_MAX,
     ATTN_ABS,
     ATTN_SELECT, /* a != 0 ? b : c */
-    ATTN_CHECK,  /* a as an index below value, under condition c */
+    ATTN_CHECK,  /* a as an index; a fault if it is not in 0..value-1 and c != 0 */
     ATTN_LOAD,   /* element a of an array of integers */
     ATTN_FADD,
     ATTN_FSUB,
@@ -90,8 +90,8 @@ typedef enum attn_op {
 
 typedef struct attn_instruction {
     uint8_t op;           /* attn_op */
-    uint8_t array;        /* of LOAD and FLOAD */
-    int16_t dst, a, b, c; /* registers; c of DIV, MOD and CHECK may be -1: always */
+    uint8_t array;        /* LOAD, FLOAD: the array's index */
+    int16_t dst, a, b, c; /* registers; DIV, MOD, CHECK: c = -1: the fault always counts */
     float number;
     int64_t value;
 } attn_instruction;
@@ -110,7 +110,7 @@ typedef struct attn_array {
     const void *data;
 } attn_array;
 
-/* Row registers that hold a query's own numbers before row code runs. */
+/* Row registers that hold a query's properties before row code runs. */
 typedef enum attn_row_input {
     ATTN_ROW_Q_IDX,
     ATTN_ROW_H,
@@ -119,44 +119,45 @@ typedef enum attn_row_input {
     ATTN_ROW_N_KV,
     N_ATTN_ROW_INPUTS
 } attn_row_input;
-/* Vectors that hold a key's own numbers before key code runs, and the scores before tile
+/* Vectors that hold a key's properties before key code runs, and the scores before tile
  * code runs. */
 typedef enum attn_key_input { ATTN_KEY_KV_IDX, ATTN_KEY_SCORE, N_ATTN_KEY_INPUTS } attn_key_input;
 
 typedef struct attn_program {
     attn_code row, key, tile;
     int32_t n_row_regs, n_vectors;
-    int32_t result; /* a vector: of a mask integers, not 0 where the key is visible; of scores floats */
+    /* the result. Mask: integers, nonzero where a key is visible; scores: floats */
+    int32_t result;
     bool result_is_float;
-    bool uses_h, uses_b, uses_n_kv; /* which of a query's inputs it reads */
-    bool may_fault;                 /* some instruction can */
+    bool uses_h, uses_b, uses_n_kv; /* which of a query's inputs the program reads */
+    bool may_fault;                 /* true if some instruction can fault */
     int32_t n_arrays;
     attn_array arrays[ATTN_PROGRAM_ARRAYS];
 } attn_program;
 
-/* Faults of a lane. */
+/* Faults of a lane, as bits. */
 #define ATTN_FAULT_DIVISION 1u
 #define ATTN_FAULT_INDEX    2u
-#define ATTN_FAULT_SCORE    4u /* set by attention: a visible key's score is +infinity or NaN */
+#define ATTN_FAULT_SCORE    4u /* set by attention: the score of a visible key is +infinity or NaN */
 
-/* exp and tanh of n floats; a backend supplies its own. out may be x. */
+/* exp and tanh of n floats; a backend supplies its own versions. out may equal x. */
 typedef struct attn_functions {
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
 } attn_functions;
 
-/* The lanes over which a list of code runs. Registers are stretches of `stride` lanes of
- * 8 bytes, aligned to 64, of which floats use the first half. */
+/* The lanes over which a list of code runs. Each register is `stride` lanes of 8 bytes,
+ * aligned to 64; floats use its first half. */
 typedef struct attn_lanes {
     void *regs;
     int32_t n, stride;
-    const void *row_regs;      /* of tile code: the row file, */
-    int32_t row_stride, query; /* and which of its lanes is the query */
-    uint8_t *faults;           /* [n]: faults are added. */
+    const void *row_regs;      /* tile code: the registers of row code, */
+    int32_t row_stride, query; /* and the query's lane in them */
+    uint8_t *faults;           /* [n]: a lane's faults are ORed in */
     const attn_functions *functions;
 } attn_lanes;
 
-/* Runs one list of p's code over the lanes. Any thread. */
+/* Runs one of p's lists of code over the lanes. Any thread. */
 typedef void attn_run_fn(const attn_program *p, const attn_code *code, const attn_lanes *lanes);
 void attn_run_plain(const attn_program *p, const attn_code *code, const attn_lanes *lanes);
 
@@ -168,43 +169,43 @@ static inline float *attn_floats(const attn_lanes *l, int32_t r) {
     return (float *)((int64_t *)l->regs + (int64_t)r * l->stride);
 }
 
-/* An integer's bounds, both included. */
+/* Bounds of an integer, both included. */
 typedef struct attn_range {
     int64_t low, high;
 } attn_range;
 
-/* What is known about a mask over a rectangle of queries and keys. */
+/* What a query in a rectangle of queries and keys sees: no key, all keys, or unknown. */
 typedef enum attn_seen { ATTN_SEES_NONE, ATTN_SEES_ALL, ATTN_SEES_SOME } attn_seen;
 
-/* Bounds of a rectangle's numbers. */
+/* Bounds of the positions and indices in a rectangle of queries and keys. */
 typedef struct attn_rectangle {
     attn_range row[N_ATTN_ROW_INPUTS], kv_idx;
 } attn_rectangle;
 
-/* Evaluates a mask over ranges, in some nanoseconds an instruction. NONE and ALL are
- * certain, and then no lane of the rectangle has a fault; SOME: unknown. Any thread. */
+/* Evaluates a mask over ranges, in a few nanoseconds an instruction. NONE and ALL are
+ * certain, and exclude faults in the rectangle; SOME means unknown. Any thread. */
 attn_seen attn_program_seen(const attn_program *p, const attn_rectangle *r);
 
 /* ---- a request's mask and change of scores ---- */
 
-/* A request's own mask and change of scores (He et al. 2024, arXiv:2412.05496): programs
+/* A request's own mask and change of scores (FlexAttention, arXiv:2412.05496): programs
  * that attention runs in addition to a layer's attn_spec. src/expr compiles them from
  * text.
  *
- * Made once, then read-only and reference-counted: a request and its sequences share
- * them. Any thread. */
+ * Immutable once made, and reference-counted: a request and its sequences share them. Any
+ * thread. */
 
 typedef struct attn_mods {
     attn_program *mask, *score; /* owned; NULL: none */
     void *data;                 /* the elements of the arrays that the programs read, owned; or NULL */
     bool uses_b;
-    /* of both texts and of the arrays: equal digests give equal attention */
+    /* digest of both texts and of the arrays: equal digests give equal attention */
     uint8_t digest[SHA256_BYTES];
 } attn_mods;
 
-/* New and empty with one reference; NULL without memory. */
+/* Empty, with one reference. NULL if out of memory. */
 attn_mods *attn_mods_new(void);
-/* Adds a reference and returns mods. NULL is allowed, here and in attn_mods_drop. */
+/* Adds a reference and returns mods. NULL is allowed, also in attn_mods_drop. */
 attn_mods *attn_mods_hold(attn_mods *mods);
 /* Drops a reference; the last one frees the mods. */
 void attn_mods_drop(attn_mods *mods);

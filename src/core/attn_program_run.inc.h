@@ -1,20 +1,20 @@
-/* The body of an attention program's runner: RUN names the function. Included once for
- * each instruction set, for which the compiler vectorises the loops; every lane is
- * computed by the same operations, so the bits are equal. */
+/* The body of an attention program's runner, included once for each instruction set; RUN
+ * is the function's name. The compiler vectorises the loops. Every lane is computed by
+ * the same operations, so results are equal bit for bit. */
 #include <math.h>
 #include <string.h>
 
 #include "core/attn_ops.h"
 #include "core/attn_program.h"
 
-/* The lanes of an instruction's registers. dst is never an operand. */
+/* The lanes of an instruction's registers. dst is none of the operands. */
 typedef struct lane_operands {
     int32_t n;
     const int64_t *a, *b, *c;
     const float *fa, *fb, *fc;
 } lane_operands;
 
-/* Records a fault where the condition holds. */
+/* Records the fault in lanes where it was found and the condition is nonzero. */
 static void note_faults(const attn_lanes *l, const int64_t *condition, const uint8_t *found, unsigned fault) {
     for (int32_t i = 0; i < l->n; i++) {
         l->faults[i] = (uint8_t)(l->faults[i] |
@@ -205,7 +205,7 @@ void RUN(const attn_program *p, const attn_code *code, const attn_lanes *l) {
             run_spread(at, l);
             continue;
         }
-        /* of those that an operation does not read, any */
+        /* negative registers belong to operands that the operation does not use */
         int32_t b = at->b < 0 ? at->a : at->b, c = at->c < 0 ? at->a : at->c;
         lane_operands o = {l->n,
                            attn_ints(l, at->a),

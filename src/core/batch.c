@@ -5,18 +5,18 @@
 
 #include "base/mem.h"
 
-/* As batch_plan_work, for sequence from->seq alone. Its rows are counted from from->row0
- * on, its chunks from from->chunk0 on. */
+/* Like batch_plan_work for the single sequence from->seq. Its rows start at from->row0,
+ * its chunks at from->chunk0. */
 static int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items,
                                int32_t max_items) {
     assert(tile_rows > 0);
-    int32_t n = 0, position0 = s->n_tokens - s->n_rows; /* of its first row */
+    int32_t n = 0, position0 = s->n_tokens - s->n_rows; /* position of its first row */
     for (int32_t row = 0; row < s->n_rows; row += tile_rows) {
         if (n == max_items) {
             return -1;
         }
         int32_t n_rows = s->n_rows - row < tile_rows ? s->n_rows - row : tile_rows;
-        /* the last position that any of them attends to */
+        /* last position that any of these rows attends to */
         int32_t last = s->two_sided ? s->n_tokens - 1 : position0 + row + n_rows - 1;
         items[n++] = (attn_item){.seq = from->seq,
                                  .row0 = from->row0 + row,
@@ -59,18 +59,18 @@ int64_t batch_read_tokens(const batch *b) {
 
 /* ---- cascade attention ---- */
 
-#define SHARED_ROWS 128 /* the most rows of a shared item, so that their states stay in the cache */
+#define SHARED_ROWS 128 /* most rows of a shared item, so that their states stay in the cache */
 
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
     assert(limits != NULL);
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
     assert(limits->tile_rows > 0 && limits->n_workers > 0);
     int32_t n_heads = kv_layout_most_heads(layout);
-    n_heads = n_heads > 0 ? n_heads : 1; /* a model with states only: nothing reads the items */
+    n_heads = n_heads > 0 ? n_heads : 1; /* a model with states only; nothing reads its items */
     *c = (cascade){
         .layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + n_heads - 1) / n_heads};
-    /* The most items: rows' own, the pieces of each inner node of the tree, and those
-     * that SHARED_ROWS adds to a level. */
+    /* Bound on the items: a sequence's own rows, the pieces of each inner node of the
+     * tree, and those added per level by SHARED_ROWS. */
     c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
@@ -96,16 +96,14 @@ void cascade_close(cascade *c) {
     *c = (cascade){0};
 }
 
-/* ---- the tree ---- */
-
-/* The number of chunks that may be shared: those entirely before the sequence's rows. No
- * row of this step writes them. */
+/* The number of chunks that may be shared: those entirely before the sequence's rows,
+ * which no row of this step writes. */
 static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* The number of whole chunks that a and b have in the same pages in every group. *sign:
- * their order, below 0 if a comes first. */
+/* The number of leading whole chunks that a and b have in the same pages in every group.
+ * *sign: their order; below 0 if a comes first. */
 static int32_t cascade_compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
@@ -128,7 +126,7 @@ static int32_t cascade_compare(const kv_layout *l, const batch_seq *a, const bat
     return n_a < n_b ? n_a : n_b;
 }
 
-/* Inserts sequence s into the first n, which are sorted. */
+/* Inserts sequence s into `order`, whose first n entries are sorted. */
 static void cascade_insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     int32_t low = 0, high = n, sign;
     while (low < high) {
@@ -141,8 +139,8 @@ static void cascade_insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     c->order[low] = s;
 }
 
-/* Fills order and common, starting from the previous order: in most steps it is still
- * right, and each sequence is compared with one other only. Sequences too short to share
+/* Fills order and common. Starts from the previous order, which is still right in most
+ * steps; then each sequence is compared with one other only. Sequences too short to share
  * come last. */
 static void sort_sequences(cascade *c, const batch *b) {
     bool as_before = c->n_before == b->n_seqs, moved = false;
@@ -150,7 +148,7 @@ static void sort_sequences(cascade *c, const batch *b) {
     for (int32_t i = 0; i < b->n_seqs; i++) {
         int32_t s = as_before ? c->before[i] : i;
         if (whole_chunks(&b->seqs[s]) == 0) {
-            c->done[n_short++] = s; /* done[] serves as scratch until then */
+            c->done[n_short++] = s; /* done[] is scratch until then */
             continue;
         }
         c->common[n] = n > 0 ? cascade_compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
@@ -173,21 +171,18 @@ static void sort_sequences(cascade *c, const batch *b) {
     c->n_before = b->n_seqs;
 }
 
-/* ---- the work ---- */
-
 static void add_item(cascade *c, batch *b, const attn_item *item) {
     assert(b->n_work < c->max_items);
     c->items[b->n_work++] = *item;
 }
 
-/* Adds the next level of the tree: an item for each prefix that continues. False: there
- * is none. */
+/* Adds the items of the tree's next level, for each prefix that continues. False if there
+ * is no such level. */
 static bool add_level(cascade *c, batch *b) {
     int32_t n_before = b->n_work, row0 = 0;
     for (int32_t i = 0, end; i < b->n_seqs; i = end) {
         int32_t chunks = INT32_MAX, n_rows = b->seqs[c->order[i]].n_rows;
-        /* The next sequence shares more with this one than is done only if both are below
-         * the same node. */
+        /* The next sequence belongs to the same node if it shares more than is done. */
         for (end = i + 1; end < b->n_seqs && c->common[end] > c->done[i]; end++) {
             chunks = c->common[end] < chunks ? c->common[end] : chunks;
             n_rows += b->seqs[c->order[end]].n_rows;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(name, name in flags, elements a block, bytes a block, ggml type number or -1) */
+/* X(name, name in flags, elements per block, bytes per block, ggml type number or -1) */
 #define DTYPE_LIST(X)                                                                                        \
     X(F32, f32, 1, 4, 0)                                                                                     \
     X(F16, f16, 1, 2, 1)                                                                                     \
@@ -45,7 +45,7 @@
     X(BOOL, bool, 1, 1, -1)                                                                                  \
     X(F8_E4M3, fp8_e4m3, 1, 1, -1)                                                                           \
     X(F8_E8M0, fp8_e8m0, 1, 1, -1)                                                                           \
-    X(I4, int4, 32, 17, -1) /* in KV pages only: backend/cpu/kv_rows.h */
+    X(I4, int4, 32, 17, -1) /* KV pages only: backend/cpu/kv_rows.h */
 
 typedef enum dtype {
 #define DTYPE_NAME(name, flag, elements, bytes, ggml) DTYPE_##name,
@@ -60,7 +60,7 @@ typedef enum compute_mode {
     COMPUTE_F32,
     COMPUTE_BF16,
     COMPUTE_INT8,
-    /* f32 with rows rounded as the checkpoint expects (quant_matrix.h): slow, for
+    /* f32, with activations rounded as the checkpoint expects (quant_matrix.h): slow, for
      * comparison */
     COMPUTE_FP8
 } compute_mode;
@@ -71,11 +71,11 @@ const char *dtype_name(dtype t);
 const char *dtype_flag_name(dtype t);
 int32_t dtype_block_elements(dtype t);
 int32_t dtype_block_bytes(dtype t);
-/* false when ggml has no such type or this build does not read it. */
+/* False if ggml has no such type or this build does not read it. */
 bool dtype_from_ggml(uint32_t ggml_type, dtype *out);
-/* Name as in safetensors ("BF16", "F32", "I64"...); false when unknown. */
+/* name: as in safetensors ("BF16", "F32", "I64"...). False if unknown. */
 bool dtype_from_name(const char *name, size_t n, dtype *out);
-/* True for block types: all but floats and plain integers. */
+/* True for block types; false for floats and plain integers. */
 bool dtype_is_quantised(dtype t);
 const char *compute_name(compute_mode m);
 

@@ -1,4 +1,4 @@
-/* Floats of 16 and of 8 bits, one at a time. Conversions to 16 bits round to nearest
+/* Conversions of single floats of 16 and 8 bits. Conversions to 16 bits round to nearest
  * even; NaN becomes a quiet NaN. */
 #ifndef CORE_HALF_H
 #define CORE_HALF_H
@@ -23,29 +23,29 @@ uint16_t f32_to_f16(float f);
 
 /* ---- 8-bit floats ---- */
 
-/* 8-bit floats, one at a time: the types of FP8 weights and of the scales of 4-bit blocks
- * (OCP OFP8 and MX specifications). */
+/* 8-bit floats: the types of FP8 weights and of the scales of 4-bit blocks (OCP OFP8 and
+ * MX specifications). */
 
 /* E4M3 without infinities ("fn"): 448 is the largest, 0x7f and 0xff are NaN. Exact. */
 static inline float e4m3_to_f32(uint8_t b) {
     uint32_t sign = (uint32_t)(b & 0x80u) << 24, magnitude = b & 0x7fu;
-    /* A product raises the exponent's bias from 7 to 127; it is exact, and right for
-     * subnormals too. */
+    /* The product moves the exponent's bias from 7 to 127. It is exact, also for
+     * subnormals. */
     float value = float_of_bits(magnitude << 20) * 0x1p120f;
     return magnitude == 0x7fu ? float_of_bits(sign | 0x7fc00000u) : float_of_bits(float_bits(value) | sign);
 }
 
-/* The nearest E4M3, ties to the even code; magnitudes over 448 become 448, NaN stays
- * NaN. */
+/* Rounds to the nearest E4M3, ties to the even code. Magnitudes over 448 become 448; NaN
+ * stays NaN. */
 static inline uint8_t f32_to_e4m3(float f) {
     uint8_t sign = (uint8_t)(float_bits(f) >> 24 & 0x80u);
     float magnitude = float_of_bits(float_bits(f) & 0x7fffffffu);
     if (!(magnitude < 448.0f)) {
         return (uint8_t)(sign | (magnitude >= 448.0f ? 0x7eu : 0x7fu));
     }
-    /* The exponent's bias shrinks from 127 to 7, and the fraction is rounded to three
-     * bits: of subnormals by adding a number whose last bit is theirs, of others in the
-     * bits, where a carry into the exponent is correct. */
+    /* The exponent's bias goes from 127 to 7, and the fraction is rounded to three bits.
+     * For a subnormal, adding a number with the same last bit rounds it. For the others,
+     * integer addition does; a carry into the exponent is correct. */
     if (magnitude < 0x1p-6f) {
         return (uint8_t)(sign | (float_bits(magnitude + 0x1p14f) - float_bits(0x1p14f)));
     }
@@ -53,8 +53,8 @@ static inline uint8_t f32_to_e4m3(float f) {
     return (uint8_t)(sign | (bits + 0x7ffffu + (bits >> 20 & 1u)) >> 20);
 }
 
-/* The bits of an f16 that is 2^-8 times an E4M3. NaN becomes 480 * 2^-8, so the codes
- * must not hold one. */
+/* The bits of the f16 that equals 2^-8 times an E4M3. NaN becomes 480 * 2^-8, so the
+ * caller must exclude it. */
 static inline uint16_t e4m3_to_f16_bits(uint8_t b) {
     return (uint16_t)((b & 0x80u) << 8 | (b & 0x7fu) << 7);
 }

@@ -3,7 +3,7 @@
 #define MS INT64_C(1000)
 #define S  INT64_C(1000000)
 
-/* vLLM's bounds, so that dashboards made for it show the same lines. */
+/* The same bounds as vLLM's metrics, so that dashboards made for vLLM fit. */
 static const int64_t first_token_bounds[] = {
     1 * MS, 5 * MS,    10 * MS, 20 * MS,   40 * MS, 60 * MS, 80 * MS, 100 * MS, 250 * MS, 500 * MS, 750 * MS,
     1 * S,  2500 * MS, 5 * S,   7500 * MS, 10 * S,  20 * S,  40 * S,  80 * S,   160 * S,  640 * S,  2560 * S};

@@ -6,22 +6,20 @@
 #include "base/size.h"
 
 #define PLANE_ALIGN 64
-/* keeps a group's bytes, and all padding, far below the limit of int64_t */
+/* limit that keeps sizes of groups, padding included, far from overflow */
 #define MAX_CACHE_BYTES ((int64_t)1 << 40)
 
 static int64_t kv_layout_divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Bytes of a cache in a page; of a state in its group's pages, if it could straddle
- * them. */
+/* Bytes of a cache in a page; a state's bytes in all of its pages, if its units could
+ * straddle them. */
 static int64_t bytes_of(const kv_planes *p) {
     return p->key.bytes + p->value.bytes + p->state.n_units * p->state.unit_bytes;
 }
 
-/* ---- planes ---- */
-
-/* Whether each row has a scale. */
+/* Whether each row of this type has a scale. */
 static bool has_scales(dtype type) {
     return type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
 }
@@ -61,7 +59,7 @@ static int64_t row_bytes_of(dtype type, int32_t width) {
     }
 }
 
-/* Sets the sizes of a plane with n_heads rows of `width` elements per token. */
+/* Sets the sizes of a plane that stores n_heads rows of `width` elements per token. */
 static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type,
                                int32_t page_tokens, kv_plane *out, quire_error *err) {
     size_t bytes = 0;
@@ -115,9 +113,7 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
     return err_set(err, QUIRE_INVALID, -1, "a cache of an unknown kind");
 }
 
-/* ---- groups ---- */
-
-/* The caches in the order of their groups: by kind, then by window, then by number. */
+/* Sorts the caches by group: by kind, then by window, then by number. */
 static void sort_caches(const model_desc *d, int16_t *order) {
     for (int32_t i = 0; i < d->n_caches; i++) {
         const cache_desc *c = &d->caches[i];
@@ -133,9 +129,9 @@ static void sort_caches(const model_desc *d, int16_t *order) {
     }
 }
 
-/* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's
+/* Splits the sorted caches into groups of at most `capacity` bytes, and sets the layout's
  * groups, page_bytes and each cache's place. *padding: unused bytes in pages of tokens.
- * False: a cache is larger than that, or there would be too many groups. */
+ * False if a cache exceeds the capacity or there would be too many groups. */
 static bool kv_layout_cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l,
                           int64_t *padding) {
     int64_t used = 0;
@@ -170,8 +166,8 @@ static bool kv_layout_cut(const model_desc *d, const int16_t *order, int64_t cap
     return true;
 }
 
-/* Tries each page size that holds the first caches of some kind and window, and keeps the
- * one with the least padding; ties go to the largest page. */
+/* Tries every page size that exactly holds the first caches of some kind and window.
+ * Keeps the one with the least padding; of equal ones the largest. */
 static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *l, quire_error *err) {
     int64_t sum = 0, best = 0, least = INT64_MAX, best_page = 0, padding;
     for (int32_t i = 0; i < d->n_caches; i++) {
@@ -192,8 +188,8 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
     return QUIRE_OK;
 }
 
-/* Places the units of a state from byte `at` of its group's pages on, or from the next
- * page if the first no longer fits. Returns the byte after the last; -1: too many
+/* Places a state's units from byte `at` of the group's pages on, or from the next page if
+ * the first unit no longer fits. Returns the byte after the last unit; -1: too many
  * pages. */
 static int64_t place_units(kv_state_place *s, int64_t page_bytes, int64_t at) {
     int64_t left = page_bytes - at % page_bytes, n_here = left / s->unit_bytes;
@@ -260,8 +256,6 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
     *out = l;
     return QUIRE_OK;
 }
-
-/* ---- figures ---- */
 
 int64_t kv_planes_token_bytes(const kv_planes *p) {
     assert(p != NULL);

@@ -1,4 +1,4 @@
-/* One-element functions of the plain twins: they define what the vector kernels compute
+/* Scalar math functions of the plain twins. They define what the vector kernels compute
  * in each lane. */
 #ifndef CORE_MATH_PLAIN_H
 #define CORE_MATH_PLAIN_H
@@ -10,7 +10,7 @@
 #include "base/float_bits.h"
 #include "core/math_poly.h"
 
-/* Like simd.h's f_max and f_min: the second operand when either is NaN or both are
+/* Like f_max and f_min of simd.h: returns the second operand if either is NaN or both are
  * zero. */
 static inline float plain_max(float a, float b) {
     return a > b ? a : b;
@@ -32,8 +32,8 @@ static inline float plain_exp2_int(int32_t n) {
     return float_of_bits((uint32_t)(n + 127) << 23);
 }
 
-/* x = n ln 2 + r; exp(x) = exp(r) 2^n, with 2^n in two factors so that subnormal results
- * round once. */
+/* exp(x) = exp(r) 2^n, where x = n ln 2 + r. 2^n is applied as two factors, so that a
+ * subnormal result is rounded once. */
 static inline float plain_exp(float x) {
     x = plain_max(EXP_LOWEST, plain_min(EXP_HIGHEST, x));
     float shifted = fmaf(x, EXP_LOG2E, EXP_ROUND);
@@ -115,7 +115,7 @@ static inline float plain_clamped_silu(float limit, float gate, float up) {
     return plain_silu(plain_min(limit, gate)) * u;
 }
 
-/* The 16-lane reduction tree; overwrites lanes. */
+/* Sums 16 lanes by a fixed binary tree; overwrites them. */
 static inline float plain_tree_sum(float *lanes) {
     for (int step = 8; step >= 1; step /= 2) {
         for (int i = 0; i < step; i++) {

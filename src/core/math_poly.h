@@ -1,5 +1,5 @@
-/* Coefficients of polynomials, in ascending order: minimax fits rounded to float,
- * evaluated by Horner's rule with fma. */
+/* Coefficients of minimax polynomials, in ascending order and rounded to float. Evaluated
+ * by Horner's rule with fma. */
 #ifndef CORE_MATH_POLY_H
 #define CORE_MATH_POLY_H
 
@@ -7,13 +7,13 @@
 #define EXP_DEGREE 5
 static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f,        0x1.555556p-3f,  0x1.555478p-5f,
                                                0x1.11107ap-7f, 0x1.6d9e3ep-10f, 0x1.a1bd58p-13f};
-#define EXP_LOWEST  (-104.0f) /* exp rounds to 0 from here down */
-#define EXP_HIGHEST 89.0f     /* exp is infinite from here up */
-#define EXP_NORMAL  (-86.0f)  /* from here up to 0 all results and their factors are normal numbers */
+#define EXP_LOWEST  (-104.0f) /* exp(x) rounds to 0 for x at or below this */
+#define EXP_HIGHEST 89.0f     /* exp(x) is infinite for x at or above this */
+#define EXP_NORMAL  (-86.0f)  /* from here to 0, exp's results and factors are all normal numbers */
 #define EXP_LOG2E   0x1.715476p+0f
-#define EXP_LN2_HI  0x1.63p-1f /* 9 bits: n * EXP_LN2_HI is exact */
+#define EXP_LN2_HI  0x1.63p-1f /* 9 bits, so n * EXP_LN2_HI is exact */
 #define EXP_LN2_LO  (-0x1.bd0106p-13f)
-#define EXP_ROUND   0x1.8p23f /* adding it leaves the nearest integer in the low bits */
+#define EXP_ROUND   0x1.8p23f /* adding this leaves the nearest integer in the low bits */
 
 /* tanh(x) = x + x u P(u), u = x^2, for |x| < TANH_SMALL; else 1 - 2 / (exp(2x) + 1). */
 #define TANH_DEGREE 4
@@ -21,8 +21,8 @@ static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f
                                                  0x1.5256cep-6f, -0x1.76abf4p-8f};
 #define TANH_SMALL 0.625f
 
-/* The upper tail of the normal distribution, 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a
- * < GELU_HIGHEST; taken as 0 after it. */
+/* The upper tail of the normal distribution: 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a
+ * < GELU_HIGHEST, and 0 beyond. */
 #define GELU_DEGREE 9
 static const float GELU_POLY[GELU_DEGREE + 1] = {
     -0x1.62e43p-1f,  -0x1.988488p-1f,  -0x1.45eebp-2f, -0x1.2a308cp-5f,  0x1.415f8ep-8f,
@@ -34,7 +34,7 @@ static const float GELU_POLY[GELU_DEGREE + 1] = {
 static const float LOG1P_POLY[LOG1P_DEGREE + 1] = {0x1.555556p-2f, 0x1.9998d4p-3f, 0x1.24c926p-3f,
                                                    0x1.bc8cf8p-4f, 0x1.dba25ep-4f};
 
-/* exp(x) - 1 - x = x^2 P(x), P that of exp, for XIELU_SMALL < x <= 0. */
+/* exp(x) - 1 - x = x^2 P(x) for XIELU_SMALL < x <= 0, with exp's P. */
 #define XIELU_SMALL (-0.34375f)
 
 #define GELU_CUBE  0.044715f

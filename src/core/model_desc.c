@@ -58,8 +58,6 @@ void desc_drop_eos(model_desc *d, int32_t id) {
     d->n_eos = n;
 }
 
-/* ---- widths ---- */
-
 void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most) {
     assert(d != NULL);
     *fewest = *most = 0;
@@ -236,7 +234,7 @@ static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The widths of latent attention. */
+/* Checks the widths of latent attention. */
 static quire_err check_latent(const model_desc *d, const layer_desc *l, const cache_desc *c,
                               quire_error *err) {
     const latent_desc *m = &d->latent;
@@ -285,7 +283,7 @@ static quire_err check_chosen(const model_desc *d, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The heads of a layer that attends, and its rotary table. */
+/* Checks the heads of a layer that attends, and its rotary table. */
 static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i, quire_error *err) {
     TRY(check_count("the number of attention heads", l->n_heads, MAX_HEADS, err));
     const cache_desc *c = l->caches[0] >= 0 ? &d->caches[l->caches[0]] : NULL;

@@ -22,7 +22,7 @@ void sampling_params_init(sampling_params *p) {
                            .mirostat_eta = 0.1f};
 }
 
-/* The reference count is stored after the public struct. */
+/* Private part: the public struct and its reference count. */
 typedef struct counted {
     sampling_lists lists;
     atomic_int holders;

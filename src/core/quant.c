@@ -6,7 +6,7 @@
 #include "core/half.h"
 #include "core/quant_parts.h"
 
-#define PART 16 /* elements per pass: half a group, or a whole one */
+#define PART 16 /* elements per pass: half a group of 32, or a group of 16 */
 
 const quant_format quant_formats[N_FORMS] = {
 #define FORM_FORMAT(name, group, bits, table, zero, dot, scale, run)                                         \
@@ -36,8 +36,8 @@ const quant_rule *quant_rule_of(dtype t) {
 
 /* ---- blocks to codes ---- */
 
-/* 4 bytes of fifth bits, element i at bit i: the 8 bits of a byte go to 8 bytes at once,
- * on a little-endian machine. */
+/* ORs fifth bits into codes: element i at bit i of 4 bytes. Spreads the 8 bits of a byte
+ * to 8 bytes at once, on a little-endian machine. */
 static void add_fifth_bits(const uint8_t *restrict b, uint8_t *restrict q) {
     for (int i = 0; i < 4; i++) {
         uint64_t eight, bits = b[i] * 0x0101010101010101u & 0x8040201008040201u;
@@ -47,7 +47,8 @@ static void add_fifth_bits(const uint8_t *restrict b, uint8_t *restrict q) {
     }
 }
 
-/* A block of 32: a half, another where it has a min, fifth bits, nibbles. */
+/* A block of 32 elements: scale, min if it has one (16-bit floats), fifth bits,
+ * nibbles. */
 static inline void split_simple(bool has_min, bool five, const uint8_t *restrict b, int at,
                                 quant_codes *restrict out) {
     out->d[at / QUANT_GROUP] = quant_u16(b);
@@ -132,8 +133,7 @@ static float scale_at(const quant_rule *rule, const quant_codes *c, size_t at) {
     }
 }
 
-/* The group's min, with the sign with which it is added; *is_there: whether the form has
- * one. */
+/* The group's min, signed as it is added; *is_there: whether the form has mins. */
 static float min_at(const quant_rule *rule, const quant_codes *c, size_t at, bool *is_there) {
     const quant_format *f = &quant_formats[rule->form];
     *is_there = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
@@ -143,7 +143,7 @@ static float min_at(const quant_rule *rule, const quant_codes *c, size_t at, boo
     return -(f16_to_f32(c->m[0]) * (float)c->min[at / (size_t)f->group]);
 }
 
-/* The numbers of PART codes. */
+/* The numbers (code - zero, or the table's) of PART codes. */
 static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size_t at, int16_t out[PART]) {
     const quant_format *f = &quant_formats[rule->form];
     const uint8_t *q = c->q + at;
@@ -166,9 +166,9 @@ static inline void numbers_at(const quant_rule *rule, const quant_codes *c, size
     }
 }
 
-/* Every value is (d * scale) * number - (dmin * min), with each product and difference
- * rounded: the order that gguf-py and ggml's C share. PART elements at a time, so that
- * the compiler vectorises the loops. */
+/* Every value is (d * scale) * number - (dmin * min), with each product and the
+ * difference rounded, in the order of gguf-py and ggml's C. PART elements per pass, so
+ * that the compiler vectorises the loops. */
 void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *restrict out) {
     assert(n % 16 == 0 && n <= QUANT_SUPER);
     for (size_t at = 0; at < n; at += PART, out += PART) {
@@ -239,18 +239,18 @@ void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out) {
     }
 }
 
-/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of at most two bits (TQ1_0, TQ2_0,
- * Q2_0, Q1_0). */
+/* Splits blocks of E2M1 numbers (MXFP4, NVFP4) and of codes of up to two bits (TQ, Q2_0,
+ * Q1_0). */
 
-/* A byte of scale, 16 of nibbles. */
+/* A block of 32 elements: 1 byte of scale, 16 of nibbles. */
 void quant_split_mxfp4(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     out->scale[at / QUANT_GROUP] = b[0];
     quant_split_nibbles(b + 1, 16, out->q + at);
 }
 
-/* 64 elements: 4 bytes of scales, then 8 of nibbles for each 16 elements. A scale's top
- * bit is ignored; all ones mean 0. */
+/* A block of 64 elements: 4 bytes of scales, then 8 bytes of nibbles for every 16
+ * elements. A scale's top bit is ignored; a scale of all ones means 0. */
 void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     for (int g = 0; g < 4; g++) {
         out->scale[at / 16 + g] = b[g] == 0x7f ? 0 : b[g] & 0x7f;
@@ -258,8 +258,7 @@ void quant_split_nvfp4(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* Codes of n elements whose zero is 1, so that 0..2 stand for -1..1. One half is the
- * scale of all of them. */
+/* Sets the scale d and zero 1 for n elements, whose codes 0..2 then stand for -1..1. */
 static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     for (int g = at / QUANT_GROUP; g < (at + n) / QUANT_GROUP; g++) {
         out->d[g] = d;
@@ -267,9 +266,9 @@ static void set_half(uint16_t d, int at, int n, quant_codes *out) {
     }
 }
 
-/* n bytes of `digits` digits each: digit r of byte i is element r * n + i. A byte is a
- * fraction of 256 whose first digits in base 3 these are, so each digit is the carry of
- * three times the byte. */
+/* n bytes of `digits` ternary digits: digit r of byte i is element r * n + i. Byte / 256
+ * is a fraction whose first digits in base 3 these are, so the carry of three times the
+ * byte is the next digit. */
 static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *restrict q) {
     for (int i = 0; i < n; i++) {
         unsigned fraction = b[i];
@@ -280,7 +279,7 @@ static void split_digits(const uint8_t *restrict b, int n, int digits, uint8_t *
     }
 }
 
-/* 32 bytes of 5 digits, 16 of 5, 4 of 4, d. */
+/* A block: 32 bytes of 5 digits, 16 of 5, 4 of 4, then d. */
 void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     split_digits(b, 32, 5, out->q);
@@ -289,8 +288,8 @@ void quant_split_tq1_0(const uint8_t *b, int at, quant_codes *out) {
     set_half(quant_u16(b + 52), at, QUANT_SUPER, out);
 }
 
-/* Two bits each of 256 elements, in halves of 128: 32 bytes hold four rows of 32. ORs
- * them into q from bit at_bit on. */
+/* Two bits for each of 256 elements, ORed into q at bit at_bit. The block has halves of
+ * 128 elements; its 32 bytes hold four rows of 32. */
 static void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *restrict q) {
     for (int row = 0; row < 8; row++) {
         const uint8_t *from = b + 32 * (row / 4);
@@ -300,15 +299,14 @@ static void quant_split_pairs(const uint8_t *restrict b, int at_bit, uint8_t *re
     }
 }
 
-/* 64 bytes of pairs of bits, d. The pair 3, which no quantiser writes, means 2. */
+/* A block: 64 bytes of 2-bit codes, then d. Code 3, never written, means 2. */
 void quant_split_tq2_0(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     quant_split_pairs(b, 0, out->q);
     set_half(quant_u16(b + 64), at, QUANT_SUPER, out);
 }
 
-/* 64 elements: d, 16 bytes of pairs of bits, the first in the lowest. They stand for
- * -1..2. */
+/* A block of 64 elements: d, 16 bytes of 2-bit codes for -1..2, lowest first. */
 void quant_split_q2_0(const uint8_t *b, int at, quant_codes *out) {
     for (int i = 0; i < 64; i++) {
         out->q[at + i] = b[2 + i / 4] >> 2 * (i % 4) & 3;
@@ -316,7 +314,7 @@ void quant_split_q2_0(const uint8_t *b, int at, quant_codes *out) {
     set_half(quant_u16(b), at, 64, out);
 }
 
-/* 128 elements: d, 16 bytes of bits, the first in the lowest. They stand for -1 and 1. */
+/* A block of 128 elements: d, 16 bytes of bits, lowest first, that stand for -1 and 1. */
 void quant_split_q1_0(const uint8_t *b, int at, quant_codes *out) {
     for (int i = 0; i < 128; i++) {
         out->q[at + i] = (uint8_t)(2 * (b[2 + i / 8] >> i % 8 & 1));
@@ -326,10 +324,10 @@ void quant_split_q1_0(const uint8_t *b, int at, quant_codes *out) {
 
 /* ---- K types, and IQ4_XS ---- */
 
-/* Splits the blocks of 256 elements whose numbers stand for themselves: K types, and
- * IQ4_XS. */
+/* Splits the types of 256 elements without a grid: K types and IQ4_XS. */
 
-/* One bit of 256 elements: bit r of byte i belongs to element i of row r. */
+/* One bit for each of 256 elements, ORed into q at bit at_bit: bit r of byte i belongs to
+ * element i of row r. */
 static void split_bits(const uint8_t *restrict b, int at_bit, uint8_t *restrict q) {
     for (int row = 0; row < 8; row++) {
         for (int i = 0; i < 32; i++) {
@@ -338,9 +336,9 @@ static void split_bits(const uint8_t *restrict b, int at_bit, uint8_t *restrict 
     }
 }
 
-/* 16 bytes (scale, min: low and high nibble) of 16 elements each, 64 bytes of 2-bit
- * values, d, dmin. The values are in two halves of 128 elements: 32 bytes hold four rows
- * of 32, two bits each. */
+/* A block: 16 bytes, each with the scale (low nibble) and min (high) of 16 elements; 64
+ * bytes of 2-bit codes; d, dmin. The codes are in two halves of 128 elements, whose 32
+ * bytes hold four rows of 32. */
 void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int i = 0; i < 16; i++) {
@@ -352,8 +350,8 @@ void quant_split_q2_k(const uint8_t *b, int at, quant_codes *out) {
     out->m[0] = quant_u16(b + 82);
 }
 
-/* 32 bytes of third bits (0 means minus 4), 64 bytes of 2-bit values laid out as in Q2_K,
- * 16 scales of 6 bits in 12 bytes, d. */
+/* A block: 32 bytes of third bits (0 means minus 4), 64 bytes of 2-bit codes laid out as
+ * in Q2_K, 16 scales of 6 bits in 12 bytes, d. */
 void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     (void)at;
@@ -367,11 +365,11 @@ void quant_split_q3_k(const uint8_t *b, int at, quant_codes *out) {
     out->d[0] = quant_u16(b + 108);
 }
 
-/* Q4_K and Q5_K: d, dmin, 12 bytes of scales and mins, for Q5_K 32 bytes of fifth bits,
- * 128 of nibbles: 32 bytes hold two rows of 32.
- * 8 scales and 8 mins of 6 bits in 12 bytes: 0..3 in the low bits of bytes 0..3 (mins
- * 4..7); 4..7 in the nibbles of bytes 8..11 with their top two bits in the top bits of
- * bytes 0..3 (mins 4..7). */
+/* A block of Q4_K or Q5_K: d, dmin, 12 bytes of scales and mins, for Q5_K 32 bytes of
+ * fifth bits, 128 bytes of nibbles: 32 bytes hold two rows of 32. The 12 bytes hold 8
+ * scales and 8 mins of 6 bits. Scales 0..3 are in the low bits of bytes 0..3, mins 0..3
+ * of bytes 4..7. Scales and mins 4..7 are in the nibbles of bytes 8..11, their top two
+ * bits in the top bits of bytes 0..3 and 4..7. */
 static void split_q45_k(bool five, const uint8_t *restrict b, quant_codes *out) {
     const uint8_t *packed = b + 4, *nibbles = five ? b + 48 : b + 16;
     out->d[0] = quant_u16(b);
@@ -395,9 +393,9 @@ static void split_q45_k(bool five, const uint8_t *restrict b, quant_codes *out) 
     }
 }
 
-/* 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each half of
- * 128 elements rows 0 and 2 share 32 bytes of nibbles, rows 1 and 3 the next 32; the four
- * rows share 32 bytes of high bits. */
+/* A block: 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each
+ * half of 128 elements, rows 0 and 2 share 32 bytes of nibbles, rows 1 and 3 the next 32;
+ * the four rows share 32 bytes of high bits. */
 void quant_split_q6_k(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int row = 0; row < 8; row++) {
@@ -421,8 +419,8 @@ void quant_split_q5_k(const uint8_t *b, int at, quant_codes *out) {
     split_q45_k(true, b, out);
 }
 
-/* d, 2 bytes of the scales' top two bits, 4 of their nibbles, 128 of nibbles: 16 bytes
- * hold elements 0..15 and 16..31 of a group. */
+/* A block: d, 2 bytes of the scales' top two bits, 4 of their nibbles, 128 of nibbles: 16
+ * bytes hold elements 0..15 and 16..31 of a group. */
 void quant_split_iq4_xs(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     const int high = quant_u16(b + 2);

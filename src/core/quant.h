@@ -1,6 +1,6 @@
-/* Quantised weights: the forms that kernels support, the mapping of file types to forms,
- * and their dequantisation, bit-identical to gguf-py's (separate multiply and add, in its
- * order). */
+/* Quantised weights: the forms that kernels support, which form each file type has, and
+ * dequantisation with the bits of gguf-py (multiply and add are rounded separately, in
+ * its order). */
 #ifndef CORE_QUANT_H
 #define CORE_QUANT_H
 
@@ -9,21 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QUANT_SUPER 256 /* elements of a K block */
-#define QUANT_GROUP 32  /* elements of the smallest group with its own half-precision scale */
+#define QUANT_SUPER 256 /* elements of a super-block: the K types, IQ, TQ */
+#define QUANT_GROUP 32  /* elements of the smallest group that has a scale of 16 bits */
 
-/* How the scales of groups are stored:
- *   F16        a half; with ZERO also a whole number that is subtracted, with MIN another
- *              half that is added
- *   FOUR       codes of 4 bits for scale and min, times two halves of the K block
- *   SIX        codes of 6 bits plus 32, times a half of the K block; MIN: codes of 6 bits
- *              for scale and min, times two halves
- *   EIGHT      signed codes of 8 bits, times a half of the K block
- *   ODD        codes c of 4 bits that mean 2c + 1, times a half of the K block and a
- *              unit; SPARE: kept where signs leave a bit free
+/* How the scales of groups are stored. The super-block's scales are 16-bit floats.
+ *   F16        a 16-bit float; ZERO: and an integer to subtract; MIN: and a 16-bit float
+ *              to add
+ *   FOUR       codes of 4 bits for scale and min, times the super-block's two scales
+ *   SIX        codes of 6 bits, offset by 32, times the super-block's scale; MIN: codes
+ *              of 6 bits for scale and min, times its two scales
+ *   EIGHT      signed codes of 8 bits, times the super-block's scale
+ *   ODD        codes c of 4 bits that mean 2c + 1, times the super-block's scale and a
+ *              unit; SPARE: stored in bits that the signs leave free
  *   E8M0       a byte e: 2^(e - 128)
- *   E4M3       a byte of 4 bits of exponent and 3 of mantissa, without sign: half its
- *              value */
+ *   E4M3       half the value of an 8-bit float: 4 bits of exponent, 3 of mantissa */
 typedef enum quant_scale {
     SCALE_NONE,
     SCALE_F16,
@@ -39,14 +38,14 @@ typedef enum quant_scale {
     SCALE_E4M3
 } quant_scale;
 
-/* The forms: value = scale * number, plus or minus a min where there is one. A code's
- * number is code - zero, that of a code of 8 bits the signed byte, or table[code]; a code
- * of 1 bit is 0 or 2. What is multiplied is number + zero: so many bits without sign, or
- * 8 with it. In a grid, a code stands for a row of 4 or 8 magnitudes; of the forms with
- * the fewest bits, every 8 elements have an even number of minus signs, so 7 are stored.
+/* The forms: value = scale * number, plus or minus a min if the form has one. The number
+ * of a code is code - zero; for 8 bits the signed byte; for 1 bit 0 or 2; with a table
+ * table[code]. Kernels multiply number + zero, as an unsigned integer, or signed for 8
+ * bits. In a grid form a code selects a row of 4 or 8 magnitudes. The smallest grid forms
+ * have an even number of minus signs in every 8 elements, so they store 7.
  *
  * X(name, elements of a group, bits of a code, 1: has a table, 2: of a grid, zero, bits
- * of what is multiplied, how scales are stored, elements that a code stands for) */
+ * of what is multiplied, how scales are stored, elements per code) */
 #define FORM_LIST(X)                                                                                         \
     X(W1, 32, 1, 0, 1, 2, SCALE_F16, 1)                                                                      \
     X(W2, 32, 2, 0, 2, 2, SCALE_F16, 1)                                                                      \
@@ -91,22 +90,23 @@ typedef struct quant_format {
     bool has_table;
     int zero, dot_bits;
     quant_scale coding;
-    int run; /* elements that a code stands for */
+    int run; /* elements per code */
 } quant_format;
 
 extern const quant_format quant_formats[N_FORMS];
 
-/* Whether a grid's form stores 7 signs for 8 elements. */
+/* Whether a grid form stores 7 signs for every 8 elements. */
 static inline bool quant_has_even_signs(const quant_format *f) {
     return f->run == 8 ? f->bits < 10 : f->bits < 9;
 }
 
-/* The form to which a grid's rows are unpacked as codes of a table, for processors whose
- * table look-ups are slow. Other forms map to themselves. */
+/* The table form to which a grid's rows are unpacked, for processors with slow table
+ * look-ups. Other forms map to themselves. */
 quant_form quant_unpacked(quant_form form);
 
-/* Tables of a form's codes. IQ2 and IQ1 have 8 codes: a grid's number, negated where bit
- * 2 is set; IQ3 the same with bit 3. E2M1: doubled, IQ3_XXS: halved. */
+/* Tables of the numbers of codes. Entries 0..7 of IQ2 and IQ1 are a grid's numbers,
+ * negated where bit 2 is set; entries of IQ3 likewise with bit 3. E2M1 is doubled,
+ * IQ3_XXS halved. */
 typedef enum quant_table {
     TABLE_NONE,
     TABLE_IQ4,
@@ -120,11 +120,14 @@ typedef enum quant_table {
 
 extern const int8_t quant_tables[N_TABLES][16];
 
-/* A matrix's form and its parameters. table: of its codes. unit: of SCALE_ODD, a power of
- * two. shift: one scale (and zero) serves 2^shift groups of QUANT_GROUP, in forms of
- * SCALE_F16 and SCALE_F16_ZERO; 31: the whole row. least: 0 or 1, added to the stored
- * zeros of SCALE_F16_ZERO. stretch: only for the backend's floats with scales, the number
- * of elements that share one; 0: the whole row. */
+/* A matrix's form and its parameters.
+ *   table    numbers of the form's codes
+ *   unit     SCALE_ODD: a power of two
+ *   shift    SCALE_F16, SCALE_F16_ZERO: 2^shift groups of QUANT_GROUP share a scale (and
+ *            zero); 31: the whole row does
+ *   least    SCALE_F16_ZERO: 0 or 1, added to stored zeros
+ *   stretch  the backend's floats with scales: elements that share one; 0: the whole
+ * row */
 typedef struct quant_rule {
     quant_form form;
     quant_table table;
@@ -160,25 +163,24 @@ typedef struct quant_rule {
     X(Q2_0, W2_ZERO, NONE, 1.0f, 1)                                                                          \
     X(Q1_0, W1, NONE, 1.0f, 2)
 
-/* The rule of a type of QUANT_LIST; NULL for others. */
+/* The rule of a type in QUANT_LIST; NULL for other types. */
 const quant_rule *quant_rule_of(dtype t);
 
-/* Up to QUANT_SUPER elements as codes, not values: numbers as the format stores them
- * (before zero is subtracted; int8 as bytes). scale and min: the codes of each group.
- * zero: one per 32 elements (SCALE_F16_ZERO; a signed byte for codes of 8 bits). d and m:
- * one half per 32 elements (SCALE_F16*), repeated if several share it, or one for all
- * (the others). */
+/* Up to QUANT_SUPER elements as codes. q: as the format stores them (zero not subtracted;
+ * int8 as bytes). scale and min: codes of each group. zero: one per 32 elements, only
+ * with SCALE_F16_ZERO; signed for codes of 8 bits. d and m: with SCALE_F16* one 16-bit
+ * float per 32 elements, repeated if several groups share it; else one for all. */
 typedef struct quant_codes {
     uint8_t q[QUANT_SUPER];
     uint8_t scale[16], min[16], zero[8];
     uint16_t d[8], m[8];
 } quant_codes;
 
-/* Splits the n elements at `blocks`, of a type of QUANT_LIST, into codes. n: a multiple
- * of the type's block, at most QUANT_SUPER. Any thread. */
+/* Splits n elements of type t, which is in QUANT_LIST, into codes. n is a multiple of the
+ * type's block, at most QUANT_SUPER. Any thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
 
-/* 256 elements of a grid type: row numbers, and signs: bit j of sign[i] is the sign of
+/* 256 elements of a grid type: row numbers and signs. Bit j of sign[i] is the sign of
  * element 8i + j. */
 typedef struct quant_rows {
     uint16_t row[QUANT_SUPER / 4];
@@ -189,38 +191,36 @@ typedef struct quant_rows {
  * lowest bits. */
 const uint16_t *quant_grid(quant_form form);
 
-/* q[0..run) = the codes of a row of a form's grid, with signs from bit 0 of `signs`
- * on. */
+/* q[0..run) = the codes of one row of the form's grid; bit i of `signs` is for q[i]. */
 void quant_row_codes(quant_form form, unsigned row, unsigned signs, uint8_t *q);
 
-/* out[0..n) = the values of n codes, a multiple of 16 and at most QUANT_SUPER. Any
+/* out[0..n) = the values of n codes; n: a multiple of 16, up to QUANT_SUPER. Any
  * thread. */
 void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *out);
 
-/* out[0..n) = the values of n elements of type t at blocks; n is a multiple of the type's
- * block. Types: F32 F16 BF16, 8-bit floats, every quantised type. QUIRE_UNSUPPORTED for
- * the integer types. blocks needs no alignment. Any thread. */
+/* out[0..n) = the values of n elements of type t; n is a multiple of the type's block.
+ * Types: F32, F16, BF16, 8-bit floats and every quantised type; QUIRE_UNSUPPORTED for
+ * integer types. blocks needs no alignment. Any thread. */
 quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out);
 
-/* Codes of a few bits packed into words, as in the weights and zero points of quantised
- * checkpoints. */
+/* Codes packed into 32-bit words, as in the weights of quantised checkpoints. */
 
 /* A column of little-endian u32, `stride` words apart. The lowest `used` bits of each
- * hold codes of `bits` (1 to 8), which may straddle words, the first in the lowest bits.
- * Borrowed; needs no alignment. */
+ * hold codes of `bits` (1 to 8), lowest first; a code may straddle two words. Borrowed;
+ * needs no alignment. */
 typedef struct quant_words {
     const uint8_t *words;
     size_t stride;
     uint32_t bits, used;
 } quant_words;
 
-/* The word at index, in words. */
+/* Word number `index`, at any alignment. */
 static inline uint32_t quant_word(const uint8_t *words, size_t index) {
     const uint8_t *p = words + 4 * index;
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* out[0..n) = codes i .. i + n. Reads only the words that hold them. */
+/* out[0..n) = codes i .. i + n. Reads only words that hold them. */
 void quant_words_read(const quant_words *w, size_t i, size_t n, uint8_t *out);
 
 #endif

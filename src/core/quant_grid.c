@@ -1,5 +1,5 @@
-/* Splits the blocks of 256 elements whose numbers are rows of a grid: IQ3, IQ2, IQ1. A
- * code is a number of the row with the sign above. */
+/* Splits blocks of the IQ3, IQ2 and IQ1 types: 256 elements as rows of a grid and signs.
+ * An element's code is its number in the row, with the sign in the bit above. */
 #include <assert.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define N_EIGHTS 32 /* runs of 8 elements in a block */
 
-/* The seven signs of `index`, and an eighth that makes the number of minus signs even. */
+/* The seven signs in `index` and an eighth that makes the number of minus signs even. */
 static uint8_t even_signs(unsigned index) {
     unsigned odd = index ^ index >> 4;
     odd ^= odd >> 2;
@@ -15,13 +15,13 @@ static uint8_t even_signs(unsigned index) {
     return (uint8_t)(index | (odd & 1) << 7);
 }
 
-/* Eight signs as bytes that are 0 or 1, the first in the lowest. */
+/* Eight signs as bytes of 0 or 1, the first in the lowest byte. */
 static uint64_t bytes_of_signs(unsigned signs) {
     const uint64_t each = (signs & 255u) * 0x0101010101010101u & 0x8040201008040201u;
     return (each + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
 }
 
-/* Eight codes of 2 bits and a sign, on a little-endian machine. */
+/* Writes eight codes of 2 bits and a sign bit, on a little-endian machine. */
 static void put_eight(unsigned row, unsigned signs, uint8_t *q) {
     uint64_t codes = row;
     codes = (codes | codes << 24) & 0x000000ff000000ffu;
@@ -31,7 +31,7 @@ static void put_eight(unsigned row, unsigned signs, uint8_t *q) {
     memcpy(q, &codes, 8);
 }
 
-/* Four codes of 3 bits, each in 4, and a sign: one of the low four. */
+/* Writes four codes of 3 bits (4 bits each in the row) and a sign bit. */
 static void put_four(unsigned row, unsigned signs, uint8_t *q) {
     uint32_t codes = row;
     codes = (codes | codes << 8) & 0x00ff00ffu;
@@ -74,14 +74,15 @@ void quant_row_codes(quant_form form, unsigned row, unsigned signs, uint8_t *q) 
     }
 }
 
-/* Codes of 4 bits, low nibbles first. */
+/* Reads n bytes of 4-bit scales, the low nibble first. */
 static void quant_grid_put_scales(const uint8_t *b, int n, uint8_t *scale) {
     for (int i = 0; i < n; i++) {
         scale[i] = b[i / 2] >> (4 * (i % 2)) & 15;
     }
 }
 
-/* d; for each 32: 4 bytes of rows; a word of 4 times 7 bits of signs and the scale. */
+/* A block: d; per 32 elements 4 bytes of rows and a word with 4 x 7 sign bits and the
+ * scale. */
 static void rows_iq2_xxs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     for (int i = 0; i < N_EIGHTS; i++) {
         const uint8_t *group = b + 2 + 8 * (i / 4);
@@ -92,7 +93,7 @@ static void rows_iq2_xxs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     }
 }
 
-/* d, 32 words of 9 bits of row and 7 of signs, 8 bytes of scales of each 16. */
+/* A block: d, 32 words of 9 bits of row and 7 of signs, 8 bytes of scales (per 16). */
 static void rows_iq2_xs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     for (int i = 0; i < N_EIGHTS; i++) {
         const unsigned word = quant_u16(b + 2 + 2 * i);
@@ -102,7 +103,8 @@ static void rows_iq2_xs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     quant_grid_put_scales(b + 66, 16, out->scale);
 }
 
-/* d, 32 bytes of rows, 32 of signs, 8 of rows' top two bits, 8 of scales of each 16. */
+/* A block: d, 32 bytes of rows, 32 of signs, 8 of rows' top bits, 8 of scales (per
+ * 16). */
 static void rows_iq2_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     for (int i = 0; i < N_EIGHTS; i++) {
         rows->row[i] = (uint16_t)(b[2 + i] | (b[66 + i / 4] >> (2 * (i % 4)) & 3) << 8);
@@ -111,7 +113,7 @@ static void rows_iq2_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     quant_grid_put_scales(b + 74, 16, out->scale);
 }
 
-/* d, 64 bytes of rows, 8 words as IQ2_XXS has them. */
+/* A block: d, 64 bytes of rows, 8 words as in IQ2_XXS. */
 static void rows_iq3_xxs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     for (int i = 0; i < 2 * N_EIGHTS; i++) {
         rows->row[i] = b[2 + i];
@@ -123,7 +125,8 @@ static void rows_iq3_xxs(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     }
 }
 
-/* d, 64 bytes of rows, 8 of rows' ninth bits, 32 of signs, 4 of scales of each 32. */
+/* A block: d, 64 bytes of rows, 8 of rows' top bits, 32 of signs, 4 of scales (per
+ * 32). */
 static void rows_iq3_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     for (int i = 0; i < 2 * N_EIGHTS; i++) {
         rows->row[i] = (uint16_t)(b[2 + i] | (b[66 + i / 8] >> (i % 8) & 1) << 8);
@@ -132,7 +135,7 @@ static void rows_iq3_s(const uint8_t *b, quant_rows *rows, quant_codes *out) {
     quant_grid_put_scales(b + 106, 8, out->scale);
 }
 
-/* Splits a block into rows; writes only scale and d of *out. Any thread. */
+/* Splits a block into rows. Sets only scale and d of *out. Any thread. */
 static void quant_split_rows(dtype t, const uint8_t *block, quant_rows *rows, quant_codes *out) {
     static void (*const splitters[N_DTYPES])(const uint8_t *, quant_rows *,
                                              quant_codes *) = {[DTYPE_IQ2_XXS] = rows_iq2_xxs,
@@ -169,8 +172,8 @@ SPLIT_GRID(iq3_xxs, IQ3_XXS)
 SPLIT_GRID(iq3_s, IQ3_S)
 #undef SPLIT_GRID
 
-/* d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, the sign of the 1/8
- * that is added to all 32. */
+/* A block: d, 32 bytes of rows, 8 words: 4 times 3 bits of rows, 3 of scale, and the sign
+ * of the 1/8 that is added to all 32 elements. */
 void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
     assert(out != NULL);
     (void)at;
@@ -183,8 +186,8 @@ void quant_split_iq1_s(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* 32 bytes of rows, 16 of nibbles: 3 bits of row and the sign of the added 1/8 for each
- * 8; 4 words of four 3-bit scales and a nibble of d. */
+/* A block: 32 bytes of rows, 16 of nibbles (3 bits of row and the sign of the added 1/8
+ * for every 8 elements), 4 words of four 3-bit scales and a nibble of d. */
 void quant_split_iq1_m(const uint8_t *b, int at, quant_codes *out) {
     (void)at;
     for (int i = 0; i < N_EIGHTS; i++) {
@@ -198,7 +201,7 @@ void quant_split_iq1_m(const uint8_t *b, int at, quant_codes *out) {
     }
 }
 
-/* Grids of the IQ types: format constants, written by tools/quant_grids.py. */
+/* Grids of the IQ types: constants of the formats, written by tools/quant_grids.py. */
 
 /* clang-format off */
 const uint16_t quant_grid_iq2_xxs[256] = {

@@ -7,12 +7,10 @@
 #include "core/half.h"
 #include "core/quant.h"
 
-#define STRETCH 256 /* codes decoded at a time */
-
-/* ---- codes ---- */
+#define STRETCH 256 /* codes decoded per pass */
 
 static void quant_matrix_read_codes(const quant_matrix *m, size_t row, size_t i, size_t n, uint8_t *out) {
-    static const uint8_t awq_shift[8] = {0, 16, 4, 20, 8, 24, 12, 28}; /* of row % 8 */
+    static const uint8_t awq_shift[8] = {0, 16, 4, 20, 8, 24, 12, 28}; /* by row % 8 */
     size_t n_in = (size_t)m->n_in, at = row * n_in + i, high = m->place == CODES_NIBBLES_HIGH;
     uint32_t bits = (uint32_t)m->bits, used = 32 / bits * bits, shift = awq_shift[row % 8];
     quant_words words;
@@ -51,9 +49,7 @@ void quant_matrix_codes(const quant_matrix *m, int64_t r, int64_t i, int64_t n, 
     quant_matrix_read_codes(m, (size_t)quant_matrix_row(m, r), (size_t)i, (size_t)n, out);
 }
 
-/* ---- values ---- */
-
-/* The number of the n elements from (row, i) on that share a scale, and its index. */
+/* How many of the n elements from (row, i) on share a scale; *index: of that scale. */
 static size_t find_scale(const quant_matrix *m, size_t row, size_t i, size_t n, size_t *index) {
     size_t group = (size_t)m->group, at = m->runs_on ? row * (size_t)m->n_in + i : i,
            left = group - at % group;
@@ -91,8 +87,6 @@ void quant_matrix_read(const quant_matrix *m, int64_t r, int64_t i, int64_t n, f
     }
 }
 
-/* ---- how rows are rounded ---- */
-
 /* The nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, ties to the even code. */
 static float to_e2m1(float x) {
     static const float values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
@@ -108,7 +102,7 @@ static float to_e2m1(float x) {
     return copysignf(values[code], x);
 }
 
-/* The largest magnitude; NaN where one is not finite. */
+/* The largest magnitude; NaN if any element is not finite. */
 static float row_rounding_largest_of(const float *x, int32_t n) {
     float largest = 0.0f;
     for (int32_t i = 0; i < n; i++) {
@@ -128,7 +122,7 @@ static float row_rounding_scale_of(const row_rounding *r, float largest) {
     case ROUND_LARGEST:
         return largest / most;
     case ROUND_POWER:
-        fraction = frexpf(largest, &exponent); /* in 0.5 .. 1 */
+        fraction = frexpf(largest, &exponent); /* `fraction` is in 0.5 .. 1 */
         return ldexpf(1.0f, exponent - 1 + (fraction >= 0.875f) - (r->to == ROUND_E4M3 ? 8 : 2));
     case ROUND_SCALED: {
         float scale = e4m3_to_f32(f32_to_e4m3(largest / most / r->fixed));

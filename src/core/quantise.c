@@ -5,7 +5,7 @@
 
 #include "core/half.h"
 
-/* ---- types whose bits ggml's reference quantiser defines ---- */
+/* ---- types with the bits of ggml's reference quantiser ---- */
 
 /* x truncated to an integer in 0..max; NaN gives 0. */
 static int whole(float x, int max) {
@@ -19,7 +19,7 @@ static float inverse(float d) {
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-/* The element of greatest magnitude, the first of equals; 0 if all are 0. */
+/* The element of greatest magnitude, the first of several; 0 if all are 0. */
 static float extreme(const float *x) {
     float best = 0.0f;
     for (int i = 0; i < 32; i++) {
@@ -62,7 +62,7 @@ static void to_bf16(const float *x, uint8_t *b) {
     quant_put_u16(b, f32_to_bf16(*x));
 }
 
-/* The extreme element maps to the longer end of the range: -8 of -8..7. */
+/* The extreme element maps to the longer end of the range: -8 in -8..7. */
 static void to_q4_0(const float *x, uint8_t *b) {
     float d = extreme(x) / -8.0f, id = inverse(d);
     int q[32];
@@ -122,9 +122,9 @@ static void to_q8_0(const float *x, uint8_t *b) {
     quant_put_u16(b, f32_to_f16(d));
 }
 
-/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being
- * 4 and 6. Then the nearest code, the lower one in a tie: a magnitude's code is the
- * number of midpoints below it. */
+/* The exponent puts the extreme element between 4 and 8, since E2M1's two largest numbers
+ * are 4 and 6. Elements get the nearest code, in a tie the lower one: the code of a
+ * magnitude is the number of midpoints below it. */
 static void to_mxfp4(const float *x, uint8_t *b) {
     static const float middles[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
     const float largest = fabsf(extreme(x));
@@ -142,7 +142,8 @@ static void to_mxfp4(const float *x, uint8_t *b) {
     quant_put_nibbles(b + 1, q);
 }
 
-/* Digits 0..2 of 256 elements for -1..1, rounded half away from zero, and their scale. */
+/* Rounds 256 elements to -1..1, halves away from zero, stored as digits 0..2. Returns
+ * their scale. */
 static uint16_t ternary(const float *x, uint8_t q[256]) {
     float d = 0.0f;
     for (int i = 0; i < 256; i++) {
@@ -155,8 +156,8 @@ static uint16_t ternary(const float *x, uint8_t q[256]) {
     return f32_to_f16(d);
 }
 
-/* n bytes of `digits` digits: each is the least fraction of 256 that begins with these
- * digits in base 3. */
+/* Writes n bytes of `digits` ternary digits: each byte is the least fraction of 256 that
+ * begins with these digits in base 3. */
 static void write_digits(uint8_t *p, const uint8_t *q, int n, int digits) {
     for (int i = 0; i < n; i++) {
         int number = 0;

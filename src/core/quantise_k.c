@@ -1,7 +1,6 @@
-/* Quantises to the types of 256 elements, Q4_K, Q5_K, Q6_K and IQ4_XS, and to IQ4_NL: a
- * scale is searched for each group, then the groups' scales are rounded to codes of the
- * block's scale. The code's neighbours are tried too, since rounding changes which one is
- * best. */
+/* Quantises to Q4_K, Q5_K, Q6_K and IQ4_XS (256 elements) and to IQ4_NL. Searches for a
+ * scale for each group, then rounds these scales to codes of the block's scale. Codes
+ * next to the rounded one are tried too, since rounding changes which is best. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -10,21 +9,22 @@
 #include "core/quant.h"
 #include "core/quantise.h"
 
-/* Searches for the scale of a group of elements: the one under which the rounded group is
- * nearest to the group, by weighted squares.
+/* Searches for the scale of a group of elements that minimises the weighted square error
+ * of the rounded group.
  *
  * A few scales around the one that uses the whole range of codes are tried. Each gives
  * codes, for which least squares give the best scale (one step of Lloyd's alternation);
  * the best pair wins. Large elements count more: the weight of x is |x| plus the root
  * mean square of the block.
  *
- * Sums are taken in FIT_LANES lanes that are added in a fixed order: the bits are the
- * same on every machine. */
+ * Sums use FIT_LANES lanes, added in a fixed order, so the bits are the same on every
+ * machine. */
 
-#define FIT_MOST  32 /* elements of a group at most; a multiple of FIT_LANES */
+#define FIT_MOST  32 /* most elements of a group; a multiple of FIT_LANES */
 #define FIT_LANES 8
 
-/* The numbers of codes: 0..top with a min, -low..top, or quant_tables[TABLE_IQ4]. */
+/* The range of numbers: 0..top with a min, -low..top, or those in
+ * quant_tables[TABLE_IQ4]. */
 typedef struct fit_codes {
     float low, top;
     bool has_min, is_table;
@@ -35,22 +35,22 @@ typedef struct fit {
     float scale, min;
 } fit;
 
-/* The whole number nearest to x, ties to even, within least..most; NaN gives least. */
+/* Rounds to the nearest integer, ties to even, clamped to least..most; NaN gives
+ * least. */
 static inline float fit_nearest(float x, float least, float most) {
     x = x > least ? x : least;
     x = x < most ? x : most;
     return (x + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* relative variance below which numbers count as equal, which leaves the min
- * undetermined */
+/* Relative variance below which numbers count as equal; then the min is undetermined. */
 #define EQUAL 1e-5f
 
 static float add_lanes(const float a[FIT_LANES]) {
     return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
 }
 
-/* weights[0..n) for a block of n elements, a multiple of FIT_LANES. */
+/* Sets weights[0..n) for a block of n elements, a multiple of FIT_LANES. */
 static void fit_weigh(const float *x, int n, float *weights) {
     float squares[FIT_LANES] = {0};
     for (int i = 0; i < n; i += FIT_LANES) {
@@ -64,9 +64,8 @@ static void fit_weigh(const float *x, int n, float *weights) {
     }
 }
 
-/* ---- numbers ---- */
-
-/* The table's number nearest to x: one step from the lowest for each midpoint below x. */
+/* The table's number nearest to each x / scale, found by counting the midpoints below
+ * it. */
 static void look_up(const float *x, float inverse, int n, float *numbers) {
     static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                       7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
@@ -87,7 +86,7 @@ static void look_up(const float *x, float inverse, int n, float *numbers) {
     }
 }
 
-/* The numbers of n elements under a scale of 1 / inverse. */
+/* Rounds n elements to numbers, under the scale 1 / inverse. */
 static void quantise_fit_round_all(const fit_codes *c, float inverse, float min, const float *x, int n,
                                    float *numbers) {
     if (c->is_table) {
@@ -103,8 +102,8 @@ static float inverse_of(float scale) {
     return scale != 0.0f ? 1.0f / scale : 0.0f;
 }
 
-/* Sets numbers to those of n elements under f; returns the weighted square error. A scale
- * of 0 gives the number nearest to 0. */
+/* Rounds n elements to numbers under f and returns the weighted square error. With scale
+ * 0, all get the number nearest to 0. */
 static float fit_round(const fit_codes *c, const fit *f, const float *x, const float *weights, int n,
                        float *numbers) {
     float errors[FIT_LANES] = {0};
@@ -117,8 +116,6 @@ static float fit_round(const fit_codes *c, const fit *f, const float *x, const f
     }
     return add_lanes(errors);
 }
-
-/* ---- least squares ---- */
 
 /* Weighted sums over a group: of 1, x, number, number^2, x * number. */
 typedef struct fit_sums {
@@ -141,8 +138,8 @@ static fit_sums sum_all(const float *x, const float *weights, const float *numbe
     return (fit_sums){add_lanes(w), add_lanes(wx), add_lanes(q), add_lanes(qq), add_lanes(xq)};
 }
 
-/* The best scale, and min if there is one, for given numbers. Only a min if all numbers
- * are 0. */
+/* The best scale, and min if the form has one, for given numbers; only a min if all are
+ * 0. */
 static fit solve(const fit_codes *c, const fit_sums *s) {
     const float whole = s->w * s->qq, determinant = whole - s->q * s->q;
     if (c->has_min && s->qq == 0.0f && s->x < 0.0f) {
@@ -157,8 +154,6 @@ static fit solve(const fit_codes *c, const fit_sums *s) {
     return (fit){s->qq > 0.0f ? s->xq / s->qq : 0.0f, 0.0f};
 }
 
-/* ---- the search ---- */
-
 typedef struct search {
     const fit_codes *c;
     const float *x, *weights;
@@ -167,8 +162,8 @@ typedef struct search {
     float gain;
 } search;
 
-/* Tries the numbers of a first guess with their best scale: the error is then the
- * weighted squares of x minus `gain`. */
+/* Tries the numbers of a first guess with the scale that suits them best. The error is
+ * then the weighted squares of x minus `gain`. */
 static void try_guess(search *s, float inverse, float min) {
     float numbers[FIT_MOST];
     quantise_fit_round_all(s->c, inverse, min, s->x, s->n, numbers);
@@ -181,7 +176,7 @@ static void try_guess(search *s, float inverse, float min) {
     }
 }
 
-/* The least and the greatest element, and 0. */
+/* The least and the greatest of the elements and 0. */
 static void find_range(const float *x, int n, float *least, float *greatest) {
     *least = *greatest = 0.0f;
     for (int i = 0; i < n; i++) {
@@ -190,13 +185,13 @@ static void find_range(const float *x, int n, float *least, float *greatest) {
     }
 }
 
-/* Factors by which the range of codes is stretched or cut. */
+/* Changes of the range's end that are tried, in codes; for a table, in units of 16. */
 static const float stretches[] = {-0.9f, -0.6f, -0.3f, 0.0f, 0.3f, 0.6f, 0.9f, 1.2f};
 
 #define N_STRETCHES (sizeof stretches / sizeof *stretches)
 
-/* The best scale (and min, at least 0) of n elements, unrounded; without a min the scale
- * may be negative. All 0: scale 0. */
+/* The best unrounded scale (and min, at least 0) for n elements. Without a min, the scale
+ * may be negative. If all are 0, the scale is 0. */
 static fit fit_find(const fit_codes *c, const float *x, const float *weights, int n) {
     float least, greatest;
     find_range(x, n, &least, &greatest);
@@ -223,18 +218,18 @@ static const fit_codes codes_q4_k = {.top = 15.0f, .has_min = true},
 static const fit_codes codes_q6_k = {.low = 32.0f, .top = 31.0f},
                        codes_iq4 = {.low = 127.0f, .top = 113.0f, .is_table = true};
 
-/* A block of groups and what they are rounded to. */
+/* A block's groups, and the codes they are rounded to. */
 typedef struct k_block {
     const fit_codes *codes;
     const float *x;
     float weights[QUANT_SUPER], numbers[QUANT_SUPER];
-    int group;                                  /* elements of each */
-    float least, most;                          /* codes of scales */
-    float d, dmin;                              /* their units, as halves */
-    float scale[MOST_GROUPS], min[MOST_GROUPS]; /* codes of each group */
+    int group;                                  /* elements per group */
+    float least, most;                          /* range of scale codes */
+    float d, dmin;                              /* units of scale and min codes, as 16-bit floats */
+    float scale[MOST_GROUPS], min[MOST_GROUPS]; /* codes of each group's scale and min */
 } k_block;
 
-/* x as a half. */
+/* x rounded to a 16-bit float. */
 static float half_of(float x) {
     return f16_to_f32(f32_to_f16(x));
 }
@@ -243,7 +238,7 @@ static float ratio(float x, float unit) {
     return unit != 0.0f ? x / unit : 0.0f;
 }
 
-/* Tries a pair of codes for group g. */
+/* Tries codes of scale and min for group g, and keeps them if they are better. */
 static void try_codes(k_block *k, int g, float scale, float min, float *least_error) {
     float numbers[FIT_MOST];
     const int at = g * k->group;
@@ -257,7 +252,8 @@ static void try_codes(k_block *k, int g, float scale, float min, float *least_er
     }
 }
 
-/* Chooses group g's codes among those nearest to the scale and min found for it. */
+/* Chooses group g's codes among those nearest to the scale and min that were found for
+ * it. */
 static void quantise_k_round_group(k_block *k, int g, const fit *found) {
     const float scale = fit_nearest(ratio(found->scale, k->d), k->least, k->most),
                 min = fit_nearest(ratio(found->min, k->dmin), 0.0f, 63.0f);
@@ -275,8 +271,8 @@ static void quantise_k_round_group(k_block *k, int g, const fit *found) {
     }
 }
 
-/* Quantises the block at x: fills k's units, codes and numbers. The group with the
- * largest scale gets the code at the longer end of the range: `most` if least is 0, else
+/* Quantises the block at x: sets k's units, codes and numbers. The group with the largest
+ * scale gets the code at the longer end of the range: `most` if least is 0, else
  * `least`. */
 static void fit_block(k_block *k, const fit_codes *codes, const float *x, int group, float least,
                       float most) {
@@ -301,7 +297,7 @@ static void fit_block(k_block *k, const fit_codes *codes, const float *x, int gr
     }
 }
 
-/* n numbers plus zero, as codes. */
+/* Codes of n numbers: number + zero. */
 static void to_codes(const float *numbers, int zero, int *out) {
     for (int i = 0; i < QUANT_SUPER; i++) {
         out[i] = (int)numbers[i] + zero;
@@ -310,7 +306,7 @@ static void to_codes(const float *numbers, int zero, int *out) {
 
 /* ---- Q4_K, Q5_K ---- */
 
-/* Bits 4.. of codes of 6 bits go where quant.c's split_q45_k reads them. */
+/* Packs scale and min codes into b[0..12), as split_q45_k of quant.c reads them. */
 static void quantise_k_put_scales(const k_block *k, uint8_t *b) {
     memset(b, 0, 12);
     for (int i = 0; i < 8; i++) {
@@ -381,7 +377,7 @@ void quant_to_q6_k(const float *x, uint8_t *b) {
 
 /* ---- IQ4 ---- */
 
-/* The codes of 32 numbers of the table. */
+/* The codes of 32 numbers of the table IQ4. */
 static void table_codes(const float *numbers, int *out) {
     for (int i = 0; i < 32; i++) {
         out[i] = 0;

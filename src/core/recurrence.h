@@ -7,24 +7,23 @@
 
 #include "core/model_desc.h"
 
-#define CONV_UNIT     64 /* channels of a unit */
+#define CONV_UNIT     64 /* channels per unit of a convolution's state */
 #define CONV_MAX_TAPS 16
-#define STATE_LANES   16 /* value columns, or channels, that lie side by side */
+#define STATE_LANES   16 /* value columns, or channels, that are stored side by side */
 
-/* The number of units of a convolution's state; any n_channels, also before
- * desc_check(). */
+/* Units of a convolution's state. Any n_channels, also before desc_check(). */
 static inline int32_t conv_units(int32_t n_channels) {
     return n_channels / CONV_UNIT + (n_channels % CONV_UNIT != 0);
 }
 
-/* The cache of convolutions that have n_units units in total. */
+/* The cache of convolutions with n_units units in total. */
 static inline cache_desc conv_cache(int32_t n_units, int32_t n_taps) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = n_units,
                         .unit_bytes = (int64_t)CONV_UNIT * (n_taps - 1) * (int64_t)sizeof(float)};
 }
 
-/* The cache of an op that makes one key of n neighbours' keys (pool_use). */
+/* The cache of an op that pools the keys of n adjacent tokens into one (pool_use). */
 static inline cache_desc pool_cache(int32_t n_channels, int32_t n) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = conv_units(n_channels),
@@ -32,7 +31,7 @@ static inline cache_desc pool_cache(int32_t n_channels, int32_t n) {
                         .unit_bytes = (int64_t)2 * CONV_UNIT * (n - 1) * (int64_t)sizeof(float)};
 }
 
-/* The cache of the last n - 1 tokens. */
+/* The cache of the last n - 1 token ids. */
 static inline cache_desc ngram_cache(int32_t n) {
     return (cache_desc){.kind = LAYER_STATE,
                         .n_units = 1,
@@ -54,8 +53,7 @@ static inline cache_desc scan_cache(int32_t n_channels, int32_t n_states) {
                         .unit_bytes = (int64_t)STATE_LANES * n_states * (int64_t)sizeof(float)};
 }
 
-/* The number of units of a gated linear recurrence: no unit has channels of two
- * blocks. */
+/* Units of a gated linear recurrence. A unit never has channels of two blocks. */
 static inline int32_t lru_units(int32_t n_channels, int32_t n_blocks) {
     return n_blocks * ((n_channels / n_blocks + STATE_LANES - 1) / STATE_LANES);
 }

@@ -1,4 +1,5 @@
-/* gguf-py's blocks and values of every type it reads, of ../shared/golden/quants. */
+/* Blocks of every type that gguf-py reads, with their values, from
+ * ../shared/golden/quants. */
 #ifndef TESTS_GOLDEN_QUANTS_H
 #define TESTS_GOLDEN_QUANTS_H
 

@@ -1,5 +1,5 @@
-/* Descriptions for tests of layouts: layers of given kinds, each with a cache of its
- * own. */
+/* Model descriptions for tests of layouts: layers of given kinds, each with its own
+ * cache. */
 #ifndef TESTS_CORE_LAYER_PLAN_H
 #define TESTS_CORE_LAYER_PLAN_H
 

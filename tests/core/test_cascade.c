@@ -1,5 +1,5 @@
-/* The work list over shared pages: which rows meet over which chunks, on tables made by
- * hand and on random trees against a naive model. */
+/* Cascade attention's work list: which rows share which chunks, on hand-made tables and
+ * against a naive model on random trees. */
 #include <stdio.h>
 #include <string.h>
 

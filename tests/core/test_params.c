@@ -1,4 +1,4 @@
-/* The parameters of sampling. */
+/* Defaults, bounds and lists of sampling parameters. */
 #include "test.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Quantisers whose bits no reference defines: how near their blocks are to the
- * elements. */
+/* Quantisers without a reference for their bits: how near blocks are to the elements. */
 
 #include <math.h>
 
