@@ -1,16 +1,16 @@
-/* The JSON Schema of an endpoint's bodies, from the rows of its fields. It allows what
- * read_field.c accepts. */
+/* Writes the JSON Schema of an endpoint's bodies from the rows of its fields. It allows
+ * what read_field.c accepts. */
 #include <math.h>
 #include <string.h>
 
 #include "request/request_read.h"
 
-/* Whether null stands for the default, as it does unless the field is required. */
+/* Whether null stands for the default: it does unless the field is required. */
 static bool schema_takes_null(const field_desc *f) {
     return f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES && (f->flags & FIELD_REQUIRED) == 0;
 }
 
-/* "type":[first,second,"null"]; second may be NULL. */
+/* Writes "type":[first,second,"null"]; second may be NULL. */
 static void schema_write_type(json_out *o, const field_desc *f, const char *first, const char *second) {
     json_begin(json_name(o, "type"), '[');
     json_cstr(json_item(o), first);
@@ -23,7 +23,7 @@ static void schema_write_type(json_out *o, const field_desc *f, const char *firs
     json_end(o, ']');
 }
 
-/* A whole number without a fraction. */
+/* Writes a number, without a fraction if it is whole. */
 static void schema_write_number(json_out *o, double v) {
     if (v == floor(v) && fabs(v) < 1e15) {
         json_int(o, (int64_t)v);
@@ -32,7 +32,7 @@ static void schema_write_number(json_out *o, double v) {
     }
 }
 
-/* Integers without bounds of their own have 64 bits. */
+/* Integers without a range are limited to 64 bits. */
 static void schema_write_bounds(json_out *o, const field_desc *f) {
     bool is_whole = f->type != FIELD_NUMBER;
     if (is_whole && f->minimum <= -FIELD_NO_LIMIT) {
@@ -48,7 +48,7 @@ static void schema_write_bounds(json_out *o, const field_desc *f) {
     }
 }
 
-/* "items":{"type":..}, with the row's bounds for integers. */
+/* Writes "items":{"type":..}, with the row's range for integers. */
 static void schema_write_items(json_out *o, const field_desc *f, const char *type) {
     json_begin(json_name(o, "items"), '{');
     json_cstr(json_name(o, "type"), type);
@@ -58,7 +58,7 @@ static void schema_write_items(json_out *o, const field_desc *f, const char *typ
     json_end(o, '}');
 }
 
-/* An id of the vocabulary. */
+/* The schema of a token id. */
 static void schema_write_id(json_out *o, const request_context *ctx) {
     json_begin(o, '{');
     json_cstr(json_name(o, "type"), "integer");
@@ -73,7 +73,8 @@ static void schema_write_ids(json_out *o, const request_context *ctx, int n_leas
     schema_write_id(json_name(o, "items"), ctx);
 }
 
-/* Texts and ids in one array, as llama.cpp takes them; is_many: or arrays of such. */
+/* The schema of an array of texts and ids, as llama.cpp takes prompts; is_many: or an
+ * array of such arrays. */
 static void schema_write_mixed(json_out *o, const request_context *ctx, bool is_many) {
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "type"), "array");
@@ -90,7 +91,7 @@ static void schema_write_mixed(json_out *o, const request_context *ctx, bool is_
     json_end(o, '}');
 }
 
-/* The opening of an array of up to REQUEST_MAX_PROMPTS prompts, and of their schema. */
+/* Begins the schema of an array of up to REQUEST_MAX_PROMPTS prompts, up to its items. */
 static void schema_begin_prompts(json_out *o) {
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "type"), "array");
@@ -99,7 +100,7 @@ static void schema_begin_prompts(json_out *o) {
     json_begin(json_name(o, "items"), '{');
 }
 
-/* A conversation, or an array of them. */
+/* The schema of a conversation; is_batch: of an array of them. */
 static void schema_write_messages(json_out *o, bool is_batch) {
     json_cstr(json_name(o, "type"), "array");
     json_int(json_name(o, "minItems"), 1);
@@ -114,10 +115,11 @@ static void schema_write_messages(json_out *o, bool is_batch) {
     json_end(o, '}');
 }
 
-/* A text, ids, or the four forms of a prompt, by the field's reader. */
+/* The schema of a text, of ids, or of a prompt in all its forms, by the field's
+ * reader. */
 static void schema_write_prompt(json_out *o, const request_context *ctx, const field_desc *f) {
     static const char text[] = "\"type\":\"string\",\"minLength\":1";
-    bool loads = (f->flags & FIELD_OLLAMA_ROWS) != 0; /* without one the model is loaded */
+    bool loads = (f->flags & FIELD_OLLAMA_ROWS) != 0; /* a null or empty input only loads the model */
     bool texts_alone = f->read == request_read_sglang_text, ids_alone = f->read == request_read_sglang_ids;
     if (f->read == request_read_text) {
         json_raw(o,
@@ -133,7 +135,7 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
         json_raw(json_item(o), "{\"enum\":[null,\"\",[]]}");
     }
     if (texts_alone || ids_alone) {
-        json_raw(json_item(o), "{\"enum\":[null]}"); /* the other one may be given */
+        json_raw(json_item(o), "{\"enum\":[null]}"); /* null is allowed, since the other field may be given */
     }
     if (ctx->has_vocabulary && !ids_alone) {
         json_begin(json_item(o), '{');
@@ -162,14 +164,14 @@ static void schema_write_prompt(json_out *o, const request_context *ctx, const f
 static void schema_write_field(json_out *o, const request_context *ctx, uint32_t endpoint,
                                const field_desc *f);
 
-/* Whether m is a member of the object f that an endpoint takes: its name continues f's
- * after a dot. */
+/* Whether m is a row for a member of the object field f on this endpoint: it is named
+ * "f.MEMBER". */
 static bool schema_is_member(const field_desc *m, const field_desc *f, uint32_t endpoint) {
     size_t n = strlen(f->name);
     return strncmp(m->name, f->name, n) == 0 && m->name[n] == '.' && request_field(m->name, endpoint) == m;
 }
 
-/* The members of an object that have rows. */
+/* Writes the schemas of the members of f that have rows. */
 static void schema_write_members(json_out *o, const request_context *ctx, uint32_t endpoint,
                                  const field_desc *f) {
     int32_t n_fields;
@@ -192,7 +194,8 @@ static void schema_write_members(json_out *o, const request_context *ctx, uint32
     }
 }
 
-/* What is not an object, where an object's members have rows: an array, or nothing. */
+/* Writes the type and members of a FIELD_ANY whose members have rows. An array or null is
+ * allowed too. */
 static void schema_write_forms(json_out *o, const request_context *ctx, uint32_t endpoint,
                                const field_desc *f) {
     int32_t n_fields;
@@ -207,7 +210,7 @@ static void schema_write_forms(json_out *o, const request_context *ctx, uint32_t
     }
 }
 
-/* Writes the keywords of f's type and range. */
+/* Writes the keywords for f's type and range. */
 static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t endpoint,
                               const field_desc *f) {
     switch (f->type) {
@@ -252,7 +255,7 @@ static void schema_write_kind(json_out *o, const request_context *ctx, uint32_t 
     }
 }
 
-/* "enum": a JSON array's values and, where the field takes it, null. */
+/* Writes "enum": the values of a JSON array and, if the field takes null, null. */
 static void schema_write_enum(json_out *o, const field_desc *f, str values) {
     json_begin(json_name(o, "enum"), '[');
     json_raw_part(json_item(o), values);
@@ -262,8 +265,8 @@ static void schema_write_enum(json_out *o, const field_desc *f, str values) {
     json_end(o, ']');
 }
 
-/* Writes the default of a row that stores a number: the server's, else the API's. Rows
- * whose null means none have a default below their range. */
+/* Writes the default of a row that stores a number: the server's if it has one, else the
+ * API's. A row for which null means none has a default below its range. */
 static void schema_write_default(json_out *o, const request_context *ctx, const field_desc *f) {
     const double *own = request_defaults_find(ctx->defaults, f->name);
     double value = own != NULL ? *own : f->number;
@@ -299,13 +302,13 @@ static void schema_write_field(json_out *o, const request_context *ctx, uint32_t
     json_end(o, '}');
 }
 
-/* Whether row i is a field of the body itself, and the one that an endpoint uses. */
+/* Whether f is a field of the body itself, and the row that the endpoint uses. */
 static bool schema_has_row(const field_desc *f, uint32_t endpoint) {
     return strchr(f->name, '.') == NULL && request_field(f->name, endpoint) == f;
 }
 
-/* Whether a body without the field is refused. In a form of a chat the conversation takes
- * the place of a prompt. */
+/* Whether a body without the field is refused. A chat does not require its prompt field,
+ * since it has messages. */
 static bool schema_requires(const field_desc *f, const dialect *d) {
     return schema_has_row(f, d->fields) && (f->flags & FIELD_REQUIRED) &&
            !(d->is_chat && f->type == FIELD_PROMPT);

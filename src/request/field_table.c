@@ -5,8 +5,8 @@
 
 #define NONE   (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
 #define NO_TOP FIELD_NO_LIMIT
-/* RULE_INSIDE: a rule, and members beside it: a name, a description, a
- * whitespace_pattern. */
+/* RULE_INSIDE: an object that contains a rule and may have other members, such as a name
+ * or whitespace_pattern. */
 #define RULE        0, (double)PARAMS_MAX_RULE_BYTES
 #define RULE_INSIDE 0, (double)(2 * PARAMS_MAX_RULE_BYTES)
 #define TOOLS       0, (double)PARAMS_MAX_TOOLS_BYTES
@@ -18,7 +18,7 @@
 #define ALL         FIELD_ALL
 #define MESSAGES    FIELD_MESSAGES_API
 #define RESPONSES   FIELD_RESPONSES
-/* every endpoint whose answer is generated text, and that takes all fields of sampling */
+/* endpoints that generate text and take all sampling fields */
 #define TEXT        (FIELD_BOTH | FIELD_MESSAGES_API | FIELD_RESPONSES | FIELD_LLAMA)
 #define LLAMA       FIELD_LLAMA
 #define INFILL      FIELD_INFILL
@@ -46,8 +46,9 @@
 #define CUT         FIELD_CUT
 #define REQUIRED    FIELD_REQUIRED
 
-/* Where the value goes, the default and the choices: a member and its number, a reader
- * (and the values that it takes), or nowhere and the default as JSON text. */
+/* Last columns of a row: AT: stored in a member, with its default. BY: a reader; ONE_OF:
+ * a reader and the values allowed. UNREAD: stored nowhere, with the default as JSON
+ * text. */
 #define AT(member, value)    offsetof(quire_request, member), NULL, value, NULL, NULL
 #define BY(reader)           0, reader, 0, NULL, NULL
 #define ONE_OF(reader, json) 0, reader, 0, NULL, json
@@ -688,7 +689,7 @@ const field_desc *request_fields(int32_t *n) {
 
 const field_desc *request_field(const char *name, uint32_t endpoint) {
     int lo = 0, hi = N_FIELDS;
-    while (lo < hi) { /* the first row not below name */
+    while (lo < hi) { /* binary search for the first row with this name */
         int mid = lo + (hi - lo) / 2;
         if (strcmp(fields[mid].name, name) < 0) {
             lo = mid + 1;
@@ -710,5 +711,5 @@ size_t request_field_max_bytes(const field_desc *f) {
 }
 
 const char *request_rule_param(const field_desc *f) {
-    return f->type == FIELD_OBJECT ? "" : f->name; /* response_format, structured_outputs */
+    return f->type == FIELD_OBJECT ? "" : f->name; /* objects: response_format, structured_outputs */
 }

@@ -1,5 +1,5 @@
-/* The field `attention`: a request's own mask and change of scores, with the arrays that
- * they name (docs/attention.md). */
+/* The field `attention`: a request's own mask_mod and score_mod, and the arrays that they
+ * name (docs/attention.md). */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "expr/expr.h"
 #include "request/request_read.h"
 
-/* What is read of the field; close it with spec_close. */
+/* The field as read. Free it with spec_close. */
 typedef struct attention_spec {
     str mask, score;
     int32_t n_arrays;
-    attn_array arrays[ATTN_PROGRAM_ARRAYS]; /* with data of their own */
+    attn_array arrays[ATTN_PROGRAM_ARRAYS]; /* each owns its data */
 } attention_spec;
 
 static void spec_close(attention_spec *s) {
@@ -21,8 +21,8 @@ static void spec_close(attention_spec *s) {
     }
 }
 
-/* Finds the dimensions of nested lists from the first ones, and how many numbers they
- * have. */
+/* Computes the dimensions of nested lists from the first element of each level, and *n,
+ * the number of values. */
 static quire_err read_attention_measure(const field_desc *f, const json_value *v, attn_array *a, size_t *n,
                                         quire_error *err) {
     *n = 1;
@@ -41,8 +41,8 @@ static quire_err read_attention_measure(const field_desc *f, const json_value *v
                : request_range_error(f, err, "attention.arrays.%s must be a list of numbers", a->name);
 }
 
-/* Notes whether any number in the lists is not an integer. False: their lengths differ
- * from the first ones, or they hold other values. */
+/* Sets a->is_float if any number is not an integer. False: a list's length differs from
+ * dims, or a value is not a number. */
 static bool look_through(const json_value *v, attn_array *a, int32_t level) {
     if (level == a->n_dims) {
         a->is_float = a->is_float || json_is(v, JSON_KIND_REAL);
@@ -55,7 +55,7 @@ static bool look_through(const json_value *v, attn_array *a, int32_t level) {
     return fits;
 }
 
-/* Copies the numbers to *at, which moves on. False: an integer is beyond 32 bits. */
+/* Copies the numbers to *at and advances it. False: an integer exceeds 32 bits. */
 static bool copy_numbers(const json_value *v, const attn_array *a, int32_t level, uint32_t **at) {
     if (level == a->n_dims) {
         float number = (float)json_double(v);

@@ -1,5 +1,5 @@
-/* The dialect of chats: the conversation, the variables of its template, and what ends an
- * answer beside the fields. */
+/* The dialect of chats: the conversation, the template's variables, and stop tokens and
+ * strings of the chat form. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -33,7 +33,7 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
-/* Checks conversation i; rendering reads it again. */
+/* Checks conversation i. It is read again when it is rendered. */
 static quire_err check_conversation(const quire_request *r, size_t i, const json_value *v, quire_error *err) {
     char where[48];
     chat_messages read;
@@ -68,7 +68,7 @@ quire_err request_read_conversations(quire_request *r, const field_desc *f, cons
     return QUIRE_OK;
 }
 
-/* Whether a text is a template rather than the name of one. */
+/* Whether the text is a template rather than the name of one. */
 static bool is_template_text(str s) {
     return str_contains(s, str_of("{{")) || str_contains(s, str_of("{%"));
 }
@@ -109,7 +109,7 @@ quire_err request_read_verbosity(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
-/* Appends the text of a prediction's part number i. */
+/* Appends the text of part i of a prediction. */
 static quire_err read_predicted_part(const field_desc *f, size_t i, const json_value *part, strbuf *out,
                                      quire_error *err) {
     const json_value *text = json_is(part, JSON_KIND_OBJECT) ? json_get(part, "text") : NULL;
@@ -165,8 +165,8 @@ bool request_has_template(const quire_request *r) {
     return r->template_given.n > 0 && (form == NULL || chat_form_find(form, r->template_given) == NULL);
 }
 
-/* Renders with a template. The messages were read for the form's first one, and are read
- * again for another, and where there are several conversations. */
+/* Renders with template t. g.messages were read for the form's default template; for any
+ * other template, and for a batch, the messages are read again. */
 static quire_err render_with(const quire_request *r, int32_t prompt, const chat_template *t, strbuf *out,
                              text_marks *marks, quire_error *err) {
     chat_messages read = {0};
@@ -188,13 +188,13 @@ static quire_err render_with(const quire_request *r, int32_t prompt, const chat_
     quire_err e = chat_render(t, &p, out, marks, err);
     turn_limit(0);
     chat_messages_deinit(&read);
-    if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
+    if (e == QUIRE_TOO_LARGE) { /* a limit of the template, not of the body */
         e = err->code = QUIRE_BAD_REQUEST;
     }
     return e;
 }
 
-/* Compiles and renders the template that the request brings. */
+/* Compiles and renders the request's own template. */
 static quire_err render_given(const quire_request *r, int32_t prompt, strbuf *out, text_marks *marks,
                               quire_error *err) {
     chat_template *t;
@@ -268,7 +268,8 @@ quire_err request_long_chat(int32_t limit, size_t n, const char *least, quire_er
     return err_set_param(err, QUIRE_CONTEXT_LENGTH, "messages", REQUEST_TOO_LONG, least, n, (int)limit);
 }
 
-/* ---- what ends an answer: the beginning of another turn (chat/chat_form.h) ---- */
+/* ---- what ends an answer besides the fields: the start of another turn
+ * (chat/chat_form.h) ---- */
 
 static bool has_stop_token(const sampling_params *s, int32_t id) {
     bool has = false;
@@ -290,7 +291,7 @@ void request_end_turns(quire_request *r) {
         r->g.stops[r->g.n_stops++] = form->stops[i];
     }
     if (form->end_token >= 0 && form->end_token < r->context.n_vocab && !has_stop_token(s, form->end_token)) {
-        /* the array has room for one more than a request may name */
+        /* the array has room for one more than a request may set */
         s->stop_tokens[s->n_stop_tokens++] = form->end_token;
     }
 }

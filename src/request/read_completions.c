@@ -1,5 +1,5 @@
-/* The dialect of completions: the prompt in four forms, which the inputs of embeddings
- * have too (a text, several, ids, several lists of ids). */
+/* The dialect of completions: prompts in four forms (a text, several texts, ids, several
+ * lists of ids), which embeddings inputs share. */
 #include "base/mem.h"
 
 #include "request/request_read.h"
@@ -21,7 +21,7 @@ void request_set_prompts(quire_request *r, request_prompt *prompts, size_t n) {
     r->g.n_prompts = (int32_t)n;
 }
 
-/* Checks one id. index is its index in an array of ids, or that of the array that
+/* Checks one id. index: its position in the prompt array, or that of the array that
  * contains it. */
 static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
                          int32_t *out, quire_error *err) {
@@ -71,7 +71,8 @@ static quire_err read_completions_read_text(const quire_request *r, const field_
                            : request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
 }
 
-/* Reads element index of the prompt array (or the whole prompt, index -1). */
+/* Reads element `index` of the prompt array, or with index -1 the whole value as one
+ * prompt. */
 static quire_err read_one(const quire_request *r, const field_desc *f, const json_value *v, int64_t index,
                           request_prompt *out, quire_error *err) {
     switch (json_kind_of(v)) {
@@ -84,7 +85,8 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
     }
 }
 
-/* Checks a text by its length in JSON, whose longest escape has six bytes for one. */
+/* Checks that a JSON string can fit the context. An escape takes at most six bytes for
+ * one, so its text has at least a sixth of the bytes. */
 static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
     size_t least =
         span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
@@ -101,7 +103,7 @@ quire_err request_check_prompt_length(const quire_request *r, str body, str span
         return QUIRE_OK;
     }
     if (json_scan_member(body, "truncate_prompt_tokens", &item) == QUIRE_OK && !str_is(item, "null")) {
-        return QUIRE_OK; /* it is cut later */
+        return QUIRE_OK; /* it will be truncated */
     }
     if (span.p[0] != '[') {
         return check_text_length(r, span, err);
@@ -156,7 +158,7 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
 quire_err request_read_suffix(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     str text = v != NULL ? json_str(v) : (str){NULL, 0};
     (void)err;
-    r->fill.field = text.n > 0 ? f->name : NULL; /* clients send an empty one for none */
+    r->fill.field = text.n > 0 ? f->name : NULL; /* clients send "" for no suffix */
     r->fill.after = text;
     return QUIRE_OK;
 }

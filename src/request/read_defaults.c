@@ -1,11 +1,10 @@
-/* The defaults of requests' fields, from an option, a model or a
- * generation_config.json. */
+/* Defaults of request fields, from an option, the model or a generation_config.json. */
 #include <math.h>
 
 #include "request/request_read.h"
 #include "json/json_out.h"
 
-/* Checks a value as a request's would be. */
+/* Checks a value as if a request had it. */
 static quire_err check_value(const char *name, const char *json, quire_error *err) {
     static const request_context nothing = {.n_vocab = 1, .max_model_len = 1};
     quire_request *r;
@@ -50,7 +49,7 @@ quire_err request_defaults_add(request_defaults *d, const request_default *from,
     return QUIRE_OK;
 }
 
-/* One member of the option's object. */
+/* Adds one member of the option's object. */
 static quire_err add_member(request_defaults *d, const json_member *m, quire_error *err) {
     const field_desc *f = request_field(m->name, FIELD_CHAT);
     if (f == NULL || !(f->flags & FIELD_DEFAULTED)) {

@@ -1,4 +1,4 @@
-/* The dialect of embeddings: its fields, how they agree with the model's rows, and
+/* The dialect of embeddings: its fields, how they must agree with the model's rows, and
  * requests made without JSON. */
 #include <assert.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@ static const struct {
     pooling_kind kind;
 } kinds[] = {{"mean", POOLING_MEAN}, {"cls", POOLING_CLS}, {"last", POOLING_LAST}, {"rank", POOLING_NONE}};
 
-/* "rank": the model's own, for its head of scores. */
+/* "rank" maps to NONE: a model with a head of scores has its own pooling. */
 
 enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
-/* The kind of that name, or -1. */
+/* The pooling kind of that name; -1: unknown. */
 static int32_t read_embeddings_kind_of(str name) {
     for (int i = 0; i < N_KINDS; i++) {
         if (str_is(name, kinds[i].name)) {
@@ -73,7 +73,7 @@ static quire_err read_embeddings_check_type(const quire_request *r, int64_t type
                                  "token type %lld; this model has no token types", (long long)type);
 }
 
-/* Reads the types of one prompt from an array. */
+/* Reads the token types of one prompt from an array. */
 static quire_err read_types(const quire_request *r, const json_value *v, request_prompt *p,
                             quire_error *err) {
     size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
@@ -101,7 +101,7 @@ static quire_err read_types(const quire_request *r, const json_value *v, request
     return QUIRE_OK;
 }
 
-/* An array for the one prompt, or one of arrays for several. */
+/* Reads the types: an array for one prompt, or an array of arrays for several. */
 static quire_err take_types(quire_request *r, quire_error *err) {
     const json_value *v = r->token_types;
     if (v == NULL) {
@@ -278,18 +278,18 @@ done:
     return QUIRE_OK;
 }
 
-/* The dialect of scores: how well texts fit to others. A cross-encoder reads each pair as
- * one input; of a model that embeds, a score is the cosine of two rows. */
+/* The dialect of scores: relevance of texts to a query. A cross-encoder reads each pair
+ * as one input; with an embedding model a score is the cosine of two rows. */
 
 #define SCORES_MAX_BYTES (4 * REQUEST_MAX_BYTES)
 
-/* The text of an item: a string, or an object with a text. */
+/* The text of an item, which is a string or an object with a text. */
 static const json_value *scores_text_of(const json_value *item) {
     const json_value *text = json_is(item, JSON_KIND_OBJECT) ? json_get(item, "text") : item;
     return json_is(text, JSON_KIND_TEXT) ? text : NULL;
 }
 
-/* Checks that v is a text or a list of them, of which there is one at least. */
+/* Checks that v is a text or a list of at least one. */
 static quire_err read_texts(const field_desc *f, const json_value *v, quire_error *err) {
     bool is_list = json_is(v, JSON_KIND_ARRAY);
     size_t n = is_list ? json_length(v) : 1;
@@ -359,7 +359,7 @@ static quire_err check_texts(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A cross-encoder: an input for each pair. */
+/* For a cross-encoder: makes one input per pair. */
 static void make_pairs(quire_request *r, size_t n_queries, size_t n_documents) {
     for (size_t i = 0; i < n_documents; i++) {
         str document = text_at_index(r->candidates, i);
@@ -369,7 +369,7 @@ static void make_pairs(quire_request *r, size_t n_queries, size_t n_documents) {
     }
 }
 
-/* A model that embeds: the queries, then the documents. */
+/* For an embedding model: makes inputs of the queries, then the documents. */
 static void make_texts(quire_request *r, size_t n_queries, size_t n_documents) {
     for (size_t i = 0; i < n_queries; i++) {
         r->g.prompts[i] = (request_prompt){.text = text_at_index(r->queries, i)};
@@ -381,9 +381,9 @@ static void make_texts(quire_request *r, size_t n_queries, size_t n_documents) {
     }
 }
 
-/* Bounds the text of pairs, each of which repeats its query. */
+/* Limits the total text of pairs, since each pair repeats its query. */
 static quire_err check_pairs(const quire_request *r, size_t n_queries, size_t n_documents, quire_error *err) {
-    size_t n_bytes = 0; /* cannot overflow: at most 1,024 pairs of texts from a body */
+    size_t n_bytes = 0; /* cannot overflow: a body has at most 1,024 pairs */
     for (size_t i = 0; i < n_documents; i++) {
         n_bytes += text_at_index(r->queries, n_queries > 1 ? i : 0).n + text_at_index(r->candidates, i).n;
     }

@@ -1,5 +1,4 @@
-/* Checks a field's value by its row and stores it; readers of fields that need one of
- * their own. */
+/* Checks a field's value against its row and stores it; small readers of fields. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -32,7 +31,7 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
     return err_set_param(err, QUIRE_BAD_REQUEST, f->flags & FIELD_UNNAMED ? "" : f->name, "%s", message);
 }
 
-/* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most
+/* Checks a number against its row's range: "top_p is 1.5; it must be over 0 and at most
  * 1". */
 static quire_err check_range(const field_desc *f, double value, const json_value *v, quire_error *err) {
     bool open = f->flags & FIELD_MIN_OPEN;
@@ -65,8 +64,8 @@ static quire_err check_number(const field_desc *f, const json_value *v, quire_er
     return check_range(f, value, v, err);
 }
 
-/* Checks an array of integers within the row's bounds, or of strings, where one string
- * will do as well. */
+/* Checks an array of integers within the row's range, or of strings; a single string is
+ * allowed too. */
 static quire_err check_items(const field_desc *f, const json_value *v, quire_error *err) {
     bool texts = f->type == FIELD_STRINGS;
     if (!json_is(v, JSON_KIND_ARRAY)) {
@@ -111,7 +110,7 @@ static quire_err check_integer(const field_desc *f, const json_value *v, quire_e
     return request_type_error(f, -1, v, "an integer", err);
 }
 
-/* Type and bounds of a value that is not null. */
+/* Checks the type and range of a value that is not null. */
 static quire_err check_field(const field_desc *f, const json_value *v, quire_error *err) {
     switch (f->type) {
     case FIELD_BOOL:
@@ -130,12 +129,12 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
     case FIELD_ARRAY:
         return json_is(v, JSON_KIND_ARRAY) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
     default:
-        return QUIRE_OK; /* prompt, messages: their readers check */
+        return QUIRE_OK; /* prompt and messages are checked by their readers */
     }
 }
 
-/* Refuses a value that the row's choices lack: "json_numbers is \"long\"; it must be one
- * of [\"short\",\"any\"]". */
+/* Refuses a value that is not among the row's choices: "json_numbers is \"long\"; it must
+ * be one of [\"short\",\"any\"]". */
 static quire_err read_field_check_choice(const field_desc *f, const json_value *v, quire_error *err) {
     json_value *choices;
     TRY(request_read_value(str_of(f->choices), 0, f->name, &choices, err));
@@ -226,8 +225,8 @@ quire_err request_read_n(quire_request *r, const field_desc *f, const json_value
     return QUIRE_OK;
 }
 
-/* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the
- * number. */
+/* Reads logprobs: a number for completions, a bool for chats (their number is
+ * top_logprobs). */
 quire_err request_read_logprobs(quire_request *r, const field_desc *f, const json_value *v,
                                 quire_error *err) {
     assert(f != NULL);
@@ -256,7 +255,7 @@ quire_err request_read_salt(quire_request *r, const field_desc *f, const json_va
 }
 
 static quire_err add_ignored(quire_request *r, const char *before, str name) {
-    enum { MOST = 200 }; /* bytes */
+    enum { MOST = 200 }; /* bytes listed at most */
     if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
         return QUIRE_OK;
     }
@@ -295,7 +294,7 @@ static quire_err set_stream_options(quire_request *r, const field_desc *f, const
     return QUIRE_OK;
 }
 
-/* Drops the names after the first n bytes. */
+/* Truncates the list of ignored names to n bytes. */
 static void forget_ignored(quire_request *r, size_t n) {
     if (r->ignored.n > n) {
         r->ignored.n = n;
@@ -304,7 +303,7 @@ static void forget_ignored(quire_request *r, size_t n) {
     }
 }
 
-/* Takes all of them, or none. */
+/* Sets all members, or none if one fails. */
 quire_err request_read_stream_options(quire_request *r, const field_desc *f, const json_value *v,
                                       quire_error *err) {
     assert(r != NULL);
@@ -321,8 +320,7 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
     return e;
 }
 
-/* By its type: a float over 0 stays over 0, and one beyond its range becomes the
- * largest. */
+/* Stores by type. A number too small for a float becomes FLT_MIN, one too large FLT_MAX. */
 void request_store_number(quire_request *r, const field_desc *f, double value) {
     assert(f != NULL);
     void *at = (char *)r + f->place;
@@ -337,7 +335,7 @@ void request_store_number(quire_request *r, const field_desc *f, double value) {
     }
 }
 
-/* Stores a checked value, or for NULL the default. */
+/* Stores a checked value, or the default for NULL. */
 static quire_err store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (f->read != NULL) {
         return f->read(r, f, v, err);
@@ -348,7 +346,7 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
     return QUIRE_OK;
 }
 
-/* Stores the defaults of the fields with one of these flags that are stored by place. */
+/* Stores the defaults of fields with any of these flags that are stored at a place. */
 static void store_numbers(quire_request *r, uint32_t flags) {
     int32_t n = 0;
     const field_desc *fields = request_fields(&n);
@@ -359,8 +357,8 @@ static void store_numbers(quire_request *r, uint32_t flags) {
     }
 }
 
-/* A field with a reader needs nothing here: its default is zero, or request_new sets it.
- * A default seed goes through its reader. */
+/* Fields with a reader are skipped: their default is zero, or request_new sets it. The
+ * seed's default is set by its reader. */
 void request_store_defaults(quire_request *r) {
     assert(r != NULL);
     const request_defaults *own = r->context.defaults;
@@ -382,7 +380,7 @@ static bool is_default(const json_value *v, const json_value *fallback) {
     return json_same(v, fallback);
 }
 
-/* Only the default of a field that is not implemented is accepted. */
+/* Refuses any value but the default for a field that is not implemented. */
 static quire_err check_later(const field_desc *f, const json_value *v, quire_error *err) {
     json_value *fallback;
     TRY(request_read_value(str_of(f->fallback), 0, f->name, &fallback, err));
@@ -426,14 +424,14 @@ static quire_err json_error(size_t at, quire_error *err, const char *what) {
     return QUIRE_BAD_REQUEST;
 }
 
-/* json_limits.member_bytes, of body_rows. */
+/* Callback json_limits.member_bytes; user is the body_rows. */
 static size_t bytes_of_row(void *user, str name) {
     body_rows *rows = user;
     rows->over = rows->of(name, rows->endpoint);
     return rows->over != NULL ? request_field_max_bytes(rows->over) : 0;
 }
 
-/* What comes after the first byte too many is not read. */
+/* The value's actual size is unknown: reading stopped at the limit. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
                          "%s has over %zu bytes, the most that are read (white space and escapes aside)",

@@ -1,4 +1,4 @@
-/* The fields that list tokens, texts or adapters: stop, stop_token_ids, logit_bias,
+/* Fields that are lists of tokens, texts or adapters: stop, stop_token_ids, logit_bias,
  * allowed_token_ids, bad_words, dry_sequence_breakers, lora. */
 #include <assert.h>
 #include <math.h>
@@ -12,7 +12,7 @@ enum {
     MAX_BIASES = 4096,
     MAX_WORDS = 1024,
     MAX_BREAKERS = 64,
-    MAX_SPELT_TOKENS = 512, /* tokens of all breakers together */
+    MAX_SPELT_TOKENS = 512, /* total tokens of all breakers */
     MAX_WORD_TOKENS = 16384,
     MAX_TEXT_BYTES = 256 << 10
 };
@@ -21,7 +21,7 @@ static quire_err read_lists_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
 }
 
-/* Makes r->g.sampling.lists if need be. */
+/* Allocates r->g.sampling.lists on first use. */
 static quire_err need_lists(quire_request *r, quire_error *err) {
     if (r->g.sampling.lists == NULL) {
         r->g.sampling.lists = sampling_lists_new();
@@ -31,8 +31,8 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 
 /* ---- ids ---- */
 
-/* Reads the first n ids of an array, whose items are integers; QUIRE_BAD_REQUEST for one
- * that the vocabulary does not have. */
+/* Reads the first n ids of an array of integers. QUIRE_BAD_REQUEST: not in the
+ * vocabulary. */
 static quire_err read_lists_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n,
                                 int32_t *ids, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static quire_err read_lists_ids(const quire_request *r, const field_desc *f, con
 
 quire_err request_read_loras(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     want_part loras[ADAPTER_MAX_PARTS];
-    int32_t n_loras = 0; /* of an id that is there twice, the last */
+    int32_t n_loras = 0; /* distinct ids; the last scale of a repeated id wins */
     size_t n = v == NULL ? 0 : json_length(v);
     if (n > ADAPTER_MAX_PARTS) {
         return request_range_error(f, err, "lora has %zu adapters; at most %d are allowed", n,
@@ -97,7 +97,7 @@ quire_err request_read_stop_tokens(quire_request *r, const field_desc *f, const 
     return QUIRE_OK;
 }
 
-/* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in
+/* Reads one member of logit_bias, "ID": number. Biases are clamped to [-100, 100], as in
  * vLLM. */
 static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v,
                            int32_t *id, float *bias, quire_error *err) {
@@ -198,7 +198,8 @@ quire_err request_set_scored(quire_request *r, const field_desc *f, const json_v
 
 /* ---- texts ---- */
 
-/* The texts of a string, of an array of strings, or of NULL: text i, and their number. */
+/* Text i of v, which is a string, an array of strings or NULL; then the number of
+ * texts. */
 static str read_lists_text(const json_value *v, size_t i) {
     const json_value *item = json_is(v, JSON_KIND_ARRAY) ? json_at(v, i) : v;
     return json_str(item);
@@ -261,7 +262,7 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
-/* Tokenises a text; max_tokens as in encode_options. */
+/* Tokenises a text into *out. QUIRE_NO_ROOM: over max_tokens tokens. */
 static quire_err read_lists_encode(const tokenizer *t, str text, size_t max_tokens, token_list *out,
                                    quire_error *err) {
     out->n = 0;
@@ -269,7 +270,7 @@ static quire_err read_lists_encode(const tokenizer *t, str text, size_t max_toke
                             err);
 }
 
-/* Adds a sequence, but where it has an id that the model has no row for: that is never
+/* Adds a sequence, unless it has an id without a row in the model, which can never be
  * sampled. */
 static quire_err add_sequence(const quire_request *r, token_seqs *to, const token_list *l, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
@@ -280,8 +281,8 @@ static quire_err add_sequence(const quire_request *r, token_seqs *to, const toke
     return err_set(err, token_seqs_add(to, l->ids, (int32_t)l->n), -1, "out of memory for a request");
 }
 
-/* Tokenises a word without and with a space before it, into lists that the caller frees;
- * of at most max_tokens tokens each. */
+/* Tokenises a word with and without a leading space, to at most max_tokens tokens each.
+ * The caller frees the lists. */
 static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain,
                              token_list *spaced, strbuf *text, quire_error *err) {
     while (word.n > 0 && word.p[0] == ' ') {
@@ -295,8 +296,8 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
     return read_lists_encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
 }
 
-/* Bans a word as it is, and with a space before it if that gives as many tokens and
- * another first one (vLLM's rule). */
+/* Bans a word as written, and with a leading space if that gives the same number of
+ * tokens and a different first one (vLLM's rule). */
 static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
     token_seqs *words = &r->g.sampling.lists->bad_words;
     token_list plain = {0}, spaced = {0};
@@ -355,8 +356,8 @@ static quire_err stopped(const atomic_bool *stop, quire_error *err) {
     return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
 }
 
-/* Adds the tokens that spell each breaker, where they are several. All that has been is
- * searched for them at each token. */
+/* Adds the token sequence of each breaker that has several tokens. Their total is
+ * limited, since the history is searched for them at every token. */
 static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop,
                            token_list *spelt, quire_error *err) {
     size_t n_tokens = 0;
@@ -431,8 +432,8 @@ quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const ato
     return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
 }
 
-/* Beam search among a request's fields: its own fields, under vLLM's names and
- * transformers', and what it excludes. */
+/* Beam search: its fields, under vLLM's and transformers' names, and the fields that it
+ * excludes. */
 
 int32_t request_beam_width(const quire_request *r) {
     assert(r != NULL);
@@ -455,8 +456,8 @@ quire_err request_read_early_stopping(quire_request *r, const field_desc *f, con
     return QUIRE_OK;
 }
 
-/* A field that affects sampling, which a search does not do; NULL: none is set.
- * Temperature may be 0 or 1, which have no effect. */
+/* The name of a set field that affects sampling, which beam search does not do; NULL:
+ * none. A temperature of 0 or 1 has no effect and is allowed. */
 static const char *drawing_field(const sampling_params *p) {
     const struct {
         const char *name;
@@ -478,7 +479,7 @@ static const char *drawing_field(const sampling_params *p) {
     return NULL;
 }
 
-/* Whether the request itself gave the field a value. */
+/* Whether the request gave the field a non-null value. */
 static bool is_given(const quire_request *r, const char *name) {
     const json_value *v = NULL;
     for (size_t i = 0; i < r->n_values; i++) {

@@ -1,5 +1,5 @@
-/* The dialects of llama.cpp's own completions: /completion, whose prompts may have texts
- * beside ids, and /infill, which fills a gap between two texts. */
+/* The dialects of llama.cpp's native API: /completion, whose prompts may mix texts and
+ * ids, and /infill, which fills a gap between two texts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 enum {
     MAX_RESPONSE_FIELDS = 64,
     MAX_BIAS_TOKENS = 64,
-    MAX_PENALTY = 1000000,   /* beyond, a token is as impossible or as certain */
-    MAX_LISTED = 4 * 1000000 /* log-probabilities of an answer's tokens, which are kept till its end */
+    MAX_PENALTY = 1000000,   /* larger penalties make no further difference */
+    MAX_LISTED = 4 * 1000000 /* log-probabilities of an answer, which are kept until its end */
 };
 
 /* ---- prompts: texts, ids, and both mixed ---- */
 
-/* Appends the ids of a text that stands beside ids. */
+/* Tokenises a text of a mixed prompt and appends its ids. */
 static quire_err read_llama_add_text(const quire_request *r, const field_desc *f, str text, bool is_first,
                                      token_list *out, quire_error *err) {
     size_t limit = (size_t)r->context.max_model_len;
@@ -34,8 +34,8 @@ static quire_err read_llama_add_text(const quire_request *r, const field_desc *f
                : e;
 }
 
-/* Appends the id of item `at` of a prompt, which is the prompt's element `index`, or the
- * prompt (-1). */
+/* Appends the id at position `at` of a prompt. index: the prompt's position in the prompt
+ * array, or -1. */
 static quire_err read_llama_add_id(const quire_request *r, const field_desc *f, const json_value *v,
                                    int64_t index, size_t at, token_list *out, quire_error *err) {
     int64_t id;
@@ -50,7 +50,7 @@ static quire_err read_llama_add_id(const quire_request *r, const field_desc *f, 
     return err_set(err, token_list_add_all(out, &one, 1), -1, "out of memory for a prompt");
 }
 
-/* Reads one prompt, of texts and ids, as ids. */
+/* Reads one prompt, mixed or not, as ids. */
 static quire_err read_llama_one(const quire_request *r, const field_desc *f, const json_value *v,
                                 int64_t index, token_list *out, quire_error *err) {
     if (json_is(v, JSON_KIND_TEXT) && json_str(v).n > 0) {
@@ -68,7 +68,7 @@ static quire_err read_llama_one(const quire_request *r, const field_desc *f, con
     return QUIRE_OK;
 }
 
-/* The same as *out. */
+/* Reads one prompt, mixed or not, into *out. */
 static quire_err read_llama_prompt(const quire_request *r, const field_desc *f, const json_value *v,
                                    int64_t index, request_prompt *out, quire_error *err) {
     token_list ids = {0};
@@ -79,7 +79,7 @@ static quire_err read_llama_prompt(const quire_request *r, const field_desc *f, 
     if (e == QUIRE_OK) {
         void *copy = mem_dup(ids.ids, ids.n * sizeof *ids.ids);
         out->ids = copy;
-        out->n_ids = (int32_t)ids.n; /* at most what the body has, or max_model_len */
+        out->n_ids = (int32_t)ids.n; /* at most the body's, or max_model_len */
         e = mem_check_for(out->ids, "a prompt", err);
     }
     token_list_deinit(&ids);
@@ -94,8 +94,8 @@ static bool read_llama_has(const json_value *array, json_kind kind) {
     return has;
 }
 
-/* Whether an array has texts beside ids, in a prompt or, where *is_many, beside prompts
- * of ids. */
+/* Whether texts and ids are mixed in an array: in one prompt or, if *is_many, in an array
+ * of prompts. */
 static bool read_llama_is_mixed(const json_value *v, bool *is_many) {
     bool has_texts = read_llama_has(v, JSON_KIND_TEXT), has_arrays = read_llama_has(v, JSON_KIND_ARRAY);
     bool is_mixed = has_texts && (has_arrays || read_llama_has(v, JSON_KIND_INT));
@@ -133,7 +133,7 @@ quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const
 
 /* ---- the gap of /infill ---- */
 
-/* Makes a text the one prompt; or, unless it is given, there is none. */
+/* Makes the text the only prompt; without is_given, removes all prompts. */
 static quire_err read_llama_set_text(quire_request *r, str text, bool is_given, quire_error *err) {
     request_prompt *p = is_given ? mem_new(1, sizeof *p) : NULL;
     if (is_given) {
@@ -212,7 +212,7 @@ quire_err request_check_infill(quire_request *r, quire_error *err) {
     return request_check_llama(r, err);
 }
 
-/* ---- fields of another form than elsewhere ---- */
+/* ---- fields that differ from those of other dialects ---- */
 
 quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     assert(r != NULL);
@@ -223,7 +223,7 @@ quire_err request_read_n_probs(quire_request *r, const field_desc *f, const json
     return QUIRE_OK;
 }
 
-/* Clients send an empty text for none. */
+/* Reads a rule; clients send an empty text for none. */
 quire_err request_read_llama_rule(quire_request *r, const field_desc *f, const json_value *v,
                                   quire_error *err) {
     bool is_none = json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0;
@@ -241,18 +241,18 @@ quire_err request_read_response_fields(quire_request *r, const field_desc *f, co
     return QUIRE_OK;
 }
 
-/* ---- logit_bias: pairs, or an object; an id or a text; a number, or false for a ban
- * ---- */
+/* ---- logit_bias: pairs or an object. Keys are ids or texts, values numbers, or false to
+ * ban ---- */
 
-#define READ_LLAMA_BIAS_MAX 100.0 /* as elsewhere; a ban is the least */
+#define READ_LLAMA_BIAS_MAX 100.0 /* the usual limit; a ban is -100 */
 
 typedef struct llama_biases {
     token_list ids;
-    float *bias; /* one an id */
+    float *bias; /* [ids.n] */
     size_t cap;
 } llama_biases;
 
-/* The ids that a text stands for are added. */
+/* Appends the token ids of a text. */
 static quire_err read_llama_add_ids(const quire_request *r, const field_desc *f, str text, token_list *ids,
                                     quire_error *err) {
     const encode_options options = {.special = ENCODE_PARSE, .max_tokens = MAX_BIAS_TOKENS};
@@ -267,8 +267,7 @@ static quire_err read_llama_add_ids(const quire_request *r, const field_desc *f,
                : e;
 }
 
-/* Whether a key is an id. Of a pair it is v, an id or a text; else v is NULL, and it is a
- * name. */
+/* Whether a key is an id: v, from a pair, or if v is NULL the member's name. */
 static bool read_llama_is_id(const json_value *v, str name, int64_t *id) {
     bool is_id = json_whole(v, id), is_name = v == NULL && name.n > 0 && name.n < 10;
     *id = is_id ? *id : 0;
@@ -354,7 +353,7 @@ static quire_err read_llama_write_more(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Gives a request without cache_prompt a salt that no other one has. */
+/* Gives a request with cache_prompt false a unique cache salt. */
 static quire_err read_llama_settle_salt(quire_request *r, quire_error *err) {
     bool is_own = r->own_salt.n > 0 && r->g.cache_salt.p == r->own_salt.p;
     if (r->reuses_prefix == !is_own) {
@@ -375,8 +374,7 @@ static float read_llama_within(float value, float bound) {
     return fminf(fmaxf(value, -bound), bound);
 }
 
-/* Makes values that are allowed in this form alone those that mean the same
- * everywhere. */
+/* Maps values that only this dialect allows to equivalent ones that all allow. */
 static void read_llama_settle_values(sampling_params *p) {
     p->temperature = fmaxf(p->temperature, 0.0f);
     p->top_p = fminf(p->top_p, 1.0f);
@@ -385,7 +383,7 @@ static void read_llama_settle_values(sampling_params *p) {
     p->max_tokens = p->max_tokens < 0 ? -1 : p->max_tokens;
 }
 
-/* Bounds what log-probabilities of many tokens a position take. */
+/* Limits the total of log-probabilities when there are many per token. */
 static quire_err read_llama_check_listed(const quire_request *r, quire_error *err) {
     int64_t n = r->g.info.logprobs, n_max = r->g.sampling.max_tokens;
     n_max = n_max < 0 || n_max > r->context.max_model_len ? r->context.max_model_len : n_max;
@@ -400,7 +398,7 @@ static quire_err read_llama_check_listed(const quire_request *r, quire_error *er
 
 quire_err request_check_llama(quire_request *r, quire_error *err) {
     assert(r != NULL);
-    r->g.info.return_token_ids = true; /* the response has the text of the prompt's */
+    r->g.info.return_token_ids = true; /* the response has the text of the prompt */
     read_llama_settle_values(&r->g.sampling);
     TRY(read_llama_settle_salt(r, err));
     TRY(request_settle_samplers(r, err));
@@ -409,7 +407,7 @@ quire_err request_check_llama(quire_request *r, quire_error *err) {
     return read_llama_write_more(r, err);
 }
 
-/* ---- the settings that responses repeat ---- */
+/* ---- settings that responses repeat ---- */
 
 static void settings_write_numbers(const sampling_params *p, json_out *o) {
     const struct {
@@ -500,7 +498,7 @@ void request_write_settings(const quire_request *r, json_out *o) {
     json_end(o, '}');
 }
 
-/* llama.cpp's samplers: which of them a request uses, and in what order. */
+/* llama.cpp's samplers: which ones a request uses, and in which order. */
 
 typedef enum llama_sampler {
     LLAMA_PENALTIES,
@@ -515,11 +513,11 @@ typedef enum llama_sampler {
     N_LLAMA_SAMPLERS
 } llama_sampler;
 
-/* In llama.cpp's own order, which a request without the field has. */
+/* In llama.cpp's default order. */
 static const struct {
     const char *name;
     char letter;
-    sampling_stage stage; /* SAMPLING_END: it changes logits before all other stages */
+    sampling_stage stage; /* SAMPLING_END: changes the logits before all stages */
 } llama_samplers[N_LLAMA_SAMPLERS] = {
     [LLAMA_PENALTIES] = {"penalties", 'e', SAMPLING_END},
     [LLAMA_DRY] = {"dry", 'd', SAMPLING_END},
@@ -532,18 +530,18 @@ static const struct {
     [LLAMA_TEMPERATURE] = {"temperature", 't', SAMPLING_TEMPERATURE},
 };
 
-/* An additional sampler of llama.cpp's /infill, which only affects tokens that end the
- * text. */
+/* A sampler of llama.cpp's /infill that only affects tokens that end the text. Accepted
+ * and ignored. */
 #define INFILL_SAMPLER "infill"
 #define INFILL_LETTER  'i'
 
-/* The samplers of a request, in their order. */
+/* The samplers of a request, in order. */
 typedef struct sampler_list {
     llama_sampler list[N_LLAMA_SAMPLERS];
     size_t n;
 } sampler_list;
 
-/* The names of an array, or the letters of a text. */
+/* The number of samplers given: names of an array, or letters of a text. */
 static size_t samplers_n_given(const json_value *v) {
     return json_is(v, JSON_KIND_TEXT) ? json_str(v).n : json_length(v);
 }
@@ -556,7 +554,7 @@ static bool samplers_is_infill(const json_value *v, str name) {
     return json_is(v, JSON_KIND_TEXT) ? name.p[0] == INFILL_LETTER : str_is(name, INFILL_SAMPLER);
 }
 
-/* The sampler of a name or letter; N_LLAMA_SAMPLERS: unknown. */
+/* The sampler with this name or letter; N_LLAMA_SAMPLERS: unknown. */
 static llama_sampler samplers_find(const json_value *v, str name) {
     llama_sampler s = LLAMA_PENALTIES;
     bool is_letter = json_is(v, JSON_KIND_TEXT);
@@ -575,7 +573,7 @@ static bool samplers_has(const sampler_list *l, llama_sampler s) {
     return has;
 }
 
-/* Refuses item or letter i, which names no sampler. */
+/* Refuses item i, which names no sampler. */
 static quire_err samplers_refuse(const field_desc *f, const json_value *v, size_t i, quire_error *err) {
     return json_is(v, JSON_KIND_TEXT)
                ? request_range_error(f, err,
@@ -589,7 +587,7 @@ static quire_err samplers_refuse(const field_desc *f, const json_value *v, size_
                                     err);
 }
 
-/* Reads the field, or all samplers for NULL. */
+/* Reads the field; NULL: all samplers. */
 static quire_err samplers_read(const field_desc *f, const json_value *v, sampler_list *out,
                                quire_error *err) {
     *out = (sampler_list){.n = 0};
@@ -689,9 +687,10 @@ static bool samplers_is_on(const sampling_params *p, llama_sampler s) {
     }
 }
 
-/* Penalties and DRY run before all others here, in this order. */
+/* Checks that penalties come first, DRY next and the others after them, the only order
+ * supported. */
 static quire_err samplers_check_order(const sampling_params *p, const sampler_list *l, quire_error *err) {
-    const char *before = NULL; /* an active sampler that may not precede the next */
+    const char *before = NULL; /* the last active sampler that penalties or DRY may not follow */
     for (size_t i = 0; i < l->n; i++) {
         llama_sampler s = l->list[i];
         bool is_on = samplers_is_on(p, s), is_change = llama_samplers[s].stage == SAMPLING_END;
@@ -706,11 +705,11 @@ static quire_err samplers_check_order(const sampling_params *p, const sampler_li
     return QUIRE_OK;
 }
 
-/* Sets the order of the stages that are on; where it is the usual one, or does not
- * matter, the usual one. */
+/* Sets the order of active stages, or the default order if that is the same or no order
+ * matters. */
 static void samplers_set_order(sampling_params *p, const sampler_list *l) {
     size_t n = 0;
-    bool is_usual = p->temperature <= 0; /* the likeliest token is taken */
+    bool is_usual = p->temperature <= 0; /* greedy: order does not matter */
     memset(p->order, SAMPLING_END, sizeof p->order);
     for (size_t i = 0; i < l->n && !is_usual; i++) {
         sampling_stage stage = llama_samplers[l->list[i]].stage;
@@ -718,7 +717,7 @@ static void samplers_set_order(sampling_params *p, const sampler_list *l) {
             p->order[n++] = (uint8_t)stage;
         }
     }
-    bool ascends = true; /* as the usual order does */
+    bool ascends = true; /* same as the default order */
     for (size_t i = 1; i < n; i++) {
         ascends = ascends && p->order[i - 1] < p->order[i];
     }
@@ -733,7 +732,7 @@ quire_err request_settle_samplers(quire_request *r, quire_error *err) {
     sampler_list l;
     TRY(samplers_read(request_field("samplers", FIELD_LLAMA), r->samplers, &l, err));
     memset(p->order, SAMPLING_END, sizeof p->order);
-    if (p->mirostat != MIROSTAT_OFF) { /* it replaces all cuts */
+    if (p->mirostat != MIROSTAT_OFF) { /* mirostat replaces all cuts */
         return QUIRE_OK;
     }
     for (llama_sampler s = LLAMA_PENALTIES; s < N_LLAMA_SAMPLERS; s++) {

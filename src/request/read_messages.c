@@ -1,4 +1,4 @@
-/* The dialect of Anthropic's Messages API: turns its fields into those of a chat. */
+/* The dialect of Anthropic's Messages API: converts its fields to those of a chat. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -6,8 +6,8 @@
 #include "request/request_read.h"
 #include "json/json_out.h"
 
-/* Sets a field of a chat, or one of the rows of this dialect that no body names, and
- * frees the text. */
+/* Sets a chat field, or an internal row of this dialect, to o's text, and frees the
+ * text. */
 static quire_err messages_set(quire_request *r, uint32_t endpoint, const char *field, json_out *o,
                               quire_error *err) {
     quire_err e = request_set_as(r, endpoint, field, o->err, o->to, err);
@@ -28,8 +28,8 @@ static quire_err messages_refuse(const char *param, const char *words, quire_err
 
 /* ---- tools ---- */
 
-/* {"name", "description", "input_schema"}, perhaps with "type": "custom". Tools that
- * Anthropic's servers run, or that its models know by their type, have no schema. */
+/* Checks a tool: {"name", "description", "input_schema"}, optionally "type": "custom".
+ * Tools that Anthropic runs or defines by type have no schema and are refused. */
 static quire_err messages_check_tool(const field_desc *f, size_t i, const json_value *tool,
                                      quire_error *err) {
     char where[40];
@@ -90,7 +90,8 @@ static quire_err messages_take_tools(quire_request *r, const json_value *tools, 
     return messages_set(r, FIELD_CHAT, "tools", &o, err);
 }
 
-/* {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"} */
+/* Reads {"type": "auto" | "any" | "tool" | "none", "name",
+ * "disable_parallel_tool_use"}. */
 static quire_err messages_take_choice(quire_request *r, const json_value *choice, quire_error *err) {
     static const char *const words[][2] = {
         {"auto", "\"auto\""}, {"any", "\"required\""}, {"none", "\"none\""}};
@@ -126,8 +127,8 @@ static quire_err messages_take_choice(quire_request *r, const json_value *choice
 
 /* ---- thinking ---- */
 
-/* Variables of templates that switch reasoning on or off, before those that the request
- * itself gives. */
+/* Sets the template variables that switch reasoning on or off, unless the request sets
+ * them itself. */
 static quire_err messages_switch_thinking(quire_request *r, bool thinks, quire_error *err) {
     static const char *const names[] = {"enable_thinking", "thinking"};
     const json_value *given = r->template_kwargs;
@@ -146,7 +147,7 @@ static quire_err messages_switch_thinking(quire_request *r, bool thinks, quire_e
     return messages_set(r, FIELD_CHAT, "chat_template_kwargs", &o, err);
 }
 
-/* The most tokens of reasoning. A model that does not reason keeps within any. */
+/* Sets the limit of reasoning tokens; it is ignored for a model that doesn't reason. */
 static quire_err messages_take_budget(quire_request *r, const json_value *thinking, quire_error *err) {
     int64_t budget = 0;
     strbuf text = {0};
@@ -158,7 +159,7 @@ static quire_err messages_take_budget(quire_request *r, const json_value *thinki
     json_add(&o, json_get(thinking, "budget_tokens"));
     TRY(messages_set(r, FIELD_MESSAGES_API, "thinking.budget_tokens", &o, err));
     budget = r->g.thinking_budget;
-    /* with tools the budget is for all answers of a turn */
+    /* with tools, the budget covers all answers of a turn */
     if (json_length(r->tools) == 0 && r->g.sampling.max_tokens > 0 && budget >= r->g.sampling.max_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "thinking.budget_tokens",
                              "thinking.budget_tokens is %lld; it must be less than max_tokens, which is %d",
@@ -170,8 +171,9 @@ static quire_err messages_take_budget(quire_request *r, const json_value *thinki
     return QUIRE_OK;
 }
 
-/* {"type": "enabled", "budget_tokens"}, {"type": "adaptive"} or {"type": "disabled"},
- * with "display": "summarized", "updates" or "omitted". Without it there is none. */
+/* Reads {"type": "enabled", "budget_tokens"}, {"type": "adaptive"} or {"type":
+ * "disabled"}, with "display": "summarized", "updates" or "omitted". If absent, reasoning
+ * is off. */
 static quire_err messages_take_thinking(quire_request *r, const json_value *thinking, quire_error *err) {
     str type = json_get_str(thinking, "type"), display = json_get_str(thinking, "display");
     bool is_enabled = str_is(type, "enabled"), thinks = is_enabled || str_is(type, "adaptive");
@@ -191,9 +193,9 @@ static quire_err messages_take_thinking(quire_request *r, const json_value *thin
     return messages_switch_thinking(r, thinks, err);
 }
 
-/* ---- the form of the answer ---- */
+/* ---- format of the answer ---- */
 
-/* {"type": "json_schema", "schema"}, of the field `from`. */
+/* Reads {"type": "json_schema", "schema"}. from: the field's name. */
 static quire_err messages_take_format(quire_request *r, const char *from, const json_value *format,
                                       quire_error *err) {
     char row[40];
@@ -253,7 +255,7 @@ static quire_err messages_take_output(quire_request *r, quire_error *err) {
     return format != NULL ? messages_take_format(r, "output_config.format", format, err) : QUIRE_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the dialect ---- */
 
 static quire_err messages_take_turns(quire_request *r, quire_error *err) {
     turns_written turns = {0};

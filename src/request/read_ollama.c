@@ -1,5 +1,5 @@
-/* The dialects of Ollama: /api/chat and /api/generate, whose fields become a chat's, or,
- * for raw prompts, a completion's. */
+/* The dialects of Ollama: /api/chat and /api/generate. Their fields become those of a
+ * chat, or of a completion if `raw` is set. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,10 @@
 
 /* ---- keep_alive ---- */
 
-#define KEEP_LONGEST_US 1e15 /* more is for ever */
+#define KEEP_LONGEST_US 1e15 /* a longer time means for ever */
 
-/* The microseconds of the unit that *p begins with, which it is moved after; 0: of none. */
+/* Parses the time unit at *p and moves *p past it. Returns its microseconds; 0: no
+ * unit. */
 static double read_ollama_unit(const char **p) {
     static const struct {
         const char *name;
@@ -29,8 +30,8 @@ static double read_ollama_unit(const char **p) {
     return 0.0;
 }
 
-/* A duration as Go writes it, "1h30m" or "-1.5s", or a number of seconds; -1: less than 0, or
- * too long. False: it is none. */
+/* Parses a duration: "1h30m" or "-1.5s" as in Go, or a number of seconds. *us is -1 if it
+ * is negative or too long. False: not a duration. */
 static bool read_ollama_duration(const char *p, int64_t *us) {
     const bool is_negative = *p == '-';
     double all_us = 0.0;
@@ -77,17 +78,17 @@ quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const j
 
 /* ---- the conversation ---- */
 
-/* of a call: eight digits, one too few for an id that names an answer
- * (CHAT_CALL_ID_BYTES), and a zero */
+/* bytes of a call id with its zero: eight digits, so that it is shorter than an id that
+ * names an answer (CHAT_CALL_ID_BYTES) */
 #define OLLAMA_ID_BYTES 9
 
-/* What is being written of the messages. */
+/* State of writing the conversation. */
 typedef struct ollama_messages {
     json_out o;
     size_t n_calls;          /* calls in all messages so far */
-    const json_value *calls; /* calls of the latest assistant's message; NULL: none */
-    size_t first_call;       /* the number of the first of them */
-    size_t n_answered;       /* how many of them were answered by tool messages without a name */
+    const json_value *calls; /* calls of the last assistant message; NULL: none */
+    size_t first_call;       /* number of the first of these calls */
+    size_t n_answered;       /* tool messages since that message */
 } ollama_messages;
 
 static void read_ollama_write_id(json_out *o, const char *name, size_t number) {
@@ -96,7 +97,7 @@ static void read_ollama_write_id(json_out *o, const char *name, size_t number) {
     json_cstr(json_name(o, name), id);
 }
 
-/* QUIRE_BAD_REQUEST that names messages[i].what. */
+/* Sets QUIRE_BAD_REQUEST that names messages[i].what. */
 static quire_err read_ollama_message_error(size_t i, const char *what, const char *why, quire_error *err) {
     char where[80];
     (void)snprintf(where, sizeof where, "messages[%zu]%s%s", i, what[0] != '\0' ? "." : "", what);
@@ -142,8 +143,8 @@ static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const jso
     return QUIRE_OK;
 }
 
-/* A tool's message names its tool, not its call: the call is the first of that name or,
- * without a name, the next one. */
+/* Writes which call a tool message answers. The message names only a tool: it answers the
+ * first call of that name or, without a name, the next one. */
 static void read_ollama_write_answered(ollama_messages *m, str name) {
     size_t k = m->n_answered++;
     for (size_t i = 0; name.n > 0 && i < json_length(m->calls); i++) {
@@ -205,7 +206,7 @@ done:
     return e;
 }
 
-/* The conversation of /api/generate: its system text, and its prompt. */
+/* Sets the conversation of /api/generate from its system text and prompt. */
 static quire_err read_ollama_set_prompt(quire_request *r, str prompt, str system, quire_error *err) {
     strbuf text = {0};
     json_out o = {.to = &text};
@@ -228,7 +229,7 @@ static quire_err read_ollama_set_prompt(quire_request *r, str prompt, str system
 
 /* ---- the other fields ---- */
 
-/* Sets a field of r's base from a value; text is scratch. */
+/* Sets a field of the base dialect to v; text is scratch space. */
 static quire_err read_ollama_set(quire_request *r, uint32_t base, const char *field, const json_value *v,
                                  strbuf *text, quire_error *err) {
     strbuf_clear(text);
@@ -237,7 +238,7 @@ static quire_err read_ollama_set(quire_request *r, uint32_t base, const char *fi
     return request_set_as(r, base, field, o.err, text, err);
 }
 
-/* "json" or a schema. */
+/* Sets format: "json" or a schema. */
 static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const json_value *v, strbuf *text,
                                         quire_error *err) {
     bool is_json = json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), "json");
@@ -257,11 +258,11 @@ static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const j
         json_raw(&o, "}}");
     }
     TRY(request_set_as(r, base, "response_format", o.err, text, err));
-    r->rule.field = request_field("format", FIELD_OLLAMA_CHAT); /* as errors name it */
+    r->rule.field = request_field("format", FIELD_OLLAMA_CHAT); /* for errors, which name this field */
     return QUIRE_OK;
 }
 
-/* true, false, or how long the model thinks: the variables by which templates know it. */
+/* Sets the template variables for think: true, false, or a reasoning effort. */
 static quire_err read_ollama_set_think(quire_request *r, const json_value *v, strbuf *text,
                                        quire_error *err) {
     bool is_level = json_is(v, JSON_KIND_TEXT);
@@ -283,8 +284,8 @@ static quire_err read_ollama_set_think(quire_request *r, const json_value *v, st
     return is_level ? read_ollama_set(r, FIELD_CHAT, "reasoning_effort", v, text, err) : QUIRE_OK;
 }
 
-/* Members of `options`, and the fields that they set; NULL: no effect, since the
- * server's own options decide. */
+/* Members of `options` and the fields that they set; NULL: ignored, since server options
+ * decide. */
 static const struct {
     const char *name, *field;
 } ollama_options[] = {
@@ -324,7 +325,7 @@ static quire_err read_ollama_set_option(quire_request *r, uint32_t base, const c
         if (strcmp(ollama_options[i].name, name) != 0) {
             continue;
         }
-        /* tokens without a bound */
+        /* negative: no limit */
         bool is_default = strcmp(name, "num_predict") == 0 && json_whole(v, &n) && n < 0;
         return field == NULL || v == NULL || is_default ? QUIRE_OK
                                                         : read_ollama_set(r, base, field, v, text, err);

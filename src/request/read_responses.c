@@ -1,5 +1,5 @@
-/* The dialect of OpenAI's Responses API: its fields become those of a chat, and what its
- * response repeats of them. */
+/* The dialect of OpenAI's Responses API: converts its fields to those of a chat, and
+ * collects what the response repeats. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "request/request_read.h"
 
-#define MAX_METADATA 16 /* pairs */
+#define MAX_METADATA 16 /* key-value pairs */
 
 static quire_err responses_refuse(const char *param, quire_error *err, const char *what) {
     return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s %s", param, what);
@@ -25,8 +25,8 @@ static quire_err responses_write_array(str items, strbuf *out) {
     return strbuf_add_char(out, ']');
 }
 
-/* The items of the response that the request continues, as an array; NULL: it continues
- * none. */
+/* Reads the items of the response that the request continues, as an array; NULL: it
+ * continues none. */
 static quire_err responses_read_history(const quire_request *r, json_value **out, quire_error *err) {
     const request_context *c = &r->context;
     str id = json_str(request_part(r, "previous_response_id"));
@@ -94,7 +94,7 @@ done:
 
 /* ---- tools ---- */
 
-/* Writes {"type": T, T: {..}} of {"type": T, ..}, whose name begins with that of its
+/* Writes {"type": T, ..} as {"type": T, T: {..}}. The tool's name is prefixed by the
  * namespace, unless that is empty. */
 static void responses_write_tool(const json_value *tool, str space, json_out *o) {
     const json_value *type = json_get(tool, "type");
@@ -124,7 +124,7 @@ static quire_err responses_check_function(const field_desc *f, const char *where
                : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
 }
 
-/* A function or a custom tool, tools[i] or one of the namespace that tools[i] is. */
+/* Checks a function or custom tool: tools[i], or a tool in the namespace tools[i]. */
 static quire_err responses_check_tool(const field_desc *f, size_t i, const char *where,
                                       const json_value *tool, quire_error *err) {
     str type = json_get_str(tool, "type");
@@ -141,7 +141,7 @@ static quire_err responses_check_tool(const field_desc *f, size_t i, const char 
         where, (int)(type.n < 40 ? type.n : 40), type.n > 0 ? type.p : "");
 }
 
-/* Writes a checked tool, and adds it to r's. */
+/* Writes a checked tool and adds its name to r->tool_spaces. */
 static quire_err responses_add_tool(quire_request *r, const json_value *tool, str space, json_out *o,
                                     quire_error *err) {
     quire_err e = tool_spaces_add(&r->tool_spaces, space, json_get_str(tool, "name"));
@@ -149,8 +149,8 @@ static quire_err responses_add_tool(quire_request *r, const json_value *tool, st
     return err_set(err, e, -1, "out of memory for a request's tools");
 }
 
-/* Checks tools[i], and writes it, or the tools of a namespace, whose names then begin
- * with the namespace's. */
+/* Checks and writes tools[i]. If it is a namespace, writes its tools with their names
+ * prefixed. */
 static quire_err responses_take_tool(quire_request *r, const field_desc *f, size_t i, json_out *o,
                                      quire_error *err) {
     const json_value *tool = json_at(request_part(r, "tools"), i);
@@ -206,9 +206,9 @@ static quire_err responses_set_tools(quire_request *r, quire_error *err) {
     return e;
 }
 
-/* ---- the form of the response ---- */
+/* ---- format of the response ---- */
 
-/* Sets a field of a chat to a value. */
+/* Sets a chat field to a value. */
 static quire_err responses_set_value(quire_request *r, const char *field, const json_value *v,
                                      quire_error *err) {
     strbuf text = {0};
@@ -222,8 +222,8 @@ static quire_err responses_set_value(quire_request *r, const char *field, const 
     return e;
 }
 
-/* {"type": "json_schema", "name": .., "schema": ..} becomes {"type": "json_schema",
- * "json_schema": {..}}; other formats are the chat's. */
+/* Converts {"type": "json_schema", "name": .., "schema": ..} to {"type": "json_schema",
+ * "json_schema": {..}}; other formats are the same for chats. */
 static quire_err responses_set_format(quire_request *r, const json_value *format, quire_error *err) {
     str type = json_get_str(format, "type");
     if (format == NULL || str_is(type, "text")) {
@@ -242,14 +242,14 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
     strbuf text = {0};
     json_out o = {.to = &text};
     json_begin(&o, '[');
-    responses_write_tool(format, (str){0}, &o); /* the format has the same form */
+    responses_write_tool(format, (str){0}, &o); /* formats have the same shape as tools */
     quire_err e = err_set(err, o.err, -1, "out of memory for text");
     if (e == QUIRE_OK) {
         strbuf inner = {.p = text.p + 1, .n = text.n - 1};
         e = request_set_as(r, FIELD_CHAT, "response_format", QUIRE_OK, &inner, err);
     }
     if (e == QUIRE_OK) {
-        r->rule.field = request_field("text", FIELD_RESPONSES); /* as errors name it */
+        r->rule.field = request_field("text", FIELD_RESPONSES); /* for errors, which name this field */
     }
     strbuf_deinit(&text);
     return e;
@@ -276,12 +276,12 @@ static quire_err responses_set_reasoning(quire_request *r, quire_error *err) {
     return responses_set_value(r, "reasoning_effort", effort, err);
 }
 
-/* ---- what else is returned ---- */
+/* ---- other things to return ---- */
 
 #define INCLUDE_LOGPROBS "message.output_text.logprobs"
 
-/* include: the log-probabilities of the text, and reasoning that a client sends back,
- * which this server's responses have in clear anyway. */
+/* Reads include: log-probabilities of the text, and encrypted reasoning, which has no
+ * effect since this server's responses contain reasoning in plain text anyway. */
 static quire_err responses_set_include(quire_request *r, quire_error *err) {
     const json_value *include = request_part(r, "include"), *top = request_part(r, "top_logprobs");
     bool has_logprobs = false;
@@ -322,7 +322,7 @@ static quire_err responses_check_metadata(const quire_request *r, quire_error *e
 
 /* ---- what the response repeats ---- */
 
-/* Writes a member that repeats a field as given, or `otherwise`, JSON text. */
+/* Writes a member with the field's value as given, or with `otherwise` (JSON text). */
 static void responses_repeat(const quire_request *r, const char *name, const char *otherwise, json_out *o) {
     const json_value *v = request_part(r, name);
     json_name(o, name);
@@ -333,8 +333,7 @@ static void responses_repeat(const quire_request *r, const char *name, const cha
     }
 }
 
-/* The members of an object that was given, and those in `names` that it lacks, as
- * null. */
+/* Writes an object as given, and adds the members in `names` that it lacks as null. */
 static void responses_repeat_object(const json_value *v, const char *const *names, json_out *o) {
     json_begin(o, '{');
     for (json_member m = {0}; json_next(v, &m);) {
@@ -385,7 +384,7 @@ static void responses_repeat_count(const char *name, int64_t n, json_out *o) {
     }
 }
 
-/* Writes the members, in the order of their names. */
+/* Writes the members that the response repeats, sorted by name. */
 static quire_err responses_write_members(quire_request *r, bool is_stored, quire_error *err) {
     static const char *const of_reasoning[] = {"effort", "summary", NULL};
     json_out o = {.to = &r->response_members};
@@ -412,7 +411,7 @@ static quire_err responses_write_members(quire_request *r, bool is_stored, quire
     return err_set(err, o.err, -1, "out of memory for a response");
 }
 
-/* ---- both ---- */
+/* ---- the dialect ---- */
 
 static quire_err responses_describe(quire_request *r, quire_error *err) {
     const json_value *store = request_part(r, "store"), *background = request_part(r, "background"),

@@ -1,12 +1,12 @@
-/* Fields that name a rule for the response (request.h): response_format,
- * structured_outputs, and the names of other servers. */
+/* Fields that set a rule for the response (request.h): response_format,
+ * structured_outputs, and their equivalents in other APIs. */
 #include <assert.h>
 #include <string.h>
 
 #include "request/request_read.h"
 #include "json/json_out.h"
 
-/* Makes f name no rule. */
+/* Removes the rule if field f set it. */
 static quire_err drop_rule(quire_request *r, const field_desc *f) {
     if (r->rule.field == f) {
         r->rule = (request_rule){0};
@@ -14,7 +14,8 @@ static quire_err drop_rule(quire_request *r, const field_desc *f) {
     return QUIRE_OK;
 }
 
-/* Makes rule, whose text is v's, r's own. Two fields may not name one. */
+/* Makes `rule` with the text of v the request's rule. An error if another field set
+ * one. */
 static quire_err take_rule(quire_request *r, request_rule rule, const json_value *v, quire_error *err) {
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
     if (is_given && r->rule.field != rule.field) {
@@ -35,7 +36,7 @@ static quire_err take_rule(quire_request *r, request_rule rule, const json_value
     return QUIRE_OK;
 }
 
-/* A schema is an object, or the text of one. */
+/* Whether v can be a schema: an object, or the text of one. */
 static bool is_schema(const json_value *v) {
     return json_is(v, JSON_KIND_OBJECT) || json_is(v, JSON_KIND_TEXT);
 }
@@ -48,7 +49,7 @@ static bool is_choice(const json_value *v) {
     return fits;
 }
 
-/* Whether v has the form of that kind; else *wanted says it. */
+/* Whether v has the type that this kind needs; if not, *wanted describes it. */
 static bool has_form(grammar_kind kind, const json_value *v, const char **wanted) {
     switch (kind) {
     case GRAMMAR_SCHEMA:
@@ -84,14 +85,14 @@ static const struct {
     {"json_schema", GRAMMAR_SCHEMA, false},
     {"regex", GRAMMAR_REGEX, true},
 };
-#define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
+#define STRUCTURAL_TAG "structural_tag" /* also a member of structured_outputs; not a grammar_kind */
 #define WANTED_TAG     "a structural tag, an object or its text"
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
-/* Whether a line of the text is a name, then ::=. Comments and strings of Lark that hold
- * one have a sign before it. */
+/* Whether any line of the text starts with a name and ::=. In Lark, ::= can only occur in
+ * comments and strings, which start with another character. */
 static bool has_ebnf_head(str text) {
-    bool is_name = true; /* nothing else since the line began */
+    bool is_name = true; /* only name characters since the line began */
     for (size_t i = 0; i < text.n; i++) {
         if (is_name && str_begins((str){text.p + i, text.n - i}, "::=")) {
             return true;
@@ -104,15 +105,14 @@ static bool has_ebnf_head(str text) {
     return false;
 }
 
-/* The notation of a grammar's text: Lark's has no ::= between a rule's name and its
- * parts. */
+/* The notation of a grammar's text. It is Lark if no rule is defined with ::=. */
 static grammar_kind read_rules_kind_of(int32_t form, const json_value *v) {
     bool is_lark =
         forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !has_ebnf_head(json_str(v));
     return is_lark ? GRAMMAR_LARK : forms[form].kind;
 }
 
-/* By a field's name, or that of a member of an object with rows for its members. */
+/* The form with the field's name, or with the name of a member of structured_outputs. */
 static int32_t find_form(const char *name) {
     int32_t i = N_FORMS - 1;
     const char *dot = strrchr(name, '.');
@@ -140,7 +140,8 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
                : request_type_error(f, -1, v, wanted, err);
 }
 
-/* A member of structured_outputs that names a rule, all of *rule but its text. */
+/* Reads a member of structured_outputs that sets the rule: all of *rule except its
+ * text. */
 static quire_err read_rules_read_member(const field_desc *f, const json_member *m, request_rule *rule,
                                         quire_error *err) {
     const char *wanted = WANTED_TAG;
@@ -154,7 +155,7 @@ static quire_err read_rules_read_member(const field_desc *f, const json_member *
     } else {
         rule->kind = read_rules_kind_of(form, m->value);
     }
-    /* no param, as in vLLM's response */
+    /* no param, as in vLLM */
     if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "structured_outputs.choice is empty; it must have at least one string");
@@ -170,7 +171,7 @@ const char *request_additional_word(grammar_additional a) {
     return additional_words[a];
 }
 
-/* Whether v is one of the words, whose meaning is *out. */
+/* Reads "closed" or "schema" into *out; false: another value. */
 static bool read_additional(const json_value *v, grammar_additional *out) {
     *out = str_is(json_str(v), additional_words[GRAMMAR_ADDITIONAL_CLOSED]) ? GRAMMAR_ADDITIONAL_CLOSED
                                                                             : GRAMMAR_ADDITIONAL_SCHEMA;
@@ -194,7 +195,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
         } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
-            rule.says_space = m.value != NULL; /* else json_whitespace says it */
+            rule.says_space = m.value != NULL; /* null: json_whitespace applies */
             rule.space = is_off ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
         } else if (strcmp(m.name, "additional_properties") == 0 && m.value != NULL) {
             rule.says_additional = true;
@@ -203,7 +204,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
                     f, err, "structured_outputs.additional_properties must be \"closed\" or \"schema\"");
             }
         } else if (strcmp(m.name, "disable_additional_properties") == 0 && json_is(m.value, JSON_KIND_BOOL)) {
-            /* vLLM's name */
+            /* vLLM's name of the option */
             rule.says_additional = true;
             rule.additional = is_off ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
         } else if (!is_off) {
@@ -217,7 +218,7 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
                                                     "choice, grammar or structural_tag");
 }
 
-/* The words of the next fields are the choices of their rows. */
+/* The next readers compare with the choices of their rows. */
 static bool read_rules_is_any(const json_value *v) {
     return str_is(json_str(v), "any");
 }

@@ -1,5 +1,5 @@
-/* The dialects of SGLang's own API: /generate, whose sampling parameters are an object
- * beside the prompts, and /encode. */
+/* The dialects of SGLang's native API: /generate, which has prompts and an object of
+ * sampling parameters, and /encode. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "request/request_read.h"
 
-#define SGLANG_GREEDY_BELOW 1e-6F /* a lower temperature is 0, as at SGLang */
+#define SGLANG_GREEDY_BELOW 1e-6F /* lower temperatures count as 0, as in SGLang */
 
 /* ---- prompts ---- */
 
@@ -66,13 +66,14 @@ quire_err request_read_sglang_priority(quire_request *r, const field_desc *f, co
     return QUIRE_OK;
 }
 
-/* ---- one value for all prompts, or an array with one for each ---- */
+/* ---- fields with one value for all prompts, or an array with one per prompt ---- */
 
 static bool read_sglang_is_same(const json_value *a, const json_value *b) {
     return a == NULL || b == NULL ? a == b : json_same(a, b);
 }
 
-/* The first element of an array that differs from element 0; its length: none does. */
+/* Index of the first element that differs from element 0; the array's length if none
+ * does. */
 static size_t read_sglang_differing(const json_value *list) {
     size_t i = 1;
     while (i < json_length(list) && read_sglang_is_same(json_at(list, 0), json_at(list, i))) {
@@ -81,8 +82,8 @@ static size_t read_sglang_differing(const json_value *list) {
     return i;
 }
 
-/* The field's value, *out; NULL: it is not given, or null. The values of an array must be
- * the same. */
+/* Reads a field that all prompts must share into *out; NULL: absent or null. It may be an
+ * array of equal values. */
 static quire_err read_sglang_shared(const quire_request *r, const char *field, const json_value **out,
                                     quire_error *err) {
     const json_value *v = request_part(r, field);
@@ -125,7 +126,7 @@ static quire_err read_sglang_set_param(quire_request *r, const json_member *m, q
         return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is not supported; leave it out", name);
     }
     if (f->place == offsetof(quire_request, g.sampling.max_tokens) && m->value == NULL) {
-        r->g.sampling.max_tokens = -1; /* as many as fit: not the default */
+        r->g.sampling.max_tokens = -1; /* null: no limit, unlike the default */
         return QUIRE_OK;
     }
     return request_set_and_keep(r, f, m->value, err);
@@ -141,8 +142,8 @@ static quire_err read_sglang_set_object(quire_request *r, const json_value *para
     return QUIRE_OK;
 }
 
-/* Whether the prompts of a request may differ in a parameter: in all but n, those of the
- * text, rules, and what ends an answer, which a rule knows too. */
+/* Whether prompts of a request may differ in a parameter. Not in n, text options, rules
+ * and stop conditions, which rules include. */
 static bool read_sglang_may_differ(const char *member) {
     char name[64];
     (void)snprintf(name, sizeof name, "sampling_params.%.40s", member);
@@ -151,8 +152,8 @@ static bool read_sglang_may_differ(const char *member) {
            f->place != offsetof(quire_request, g.sampling.ignore_eos);
 }
 
-/* Checks that `from` has no parameter that `other`, element i, must share and does
- * not. */
+/* Checks that element i, `other`, has the same values as `from` for the parameters that
+ * prompts must share. */
 static quire_err read_sglang_check_shared(const json_value *from, const json_value *other, size_t i,
                                           quire_error *err) {
     for (json_member m = {0}; json_next(from, &m);) {
@@ -166,8 +167,8 @@ static quire_err read_sglang_check_shared(const json_value *from, const json_val
     return QUIRE_OK;
 }
 
-/* Swaps the parameters of all prompts with those of prompt i, for code that sets or
- * checks the former. */
+/* Swaps g.sampling with prompt i's parameters, for code that sets or checks
+ * g.sampling. */
 static void read_sglang_swap(quire_request *r, int32_t i) {
     const sampling_params all = r->g.sampling;
     r->g.sampling = r->g.each[i];
@@ -178,7 +179,7 @@ static bool read_sglang_is_longer(int32_t max_tokens, int32_t than) {
     return than >= 0 && (max_tokens < 0 || max_tokens > than);
 }
 
-/* Sets g.each from an array of n_prompts objects, which begin with what g.sampling is. */
+/* Sets g.each from an array of n_prompts objects; each starts from g.sampling. */
 static quire_err read_sglang_set_each(quire_request *r, const json_value *list, quire_error *err) {
     int32_t n = (int32_t)json_length(list);
     r->g.each = mem_new((size_t)n, sizeof *r->g.each);
@@ -220,7 +221,7 @@ static quire_err read_sglang_set_params(quire_request *r, quire_error *err) {
 
 /* ---- log-probabilities ---- */
 
-/* A whole number from `least` on, or `otherwise`. */
+/* Reads an integer from `least` to `most`; `otherwise` if absent. */
 static quire_err read_sglang_number(const quire_request *r, const char *field, int32_t least, int32_t most,
                                     int32_t otherwise, int32_t *out, quire_error *err) {
     const json_value *v;
@@ -236,7 +237,7 @@ static quire_err read_sglang_number(const quire_request *r, const char *field, i
     return QUIRE_OK;
 }
 
-/* token_ids_logprob, where log-probabilities are wanted. */
+/* Reads token_ids_logprob; ignored unless log-probabilities are requested. */
 static quire_err read_sglang_set_scored(quire_request *r, bool has, quire_error *err) {
     const json_value *ids;
     int64_t id;
@@ -258,8 +259,8 @@ static quire_err read_sglang_set_scored(quire_request *r, bool has, quire_error 
                                              "an array of token ids, or an array of such arrays", err);
 }
 
-/* The prompt's are wanted from logprob_start_len on. Where that is not given, none are;
- * but all are where no tokens are to be generated, which would have others. */
+/* Sets log-probabilities. The prompt's are reported from logprob_start_len on; by default
+ * none are, or all if no tokens are generated. */
 static quire_err read_sglang_set_logprobs(quire_request *r, quire_error *err) {
     const json_value *wanted;
     int32_t n_top, start;
@@ -279,7 +280,7 @@ static quire_err read_sglang_set_logprobs(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- the adapter, and names of requests ---- */
+/* ---- adapter and request names ---- */
 
 static quire_err read_sglang_set_adapter(quire_request *r, quire_error *err) {
     const json_value *v;
@@ -291,7 +292,7 @@ static quire_err read_sglang_set_adapter(quire_request *r, quire_error *err) {
                    "out of memory for a request");
 }
 
-/* rid, as visible ASCII: one, or an array with one for each prompt. */
+/* Reads rid, visible ASCII: one, or an array with one per prompt. */
 static quire_err read_sglang_set_names(quire_request *r, quire_error *err) {
     const json_value *v = request_part(r, "rid");
     const field_desc *f = request_field("rid", dialect_of(&r->g)->fields);

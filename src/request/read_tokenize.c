@@ -1,5 +1,5 @@
-/* The dialects of requests that end with their prompts: a text or a conversation whose
- * ids are wanted, a conversation whose text is, and ids whose text is. */
+/* The dialects that only prepare prompts: tokenise a text or conversation, render a
+ * conversation, or detokenise ids. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ quire_endpoint request_form_of_tokenize(str body) {
     return json_scan_member(body, "content", &span) == QUIRE_OK ? QUIRE_TOKENIZE_CONTENT : QUIRE_TOKENIZE;
 }
 
-/* The one prompt of r, in place of those that it has; NULL: out of memory. */
+/* Replaces r's prompts by a single empty one; NULL: out of memory. */
 static request_prompt *new_prompt(quire_request *r, quire_error *err) {
     request_prompt *p = mem_new(1, sizeof *p);
     if (p == NULL) {
@@ -105,7 +105,7 @@ void request_end_with_prompts(quire_request *r, bool gives_ids) {
     request_count_choices(r);
 }
 
-/* ---- going on from tokens ---- */
+/* ---- continuing from tokens ---- */
 
 static quire_err read_tokenize_check_ids(const quire_request *r, const quire_continuation *from,
                                          quire_error *err) {
@@ -119,7 +119,7 @@ static quire_err read_tokenize_check_ids(const quire_request *r, const quire_con
     return QUIRE_OK;
 }
 
-/* Copies what `from` has into *to, which is empty; its caller frees it. */
+/* Copies `from` to *to, which is empty. The caller frees *to. */
 static quire_err read_tokenize_copy(const quire_continuation *from, request_continuation *to) {
     if (from->n_ids > 0) {
         to->ids = mem_new(from->n_ids, sizeof *to->ids);
@@ -172,11 +172,10 @@ quire_err quire_request_continue(quire_request *r, const quire_continuation *fro
     return QUIRE_OK;
 }
 
-/* The dialects of rendering: requests that would generate, checked whole, of which what
- * would be generated from is wanted: ids and sampling parameters, for routers that send
- * them elsewhere. */
+/* The RENDER dialects: validate a request that would generate, and return its prompt ids
+ * and sampling parameters, for routers that send them elsewhere. */
 
-/* Writes a float with the fewest digits that are read as it again. */
+/* Writes a float with the fewest digits that read back as the same value. */
 static void write_float(json_out *o, const char *name, float v) {
     char text[40];
     int digits = 6;
@@ -225,8 +224,8 @@ static void write_stops(const quire_request *r, json_out *o) {
     request_write_texts(r->bad_words, json_name(o, "bad_words"));
 }
 
-/* Writes vLLM's SamplingParams: members that differ from its defaults, and those that
- * it always has. */
+/* Writes vLLM's SamplingParams: members that differ from their defaults, and those always
+ * written. */
 static void write_sampling(const quire_request *r, json_out *o) {
     const sampling_params *s = &r->g.sampling;
     json_begin(json_name(o, "sampling_params"), '{');
@@ -251,13 +250,13 @@ static void write_sampling(const quire_request *r, json_out *o) {
     if (!r->g.skip_special) {
         json_bool(json_name(o, "skip_special_tokens"), false);
     }
-    json_int(json_name(o, "output_kind"), r->g.info.stream ? 1 : 2); /* deltas; the whole at its end */
+    json_int(json_name(o, "output_kind"), r->g.info.stream ? 1 : 2); /* 1: deltas, 2: everything at the end */
     json_bool(json_name(o, "skip_clone"), true);
     json_bool(json_name(o, "skip_reading_prefix_cache"), false);
     json_end(o, '}');
 }
 
-/* Writes the members of the rendered request that follow its ids. */
+/* Writes the members of the rendered request after its ids. */
 static quire_err write_members(const quire_request *r, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '{');
@@ -287,7 +286,7 @@ quire_err request_check_render(quire_request *r, quire_error *err) {
     TRY(request_check_generation(r, err));
     strbuf_clear(&r->rendered);
     TRY(err_set(err, write_members(r, &r->rendered), -1, "out of memory for a request"));
-    /* the members without their braces */
+    /* strip the braces */
     r->rendered.p[r->rendered.n - 1] = '\0';
     r->g.more.render = r->rendered.p + 1;
     request_end_with_prompts(r, true);

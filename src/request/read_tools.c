@@ -1,4 +1,4 @@
-/* A chat's tools: the fields, the functions that it offers, and the choice among them. */
+/* A chat's tools: the fields, the functions offered, and the choice among them. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,9 +43,9 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
 
 /* ---- checks ---- */
 
-/* Lists the functions of r's tools that it allows, also of those given in another shape
- * ({"name": ..}). Of several of one name the first counts. One that no format can name is
- * none. */
+/* Lists the allowed functions of r's tools, including those in the shape {"name": ..}. Of
+ * several with one name the first is listed; a name that no format can write is left
+ * out. */
 static quire_err list_offered(quire_request *r, quire_error *err) {
     size_t n = json_length(r->tools);
     tool_names met = {.n = 0}, allowed = {.n = 0};
@@ -83,7 +83,7 @@ static bool is_offered(const quire_request *r, str name) {
     return false;
 }
 
-/* A call that is forced is of a function that is offered. */
+/* Checks that a forced call is to a function that is offered. */
 static quire_err read_tools_check_choice(const quire_request *r, quire_error *err) {
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
     if ((is_named || r->tool_choice == OUTPUT_CHOICE_REQUIRED) && r->n_offered == 0) {
@@ -114,12 +114,12 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- tools of other forms: custom tools, allowed_tools, functions, function_call
+/* ---- other shapes of tools: custom tools, allowed_tools, functions, function_call
  * ---- */
 
 /* ---- the fields ---- */
 
-/* Checks a function's description, which error texts call `where`. */
+/* Checks a function's description. where: its name in errors. */
 static quire_err check_function(const field_desc *f, const char *where, const json_value *function,
                                 quire_error *err) {
     const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");
@@ -178,8 +178,8 @@ static str tool_name(const json_value *v) {
     return json_get_str(inside != NULL ? inside : v, "name");
 }
 
-/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or mode and tools beside
- * the type. */
+/* Reads {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or with mode and
+ * tools beside the type. */
 static quire_err read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     const json_value *inside = json_get(v, "allowed_tools");
     inside = inside != NULL ? inside : v;
@@ -206,7 +206,7 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
                                    quire_error *err) {
     static const char *const words[] = {
         [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
-    /* function_call */
+    /* the field is function_call */
     bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f;
     if (is_others) {
         return v == NULL
@@ -244,7 +244,7 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
     return QUIRE_OK;
 }
 
-/* ---- as tools of functions ---- */
+/* ---- tools as functions ---- */
 
 /* Writes all tools as functions. */
 static quire_err write_plain(const quire_request *r, strbuf *out) {
@@ -273,7 +273,7 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 
 bool request_is_custom(const quire_request *r, str name) {
     assert(r != NULL);
-    /* the first of several tools of one name counts */
+    /* of several tools with one name, the first counts */
     for (size_t i = 0; i < json_length(r->tools_field); i++) {
         const json_value *tool = json_at(r->tools_field, i);
         if (str_eq(tool_name(tool), name)) {
@@ -290,7 +290,7 @@ void request_list_allowed(const quire_request *r, tool_names *out) {
     }
 }
 
-/* Each of the allowed tools is one of the request's. */
+/* Checks that each allowed tool is among the request's tools. */
 static quire_err check_allowed(const quire_request *r, quire_error *err) {
     tool_names names = {.n = 0};
     for (size_t i = 0; r->allowed_tools != NULL && i < json_length(r->tools); i++) {
@@ -335,14 +335,14 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
     return check_allowed(r, err);
 }
 
-/* Custom tools, which are called with a text: their fields, the grammar of that text, and
- * the function that stands for them; and the namespaces of tools (request_tools.h). */
+/* Custom tools, which take a text instead of arguments: their fields, the text's grammar,
+ * the functions that represent them; and tool namespaces (request_tools.h). */
 
 const json_value *request_custom_of(const json_value *tool) {
     return str_is(json_get_str(tool, "type"), "custom") ? json_get(tool, "custom") : NULL;
 }
 
-/* format.grammar, or in the flat form the format itself. */
+/* format.grammar, or in the flat shape format itself */
 const json_value *request_custom_rule(const json_value *custom) {
     const json_value *format = json_get(custom, "format"), *given = json_get(format, "grammar");
     return !str_is(json_get_str(format, "type"), "grammar") ? NULL : given != NULL ? given : format;
@@ -401,7 +401,7 @@ quire_err request_check_custom(const field_desc *f, size_t i, const json_value *
 
 /* ---- as a function ---- */
 
-/* Appends the pattern of a string that the regex matches as a whole. Flags stand at a
+/* Appends a pattern for strings that the regex matches as a whole. Flags stay at the
  * pattern's beginning. */
 static quire_err add_whole_pattern(strbuf *to, str regex) {
     size_t n = 0;
@@ -415,8 +415,8 @@ static quire_err add_whole_pattern(strbuf *to, str regex) {
     return strbuf_add_str(to, ")$");
 }
 
-/* Writes the schema of the arguments: one string, which the tool's regex matches as a
- * whole. */
+/* Writes the schema of the arguments: one string that the tool's regex, if any, matches
+ * as a whole. */
 static quire_err write_input_schema(const json_value *custom, json_out *o) {
     str regex = json_get_str(request_custom_rule(custom), "definition");
     strbuf pattern = {0};

@@ -43,15 +43,15 @@ bool thought_is_signed(const uint8_t key[SHA256_BYTES], str text, str signature)
     sha256(text.p, text.n, digest);
     thought_sign(key, digest, right);
     for (size_t i = 0; i < QUIRE_SIGNATURE_BYTES && i < signature.n; i++) {
-        differs |= (unsigned char)(right[i] ^ signature.p[i]); /* all are compared, whatever differs first */
+        differs |= (unsigned char)(right[i] ^ signature.p[i]); /* compare all characters, for constant time */
     }
     return differs == 0;
 }
 
-/* Where a block stands. */
+/* Where a block may occur. */
 enum { IN_SYSTEM = 1, IN_USER = 2, IN_ASSISTANT = 4, IN_RESULT = 8 };
 
-/* A tool_use of the assistant's last turn. */
+/* A tool_use of the last assistant turn. */
 typedef struct turns_call {
     str id;
     bool is_answered;
@@ -61,21 +61,21 @@ typedef struct turns {
     const quire_request *r;
     quire_error *err;
     json_out o;
-    /* where a block is: a message (-1: the field system), a block of it and one inside
-     * that; -1: none */
+    /* position of the current block: message (-1: the field system), block in it, block
+     * in that; -1: none */
     int64_t i, j, k;
     int role;              /* role of the turn being read; 0: none */
     strbuf text;           /* text of the turn or result being read */
-    bool has_text;         /* a block of text came */
-    strbuf thought, calls; /* parts of an assistant's turn; calls: items of an array */
-    str signature;         /* signature of its first thought, which names the answer it was */
-    turns_call *open;      /* calls of the last assistant's turn, until the next turn has ended */
+    bool has_text;         /* a text block was read */
+    strbuf thought, calls; /* of an assistant turn: reasoning; array items of tool_calls */
+    str signature;         /* signature of the turn's first thinking block, which identifies the answer */
+    turns_call *open;      /* calls of the last assistant turn, until the turn after it has ended */
     size_t n_open, cap_open, n_answered;
 } turns;
 
 /* ---- errors ---- */
 
-/* Writes the name of the block or message being read, or of its member. */
+/* Writes the path of the current block or message, or of its member. */
 static void turns_name(const turns *t, const char *member, char *out, size_t size) {
     char block[32] = "", inside[48] = "";
     if (t->j >= 0 && t->i < 0) {
@@ -94,7 +94,7 @@ static void turns_name(const turns *t, const char *member, char *out, size_t siz
     }
 }
 
-/* The message: the name of the member, and the words after it. */
+/* Sets an error: the member's path, followed by the formatted text. */
 static quire_err turns_refuse(const turns *t, const char *member, const char *format, ...) {
     char name[160], words[sizeof t->err->message - sizeof name];
     va_list args;
@@ -131,7 +131,8 @@ static quire_err turns_add_text(turns *t, str text) {
     return strbuf_add(&t->text, text.p, text.n);
 }
 
-/* A line of a client's program for its own servers, which differs in each request. */
+/* Whether it is the system line of a client's billing header, which differs in every
+ * request and would prevent prefix hits. */
 static bool turns_is_header(const turns *t, str text) {
     return t->i < 0 && str_begins(text, "x-anthropic-billing-header:");
 }
@@ -144,7 +145,7 @@ static quire_err turns_read_text(turns *t, const json_value *block) {
 
 static quire_err turns_read_content(turns *t, const json_value *content, int where);
 
-/* Reads a document: its title, its context, and its text. */
+/* Reads a document: title, context and text. */
 static quire_err turns_read_document(turns *t, const json_value *block) {
     const json_value *source = json_get(block, "source");
     str type = json_get_str(source, "type"), data;
@@ -179,10 +180,10 @@ static quire_err turns_read_search_result(turns *t, const json_value *block) {
     return QUIRE_OK;
 }
 
-/* ---- an assistant's blocks ---- */
+/* ---- assistant blocks ---- */
 
 static turns_call *turns_find_call(turns *t, str id) {
-    /* results come in the order of their calls, as a rule */
+    /* results usually come in the order of their calls */
     turns_call *next = t->n_answered < t->n_open ? &t->open[t->n_answered] : NULL;
     if (next != NULL && str_eq(next->id, id)) {
         return next;
@@ -247,15 +248,15 @@ static quire_err turns_read_thinking(turns *t, const json_value *block) {
     return strbuf_add(&t->thought, thought.p, thought.n);
 }
 
-/* What another server has hidden says nothing to this model. */
+/* Checks redacted reasoning and drops it: another server encrypted it. */
 static quire_err turns_read_redacted(turns *t, const json_value *block) {
     str data;
     return turns_get_text(t, block, "data", &data);
 }
 
-/* ---- results ---- */
+/* ---- tool results ---- */
 
-/* Writes a tool's message of t->text, which is cleared. */
+/* Writes a tool message from t->text and clears the text. */
 static quire_err turns_write_result(turns *t, str id, bool is_error) {
     json_out *o = &t->o;
     bool is_marked = is_error && !(t->text.n > 0 && str_begins((str){t->text.p, t->text.n}, "Error"));
@@ -297,7 +298,7 @@ static quire_err turns_read_result(turns *t, const json_value *block) {
 
 typedef struct block_kind {
     const char *type;
-    int where; /* IN_.. in which it may stand */
+    int where; /* IN_.. flags: where it may occur */
     quire_err (*read)(turns *t, const json_value *block);
 } block_kind;
 
@@ -335,7 +336,8 @@ static quire_err turns_read_block(turns *t, const json_value *block, int where) 
     return turns_refuse_type(t, type, where);
 }
 
-/* Reads a text, or an array of blocks: those of a message, or of a block (IN_RESULT). */
+/* Reads a text or an array of blocks: the content of a message, or of a block
+ * (IN_RESULT). */
 static quire_err turns_read_content(turns *t, const json_value *content, int where) {
     char brief[JSON_BRIEF_BYTES];
     int64_t *at = where == IN_RESULT ? &t->k : &t->j;
@@ -450,7 +452,7 @@ static quire_err turns_read_message(turns *t, const json_value *message) {
     return turns_read_content(t, json_get(message, "content"), is);
 }
 
-/* Ends the last turn. If it is the assistant's, the answer continues it. */
+/* Ends the last turn. An assistant turn is continued by the answer. */
 static quire_err turns_end_last(turns *t, turns_written *out) {
     out->is_continued = t->role == IN_ASSISTANT;
     if (out->is_continued && t->n_open > 0) {

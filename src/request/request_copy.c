@@ -1,5 +1,5 @@
-/* Requests that were read: copies for forks, changes while they run, and what a program
- * sets or asks of them. */
+/* Operations on parsed requests: copies for forks, changes while they run, setters and
+ * getters. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -38,7 +38,7 @@ const quire_request_more *quire_request_describe_more(const quire_request *r) {
     return &r->g.more;
 }
 
-/* ---- copies: what a fork inherits, and what of a running request may be changed ---- */
+/* ---- copies: what a fork inherits, and what can change in a running request ---- */
 
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err) {
     static const char *const own[] = {"stream", "n", "best_of", "echo", "prompt_logprobs"};

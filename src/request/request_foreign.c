@@ -2,16 +2,17 @@
 
 #include "request/request_field.h"
 
-enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as many */
+enum { LONGEST = 64 }; /* longest name compared, in bytes; every field is shorter */
 
 typedef struct foreign {
-    const char *name; /* lower case, words without anything between */
-    /* the field to use instead, if the endpoint has it; NULL: none. A name may occur
-     * twice, for different endpoints */
+    const char *name; /* lower case, without separators between words */
+    /* field to use instead, if the endpoint has it; NULL: none. A name can have several
+     * rows, for different endpoints */
     const char *instead;
 } foreign;
 
-/* Names in vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their predecessors. */
+/* Field names of vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their
+ * predecessors. */
 static const foreign others[] = {
     {"adapterid", NULL},
     {"beamsize", "beam_width"},
@@ -79,7 +80,7 @@ static const foreign others[] = {
     {"typical", "typical_p"},
 };
 
-/* Words that decide on their own. */
+/* A name with any of these words is refused. */
 static const char *const words[] = {
     "adapter",  "adapters", "banned",      "beam",       "beams",    "constraint", "constraints", "dry",
     "dynatemp", "ebnf",     "gbnf",        "grammar",    "guidance", "guided",     "logit",       "logits",
@@ -87,8 +88,8 @@ static const char *const words[] = {
     "sampling", "schema",   "speculative", "structured", "xtc",
 };
 
-/* Reduces a name to lower-case letters and digits in out, with a zero byte after it.
- * *starts has a bit for each index at which a word begins. */
+/* Reduces a name to lower-case letters and digits in out, 0-terminated. Bit i of *starts
+ * is set if a word begins at index i. */
 static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
     size_t n = 0;
     bool begins = true;
@@ -124,8 +125,8 @@ static bool request_foreign_has_word(const char *reduced, size_t n, uint64_t sta
     return false;
 }
 
-/* The field of which the name is another spelling, or NULL. SGLang's members of
- * sampling_params are fields elsewhere. */
+/* The field of which the name is another spelling; NULL: none. Members of SGLang's
+ * sampling_params are matched without their prefix. */
 static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     int32_t n_fields = 0;
     const field_desc *fields = request_fields(&n_fields);
@@ -146,8 +147,7 @@ static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     return NULL;
 }
 
-/* Whether it is a field of chats that a dialect of others than OpenAI lacks, and
- * therefore refuses. */
+/* Whether the name is a chat field that the Messages dialect lacks and must refuse. */
 static bool request_foreign_is_chats(const char *reduced, uint32_t endpoint, const char **instead) {
     static const foreign same[] = {{"maxcompletiontokens", "max_tokens"},
                                    {"reasoningeffort", "output_config"},

@@ -1,8 +1,6 @@
-/* Recognises unknown members of a request that would change what is generated on another
- * server.
- *
- * Such a member is refused, since a client that sends it relies on it. Any other unknown
- * member is ignored and named in the response. Any thread. */
+/* Recognises unknown request members that would change the output on other servers. They
+ * are refused, since the client relies on them; other unknown members are ignored and
+ * listed in the response. Any thread. */
 #ifndef REQUEST_REQUEST_FOREIGN_H
 #define REQUEST_REQUEST_FOREIGN_H
 
@@ -10,10 +8,9 @@
 
 #include "base/str.h"
 
-/* Whether a member of this name would change what is generated: another spelling of a
- * field of the endpoint (FIELD_COMPLETIONS, FIELD_CHAT), a field of another server, or a
- * name with a word of such fields ("guided", "lora", "penalty"). *instead is the field to
- * use, or NULL where there is none. */
+/* Whether an unknown member would change the output: another spelling of a field of the
+ * endpoint (FIELD_COMPLETIONS, FIELD_CHAT), a field of another server, or a name with a
+ * telling word ("guided", "lora", "penalty"). *instead is the field to use, or NULL. */
 bool foreign_changes_generation(str name, uint32_t endpoint, const char **instead);
 
 #endif

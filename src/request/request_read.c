@@ -1,5 +1,5 @@
-/* Requests from bodies: a body is checked whole, then read field by field; then the
- * checks between fields. */
+/* Makes requests from bodies: checks the whole body, reads it field by field, then checks
+ * that fields agree. */
 #include "request/request.h"
 
 #include <assert.h>
@@ -15,12 +15,12 @@
 /* ---- dialects ---- */
 
 enum {
-    LISTED_BYTES = 32,     /* bytes of a token and its log-probability in a completion's lists */
-    CHAT_LISTED_BYTES = 96 /* bytes of the same in a chat's lists, which also have the token's bytes */
+    LISTED_BYTES = 32,     /* response bytes of a token and its log-probability in a completion */
+    CHAT_LISTED_BYTES = 96 /* the same in a chat, which also lists the token's bytes */
 };
 
-/* What chats, rows in place of tokens, completions, and requests that end with a prompt of
- * any length have in common. */
+/* What dialects have in common: chats, pooled rows, completions, and those that only
+ * prepare a prompt of any length. */
 #define CHATS(field) .is_chat = true, .adds_bos = true, .prompt = field, .listed_bytes = CHAT_LISTED_BYTES
 #define ROWS(field, checks)                                                                                  \
     .gives_rows = true, .adds_special = true, .prompt = field, .check = checks, .too_long = request_long_input
@@ -145,9 +145,9 @@ const dialect request_dialects[] = {
                              .assemble = request_assemble_sglang_rows},
 };
 
-/* ---- a new request ---- */
+/* ---- new requests ---- */
 
-/* Gives a request without fields an endpoint's defaults. */
+/* Sets the endpoint and its defaults in a request without fields. */
 static void set_endpoint(quire_request *r, quire_endpoint endpoint) {
     r->g.info.endpoint = endpoint;
     r->g.more.prompt_only = dialect_of(&r->g)->prompt_only;
@@ -252,7 +252,7 @@ void request_drop_texts(quire_request *r) {
     bool is_shown = r->g.info.echo;
     for (size_t i = 0; i < r->n_values; i++) {
         field_type type = r->values[i].field->type;
-        bool is_echoed = r->g.more.echo != NULL; /* a message of theirs */
+        bool is_echoed = r->g.more.echo != NULL; /* g.more.echo points into the messages */
         if ((type == FIELD_MESSAGES && !is_echoed) || (type == FIELD_PROMPT && !is_shown)) {
             json_drop(r->values[i].value);
             r->values[i].value = NULL;
@@ -280,11 +280,11 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
     return QUIRE_OK;
 }
 
-/* ---- dialects whose conversation has other fields ---- */
+/* ---- dialects that convert their conversation ---- */
 
 const json_value *request_part(const quire_request *r, const char *field) {
     assert(r != NULL);
-    const json_value *found = NULL; /* the last one counts */
+    const json_value *found = NULL; /* the last one wins */
     for (size_t i = 0; i < r->n_values; i++) {
         bool is = (r->values[i].field->flags & FIELD_PART) && strcmp(r->values[i].field->name, field) == 0;
         found = is ? r->values[i].value : found;
@@ -319,7 +319,7 @@ quire_err request_set_as(quire_request *r, uint32_t endpoint, const char *field,
     return e;
 }
 
-/* Makes the conversation of the fields that are parts of it, and drops them. */
+/* Converts the fields with FIELD_PART to the base dialect's, and drops them. */
 static quire_err request_assemble(quire_request *r, quire_error *err) {
     size_t n_parts = 0, n = 0;
     for (size_t i = 0; i < r->n_values; i++) {
@@ -345,14 +345,14 @@ bool request_is_prompt_field(const field_desc *f) {
            (f->flags & FIELD_INFILL) || f->read == request_read_suffix;
 }
 
-/* A member's text, or a short substitute where only its kind matters, so that nothing
- * large is built without use. */
+/* The member's text, or a short value of the same type if only the type matters, to avoid
+ * building a large value that is not used. */
 static str worth_building(const field_desc *f, str span) {
     bool only_kind = (f->flags & (FIELD_IGNORED | FIELD_LATER)) && span.n > 4096;
     return !only_kind ? span : span.p[0] == '{' ? str_of("{}") : span.p[0] == '[' ? str_of("[0]") : span;
 }
 
-/* Reads one member of a body, whose value is span. */
+/* Reads one member of a body; span is its value. */
 static quire_err request_read_member(quire_request *r, const field_desc *f, str body, str span,
                                      quire_error *err) {
     json_value *v;
@@ -371,7 +371,7 @@ static quire_err request_read_member(quire_request *r, const field_desc *f, str 
     return e;
 }
 
-/* Handles an unknown member. null has no effect anywhere. */
+/* Handles an unknown member: null is ignored, others may be refused. */
 static quire_err read_foreign(quire_request *r, str name, str span, quire_error *err) {
     const char *instead;
     if (str_is(span, "null")) {
@@ -380,7 +380,7 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
     if (!foreign_changes_generation(name, dialect_of(&r->g)->fields, &instead)) {
         return err_set(err, request_ignore(r, "", name), -1, "out of memory");
     }
-    char field[64]; /* a longer name is not a known one */
+    char field[64]; /* known names are shorter */
     snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
     return instead != NULL
                ? err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not a field here; use %s", field,
@@ -398,8 +398,8 @@ const field_desc *request_row(str name, uint32_t endpoint) {
     return request_field(text, endpoint);
 }
 
-/* Reads every field of a body that was checked and is an object; with a fork parent, all
- * but those that the parent determines. */
+/* Reads all fields of a checked body, which is an object. For a fork, fields that the
+ * parent determines are refused. */
 static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire_error *err) {
     json_scan s = {.text = body};
     bool more;
@@ -455,8 +455,8 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
     return e;
 }
 
-/* Checks required fields: a chat needs messages and a model that can read them; a
- * completion needs a prompt. */
+/* Checks required fields: a chat needs messages and a model that can chat; a completion
+ * needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
     if (r->context.no_tokens) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
@@ -506,15 +506,15 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Sets what is reported beside tokens: echo with logprobs reports the prompt's as
- * well. */
+/* Sets the numbers of log-probabilities to report. With echo, logprobs includes the
+ * prompt's. */
 static quire_err check_logprobs(quire_request *r, quire_error *err) {
     quire_request_info *i = &r->g.info;
     if (r->n_top_logprobs > 0 && r->n_logprobs < 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs",
                              "top_logprobs is given without logprobs; set logprobs to true");
     }
-    if (r->n_top_logprobs > PARAMS_MAX_LOGPROBS) { /* the reference names logprobs */
+    if (r->n_top_logprobs > PARAMS_MAX_LOGPROBS) { /* OpenAI's error names logprobs */
         return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
                              "top_logprobs is %d; it must be from 0 to %d", (int)r->n_top_logprobs,
                              PARAMS_MAX_LOGPROBS);
@@ -523,17 +523,17 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
                              "prompt_logprobs cannot be streamed; leave stream out");
     }
-    /* a chat's logprobs is 0 where it is true, and a completion has no top_logprobs */
+    /* chats: n_logprobs is 0 if true; completions: n_top_logprobs is unset */
     i->logprobs = r->n_logprobs == 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
     if (r->echoes_message && !i->stream && i->prompt_logprobs < 0) {
-        i->prompt_logprobs = r->n_top_logprobs; /* a chat's echo has its prompt's */
+        i->prompt_logprobs = r->n_top_logprobs; /* the message that a chat echoes is part of its prompt */
     }
     r->g.prompt_logprobs_start = r->g.prompt_logprobs_start > 1 ? r->g.prompt_logprobs_start : 1;
     i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab;
     i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
-    /* some dialects have no bound of their own, and the highest is none there */
+    /* at PARAMS_MAX_LOGPROBS the option sets no limit: some dialects allow more */
     bool is_bounded = r->context.max_logprobs > 0 && r->context.max_logprobs < PARAMS_MAX_LOGPROBS;
     if (is_bounded && most > r->context.max_logprobs) {
         return err_set_param(
@@ -541,7 +541,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
             "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)",
             (int)most, (int)r->context.max_logprobs);
     }
-    /* prompt_logprobs itself was refused before */
+    /* an explicit prompt_logprobs was refused before */
     if (r->fork_from != NULL && i->prompt_logprobs >= 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
                              "echo with logprobs asks for those of what stands before the fork, which it "
@@ -551,7 +551,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The name that the request's endpoint has for what is stored at a place. */
+/* The endpoint's name for the field stored at a place. */
 static const char *request_name_at(const quire_request *r, size_t place, const char *otherwise) {
     int32_t n;
     const field_desc *f = request_fields(&n);
@@ -580,7 +580,7 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
                                             "%s is %d; a sequence has at most %d tokens here", least,
                                             (int)s->min_tokens, (int)r->context.max_model_len);
     }
-    if (s->max_tokens > r->context.max_model_len) { /* the engine cuts it to what fits */
+    if (s->max_tokens > r->context.max_model_len) { /* the engine reduces it to what fits */
         s->max_tokens = r->context.max_model_len;
     }
     return QUIRE_OK;

@@ -1,5 +1,5 @@
-/* What a request says about tools: the functions that it offers, its choice among them,
- * and the formats of its response. */
+/* What a request says about tools: the functions offered, the choice among them, and the
+ * formats of its response. */
 #ifndef REQUEST_REQUEST_TOOLS_H
 #define REQUEST_REQUEST_TOOLS_H
 
@@ -10,22 +10,22 @@
 #include "base/str.h"
 #include "json/json.h"
 
-/* A function that a request offers. All is borrowed from the request. */
+/* A function that a request offers. The request owns all pointers. */
 typedef struct output_tool {
     str name;
     const json_value *parameters; /* its JSON Schema, or NULL */
-    bool is_strict;               /* its schema is enforced or the request refused */
+    bool is_strict;               /* the schema must be enforced, or the request is refused */
     /* custom tool: grammar of its argument OUTPUT_TOOL_INPUT; empty: none */
     str lark;
 } output_tool;
 
-#define OUTPUT_TOOL_INPUT "input" /* a custom tool's only argument */
+#define OUTPUT_TOOL_INPUT "input" /* the only argument of a custom tool */
 
 typedef enum output_choice {
     OUTPUT_CHOICE_AUTO,
-    OUTPUT_CHOICE_NONE,     /* nothing is a call */
-    OUTPUT_CHOICE_REQUIRED, /* an answer that is a JSON list of calls counts too */
-    OUTPUT_CHOICE_NAMED     /* an answer that is the bare arguments of `named` counts too */
+    OUTPUT_CHOICE_NONE,     /* no calls are recognised */
+    OUTPUT_CHOICE_REQUIRED, /* a bare JSON list of calls is recognised too */
+    OUTPUT_CHOICE_NAMED     /* the bare arguments of `named` are recognised too */
 } output_choice;
 
 /* Formats of a response by name (rows of answer/answer_format.h); NULL: none. Names are
@@ -36,7 +36,7 @@ typedef struct output_formats {
 
 #define CALL_NAME_BYTES 256
 
-/* Whether some format writes and reads a function of that name: at most CALL_NAME_BYTES
+/* Whether every tool format can carry this function name: at most CALL_NAME_BYTES bytes,
  * without white space, quotes, brackets and = , ; | \ ` */
 static inline bool call_is_name(str s) {
     for (size_t i = 0; i < s.n; i++) {
@@ -49,32 +49,28 @@ static inline bool call_is_name(str s) {
     return s.n > 0 && s.n <= CALL_NAME_BYTES;
 }
 
-/* ---- namespaces of tools ---- */
-
-/* Tool spaces: which part of a called name is the namespace of its tool, for a request
- * whose tools have namespaces. The reader adds the tools once, and each call of the
- * response is looked up.
+/* Tool namespaces: finds the namespace in the name of a called tool. The reader adds the
+ * request's tools once; each call in the response is looked up.
  *
- * Owner: the request; constant once it is read, so lookups are for any thread. */
+ * The request owns it. Constant once read, so any thread may look up. */
 
 typedef struct tool_space {
-    size_t at, n, n_space; /* the name as it is called in `names`; the bytes of its namespace */
+    size_t at, n, n_space; /* a tool's full name in `names`, and the length of its namespace */
 } tool_space;
 
 typedef struct tool_spaces {
     strbuf names;
-    tool_space *all; /* [n] in the order of the request */
+    tool_space *all; /* [n] in the request's order */
     size_t n, cap, n_spaces;
 } tool_spaces;
 
-/* Adds a tool; space empty: it has no namespace. QUIRE_NO_MEMORY: t is as it was, or has
- * bytes in `names` that no tool uses. */
+/* Adds a tool; space empty: it has no namespace. QUIRE_NO_MEMORY: t is unchanged, except
+ * for unused bytes in `names`. */
 quire_err tool_spaces_add(tool_spaces *t, str space, str name);
-/* The bytes of the namespace that a called name begins with: that of the first tool of
- * this name; for a name that is not a tool's, of the last namespace that it begins with.
- * 0: none. O(tools). */
+/* Length of the namespace in a called name: that of the first tool with this name or, for
+ * an unknown name, of the last namespace that it starts with. 0: none. O(tools). */
 size_t tool_spaces_find(const tool_spaces *t, str called);
-/* Frees what t has; it is empty then. */
+/* Frees everything and leaves t empty. */
 void tool_spaces_deinit(tool_spaces *t);
 
 #endif

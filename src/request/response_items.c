@@ -1,9 +1,8 @@
-/* Reads the items of a conversation in the form of OpenAI's Responses API, and writes
- * them as the messages of a chat.
+/* Reads conversation items of OpenAI's Responses API and writes them as chat messages.
  *
- * An item is a message, a reasoning, a call of a tool or the output of one. Reasoning,
- * text and calls of an assistant that follow each other are one message. The output of a
- * call must come after that call. One thread. */
+ * An item is a message, reasoning, a tool call or a call's output. Consecutive reasoning,
+ * text and calls of the assistant form one message. The output of a call must come after
+ * the call. One thread. */
 
 #include <assert.h>
 #include <inttypes.h>
@@ -16,33 +15,33 @@
 #include "base/rng.h"
 #include "request/request_read.h"
 
-#define RESPONSE_ID_DIGITS 16 /* hexadecimal, of a response's id */
+#define RESPONSE_ID_DIGITS 16 /* hexadecimal digits of a response's id */
 
-/* Adjacent items of an assistant's turn, which are one message: its reasoning, then its
- * text, then its calls. */
+/* The assistant message being collected from adjacent items: reasoning, then text, then
+ * calls. */
 typedef struct open_turn {
-    str name; /* the id of the response of which its reasoning or text is an item; empty: of none */
+    str name; /* id of the response that its reasoning or text came from; empty: unknown */
     strbuf reasoning;
     const json_value *content;
-    strbuf calls; /* items of tool_calls */
+    strbuf calls; /* array items of tool_calls */
 } open_turn;
 
 struct item_reader {
     json_out messages;
-    strbuf *kept; /* lines of items; NULL: they are kept already */
+    strbuf *kept; /* items to store, one a line; NULL: already stored */
     quire_error *err;
-    const char *list; /* how errors name the list: "input" */
-    size_t i;         /* the item being read */
+    const char *list; /* the list's name in errors, as in "input" */
+    size_t i;         /* index of the current item */
     open_turn turn;
-    str *calls; /* [n_calls] the ids of all calls so far, in call_index by their hash */
+    str *calls; /* [n_calls] ids of all calls so far, indexed by hash in call_index */
     size_t n_calls, cap_calls;
     hash_index call_index;
-    uint64_t seed; /* for the ids of items without one */
+    uint64_t seed; /* makes ids for items without one */
 };
 
 /* ---- errors ---- */
 
-/* An error about the item being read, or one of its members; member: "" or ".NAME". */
+/* Sets an error about the current item or one of its members. member: "" or ".NAME". */
 __attribute__((format(printf, 3, 4))) static quire_err items_refuse(const item_reader *t, const char *member,
                                                                     const char *format, ...) {
     char param[sizeof t->err->param], what[300];
@@ -63,7 +62,7 @@ static quire_err items_memory(const item_reader *t, quire_err e) {
     return err_set(t->err, e, -1, "out of memory for a conversation");
 }
 
-/* A member that must be a text. */
+/* Reads a member that must be a text. */
 static quire_err items_text(const item_reader *t, const json_value *item, const char *name, str *out) {
     char member[40];
     const json_value *v = json_get(item, name);
@@ -74,7 +73,7 @@ static quire_err items_text(const item_reader *t, const json_value *item, const 
 
 /* ---- content ---- */
 
-/* Checks a content or an output: a text, or a list of parts that are text. */
+/* Checks a content or output: a text, or a list of text parts. */
 static quire_err items_check_content(const item_reader *t, const char *name, const json_value *v,
                                      bool is_answer) {
     char member[40];
@@ -107,7 +106,7 @@ static quire_err items_check_content(const item_reader *t, const char *name, con
 
 /* ---- messages ---- */
 
-/* Writes the assistant's message that is open, if one is. */
+/* Writes the open assistant message, if any. */
 static void items_close_turn(item_reader *t) {
     open_turn *a = &t->turn;
     json_out *o = &t->messages;
@@ -140,9 +139,9 @@ static void items_close_turn(item_reader *t) {
     a->name = (str){0};
 }
 
-/* Names the open turn by an item's id, which is of this server's form
- * (server/routes.c): PREFIX_, the digits of its response's id, and two of its place.
- * Ids of another form name nothing. */
+/* Takes the open turn's response id from an item's id of this server's form
+ * (server/routes.c): PREFIX_, the response's digits, two digits for the position. Ids of
+ * other forms are ignored. */
 static void items_name_turn(item_reader *t, const json_value *item) {
     str id = json_get_str(item, "id");
     const char *digits = id.n > 0 ? memchr(id.p, '_', id.n) : NULL;
@@ -193,7 +192,7 @@ static quire_err items_read_message(item_reader *t, const json_value *item) {
 
 /* ---- reasoning ---- */
 
-/* Adds the texts of a list of {"text": ..} to the reasoning. */
+/* Appends the texts of a list of {"text": ..} to the reasoning. */
 static quire_err items_add_reasoning(item_reader *t, const char *name, const json_value *list) {
     char member[48];
     for (size_t j = 0; j < json_length(list); j++) {
@@ -211,7 +210,7 @@ static quire_err items_add_reasoning(item_reader *t, const char *name, const jso
     return QUIRE_OK;
 }
 
-/* Its content, or the summary of one whose content is not given. */
+/* Reads reasoning: its content or, without content, its summary. */
 static quire_err items_read_reasoning(item_reader *t, const json_value *item) {
     const json_value *content = json_get(item, "content"), *summary = json_get(item, "summary");
     if (content != NULL && !json_is(content, JSON_KIND_ARRAY)) {
@@ -264,7 +263,7 @@ static quire_err items_note_call(item_reader *t, str id) {
     return QUIRE_OK;
 }
 
-/* A call of a function (its arguments), or of a custom tool (its input). */
+/* Reads a call of a function (arguments) or of a custom tool (input). */
 static quire_err items_read_call(item_reader *t, const json_value *item, bool is_custom) {
     const char *type = is_custom ? "custom" : "function", *text_name = is_custom ? "input" : "arguments";
     json_out o = {.to = &t->turn.calls};
@@ -303,7 +302,7 @@ static quire_err items_read_output(item_reader *t, const json_value *item) {
     return QUIRE_OK;
 }
 
-/* ---- items as they are kept ---- */
+/* ---- items as stored ---- */
 
 static void items_write_id(item_reader *t, const char *prefix, const json_value *given, json_out *o) {
     char id[48];
@@ -324,7 +323,7 @@ static void items_write_part(const char *type, str text, json_out *o) {
     json_end(o, ']');
 }
 
-/* Writes an item as a line: its id first, a content that is a text as one part. */
+/* Stores an item as a line: its id first; text content becomes a single part. */
 static quire_err items_keep(item_reader *t, const char *prefix, const json_value *item) {
     json_out o = {.to = t->kept};
     if (t->kept == NULL) {
