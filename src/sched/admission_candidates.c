@@ -7,18 +7,18 @@
 #include "sched/adapter_slots.h"
 #include "sched/prefix_wait.h"
 
-#define MAX_ADMIT 16 /* most candidates of a plan: each is looked up in the prefix cache first */
+#define MAX_ADMIT 16 /* most candidates of a plan; each is looked up in the prefix cache first */
 
-/* The sort key of a waiting task: the smallest is first. */
+/* The sort key of a waiting task; the smallest is admitted first. */
 static double admission_candidates_key_of(const scheduler *s, const sched_task *t) {
     kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
-        /* it waits for all pages that it may ever need, which become free together only
-         * if no other task overtakes it */
+        /* it waits for all pages that it may ever need; they become free together only if
+         * no other task overtakes it */
         return -INFINITY;
     }
     if (t->is_first) {
-        return -DBL_MAX; /* a place was freed for it */
+        return -DBL_MAX; /* room was made for it */
     }
     switch (s->options.policy) {
     case ADMISSION_PREFIX: {
@@ -27,15 +27,15 @@ static double admission_candidates_key_of(const scheduler *s, const sched_task *
     }
     case ADMISSION_FAIR:
         return service_counters_of(&s->service, t->tenant_slot);
-    case ADMISSION_PRIORITY: /* the queue is in that order */
+    case ADMISSION_PRIORITY: /* the queue is sorted by priority already */
     case ADMISSION_FCFS:
         break;
     }
     return 0.0;
 }
 
-/* The index of the smallest key among the first n, the oldest of equal ones; n when all
- * were taken (NAN). No key is below `bound`. */
+/* The index of the smallest key in keys[0..n), the oldest of equals; n if all were taken
+ * (NAN). No key is below `bound`, so the search stops there. */
 static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
@@ -50,7 +50,8 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
 }
 
 int32_t candidates_order_begin(scheduler *s) {
-    /* looks each task up, so only the oldest ones are considered; their scores grow */
+    /* each is looked up in the cache, so only the oldest are ordered; the others' scores
+     * grow */
     bool by_prefix = s->options.policy == ADMISSION_PREFIX;
     int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
     s->last_key = -INFINITY;
@@ -63,7 +64,8 @@ int32_t candidates_order_begin(scheduler *s) {
     return n;
 }
 
-/* Whether two of the ordered tasks are steps of one program, which exchange turns. */
+/* Whether two of the ordered tasks are steps of one program, so that they may swap
+ * turns. */
 static bool share_turns(const scheduler *s, int32_t i, int32_t k) {
     const sched_task *a = s->ordered[i], *b = s->ordered[k];
     return a->tree != 0 && a->tree == b->tree && a->tenant_slot == b->tenant_slot &&
@@ -74,8 +76,8 @@ static bool candidates_go_deeper(const sched_task *a, const sched_task *b) {
     return admission_goes_deeper(a->depth, a->arrival, b->depth, b->arrival);
 }
 
-/* Gives turn i, the first of those left to its task's program, to the program's deepest
- * step, in exchange for that step's turn. */
+/* Swaps ordered[i], the first remaining step of its program, with the deepest step of
+ * that program. */
 static void candidates_put_deepest(scheduler *s, int32_t n, int32_t i) {
     int32_t deepest = i;
     for (int32_t k = i + 1; k < n && s->ordered[i]->tree != 0; k++) {
@@ -92,7 +94,7 @@ int32_t candidates_order_next(scheduler *s, int32_t n) {
     int32_t i = least_of(s->keys, n, s->last_key);
     if (i < n) {
         candidates_put_deepest(s, n, i);
-        s->last_key = s->keys[i]; /* keys only grow */
+        s->last_key = s->keys[i]; /* keys never decrease */
         s->keys[i] = NAN;
     }
     return i;
@@ -111,8 +113,8 @@ void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
     }
 }
 
-/* Adds to each key the service that the tenant's earlier tasks will get. A tenant's
- * tasks are in the order of their queue, except those that precede all others. */
+/* Adds to each key the service that earlier tasks of the same tenant will get. A tenant's
+ * tasks are in queue order, except for those with the lowest keys. */
 static void admission_candidates_add_service(scheduler *s, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         s->service.slots[s->ordered[i]->tenant_slot].queued = 0.0;
@@ -149,7 +151,7 @@ int32_t candidates_ahead(scheduler *s, const sched_task *t) {
     return n_ahead;
 }
 
-/* ---- slots of adapters ---- */
+/* ---- adapter slots ---- */
 
 static adapter_slots slots_of_running(const scheduler *s) {
     adapter_slots slots = {.most = s->limits.max_adapters};
@@ -167,16 +169,16 @@ bool candidates_have_slot(const scheduler *s, const sched_task *t) {
     return adapter_slots_fit(&slots, t->adapter);
 }
 
-/* Removes the keys of the tasks among the first n waiting ones that get no slot. */
+/* Removes the keys of those of the first n waiting tasks that get no adapter slot. */
 static void drop_slotless(scheduler *s, int32_t n, const adapter_slots *slots) {
     for (int32_t i = 0; i < n; i++) {
         s->keys[i] = adapter_slots_fit(slots, s->ordered[i]->adapter) ? s->keys[i] : NAN;
     }
 }
 
-/* Marks the waiting tasks whose adapters find no slot beside the running ones, and those
- * that leave their slot to an older task that has waited long; removes the keys of those
- * among the first n. */
+/* Marks the waiting tasks for whose adapters the running ones leave no slot, and those
+ * that give way to an older task that has waited long. Removes the keys of those among
+ * the first n. */
 static void candidates_mark_slots(scheduler *s, int32_t n, const adapter_slots *slots) {
     uint64_t oldest = UINT64_MAX;
     if (slots->most == 0) {
@@ -228,7 +230,7 @@ int32_t admission_candidates_find(scheduler *s) {
     return n_candidates;
 }
 
-#define MEASURED  8 /* steps after which the measured costs are used */
+#define MEASURED  8 /* number of steps after which measured costs are used */
 #define LONGEST_S 3600
 
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
@@ -242,7 +244,7 @@ double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
     return work_us + n_steps * beside_us;
 }
 
-/* The time that t's attention program, if any, adds per pair. */
+/* The time that t's attention program adds per pair; 0 if it has none. */
 static double added_pair_us(const scheduler *s, const sched_task *t) {
     return t->program != 0 ? program_pair_us(&s->programs, t->program) : 0.0;
 }
@@ -278,9 +280,8 @@ static bool any_deadline(const scheduler *s) {
     return false;
 }
 
-/* Adds the prompt of t to the load that later tasks wait for. If t itself would be late,
- * it is refused instead, and the result is false. A task that was admitted before is
- * computed to its end even if late. */
+/* Adds t's prompt to the load ahead of later tasks. If t itself would be late, refuses it
+ * instead and returns false. A task that was admitted before is finished even if late. */
 static bool deadline_pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t,
                           int64_t now_us) {
     deadline_load with = *load;
@@ -314,7 +315,7 @@ int32_t deadline_check(scheduler *s, int64_t now_us) {
         }
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
-        if (i >= n || s->keys[i] == s->keys[i]) { /* neither taken (NAN) nor visited yet */
+        if (i >= n || s->keys[i] == s->keys[i]) { /* not visited by the loop above (visited keys are NAN) */
             n_refused += !deadline_pass(s, &l, &load, s->ordered[i], now_us);
         }
     }

@@ -25,8 +25,7 @@ void service_counters_close(service_counters *s) {
     *s = (service_counters){0};
 }
 
-/* Finds the lowest service counter of the active tenants. False if no tenant is
- * active. */
+/* Finds the lowest service counter of the active tenants. False if none is active. */
 static bool least_served(const service_counters *s, double *least) {
     bool found = false;
     for (int32_t i = 0; i <= s->n; i++) {
@@ -50,7 +49,7 @@ int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n
         bool better = at->n_active == 0 &&
                       (slot == TENANT_NONE ||
                        (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
-        slot = better ? i : slot; /* a free slot, or else that of the inactive tenant that loses least */
+        slot = better ? i : slot; /* a free entry, or else the inactive tenant's with the lowest counter */
     }
     bool is_common = slot == TENANT_NONE;
     slot = is_common ? s->n : slot;

@@ -29,11 +29,11 @@ bool prefix_wait_blocks(const scheduler *s, const sched_task *t) {
 /* A waiting task, with the length of the prefix that it finds in the cache. */
 typedef struct waiter {
     const sched_task *t;
-    int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most that it may reuse */
+    int32_t n_cached, n_wanted; /* tokens that it finds in the cache; most tokens that it may reuse */
 } waiter;
 
-/* How many tokens a and b may share in the cache: all within one namespace, otherwise
- * only pages that are public for both; one's public prefix may be a prefix of the
+/* How many tokens a and b may share in the cache: all known ones within a namespace, else
+ * those in pages that are public for both. One's public prefix may be a prefix of the
  * other's. */
 static int32_t common_ground(const scheduler *s, const sched_task *a, const sched_task *b) {
     if (!a->kv.has_path || !b->kv.has_path) {
@@ -48,15 +48,15 @@ static int32_t common_ground(const scheduler *s, const sched_task *a, const sche
                : 0;
 }
 
-/* The position up to which w could reuse pages that `other` has yet to compute (it has
- * computed n_computed); 0: not worth waiting. With recurrent states it may be any later
- * position, since `other` can be told to take a snapshot there. */
+/* The position up to which w could reuse pages that `other`, at n_computed, has yet to
+ * compute; 0 if waiting is not worth it. With recurrent states any later position will
+ * do, since `other` can be told to take a snapshot there. */
 static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other,
                              int32_t n_computed) {
     int32_t size = s->limits.page_tokens, unit = s->kv->n_state_pages > 0 ? 1 : size;
     if (unit == size && (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached)) {
         /* w would have found these pages if it could use them. The first condition
-         * implies the second and is cheaper */
+         * implies the second; it is cheaper */
         return 0;
     }
     int32_t n = common_ground(s, w->t, other);
@@ -107,7 +107,7 @@ void prefix_wait_find(scheduler *s, int32_t i) {
     }
     if (best != NULL && s->kv->n_state_pages > 0 &&
         !kv_snapshot_mark(&best->kv.snapshots, t->blocked_until)) {
-        t->blocked_until = 0; /* too many tasks wait for it at other positions */
+        t->blocked_until = 0; /* too many tasks wait for it, at different positions */
         planned[i].prefix_wait = false;
     }
 }

@@ -5,12 +5,12 @@
 
 #include "sched/adapter_slots.h"
 
-#define NEWEST 4 /* how many of the newest sequences a victim is chosen from */
+#define NEWEST 4 /* a victim is chosen among this many of the newest sequences */
 
 typedef struct budget {
     int32_t rows, out, pages;
     double us;         /* time left for prefills */
-    double program_us; /* time left for prefills with programs */
+    double program_us; /* time left for prefills with attention programs */
 } budget;
 
 typedef struct planner {
@@ -18,9 +18,9 @@ typedef struct planner {
     const sched_seq *running;
     int32_t n_running;
     budget left;
-    bool has_prefill; /* a prefill is planned */
-    bool has_first;   /* a running sequence is first */
-    int32_t places;   /* free places for waiting sequences */
+    bool has_prefill; /* a prefill is in the plan */
+    bool has_first;   /* a running sequence has is_first */
+    int32_t places;   /* places in the batch for waiting sequences */
     sched_plan *plan;
     adapter_slots slots;
 } planner;
@@ -41,12 +41,12 @@ static bool has_aged(const sched_limits *l, const sched_seq *s) {
     return s->n_preempted >= l->max_preemptions;
 }
 
-/* Pairs in the next n_rows of s. */
+/* Pairs of the next n_rows of s. */
 static double sched_pairs_of(const sched_seq *s, double n_rows) {
     return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
 }
 
-/* The most rows of s that take no longer than `us`, by the costs of a row and a pair. */
+/* The most rows of s that take at most `us`, at these costs per row and per pair. */
 static int32_t rows_in(const sched_seq *s, double row_us, double pair_us, double us) {
     if (us <= 0.0) {
         return 0;
@@ -85,7 +85,7 @@ int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n
     return most < 0 ? 0 : most < wanted ? (int32_t)most : wanted;
 }
 
-/* Whether s is protected from preemption, since pages were promised to it. */
+/* Whether pages were promised to s, which protects it from preemption. */
 static bool is_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) || s->is_first;
 }
@@ -97,7 +97,7 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
                           : 0;
 }
 
-/* How many of the remaining rows s can have; 0: none in this step. */
+/* How many of the remaining rows s can use; 0: it gets none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = sched_min_i32(s->n_known - s->n_computed, sched_min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
@@ -105,7 +105,7 @@ static int32_t rows_possible(const planner *p, const sched_seq *s) {
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in_time(p, s);
-        /* the first prefill always advances */
+        /* the first prefill gets at least one row */
         n = sched_min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time);
     }
     if (s->wants_logits) {
@@ -122,7 +122,7 @@ static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
     return s->n_computed + n_rows == s->n_known && !s->no_logits ? 1 : 0;
 }
 
-/* Adds n_rows of s to the plan; the caller has checked that they fit. */
+/* Adds n_rows of s to the plan. The caller has checked that they fit. */
 static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_rows) {
     sched_plan *plan = p->plan;
     int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
@@ -162,7 +162,7 @@ static void preempt_one(planner *p, int32_t i) {
     p->left.pages += p->running[i].n_pages - p->running[i].n_shared;
 }
 
-/* Preempts i and its group, none of which is planned. */
+/* Preempts i and its group; none of them may be planned. */
 static void sched_preempt(planner *p, int32_t i) {
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
         if (k != i && p->plan->decisions[k] == SCHED_IDLE && sched_is_with(&p->running[k], &p->running[i])) {
@@ -173,7 +173,7 @@ static void sched_preempt(planner *p, int32_t i) {
 }
 
 /* The sequence to preempt so that running sequence i finds pages; -1: none. One with rows
- * in the plan is kept, since its pages are in use in this step. */
+ * in the plan is not chosen, since the step uses its pages. */
 static int32_t sched_victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
@@ -188,8 +188,8 @@ static int32_t sched_victim_for(const planner *p, int32_t i) {
     return victim;
 }
 
-/* Whether i itself is preempted if it finds no pages: it is the last that was not
- * preempted, is not alone, and was promised none. */
+/* Whether i itself is preempted if it finds no pages: all later ones are preempted, it is
+ * not the only one, and it was promised no pages. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
         if (p->plan->decisions[k] != SCHED_PREEMPTED) {
@@ -227,7 +227,7 @@ static phase phase_of(const sched_seq *s) {
     return is_decode(s) ? PHASE_DECODE : s->is_first ? PHASE_FIRST : PHASE_PREFILL;
 }
 
-/* Plans the running sequences of one phase, decodes with programs aside. */
+/* Plans the running sequences of a phase, except decodes with attention programs. */
 static void plan_running(planner *p, phase now) {
     for (int32_t i = 0; i < p->n_running; i++) {
         bool takes_turns = now == PHASE_DECODE && p->running[i].has_program;
@@ -237,16 +237,16 @@ static void plan_running(planner *p, phase now) {
     }
 }
 
-/* The time that the step may take: the target, or twice the time of what is planned if
- * that is longer. */
+/* The time that the step may take: the target, or twice the time of what is planned, if
+ * longer. */
 static double sched_step_us(const planner *p) {
     const sched_plan *plan = p->plan;
     return fmax(p->l->target_us,
                 2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
 }
 
-/* Plans decodes with programs, starting with the one whose turn it is, as many as fit
- * into the step's time but at least one. */
+/* Plans decodes with attention programs from the one whose turn it is: as many as fit
+ * into the step's time, and at least one. */
 static void plan_program_decodes(planner *p) {
     int32_t n = 0, k = 0;
     for (int32_t i = 0; i < p->n_running; i++) {
@@ -270,8 +270,8 @@ static void plan_program_decodes(planner *p) {
     }
 }
 
-/* Gives the planned decodes rows for their drafts, in order; none if a prompt may need
- * all rows. */
+/* Gives the planned decodes rows for their drafts, in order. None if prompts may need all
+ * rows. */
 static void plan_drafts(planner *p, bool others_want_rows) {
     const sched_plan *plan = p->plan;
     int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
@@ -291,14 +291,14 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     }
 }
 
-/* Pages for n drafts of s after its first n_tokens: those of their tokens, and a copy of
+/* Pages for n drafts of s after its first n_tokens: for their tokens, and for a copy of
  * its states before each. */
 static int32_t draft_pages(const sched_limits *l, const sched_seq *s, int32_t n_tokens, int32_t n) {
     return pages_wanted(l, s, n_tokens + n) - pages_wanted(l, s, n_tokens) + n * l->state_pages;
 }
 
-/* Cuts drafts to the pages that nothing else needs; pages promised to a sequence stay its
- * own. */
+/* Cuts drafts down to the pages that nothing else needs; promised pages are kept for
+ * their sequence. */
 static void fit_drafts(planner *p) {
     sched_plan *plan = p->plan;
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -323,7 +323,7 @@ static void fit_drafts(planner *p) {
     }
 }
 
-/* The part of the step's time that the decodes leave for prefills, with programs and
+/* Sets the time that the decodes leave for prefills, with attention programs and
  * without. */
 static void leave_time(planner *p) {
     const sched_limits *l = p->l;
@@ -334,8 +334,8 @@ static void leave_time(planner *p) {
     }
 }
 
-/* Whether sequence k runs after this plan: it was running and nothing was preempted, or
- * it is admitted. */
+/* Whether sequence k runs after this plan: as a running one (nothing was preempted), or
+ * because it is admitted. */
 static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     bool runs = k < n_running;
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items && !runs; i++) {
@@ -344,8 +344,8 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-/* Plans waiting[first..end). False: one of them found no room, so later ones are not
- * admitted either. */
+/* Admits what fits of waiting[first..end). False if one found no room, so that later ones
+ * are not admitted either. */
 static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;
@@ -358,7 +358,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
         int32_t n = rows_possible(p, s);
         int32_t whole = sched_pages_claimed(l, s, sched_min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
-        /* if it is admitted, all pages that it may need are available */
+        /* alone, it needs all pages for its known tokens and the next */
         bool alone = p->n_running + plan->n_admitted == 0;
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return false;
@@ -380,8 +380,8 @@ static void reverse(sched_item *items, int32_t n) {
     }
 }
 
-/* Plans prefills: first those of sequences that are first, running and waiting, then the
- * others. Admitted sequences are the last items. */
+/* Plans prefills: those with is_first before the others, and running before waiting.
+ * Admitted sequences are the last items. */
 static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting) {
     sched_plan *plan = p->plan;
     int32_t n_first = 0;
@@ -399,7 +399,7 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
     reverse(from, n_early);
     reverse(from + n_early, n - n_early);
     reverse(from, n);
-    if (goes_on && plan->n_preempted == 0) { /* otherwise pages are short, and none is admitted */
+    if (goes_on && plan->n_preempted == 0) { /* if any was preempted, pages are short and none is admitted */
         (void)plan_waiting(p, waiting, n_first, n_waiting);
     }
 }

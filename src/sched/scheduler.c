@@ -50,7 +50,7 @@ void scheduler_close(scheduler *s) {
 
 /* ---- queues ---- */
 
-/* Inserts t into a queue, which has room. O(entries after it). */
+/* Inserts t into a queue with room for it. O(entries after it). */
 static void queue_insert(sched_task **queue, int32_t *n, sched_task *t) {
     int32_t i = (*n)++;
     for (; i > 0 && queue_goes_after(queue[i - 1], t); i--) {
@@ -90,7 +90,7 @@ void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n) {
     *total += n - t->n_reused;
     t->n_reused = n;
     if (t->n_admitted == 1) {
-        t->n_cached = n; /* set once, since readers read it from the first token on */
+        t->n_cached = n; /* set once: readers may read it from the first token on */
     }
 }
 
@@ -102,7 +102,7 @@ void scheduler_admit(scheduler *s, sched_task *t) {
     }
     *(t->n_admitted == 1 ? &s->counts.prompt_tokens_queried : &s->counts.known_tokens_queried) += t->n_known;
     if (s->kv != NULL) {
-        /* cannot fail: its tables have room */
+        /* cannot fail: the block tables have room */
         (void)kv_seq_admit(s->kv, &t->kv, t->tokens, task_reusable(t));
         scheduler_count_reuse(s, t, t->kv.n_computed);
     }
@@ -117,8 +117,8 @@ void scheduler_keep_whole_pages(scheduler *s, sched_task *t) {
     }
 }
 
-/* Preempts t, which is in neither queue: releases its pages and puts it among the
- * waiting. */
+/* Preempts t, which is in neither queue: releases its pages and adds it to the waiting
+ * queue. */
 static void scheduler_preempt(scheduler *s, sched_task *t) {
     if (s->options.hooks->preempt != NULL && s->options.hooks->preempt(s->options.context, t)) {
         return;
@@ -143,7 +143,7 @@ void scheduler_preempt_marked(scheduler *s) {
     }
 }
 
-/* Whether t is `other`, or in its group. */
+/* Whether t is `other` or in its group. */
 static bool scheduler_is_with(const sched_task *t, const sched_task *other) {
     return t == other || (t->group != 0 && t->group == other->group);
 }
@@ -167,7 +167,7 @@ static int32_t turn_least_served(const turn_claim *claims, int32_t n) {
     return least;
 }
 
-/* The longest step of the other claims, for which c would have to wait. */
+/* The longest step of any claim but c: how long c may have to wait. */
 static double longest_step_beside(const turn_claim *claims, int32_t n, const turn_claim *c) {
     double longest = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -176,8 +176,8 @@ static double longest_step_beside(const turn_claim *claims, int32_t n, const tur
     return longest;
 }
 
-/* Whether c meets its deadline only if it goes now. A deadline that is missed anyway does
- * not count. */
+/* Whether c meets its deadline only if it goes now. A deadline that is already missed
+ * does not count. */
 static bool is_urgent(const turn_claim *claims, int32_t n, const turn_claim *c, int64_t now_us) {
     const double left = (double)(c->deadline_us - now_us);
     return c->deadline_us > 0 && left >= 0.0 && left < c->step_us + longest_step_beside(claims, n, c);

@@ -5,12 +5,12 @@
 #include <stddef.h>
 
 #define STEP_FADE 0.98 /* weight of a step relative to the next one: about fifty steps count */
-#define SWEEPS    8    /* sweeps of coordinate descent, which starts from the last solution */
-/* a step that takes this many times longer than predicted was delayed by something
- * outside and is ignored */
+#define SWEEPS    8    /* sweeps of coordinate descent from the last solution */
+/* A step counts as at most this many times its prediction: longer ones were delayed from
+ * outside. */
 #define SURPRISE   4.0
-#define TRUSTED    8    /* steps after which that test applies */
-#define ROW_SCALE  64.0 /* brings the terms to one order of magnitude */
+#define TRUSTED    8    /* number of steps after which SURPRISE applies */
+#define ROW_SCALE  64.0 /* scale that brings the terms to one order of magnitude */
 #define PAIR_SCALE 65536.0
 
 static double foretold(const step_cost *p, const double *terms) {
@@ -21,8 +21,8 @@ static double foretold(const step_cost *p, const double *terms) {
     return us;
 }
 
-/* Minimises over each factor in turn. If all steps were alike, the factors cannot be
- * separated and stay near their old values. */
+/* Minimises over each factor in turn. If all steps are alike, the factors cannot be told
+ * apart and stay near their old values. */
 static void step_cost_solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < STEP_COST_TERMS; i++) {
@@ -64,7 +64,7 @@ static const program_cost *program_cost_find(const program_costs *c, uint64_t pr
     return NULL;
 }
 
-/* The slot of a program, or else the least recently used one. */
+/* The slot of a program; if it has none, the least recently used one, emptied. */
 static program_cost *program_cost_slot_of(program_costs *c, uint64_t program) {
     program_cost *oldest = &c->slots[0];
     for (int32_t i = 0; i < PROGRAM_COSTS; i++) {
@@ -96,7 +96,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
         pairs += work[i].pairs;
     }
     us = fmax(us, 0.0);
-    /* the rest, which was not predicted, is shared by pairs */
+    /* the part that was not predicted is divided by pairs */
     double rest = us - foretold;
     for (int32_t i = 0; i < n; i++) {
         double own = work[i].pairs * program_pair_us(c, work[i].program);
@@ -112,7 +112,7 @@ void program_costs_note(program_costs *c, const program_work *work, int32_t n, d
     }
 }
 
-/* ---- the cost of preemption ---- */
+/* ---- preemption ---- */
 
 #define FADE 0.9 /* weight of a copy of many pages relative to the next one */
 
@@ -130,7 +130,7 @@ double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_c
     return c->n_pages * (copy_cost_page_us(out) + copy_cost_page_us(in));
 }
 
-/* A row at position p attends to p + 1 tokens. */
+/* Pairs of the first n rows: a row at position p attends to p + 1 tokens. */
 static double pairs_before(double n) {
     return n * (n + 1.0) / 2.0;
 }

@@ -1,11 +1,11 @@
-/* step_plan decides what a step computes.
+/* step_plan decides what a step computes:
  *
  *   candidates -> describe -> plan -> preempt -> admit -> reserve pages
  *   (waiting tasks in the order   (sched.h)  (kv_seq_release)  (kv_seq_admit)  (kv_seq_reserve)
  *    of the admission policy)
  *
- * The engine calls it before each forward pass. The simulator (lab/sim/serving.h) calls
- * the same function with a clock of its own. */
+ * The engine calls it before each forward pass; the simulator (lab/sim/serving.h) calls
+ * it with a clock of its own. */
 #include <math.h>
 #include <string.h>
 
@@ -13,21 +13,20 @@
 #include "sched/prefix_wait.h"
 #include "sched/scheduler.h"
 
-/* Fairness between tenants while they run, under ADMISSION_FAIR: a tenant that floods the
- * server gives places to run, pages and rows back to one that runs less. So a request
- * behind another tenant's flood is computed almost as soon as on an idle server.
+/* Fairness between running tenants under ADMISSION_FAIR: a tenant that floods the server
+ * gives places in the batch, pages and rows back to one that runs less. So another
+ * tenant's request is computed almost as soon as on an idle server.
  *
- * A task is `first` if it heads the waiting tasks that may be admitted and can take a
- * place, and another tenant runs more tasks than its own tenant runs besides it; it then
- * stays first until its prompt is computed. The service counters order the waiting tasks.
- * If a task's tenant was served more than that of another waiting task, it takes a place,
- * free or not, only if its tenant then runs no more tasks than a tenant that has more
- * requests: a tenant whose rows are slow, because its rules take long, is served little
- * however many places it holds. A first task takes places and pages of the tenant that
- * runs most: of its newest tasks, one after the other until there is room. It is admitted
- * before others, and its prefill gets rows before theirs. A task that was preempted is
- * never first, so tenants do not preempt each other in turns; and one that was preempted
- * often has aged (sched.h) and keeps its pages. */
+ * A task has is_first if it is the first waiting task that can be admitted and another
+ * tenant runs more tasks than its own runs besides it. It keeps is_first until its prompt
+ * is computed. The service counters order the waiting tasks. A task that the counters
+ * pass over takes a place only if its tenant then runs no more tasks than some tenant
+ * with more requests: a tenant with slow rows, because of its rules, is served little
+ * however many places it holds. A task with is_first takes places and pages of the tenant
+ * that runs most: its newest tasks are preempted until there is room. The task is
+ * admitted, and its prefill gets rows, before others. A preempted task never gets
+ * is_first, so tenants do not preempt each other in turns; one that was preempted often
+ * has aged (sched.h) and keeps its pages. */
 
 /* How many tasks of a tenant run besides t. */
 static int32_t count_running(const scheduler *s, int32_t slot, const sched_task *t) {
@@ -43,8 +42,8 @@ static int32_t count_active(const scheduler *s, int32_t slot) {
 }
 
 /* The newest preemptible task of the tenant that runs most, among tenants that have more
- * requests than t's and run over `ahead` more tasks than it does besides t; NULL if there
- * is none. */
+ * requests than t's and run over `ahead` more tasks than t's does besides t. NULL if
+ * none. */
 static const sched_task *fair_preempt_victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
     const sched_task *victim = NULL;
     int32_t most = count_running(s, t->tenant_slot, t) + ahead, examined = t->tenant_slot;
@@ -55,7 +54,7 @@ static const sched_task *fair_preempt_victim_for(const scheduler *s, const sched
         if (!is_busier || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
             continue;
         }
-        examined = r->tenant_slot; /* avoids counting again for each task of a flood */
+        examined = r->tenant_slot; /* counts a tenant's tasks once */
         int32_t n = count_running(s, r->tenant_slot, NULL);
         if (n > most) {
             most = n;
@@ -69,8 +68,8 @@ static bool may_take_places(const sched_task *t) {
     return t->n_preempted == 0 && t->group == 0;
 }
 
-/* Whether a plan may admit t: it waits neither for a prefix nor for a slot nor for tiers.
- * The hook starts to fetch missing pages. */
+/* Whether t may be admitted: it waits for no prefix, no adapter slot and no tier. The
+ * hook starts to fetch missing pages. */
 static bool fair_preempt_may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
     return !prefix_wait_blocks(s, t) && candidates_have_slot(s, t) &&
@@ -84,8 +83,8 @@ static bool has_place(const scheduler *s) {
 
 /* The waiting task that takes the next place; NULL if none may. *is_passed: the service
  * counters favour other tenants, which were served less (perhaps because their rows are
- * slow). The task still takes the place if its tenant then runs no more tasks than the
- * tenant that gives it up, or than one that could. */
+ * slow). Then the task takes a place only if its tenant then runs no more tasks than the
+ * one that gives it up, or than one that could. */
 static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
     *is_passed = false;
@@ -98,7 +97,7 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
         if (gives_nobody || !may_take_places(t)) {
             *is_passed = *is_passed || !prefix_wait_blocks(s, t);
         }
-        /* the other tasks of t's tenant can't take it either */
+        /* the other tasks of t's tenant cannot take it either */
         for (int32_t j = 0; j < n && gives_nobody; j++) {
             s->keys[j] = s->ordered[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
         }
@@ -106,7 +105,7 @@ static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     return NULL;
 }
 
-/* Pages that t's known tokens and its next one take from the pool. */
+/* Pages that t still has to allocate for its known tokens and the next one. */
 static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     sched_seq d = {.n_groups = s->options.n_groups,
                    .n_pages = kv_seq_pages(&t->kv),
@@ -120,8 +119,8 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first if another tenant runs more, and makes room for it. *promised: pages
- * promised to other first tasks. */
+/* Sets t->is_first if another tenant runs more, and makes room for t. *promised: pages
+ * promised to tasks with is_first, in total. */
 static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *promised) {
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
@@ -135,9 +134,9 @@ static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *prom
     *promised = t->is_first ? n_pages : *promised;
 }
 
-/* Sets is_first of the running tasks and of the head of the waiting ones, and preempts
- * for them, before a step is planned. Does nothing under other policies. O(waiting +
- * running^2). */
+/* Sets is_first of the running tasks and of the first waiting one, and makes room for
+ * them by preemption, before a step is planned. Does nothing under other policies.
+ * O(waiting + running^2). */
 static void fair_preempt(scheduler *s) {
     if (s->options.policy != ADMISSION_FAIR) {
         return;
@@ -151,7 +150,7 @@ static void fair_preempt(scheduler *s) {
         }
     }
     for (int32_t i = 0; i < n; i++) {
-        if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for an earlier one */
+        if (s->candidates[i]->state == TASK_PREFILL) { /* not preempted for an earlier one */
             put_first(s, s->candidates[i], false, &promised);
         }
     }
@@ -165,9 +164,8 @@ static void fair_preempt(scheduler *s) {
     }
 }
 
-/* ---- describe ---- */
-
-/* Fills *d in place: copying a struct would stall on the stores just made. */
+/* Describes t to the planner. Fills *d in place, since copying a struct would stall on
+ * the stores just made. */
 static void step_plan_describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     memset(d, 0, sizeof *d);
     d->n_known = t->n_known;
@@ -188,7 +186,7 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     }
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
-        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* not counted, since copies of them are reserved */
+        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* excluded, since pages for their copies are reserved */
     }
     if (s->limits.most.n_caps > 0 && (t->is_first || t->n_preempted >= s->limits.max_preemptions)) {
         d->n_passed = kv_seq_passed(s->kv, &t->kv);
@@ -198,8 +196,8 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     }
 }
 
-/* Pages of t that preempting it does not free, since others hold them too; tails that d
- * does not count are left out. */
+/* Pages of t that preempting it does not free, since others hold them too; without tails
+ * that d does not count. */
 static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
@@ -212,7 +210,7 @@ static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, c
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* If pages are so few that a task may be preempted, counts how many each running task
+/* If pages are so short that a task may be preempted, counts how many each running task
  * would free. */
 static void step_plan_describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
@@ -241,13 +239,10 @@ static void describe_candidate(scheduler *s, int32_t i) {
     }
 }
 
-/* ---- admit ---- */
-
-/* Adapts the item of t, just admitted, to the tokens that t has. The cache may hold
- * more than when the step was planned, since evictions for earlier tasks uncover
- * entries. If its rows now reach the last known token, it takes one more row of logits,
- * or gets one row less if all of those are taken. False: no row is left for it in this
- * step. */
+/* Adapts the item of t, just admitted, to t's tokens. More of them may be cached than
+ * when the step was planned, since evictions for earlier tasks expose entries. If its
+ * rows now reach the last known token, it takes one more row of logits, or if none is
+ * left gets one row less. False: no row is left for it in this step. */
 static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     if (t->state == TASK_DONE) {
         return false;
@@ -266,7 +261,7 @@ static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
     return item->n_rows > 0;
 }
 
-/* Moves the candidates that have an item to the running ones. */
+/* Moves the candidates with an item to the running queue. */
 static void admit_planned(scheduler *s) {
     sched_plan *plan = &s->plan;
     int32_t n_items = plan->n_items - plan->n_admitted, kept = 0;
@@ -291,12 +286,10 @@ static void admit_planned(scheduler *s) {
     s->n_waiting = kept;
 }
 
-/* ---- pages ---- */
-
 /* tokens that it has computed itself are not dropped */
 static bool drop_tail(scheduler *s, sched_task *t) {
     int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
-    bool is_reused = t->kv.n_computed == t->n_reused; /* tokens that it computed itself are not dropped */
+    bool is_reused = t->kv.n_computed == t->n_reused; /* tokens that it computed itself are kept */
     if (!t->kv.has_path || keep == t->kv.n_computed || !is_reused ||
         !kv_seq_can_truncate(s->kv, &t->kv, keep)) {
         return false;
@@ -326,7 +319,7 @@ static void copy_states(scheduler *s) {
     }
 }
 
-/* Evicts so that the pages of all planned items are free, as far as possible. */
+/* Evicts cached pages until the planned items' pages are free, as far as possible. */
 static void make_free(scheduler *s) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
@@ -346,8 +339,8 @@ static quire_err step_plan_reserve(scheduler *s, sched_task *t, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Reserves pages for one item. If there is no room, drops its drafts, or the shared page
- * that it would copy. */
+/* Reserves pages for one item. If they are short, drops its drafts, or the shared page
+ * that it would have to copy. */
 static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     quire_err r = step_plan_reserve(s, t, item->n_rows);
     if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
@@ -365,7 +358,7 @@ static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
     return r;
 }
 
-/* Reserves pages for every planned item; an item that finds none is left out, and planned
+/* Reserves pages for every planned item. An item that finds none is left out, and planned
  * again in the next step. */
 static void reserve_planned(scheduler *s) {
     int32_t kept = 0;
@@ -392,9 +385,9 @@ static void step_plan_settle(scheduler *s) {
     }
 }
 
-/* Preempts the newest task, never the first, so that in the end a step has rows. If
- * all are of the first one's group, all are preempted: recomputed on its own, the
- * group fits. */
+/* Preempts the newest task but never the oldest, so that in the end a step has rows. If
+ * all belong to the oldest one's group, preempts all: recomputed on its own, the group
+ * fits. */
 static void preempt_newest(scheduler *s) {
     for (int32_t i = s->n_running - 1; i > 0 && s->plan.n_preempted == 0; i--) {
         scheduler_preempt_group(s, s->running[i], s->running[0]);
@@ -414,8 +407,7 @@ bool scheduler_yield(scheduler *s) {
     return true;
 }
 
-/* Whether a running task waits for something other than pages, or ended when it was
- * admitted. */
+/* Whether a running task waits for something other than pages, or ended at admission. */
 static bool some_sit_out(const scheduler *s) {
     bool some = false;
     for (int32_t i = 0; i < s->n_running && !some; i++) {
@@ -424,9 +416,9 @@ static bool some_sit_out(const scheduler *s) {
     return some;
 }
 
-/* Nothing runs in this step: makes room for the next one. A single task needs no more
- * than the pages that the index shares with it, which is known only here (the plan counts
- * them as pages to copy), and those that the owner holds outside of tasks. */
+/* Makes room for the next step, since nothing runs in this one. A task that runs alone
+ * takes over pages that it shares with the index (the plan counts them as pages to copy);
+ * if that does not help, the owner releases pages that it holds outside of tasks. */
 static void step_plan_make_room(scheduler *s) {
     bool is_alone = s->n_running == 1 && s->kv != NULL;
     if (s->n_running > 1) {
@@ -436,8 +428,6 @@ static void step_plan_make_room(scheduler *s) {
         s->options.hooks->yield(s->options.context);
     }
 }
-
-/* ---- the work from which costs are measured ---- */
 
 static void step_plan_add_work(scheduler *s, uint64_t program, double pairs) {
     for (int32_t i = 0; i < s->n_work; i++) {
@@ -449,7 +439,7 @@ static void step_plan_add_work(scheduler *s, uint64_t program, double pairs) {
     s->work[s->n_work++] = (program_work){program, pairs};
 }
 
-/* Adds up what the planned items compute with programs. */
+/* Adds up what the planned items compute with attention programs. */
 static void count_work(scheduler *s) {
     s->n_work = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
@@ -471,8 +461,6 @@ void scheduler_note_us(scheduler *s, double us) {
     program_costs_note(&s->programs, s->work, s->n_work,
                        us - sched_predict_us(&cost, plan->n_rows, plan->n_pairs));
 }
-
-/* ---- the step ---- */
 
 static void plan_step(scheduler *s) {
     fair_preempt(s);
