@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* An error in a part: sets param to its name and puts it before the message. */
+/* Prefixes the message with the name of the part at fault and sets param to it. */
 static quire_err fail_in(quire_error *err, quire_err code, const char *part) {
     if (err != NULL && code == QUIRE_INVALID) {
         err_prefix(err, code, part);
@@ -16,7 +16,7 @@ static quire_err fail_in(quire_error *err, quire_err code, const char *part) {
     return code;
 }
 
-/* The bytes of an array's elements. */
+/* Computes the size in bytes of an array's elements. */
 static quire_err count_bytes(const attn_array *a, size_t *out, quire_error *err) {
     size_t n = 4;
     bool fits = a->n_dims >= 1 && a->n_dims <= ATTN_ARRAY_DIMS;
@@ -80,8 +80,8 @@ static void expr_mods_digest(const expr_mods *from, uint8_t out[SHA256_BYTES]) {
     sha256_end(&s, out);
 }
 
-/* Copies the arrays' elements one after the other into mods->data, and writes to own[]
- * the arrays that refer to them. */
+/* Copies all elements to mods->data, one array after the other, and sets own[] to arrays
+ * that refer to the copies. */
 static void copy_arrays(const expr_mods *from, attn_mods *mods, attn_array *own) {
     uint8_t *to = mods->data;
     for (int32_t i = 0; i < from->n_arrays; i++) {

@@ -1,6 +1,6 @@
-/* Parses an expression by precedence and types its nodes: an operator with a float among
- * its operands computes in floats, comparisons and logical operators give the integers 0
- * and 1. */
+/* Parses an expression by precedence and types its nodes: an operator with a float
+ * operand computes in floats; comparisons and logical operators give the integers 0 and
+ * 1. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 #include "base/str.h"
 #include "expr/expr_tree.h"
 
-/* The tokens of an expression: numbers, names and operators, as in C. */
+/* The lexer: splits an expression into numbers, names and operators, as in C. */
 
 #define MAX_FLOAT_LENGTH 63
 
-/* The column, from 1, of a part of the text. */
+/* The column of p in the text, counted from 1. */
 static int32_t expr_column(const expr_lexer *l, const char *p) {
     assert(p >= l->text.p && p <= l->text.p + l->text.n);
     return (int32_t)(p - l->text.p) + 1;
@@ -35,7 +35,7 @@ static bool expr_lex_is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* The character n after the current one; 0 at the end. */
+/* The character n places after the current one; 0 at the end. */
 static char expr_lex_peek(const expr_lexer *l, size_t n) {
     return l->at + n < l->text.n ? l->text.p[l->at + n] : '\0';
 }
@@ -79,7 +79,7 @@ static quire_err read_float(const expr_lexer *l, expr_word *out) {
                : expr_error(l->err, expr_column(l, out->text.p), "the number is beyond a float of 32 bits");
 }
 
-/* 12, 1.5, .5, 2., 1e-3 */
+/* Reads a number such as 12, 1.5, .5, 2. or 1e-3. */
 static quire_err expr_lex_read_number(expr_lexer *l, expr_word *out) {
     size_t start = l->at;
     bool is_float = false;
@@ -163,7 +163,7 @@ static quire_err expr_next(expr_lexer *l, expr_word *out) {
 
 typedef struct parser {
     expr_lexer lexer;
-    expr_word word; /* the next one */
+    expr_word word; /* the next token */
     expr_kind kind;
     expr_tree *tree;
     int32_t depth;
@@ -178,14 +178,14 @@ static const struct {
 } functions[N_EXPR_FUNCTIONS] = {{"tanh", 1}, {"exp", 1}, {"log", 1}, {"sqrt", 1}, {"abs", 1}, {"floor", 1},
                                  {"sin", 1},  {"cos", 1}, {"min", 2}, {"max", 2},  {"pow", 2}};
 
-/* The precedence of binary operators, by token; 0: none. */
+/* The precedence of each binary operator; 0: not a binary operator. */
 static const int8_t binds[N_EXPR_TOKENS] = {
     [EXPR_OR_ELSE] = 1, [EXPR_AND_ALSO] = 2, [EXPR_BIT_OR] = 3, [EXPR_BIT_XOR] = 4, [EXPR_BIT_AND] = 5,
     [EXPR_EQ] = 6,      [EXPR_NE] = 6,       [EXPR_LT] = 7,     [EXPR_LE] = 7,      [EXPR_GT] = 7,
     [EXPR_GE] = 7,      [EXPR_SHL] = 8,      [EXPR_SHR] = 8,    [EXPR_PLUS] = 9,    [EXPR_MINUS] = 9,
     [EXPR_TIMES] = 10,  [EXPR_DIVIDE] = 10,  [EXPR_MODULO] = 10};
 
-/* Operators whose result is 0 or 1, and those that take integers only. */
+/* Whether the operator's result is 0 or 1. */
 static bool gives_truth(expr_token t) {
     return t == EXPR_OR_ELSE || t == EXPR_AND_ALSO || (t >= EXPR_EQ && t <= EXPR_GE) || t == EXPR_NOT;
 }
@@ -228,7 +228,7 @@ static bool expr_parse_is_float(const parser *p, int32_t node) {
     return p->tree->nodes[node].type == EXPR_FLOAT;
 }
 
-/* An operator over n children. */
+/* Adds a node for an operator with n operands. */
 static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, const int32_t *child,
                               int32_t *out) {
     expr_node node = {.form = EXPR_OPERATOR,
@@ -273,7 +273,7 @@ static quire_err unknown_name(parser *p, const expr_word *name) {
         name->text.p, p->kind == EXPR_SCORE ? ", score" : "");
 }
 
-/* array[i][j].. */
+/* Parses the indices of array[i][j].. after the name. */
 static quire_err parse_element(parser *p, const expr_word *name, int32_t array, int32_t *out) {
     const attn_array *a = &p->tree->arrays[array];
     expr_node node = {.form = EXPR_ELEMENT,
@@ -352,7 +352,7 @@ static quire_err expr_parse_name(parser *p, int32_t *out) {
     return unknown_name(p, &name);
 }
 
-/* A number, a name or an expression in parentheses. */
+/* Parses a number, a name or an expression in parentheses. */
 static quire_err parse_primary(parser *p, int32_t *out) {
     expr_word w = p->word;
     expr_node number = {.form = EXPR_NUMBER, .column = column(p), .integer = w.integer, .number = w.number};
@@ -392,7 +392,7 @@ static quire_err expr_parse_unary(parser *p, int32_t *out) {
     return add_operator(p, w.token, w.text, 1, &operand, out);
 }
 
-/* Operators that bind at least as tightly as `least`, from left to right. */
+/* Parses binary operators of precedence `least` or higher, left to right. */
 static quire_err parse_binary(parser *p, int32_t least, int32_t *out) {
     TRY(expr_parse_unary(p, out));
     while (binds[p->word.token] >= least) {
@@ -405,8 +405,7 @@ static quire_err parse_binary(parser *p, int32_t least, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* A whole text, or what stands inside something else: a condition with its arms, or
- * operators. */
+/* Parses a condition with both branches, or a binary expression. */
 static quire_err parse_condition(parser *p, int32_t *out) {
     TRY(parse_binary(p, 1, out));
     if (p->word.token == EXPR_QUESTION) {
@@ -421,7 +420,7 @@ static quire_err parse_condition(parser *p, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* One level deeper: in parentheses or brackets, or an arm of a condition. */
+/* Parses a nested expression: in parentheses or brackets, or a branch of a condition. */
 static quire_err parse_inner(parser *p, int32_t *out) {
     TRY(deeper(p));
     TRY(parse_condition(p, out));
@@ -429,7 +428,7 @@ static quire_err parse_inner(parser *p, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* Checks that names of arrays are not taken, and that an element's number fits 32
+/* Checks that the array's name is not a reserved one, and that its element count fits 32
  * bits. */
 static quire_err check_array(const attn_array *a, quire_error *err) {
     int64_t n = 1;

@@ -1,4 +1,4 @@
-/* The tree of an expression, with a type for each node. */
+/* The syntax tree of an expression, with a type for each node. */
 #ifndef EXPR_TREE_H
 #define EXPR_TREE_H
 
@@ -20,11 +20,11 @@ typedef enum expr_variable {
 } expr_variable;
 
 typedef enum expr_form {
-    EXPR_NUMBER,   /* integer or number, by type */
-    EXPR_VARIABLE, /* variable */
-    EXPR_ELEMENT,  /* array[child]..: n_children indices */
-    EXPR_OPERATOR, /* token with n_children 1, 2 or (?:) 3 */
-    EXPR_CALL      /* function with n_children arguments */
+    EXPR_NUMBER,   /* a constant, integer or float by its type */
+    EXPR_VARIABLE, /* a variable such as q_idx */
+    EXPR_ELEMENT,  /* array[child][child]..: n_children indices */
+    EXPR_OPERATOR, /* an operator on n_children operands: 1, 2 or, for ?:, 3 */
+    EXPR_CALL      /* a function call with n_children arguments */
 } expr_form;
 
 typedef enum expr_token {
@@ -77,10 +77,10 @@ typedef enum expr_function {
     N_EXPR_FUNCTIONS
 } expr_function;
 
-/* One node; children precede their parent. */
+/* A node of the tree. Children precede their parent. */
 typedef struct expr_node {
-    uint8_t form, type, which; /* which: expr_variable, expr_token or expr_function */
-    int32_t column;            /* from 1 */
+    uint8_t form, type, which; /* which: an expr_variable, expr_token or expr_function */
+    int32_t column;            /* counted from 1 */
     int32_t array, n_children, child[ATTN_ARRAY_DIMS];
     int64_t integer;
     float number;
@@ -90,10 +90,10 @@ typedef struct expr_tree {
     int32_t n, root;
     expr_node nodes[EXPR_MAX_NODES];
     int32_t n_arrays;
-    const attn_array *arrays; /* the caller's */
+    const attn_array *arrays; /* owned by the caller */
 } expr_tree;
 
-/* A word of the text. */
+/* A token of the text. */
 typedef struct expr_word {
     expr_token token;
     str text;
@@ -107,30 +107,30 @@ typedef struct expr_lexer {
     quire_error *err;
 } expr_lexer;
 
-/* QUIRE_INVALID with "column N: message". */
+/* Returns QUIRE_INVALID with "column N: message". */
 quire_err expr_error(quire_error *err, int32_t column, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Parses and types an expression. The tree is undefined after an error. */
+/* Parses an expression and types its nodes. After an error the tree is undefined. */
 quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out,
                      quire_error *err);
-/* Writes the program of a tree. */
+/* Generates the program of a tree. */
 quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, quire_error *err);
 
-/* ---- expr_values.c: a tree as a list of operations ---- */
+/* ---- expr_values.c: the tree as a list of operations ---- */
 
 #define EXPR_MAX_VALUES 2048
 
-/* On what a value depends; a set of bits. */
+/* What a value depends on; a set of bits. */
 #define EXPR_BY_ROW 1u
 #define EXPR_BY_KEY 2u
 
-/* One operation. Its operands precede it. */
+/* An operation. Its operands precede it in the list. */
 typedef struct expr_value {
-    uint8_t op; /* attn_op, or of the inputs N_ATTN_OPS + expr_variable */
+    uint8_t op; /* an attn_op; for a variable N_ATTN_OPS + expr_variable */
     uint8_t by;
     bool is_float, is_truth; /* is_truth: an integer that is 0 or 1 */
-    int32_t a, b, c, array;  /* operands, or EXPR_NONE */
+    int32_t a, b, c, array;  /* operands, EXPR_NONE where there is none */
     float number;
     int64_t integer;
 } expr_value;
@@ -147,8 +147,8 @@ static inline bool expr_is_literal(const expr_value *v) {
     return v->op == ATTN_INT || v->op == ATTN_FLOAT;
 }
 
-/* The values of a tree. QUIRE_INVALID for too many, and for a division by a constant
- * 0. */
+/* Converts a tree to a list of operations. QUIRE_INVALID if there are too many, or for a
+ * division by the constant 0. */
 quire_err expr_evaluate(expr_kind kind, const expr_tree *tree, expr_values *out, quire_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* The values that an expression computes: operations without registers, each distinct one
- * once, with constants folded. */
+/* Lowers the tree of an expression to a list of operations without registers: common
+ * subexpressions are shared and constants folded. */
 #include "expr/expr_tree.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@ static bool same(const expr_value *x, const expr_value *y) {
            x->integer == y->integer && float_bits(x->number) == float_bits(y->number);
 }
 
-/* Adds a value, unless there is an equal one already. */
+/* Adds a value, unless there is an equal one. */
 static quire_err expr_values_add(lowering *l, expr_value v, int32_t *out) {
     expr_values *s = l->values;
     for (int32_t i = 0; i < s->n; i++) {
@@ -66,7 +66,7 @@ static bool expr_values_is_constant(const lowering *l, int32_t v, int64_t intege
     return value_at(l, v)->op == ATTN_INT && value_at(l, v)->integer == integer;
 }
 
-/* ---- folding ---- */
+/* ---- constant folding ---- */
 
 static bool fold_ints(attn_op op, int64_t a, int64_t b, int64_t *out) {
     switch (op) {
@@ -145,7 +145,7 @@ static bool fold_floats(attn_op op, float a, float b, float *out) {
     }
 }
 
-/* Folds an operation on constants; false: it is kept as it is. */
+/* Folds an operation on constants. False if it is not folded. */
 static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
     const expr_value *a = v->a >= 0 ? value_at(l, v->a) : NULL, *b = v->b >= 0 ? value_at(l, v->b) : a;
     *out = (expr_value){.op = ATTN_INT, .a = EXPR_NONE, .b = EXPR_NONE, .c = EXPR_NONE};
@@ -173,8 +173,8 @@ static bool fold(const lowering *l, const expr_value *v, expr_value *out) {
 
 /* ---- operations ---- */
 
-/* Adds an operation with operands a, b, c (or EXPR_NONE). It depends on what they
- * depend on; one that depends on nothing runs with the rows. */
+/* Adds an operation with operands a, b, c (or EXPR_NONE). It depends on what its operands
+ * depend on; without any dependency it is row code. */
 static quire_err operate(lowering *l, attn_op op, int32_t a, int32_t b, int32_t c, int32_t *out) {
     bool compares = op >= ATTN_EQ && op <= ATTN_LE, compares_floats = op >= ATTN_FEQ && op <= ATTN_FLE;
     expr_value v = {.op = (uint8_t)op, .a = a, .b = b, .c = c}, folded;
@@ -201,7 +201,7 @@ static quire_err to_float(lowering *l, int32_t v, int32_t *out) {
     return operate(l, ATTN_TO_FLOAT, v, EXPR_NONE, EXPR_NONE, out);
 }
 
-/* 0 or 1: whether v is not 0. */
+/* Lowers "v != 0". */
 static quire_err to_truth(lowering *l, int32_t v, int32_t *out) {
     int32_t zero;
     if (value_at(l, v)->is_truth) {
@@ -216,7 +216,7 @@ static quire_err to_truth(lowering *l, int32_t v, int32_t *out) {
     return operate(l, ATTN_NE, v, zero, EXPR_NONE, out);
 }
 
-/* 0 or 1: whether v is 0. */
+/* Lowers "v == 0". */
 static quire_err expr_values_negate(lowering *l, int32_t v, int32_t *out) {
     int32_t zero;
     if (value_at(l, v)->is_float) {
@@ -227,7 +227,7 @@ static quire_err expr_values_negate(lowering *l, int32_t v, int32_t *out) {
     return operate(l, ATTN_EQ, v, zero, EXPR_NONE, out);
 }
 
-/* Both conditions, of which the first may be EXPR_NONE: always. */
+/* Lowers "condition and also"; condition may be EXPR_NONE, which is always true. */
 static quire_err both(lowering *l, int32_t condition, int32_t also, int32_t *out) {
     if (condition == EXPR_NONE) {
         *out = also;
@@ -238,7 +238,7 @@ static quire_err both(lowering *l, int32_t condition, int32_t also, int32_t *out
 
 static quire_err expr_values_lower(lowering *l, int32_t node, int32_t condition, int32_t *out);
 
-/* Children as floats if the node computes in floats. */
+/* Lowers the children, converted to floats if the node computes in floats. */
 static quire_err lower_children(lowering *l, const expr_node *n, bool floats, int32_t condition,
                                 int32_t *out) {
     for (int32_t i = 0; i < n->n_children; i++) {
@@ -250,7 +250,7 @@ static quire_err lower_children(lowering *l, const expr_node *n, bool floats, in
     return QUIRE_OK;
 }
 
-/* a && b, a || b: b is evaluated only if a does not decide. */
+/* Lowers a && b or a || b. b is evaluated only if a does not decide. */
 static quire_err lower_logical(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     bool is_and = n->which == EXPR_AND_ALSO;
     int32_t a, b, open;
@@ -311,7 +311,7 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
         return operate(l, ATTN_XOR, v, zero, EXPR_NONE, out);
     default:
         if (value_at(l, v)->is_float) {
-            /* a product, which gives -0 and infinities as C's negation does */
+            /* a product gives -0 and infinities like C's negation */
             TRY(add_float(l, -1.0f, &zero));
             return operate(l, ATTN_FMUL, v, zero, EXPR_NONE, out);
         }
@@ -320,8 +320,8 @@ static quire_err lower_unary(lowering *l, const expr_node *n, int32_t condition,
     }
 }
 
-/* The instructions of binary operators, for integers and floats; a swapped one takes its
- * operands the other way around. */
+/* The instructions of binary operators, for integers and floats. A swapped one takes its
+ * operands in reverse order. */
 static const struct {
     uint8_t ints, floats;
     bool swapped;
@@ -372,7 +372,7 @@ static quire_err lower_call(lowering *l, const expr_node *n, int32_t condition, 
     return operate(l, op, v[0], n->n_children > 1 ? v[1] : EXPR_NONE, EXPR_NONE, out);
 }
 
-/* array[i][j]: i * dim + j, where every index was checked. */
+/* Lowers array[i][j] to a load at i * dim + j. Every index is checked. */
 static quire_err lower_element(lowering *l, const expr_node *n, int32_t condition, int32_t *out) {
     const attn_array *a = &l->tree->arrays[n->array];
     int32_t v[ATTN_ARRAY_DIMS], at = EXPR_NONE, dim;
@@ -415,8 +415,8 @@ static quire_err lower_variable(lowering *l, const expr_node *n, int32_t *out) {
                            out);
 }
 
-/* The value of a node. condition: under which C would evaluate it, or EXPR_NONE:
- * always. */
+/* Lowers a node to a value. condition: the condition under which C would evaluate the
+ * node; EXPR_NONE: always. */
 static quire_err expr_values_lower(lowering *l, int32_t node, int32_t condition, int32_t *out) {
     const expr_node *n = &l->tree->nodes[node];
     l->column = n->column;

@@ -1,29 +1,30 @@
-/* From values to code: each goes to the list that may run least often, and gets a
- * register.
+/* Generates code from values: each value goes to the list of code that runs least often
+ * and may compute it, and gets a register.
  *
- * Row registers are never used again. Vectors are, once the last instruction that reads
- * them has run; those of key code that tile code reads stay, since tile code runs many
- * times. So key code writes the first constants of tile code, and tile code writes the
- * others where it reads them. An instruction never writes a register that it reads, so
- * that loops need no checks. */
+ * Row registers are not reused. Vectors are, once the last instruction that reads them
+ * has run; but those of key code that tile code reads are kept, since tile code runs many
+ * times. So the first constants of tile code are set by key code, the others where tile
+ * code reads them. An instruction never writes a register that it reads, so loops need no
+ * checks. */
 #include "base/mem.h"
 
 #include "expr/expr_tree.h"
 #include <assert.h>
 
-#define KEPT_CONSTANTS 24 /* constants of tile code that key code writes */
+#define KEPT_CONSTANTS 24 /* number of tile code's constants that key code sets */
 
 typedef struct writer {
     const expr_values *values;
     attn_program *p;
     quire_error *err;
-    bool in_row[EXPR_MAX_VALUES], in_vector[EXPR_MAX_VALUES]; /* where a value is wanted */
+    /* value i is needed in a row register, in a vector */
+    bool in_row[EXPR_MAX_VALUES], in_vector[EXPR_MAX_VALUES];
     int32_t row_reg[EXPR_MAX_VALUES], vector[EXPR_MAX_VALUES];
-    /* the last value of that list that reads it; EXPR_NONE: none */
+    /* the last value of key or tile code that reads value i; EXPR_NONE: none */
     int32_t last_key[EXPR_MAX_VALUES], last_tile[EXPR_MAX_VALUES];
     bool taken[ATTN_PROGRAM_VECTORS];
     int32_t n_kept;
-    bool is_late[EXPR_MAX_VALUES]; /* a constant that tile code writes */
+    bool is_late[EXPR_MAX_VALUES]; /* value i is a constant that tile code sets */
 } writer;
 
 static bool by_row_only(const expr_value *v) {
@@ -34,8 +35,7 @@ static bool in_tile(const expr_value *v) {
     return v->by == (EXPR_BY_ROW | EXPR_BY_KEY);
 }
 
-/* Marks the values that the result needs, from the last to the first: operands precede
- * their users. */
+/* Marks the values that the result needs, from last to first: operands precede users. */
 static void mark(writer *w) {
     const expr_values *s = w->values;
     w->in_vector[s->result] = true;
@@ -43,7 +43,7 @@ static void mark(writer *w) {
         const expr_value *v = &s->at[i];
         const int32_t operands[3] = {v->a, v->b, v->c};
         w->last_key[i] = w->last_tile[i] = EXPR_NONE;
-        w->in_row[i] = w->in_row[i] || (by_row_only(v) && w->in_vector[i]); /* from where it is spread */
+        w->in_row[i] = w->in_row[i] || (by_row_only(v) && w->in_vector[i]); /* needed there to be spread */
         for (int k = 0; k < 3 && (w->in_row[i] || w->in_vector[i]); k++) {
             if (operands[k] >= 0) {
                 *(by_row_only(v) ? &w->in_row[operands[k]] : &w->in_vector[operands[k]]) = true;
@@ -96,7 +96,7 @@ static attn_instruction instruction(const expr_value *v, const int32_t *where, i
                               .value = v->integer};
 }
 
-/* Row code: what depends on the query only, and the constants that it reads. */
+/* Generates row code: values that depend on the query only, and their constants. */
 static quire_err expr_write_row(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
@@ -104,7 +104,7 @@ static quire_err expr_write_row(writer *w) {
             continue;
         }
         if (expr_is_input(v)) {
-            w->row_reg[i] = v->op - N_ATTN_OPS; /* expr_variable begins as attn_row_input does */
+            w->row_reg[i] = v->op - N_ATTN_OPS; /* expr_variable starts like attn_row_input */
             continue;
         }
         if (w->p->n_row_regs == ATTN_PROGRAM_ROW_REGS) {
@@ -118,7 +118,7 @@ static quire_err expr_write_row(writer *w) {
     return QUIRE_OK;
 }
 
-/* Frees the vectors of operands that value `user` was the last to read. */
+/* Frees the vectors of operands whose last reader is value `user`. */
 static void free_operands(writer *w, int32_t user, bool tile) {
     const expr_value *v = &w->values->at[user];
     const int32_t operands[3] = {v->a, v->b, v->c};
@@ -137,8 +137,8 @@ static void free_operands(writer *w, int32_t user, bool tile) {
     }
 }
 
-/* Key code: values that depend only on the key, and constants in vectors; first those
- * that only tile code reads. */
+/* Generates key code: values that depend on the key only, and constants in vectors, first
+ * those that only tile code reads. */
 static quire_err expr_write_key(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
@@ -163,8 +163,7 @@ static quire_err expr_write_key(writer *w) {
     return QUIRE_OK;
 }
 
-/* Makes a vector of a scalar value: a late constant, or one that depends on the query
- * only. */
+/* Spreads a scalar to a vector: tile code's own constant, or a value of row code. */
 static quire_err spread(writer *w, int32_t value) {
     const expr_value *v = &w->values->at[value];
     if (w->vector[value] != EXPR_NONE || !(by_row_only(v) || w->is_late[value])) {
