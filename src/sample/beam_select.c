@@ -10,7 +10,7 @@ static bool beam_select_is_before(const beam_choice *a, const beam_choice *b) {
     return a->from != b->from ? a->from < b->from : a->token < b->token;
 }
 
-/* Sifts entry i down a heap whose top comes before all others. */
+/* Restores the heap below entry i; its top comes before all others. */
 static void beam_select_sift(beam_choice *heap, int32_t n, int32_t i) {
     beam_choice moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {

@@ -29,13 +29,13 @@ token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalize
     return (token_logprob){.id = id, .rank = rank, .logprob = (float)((double)logits[id] - normalizer)};
 }
 
-/* Whether a is less likely than b, or equally likely with a higher id. Until the end
- * logprob holds the logit. */
+/* Whether a is less likely than b, or equally likely with a higher id. logprob still
+ * holds the logit here. */
 static bool is_behind(const token_logprob *a, const token_logprob *b) {
     return a->logprob != b->logprob ? a->logprob < b->logprob : a->id > b->id;
 }
 
-/* Sifts entry i down a heap of n, whose top ranks last. */
+/* Restores the heap of n below entry i; its top is the least likely. */
 static void logprobs_sift(token_logprob *heap, int32_t n, int32_t i) {
     token_logprob moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
@@ -50,13 +50,13 @@ static void logprobs_sift(token_logprob *heap, int32_t n, int32_t i) {
     heap[i] = moved;
 }
 
-/* rank: how many logits are at least as large. Entries are sorted, best first. */
+/* Sets rank: how many logits are at least as large. Entries are sorted, best first. */
 static void rank_all(const float *logits, int32_t n_vocab, int32_t n, token_logprob *out) {
     for (int32_t i = 0; i < n_vocab; i++) {
         if (!(logits[i] >= out[n - 1].logprob)) {
             continue;
         }
-        int32_t low = 0, high = n - 1; /* the first entry that this logit reaches */
+        int32_t low = 0, high = n - 1; /* finds the first entry that is not above this logit */
         while (low < high) {
             int32_t mid = low + (high - low) / 2;
             if (logits[i] >= out[mid].logprob) {
@@ -70,7 +70,7 @@ static void rank_all(const float *logits, int32_t n_vocab, int32_t n, token_logp
     for (int32_t i = 1; i < n; i++) {
         out[i].rank += out[i - 1].rank;
     }
-    for (int32_t i = n - 2; i >= 0; i--) { /* entries that are equal were counted at the first of them */
+    for (int32_t i = n - 2; i >= 0; i--) { /* equal entries were counted at the first of them */
         out[i].rank = out[i].logprob == out[i + 1].logprob ? out[i + 1].rank : out[i].rank;
     }
 }
@@ -93,7 +93,7 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
             logprobs_sift(out, n, 0);
         }
     }
-    for (int32_t end = n - 1; end > 0; end--) { /* moves the last one of the heap to its end */
+    for (int32_t end = n - 1; end > 0; end--) { /* moves the last entry of the heap to its end */
         token_logprob last = out[0];
         out[0] = out[end];
         out[end] = last;

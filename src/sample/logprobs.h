@@ -7,25 +7,25 @@
 
 #include "core/params.h"
 
-/* The log-probability of one token. rank is the number of tokens with at least this
- * log-probability: 1 is the best, and equal tokens all have the worst of their ranks (as
- * in vLLM). */
+/* The log-probability of a token. rank is the number of tokens with at least this
+ * log-probability: 1 is the best; equal tokens share the worst of their ranks, as in
+ * vLLM. */
 typedef struct token_logprob {
     int32_t id, rank;
     float logprob;
 } token_logprob;
 
-/* The log of the sum of exp over a row; -inf entries are masked tokens. */
+/* log(sum(exp(logits))); -inf marks masked tokens. */
 double logprobs_normalizer(const float *logits, int32_t n_vocab);
-/* The log-probability and rank of token id, given the row's normaliser. O(n_vocab). */
+/* The log-probability and rank of one token, given the row's normaliser. O(n_vocab). */
 token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalizer, int32_t id);
-/* The log-probabilities reported for a sampled token: its own, then those of the
- * likeliest tokens, then those of p's n_scored ids, with rank 0. width: their total
- * number, at least 1 + n_scored; out has room for them. */
+/* Writes the log-probabilities reported for a sampled token: its own, then the likeliest
+ * tokens', then those of p's n_scored ids with rank 0; `width` entries in total, at least
+ * 1 + n_scored. */
 void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, const sampling_params *p,
                      int32_t width, token_logprob *out);
-/* The n (at most n_vocab) likeliest tokens, best first; in a tie the lowest id first.
- * O(n_vocab log n). */
+/* The n <= n_vocab likeliest tokens, best first; of equals the lowest id first. O(n_vocab
+ * log n). */
 void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32_t n, token_logprob *out);
 
 #endif

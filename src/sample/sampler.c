@@ -52,7 +52,8 @@ void sampler_close(sampler *s) {
     }
 }
 
-enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* purposes of a draw besides sample_purpose: part of the counter */
+/* purposes of random numbers besides sample_purpose: part of the counter */
+enum { NOISE_TOKEN = 1, NOISE_XTC = 2 };
 
 static float sample_sampler_draw(sample_key key, uint32_t purpose) {
     uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
@@ -70,7 +71,7 @@ float sample_uniform(sample_key key, sample_purpose purpose) {
     return sample_sampler_draw(key, (uint32_t)purpose);
 }
 
-/* The lowest id of the largest logit, after a scan. */
+/* The lowest id with the largest logit. Only after a scan. */
 static int32_t find_max(const sampler *s, const float *logits) {
     int32_t g = 0;
     while (s->largest[g] != s->max) {
@@ -83,7 +84,7 @@ static int32_t find_max(const sampler *s, const float *logits) {
     return id;
 }
 
-/* Scans the row; for scale > 0 with the weights of blocks. */
+/* Scans the row; with scale > 0, computes the sums of blocks too. */
 static quire_err sampler_look(sampler *s, const float *logits, float scale) {
     return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK
                                                                                               : QUIRE_NUMERIC;
@@ -101,7 +102,7 @@ static quire_err adjust(sampler *s, float *logits, const sample_context *c, floa
         s->given_max = s->max;
     }
     bool changed = sampler_change(s, logits, c) || (is_masked && scale > 0.0f);
-    /* a tiny repetition penalty makes infinities */
+    /* a tiny repetition penalty can produce infinities */
     return changed ? sampler_look(s, logits, scale) : QUIRE_OK;
 }
 
@@ -109,8 +110,8 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Reduces the row to the tokens that may be drawn (sampler_parts.h); n_kept 0: the output
- * is over. */
+/* Reduces the row to the tokens that may be drawn (sampler_parts.h). n_kept 0: the output
+ * is complete. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool ordered = p->order[0] != SAMPLING_END;
@@ -128,7 +129,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
     }
     if (!s->is_greedy && dynamic) {
         float temperature = sampler_temperature(s, logits, p);
-        s->is_greedy = temperature < GREEDY_BELOW; /* it may become 0 */
+        s->is_greedy = temperature < GREEDY_BELOW; /* with dynatemp the temperature may become 0 */
         s->scale = LOG2_E / temperature;
         if (masses && !s->is_greedy) {
             TRY(sampler_look(s, logits, s->scale));
@@ -145,7 +146,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
     return QUIRE_OK;
 }
 
-/* Whether nothing is left to draw, after distribute. */
+/* Whether there is nothing left to draw, after distribute. */
 static bool sample_sampler_is_over(const sampler *s) {
     return !s->is_whole && s->n_kept == 0;
 }
@@ -178,7 +179,7 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     }
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
     memset(s->weights + s->n_kept, 0, (size_t)(s->n_vocab - s->n_kept) * sizeof *s->weights);
-    /* ids[i] >= i: from the last one on, each target is free */
+    /* ids[i] >= i: going from the last down, no source is overwritten */
     for (int32_t i = s->n_kept - 1; i >= 0; i--) {
         float prob = (float)((double)s->weights[i] / total);
         s->weights[i] = 0.0f;
@@ -188,15 +189,15 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     return QUIRE_OK;
 }
 
-/* ---- the first stage: a constraint's mask, and end tokens ---- */
+/* ---- the first stage: the constraint's mask, and end tokens ---- */
 
 static bool sampler_constrain_is_end(const sample_context *c, int32_t token) {
     return (!c->params->ignore_eos && end_token_is_one_of(token, c->eos, c->n_eos)) ||
            end_token_is_one_of(token, c->params->stop_tokens, c->params->n_stop_tokens);
 }
 
-/* Whether the output may end with a token that the constraint accepts as its last one.
- * The state is unchanged. */
+/* Whether the constraint accepts the token and the output may end after it: then
+ * QUIRE_OK. Leaves the state unchanged. */
 static quire_err accept_last(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
@@ -209,7 +210,7 @@ static bool has_bit(const uint64_t *bits, const constraint *k, int32_t token) {
     return token >= 0 && token < k->n_vocab && (bits[token / 64] >> (token % 64) & 1) != 0;
 }
 
-/* Accepts a token by the prepared rule. */
+/* Accepts a token that the prepared rule allows. */
 static quire_err accept_prepared(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     sample_rule *r = c->rule;
@@ -246,7 +247,7 @@ quire_err sample_accept(const sample_context *c, int32_t token) {
 }
 
 /* Sets the bits of end tokens: all if the output may end, otherwise those that the
- * constraint accepts as its last one. */
+ * constraint accepts as its last token. */
 static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final, const int32_t *ends,
                           int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -260,7 +261,7 @@ static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final
     return QUIRE_OK;
 }
 
-/* Whether any bit is set of a token that is not an end token. */
+/* Whether any token other than an end token is set. */
 static bool has_others(const uint64_t *bits, int32_t n, const sample_context *c) {
     for (int32_t i = 0; i < constraint_words(n); i++) {
         for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1) {
@@ -281,7 +282,7 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
     return last != 0;
 }
 
-/* Writes the mask after c's state. */
+/* Writes the mask of c's state, with end tokens. */
 static quire_err find_allowed(const sample_context *c, uint64_t *bits, bool *is_final, bool *goes_on) {
     const constraint *k = c->constraint;
     TRY(k->ops->mask(k, c->constraint_state, bits));
@@ -329,7 +330,7 @@ bool sampler_is_over(const sampler *s, const sample_context *c) {
     return c->constraint != NULL && s->is_final && !has_bits(s->bits, s->n_vocab);
 }
 
-/* least number of logits in total: fewer are sampled faster than workers wake up */
+/* fewer logits in total are sampled faster than workers wake up */
 enum { WORTH_IT = 1 << 14 };
 
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
@@ -362,7 +363,7 @@ void sample_on(const sample_pool *p, int32_t worker, sample_row *r) {
     assert(worker >= 0 && worker < p->n_workers);
     sampler *s = p->samplers[worker];
     sample_context *c = &r->context;
-    /* greedy: nothing is drawn */
+    /* greedy: no random numbers */
     c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0};
     switch (r->goal) {
     case SAMPLE_TOKEN:

@@ -5,10 +5,10 @@
 
 #include "sample/sampler_block.h"
 
-#define AT_A_TIME 4 /* members that are written without testing how many there are */
+#define AT_A_TIME 4 /* members written at a time, whether or not there are that many */
 
-/* No branch for each member, since membership cannot be predicted: AT_A_TIME are always
- * written, and the next call overwrites the surplus. */
+/* No branch per member, since membership is unpredictable: always writes AT_A_TIME
+ * members, and the next call overwrites the surplus. */
 static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, const float *x,
                              uint64_t set) {
     int32_t end = n + __builtin_popcountll(set);

@@ -1,9 +1,9 @@
-/* Sampling stages over the whole distribution: temperature, and the cuts that drop the
+/* Sampling stages over the whole distribution: temperature, and the cuts that drop
  * unlikely (or the likeliest) tokens.
  *
- * Few tokens of a large vocabulary are kept. So the cuts start from the tokens whose
- * logits reach a bound below which none can be kept. The bound is known for top-k and
- * min-p; for top-p alone sampler_cuts.c guesses it. */
+ * Few tokens of a large vocabulary are kept. So cuts start with the tokens whose logits
+ * reach a bound below which none can be kept. Top-k and min-p define that bound; for
+ * top-p alone it is guessed. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -13,10 +13,8 @@
 
 #define LEAST_TEMPERATURE 1e-5f /* lowest dynamic temperature among kept tokens */
 
-/* ---- temperature ---- */
-
-/* The dynamic temperature of n live tokens whose weights exp(x), x the logit less the
- * largest, have this sum, and weights times x that one. */
+/* The dynamic temperature of n live tokens. Their weights are exp(x), x being the logit
+ * minus the largest; sum adds up the weights, weighted the products x exp(x). */
 static float cuts_dynamic(const sampling_params *p, double sum, double weighted, int32_t n) {
     if (n < 2) {
         return p->temperature;
@@ -24,7 +22,7 @@ static float cuts_dynamic(const sampling_params *p, double sum, double weighted,
     double entropy = log(sum) - weighted / sum;
     double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range),
            high = (double)p->temperature + (double)p->dynatemp_range;
-    double part = fmin(fmax(0.0, entropy) / log((double)n), 1.0); /* rounding may lead over 1 */
+    double part = fmin(fmax(0.0, entropy) / log((double)n), 1.0); /* rounding may give more than 1 */
     return (float)fmin(low + (high - low) * pow(part, (double)p->dynatemp_exponent), (double)FLT_MAX);
 }
 
@@ -32,7 +30,7 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
     if (p->dynatemp_range <= 0.0f) {
         return p->temperature;
     }
-    double sum = 0.0, weighted = 0.0; /* of exp(l - max), and of that times (l - max) */
+    double sum = 0.0, weighted = 0.0; /* of exp(x), and of x exp(x) */
     int32_t n_live = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         double x = (double)logits[i] - (double)s->max, w = exp(x);
@@ -45,15 +43,15 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
     return cuts_dynamic(p, sum, weighted, n_live);
 }
 
-/* ---- the tokens that the cuts begin with ---- */
+/* ---- candidates for the cuts ---- */
 
-/* A logit that is certainly below every logit of this weight. */
+/* A logit that is certainly below every logit with this weight. */
 static float sampler_logit_below(const sampler *s, float weight) {
     double l = (double)s->max + (log2((double)weight) - 1e-3) / (double)s->scale;
     return weight > 0.0f ? (float)(l - 1e-6 * fabs(l)) : -INFINITY;
 }
 
-/* Keeps the tokens with at least this logit and at least this weight. */
+/* Keeps the tokens with at least this logit and this weight. */
 static void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight) {
     int32_t n = 0;
     s->is_whole = false;
@@ -70,8 +68,8 @@ void sampler_keep_all(sampler *s, const float *logits) {
     sampler_keep_from(s, logits, -INFINITY, LEAST_WEIGHT);
 }
 
-/* A logit that at least k tokens reach: the k-th largest of the groups' largest, or a
- * little less. */
+/* A logit that at least k tokens reach: the k-th largest of the groups' maxima, or
+ * slightly less. */
 static float bound_of_top_k(sampler *s, int32_t k) {
     int32_t n_above = 0, b = N_BUCKETS - 1;
     if ((size_t)k > s->n_groups) {
@@ -91,7 +89,7 @@ static float bound_of_top_k(sampler *s, int32_t k) {
 
 /* ---- the cuts ---- */
 
-/* Keeps logits of at least the best one less n standard deviations of the live ones. */
+/* Keeps logits of at least the largest minus n standard deviations of the live ones. */
 static void cut_sigma(sampler *s, const float *logits, float n) {
     double sum = 0.0, squares = 0.0;
     int32_t n_live = 0, n_kept = 0;
@@ -113,7 +111,7 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
-/* The same for the kept tokens only, after other cuts. */
+/* The same among the kept tokens, after other cuts. */
 static void cut_sigma_kept(sampler *s, const float *logits, float n) {
     double sum = 0.0, squares = 0.0, most = -INFINITY;
     int32_t n_kept = 0;
@@ -132,7 +130,7 @@ static void cut_sigma_kept(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
-/* Keeps the weights of at least this part of the largest kept one. */
+/* Keeps weights of at least min_p times the largest kept one. */
 static void cut_min_p(sampler *s, float min_p) {
     float most = 0.0f;
     int32_t n = 0;
@@ -145,7 +143,7 @@ static void cut_min_p(sampler *s, float min_p) {
     s->n_kept = n;
 }
 
-/* Keeps the k largest logits, and all equal to the k-th. */
+/* Keeps the k largest logits and all that equal the k-th. */
 static void cut_top_k(sampler *s, const float *logits, int32_t k) {
     candidate last;
     if (s->n_kept > k && sampler_find_cut(s, s->weights, BY_COUNT, (double)k, &last)) {
@@ -154,8 +152,8 @@ static void cut_top_k(sampler *s, const float *logits, int32_t k) {
     }
 }
 
-/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids)
- * is below top_p of all that were kept. */
+/* Keeps a token if the mass before it (larger logits, or equal ones with lower ids) is
+ * below top_p of all kept tokens. */
 static void cut_top_p(sampler *s, const float *logits, float top_p) {
     candidate last;
     (void)sampler_find_cut(s, s->weights, BY_WEIGHT,
@@ -169,18 +167,18 @@ static double surprise_of(const sampler *s, const float *logits, int32_t id, dou
     return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453;
 }
 
-/* A key that is larger for a surprise nearer to the entropy. */
+/* A key that is larger the nearer a surprise is to the entropy. */
 static uint32_t nearness_of(double surprise, double entropy) {
     return 0x7fffffffu - float_bits((float)fabs(surprise - entropy));
 }
 
-/* Keeps the tokens whose surprise is nearest to the entropy, until they together have
- * this probability; all as near as the last one stay. */
+/* Keeps the tokens whose surprise is nearest to the entropy until they reach this
+ * probability together, and all that are as near as the last one. */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        /* the least weight may stand for 0 */
+        /* LEAST_WEIGHT may stand for 0 */
         double w = s->weights[i] > LEAST_WEIGHT ? (double)s->weights[i] : 0.0;
         entropy += w * surprise_of(s, logits, s->ids[i], log_total);
     }
@@ -196,11 +194,11 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     s->n_kept = n;
 }
 
-/* Drops all tokens of at least this probability except the least likely of them, the last
- * one of equals. */
+/* XTC: drops all tokens of at least this probability except the least likely of them, the
+ * last of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
     double all = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
-    double least = fmax((double)threshold * all, (double)LEAST_WEIGHT); /* kept ones may have no weight */
+    double least = fmax((double)threshold * all, (double)LEAST_WEIGHT); /* kept tokens may have weight 0 */
     int32_t last = -1, n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
         if ((double)s->weights[i] >= least && (last < 0 || s->weights[i] <= s->weights[last])) {
@@ -213,7 +211,7 @@ static void cut_top_choices(sampler *s, float threshold) {
     s->n_kept = n;
 }
 
-/* Gives the kept tokens the weights of the request's temperature. */
+/* Gives the kept tokens their weights at the request's temperature. */
 static void cuts_temper(sampler *s, const float *logits, const sampling_params *p) {
     double sum = 0.0, weighted = 0.0;
     float temperature = p->temperature;
@@ -231,7 +229,7 @@ static void cuts_temper(sampler *s, const float *logits, const sampling_params *
         s->weights[i] = logits[s->ids[i]];
         most = fmaxf(most, s->weights[i]);
     }
-    s->max = most; /* the largest logit may have been cut: this keeps one weight at 1 */
+    s->max = most; /* the largest logit may have been cut; this way one weight is 1 */
     s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
 }
 
@@ -239,7 +237,7 @@ static bool has_top_k(const sampler *s, const sampling_params *p) {
     return p->top_k > 0 && p->top_k < s->n_vocab;
 }
 
-/* Whether a stage needs every live token's weight. */
+/* Whether a stage needs the weights of all live tokens. */
 static bool needs_all(const sampling_params *p) {
     return p->mirostat != MIROSTAT_OFF || p->top_n_sigma > 0.0f || p->typical_p < 1.0f ||
            p->xtc_probability > 0.0f;
@@ -249,7 +247,7 @@ bool sampler_wants_masses(const sampling_params *p) {
     return p->order[0] == SAMPLING_END && !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
 }
 
-/* Collects the tokens that may be kept; this covers min-p completely. */
+/* Collects the candidates for the cuts, and applies min-p. */
 static void sampler_cuts_begin(sampler *s, const float *logits, const sampling_params *p) {
     float least = -INFINITY;
     if (!needs_all(p) && has_top_k(s, p)) {
@@ -257,7 +255,7 @@ static void sampler_cuts_begin(sampler *s, const float *logits, const sampling_p
     }
     float min_p = p->mirostat == MIROSTAT_OFF ? p->min_p : 0.0f;
     if (min_p > 0.0f) {
-        least = fmaxf(least, sampler_logit_below(s, min_p)); /* the largest weight is 1 */
+        least = fmaxf(least, sampler_logit_below(s, min_p)); /* since the largest weight is 1 */
     }
     sampler_keep_from(s, logits, least, fmaxf(min_p, LEAST_WEIGHT));
 }
@@ -269,7 +267,7 @@ static void cut_by_chance(sampler *s, const sample_context *c) {
     }
 }
 
-/* Runs one stage on what the earlier ones kept. */
+/* Runs one stage on what earlier ones kept. */
 static void cuts_run_stage(sampler *s, const float *logits, const sample_context *c, sampling_stage stage) {
     const sampling_params *p = c->params;
     if (stage == SAMPLING_TEMPERATURE) {
@@ -289,8 +287,8 @@ static void cuts_run_stage(sampler *s, const float *logits, const sample_context
     }
 }
 
-/* Keeps the live tokens of at least this logit, those that have no weight with the least
- * one: a later stage may raise it, or count it. */
+/* Keeps the live tokens of at least this logit, with at least LEAST_WEIGHT: a later stage
+ * may raise the weight, or count the token. */
 static void cuts_keep_far(sampler *s, const float *logits, float least) {
     s->is_whole = false;
     s->n_kept = s->rows->gather(s, logits, fmaxf(least, -FLT_MAX));
@@ -300,7 +298,7 @@ static void cuts_keep_far(sampler *s, const float *logits, float least) {
     }
 }
 
-/* The stages that the request names, in its order. */
+/* Runs the stages in the order that the request names. */
 static void cuts_run_in_order(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool is_top_k = p->order[0] == SAMPLING_TOP_K && has_top_k(s, p);
@@ -342,30 +340,28 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     cut_by_chance(s, c);
 }
 
-/* Top-p without another cut before it: uses the weight of all tokens, but reads few of
- * them.
+/* Top-p as the only cut: needs the sum of all weights, but reads few of them.
  *
- * A sample of the row gives two bounds: the weight below which no token is kept, and the
- * weight above which all are. Only the tokens between them are ordered. Both bounds are
- * guesses, by the sample's standard error, and are checked: what is kept never depends on
- * them. If the collected tokens do not suffice, a more careful guess follows, and finally
- * all tokens are used. */
+ * A sample of the row yields two guesses: a weight below which no token is kept, and one
+ * above which all are; only tokens between them are ordered. The guesses are checked, so
+ * they never affect what is kept. If the collected tokens do not suffice, a more careful
+ * guess follows, and in the end all tokens are used. */
 
-/* one group of this many is in the sample */
+/* one group out of so many is in the sample */
 #define SAMPLED_GROUPS 48
-/* in vocabularies up to this size all tokens are used */
+/* up to this vocabulary size, all tokens are used */
 #define SMALL_VOCAB 4096
-/* bucket of 2^-40: smaller weights count as nothing in a guess */
+/* bucket of 2^-40; a guess ignores smaller weights */
 #define FIRST_BUCKET ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT))
 #define LAST_BUCKET  ((int32_t)(127u << 23 >> FIRST_SHIFT)) /* bucket of 1, the largest weight */
 
-/* A range of weights: from one to below another. */
+/* A range of weights: low included, high excluded. */
 typedef struct weight_range {
     float low, high;
 } weight_range;
 
-/* Sets s->mass to the weights of the sample by buckets, from FIRST_BUCKET on; returns the
- * number of its tokens. */
+/* Sums the sampled tokens' weights by bucket in s->mass, from FIRST_BUCKET on. Returns
+ * the number of sampled tokens. */
 static int32_t take_sample(sampler *s, const float *logits) {
     int32_t n = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
@@ -379,10 +375,10 @@ static int32_t take_sample(sampler *s, const float *logits) {
     return n;
 }
 
-/* The range in which the unlikeliest tokens that together have this weight end, plus or
- * minus so many standard errors. The low end is right above the last sampled token that
- * may be dropped: in a row whose weight is in few tokens that is right above all the
- * others, whether or not the sample has some of the few. */
+/* Guesses the weight at which the least likely tokens of this total end, plus or minus
+ * n_errors standard errors. The low end is just above the last sampled token that may be
+ * dropped. If a few tokens have most of the weight, that is above all the others, whether
+ * or not any of the few is in the sample. */
 static weight_range sampler_top_p_guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
     weight_range r = {float_of_bits((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
@@ -402,15 +398,15 @@ static weight_range sampler_top_p_guess(sampler *s, const float *logits, double 
     return r;
 }
 
-/* Finds the cut among the kept tokens of less than this weight. */
+/* Finds the cut among the kept tokens with weights below `high`. */
 static bool find_below(sampler *s, float high, double limit, candidate *last) {
     int32_t n_inside;
     double above = s->rows->divide(s, high, &n_inside);
     return sampler_find_inside(s, n_inside, BY_WEIGHT, limit, above, last);
 }
 
-/* Cuts if the guess is right: the tokens that may be kept reach the limit. The high end
- * may be wrong. */
+/* Cuts, if the guessed low end is right: the tokens above it reach the limit. The high
+ * end may be wrong. */
 static bool cut_inside(sampler *s, const float *logits, weight_range guessed, double limit) {
     candidate last;
     sampler_keep_from(s, logits, sampler_logit_below(s, guessed.low), 0.0f);
@@ -438,7 +434,7 @@ void sampler_cut_top_p(sampler *s, const float *logits, float top_p) {
     sampler_cut_after(s, last);
 }
 
-/* Sampling stages that change single logits, by the request's lists and the history. */
+/* Sampling stages that change single logits, by the request's lists and its history. */
 
 static void allow_only(sampler *s, float *logits, const sampling_lists *l) {
     sampler_unmark(s);
@@ -452,7 +448,7 @@ static void allow_only(sampler *s, float *logits, const sampling_lists *l) {
     }
 }
 
-/* Whether the n tokens before the end of tokens[0..n_tokens) are these. */
+/* Whether tokens[0..n_tokens) ends with these n tokens. */
 static bool ends_with(const int32_t *tokens, int32_t n_tokens, const int32_t *these, int32_t n) {
     return n <= n_tokens && (n == 0 || memcmp(tokens + n_tokens - n, these, (size_t)n * sizeof *these) == 0);
 }
@@ -477,12 +473,12 @@ static void keep_going(float *logits, const sample_context *c) {
     }
 }
 
-/* how far a penalty moves a logit: it stays finite, so that what is allowed may still
- * come */
+/* limit for a logit that a penalty changes: it stays finite, so its token may still be
+ * drawn */
 #define CHANGED_MAX 1e30f
 
-/* The first token that penalties count; `usual`: how many count if the request does not
- * say. */
+/* Index of the first token that penalties count. usual: the value of penalty_last_n if
+ * the request gives none. */
 static int32_t first_counted(const sample_context *c, int32_t usual) {
     int32_t n = c->params->penalty_last_n;
     return n == SAMPLING_PENALTIES_USUAL ? usual : n < 0 || n > c->n_tokens ? 0 : c->n_tokens - n;
@@ -511,15 +507,15 @@ static void penalise_output(sampler *s, float *logits, const sample_context *c) 
         if (s->counts[id] > 0) {
             logits[id] -= c->params->frequency_penalty * (float)s->counts[id];
             logits[id] -= c->params->presence_penalty;
-            s->counts[id] = 0; /* done */
+            s->counts[id] = 0; /* each token once */
         }
     }
 }
 
-/* ---- DRY: penalises tokens that would prolong a repeat ---- */
+/* ---- DRY: penalises tokens that would extend a repetition ---- */
 
-/* Marks what breakers begin with, and counts 1 for those that are one token. How many
- * breakers there are up to the last of several tokens: requests have these first. */
+/* Marks the first token of each breaker; counts is 1 if it is a breaker by itself.
+ * Returns the end of the breakers that have several tokens, which requests list first. */
 static int32_t mark_breakers(sampler *s, const token_seqs *breakers) {
     int32_t n_long = 0;
     sampler_unmark(s);
@@ -532,8 +528,8 @@ static int32_t mark_breakers(sampler *s, const token_seqs *breakers) {
     return n_long;
 }
 
-/* How many tokens of the window come after the newest whole breaker; n when there is
- * none. */
+/* How many tokens of the window come after the end of the newest complete breaker; n if
+ * there is none. */
 static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
     int32_t n_long = mark_breakers(s, breakers);
     for (int32_t distance = 0; distance < n; distance++) {
@@ -557,10 +553,10 @@ static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const
     return n;
 }
 
-/* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and
- * window[0..n - k) (the Z function, Gusfield 1997, read from the end). */
+/* repeats[k] for 1 <= k < n: length of the longest common suffix of window[0..n) and
+ * window[0 .. n - k) (the Z function, Gusfield 1997, from the end). */
 static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) {
-    int32_t left = 0, right = 0; /* the match that reaches furthest: [left, right) */
+    int32_t left = 0, right = 0; /* [left, right): the match that reaches furthest */
     for (int32_t k = 1; k < n; k++) {
         int32_t m = 0;
         if (k < right) {
@@ -577,7 +573,8 @@ static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) 
     }
 }
 
-/* Bans tokens that followed an earlier copy of the last n - 1 tokens. */
+/* Bans tokens that followed an earlier occurrence of the last n - 1 tokens
+ * (no_repeat_ngram_size n). */
 static void ban_repeats(sampler *s, float *logits, const sample_context *c) {
     int32_t before = c->params->no_repeat_ngram_size - 1, n = c->n_tokens;
     if (before >= n) {
@@ -614,12 +611,13 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
             s->counts[next] = length;
         }
     }
-    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token need no search */
+    /* tokens that are breakers by themselves are not penalised */
+    for (int32_t i = 0; i < breakers->n; i++) {
         if (breakers->starts[i + 1] - breakers->starts[i] == 1) {
             s->counts[breakers->tokens[breakers->starts[i]]] = -1;
         }
     }
-    /* exp(88.72) is the largest float */
+    /* dry_base^most stays finite: exp(88.72) is the largest float */
     double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : (double)n;
     for (int32_t i = 0; i < n; i++) {
         int32_t id = window[i];
@@ -628,7 +626,7 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
             double penalty =
                 (double)p->dry_multiplier * pow((double)p->dry_base, exponent < most ? exponent : most);
             logits[id] -= (float)fmin(penalty, (double)CHANGED_MAX);
-            s->counts[id] = -1; /* done */
+            s->counts[id] = -1; /* each token once */
         }
     }
 }

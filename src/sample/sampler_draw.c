@@ -1,5 +1,4 @@
-/* Draws a token from the kept weights, and selects the row passes that this processor
- * supports. */
+/* Draws a token from the kept weights, and chooses the passes for this processor. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -13,7 +12,7 @@ static bool sampler_draw_has_avx2(void) {
 }
 
 static bool sampler_draw_has_avx512(void) {
-#ifdef SIMD_EMULATE /* compiled through SIMDe, for tests */
+#ifdef SIMD_EMULATE /* through SIMDe, for tests */
     return sampler_draw_has_avx2();
 #else
     return sampler_draw_has_avx2() && __builtin_cpu_supports("avx512f") &&
@@ -37,8 +36,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]) {
     return n;
 }
 
-/* The block, of n, in whose part of the total `target` falls; where rounding exhausts the
- * walk, the last one of some weight. *before is the sum of the blocks before it. */
+/* Index of the block, of n, in whose share of the total `target` falls; if rounding leaves
+ * none, the last one with a weight. *before: sum of the blocks before it. */
 static int32_t sampler_draw_find_block(const double *sums, int32_t n, double target, double *before) {
     int32_t last = 0, b = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -50,7 +49,7 @@ static int32_t sampler_draw_find_block(const double *sums, int32_t n, double tar
     return b;
 }
 
-/* The index of the weight, of n, on which `target` falls. Some weight is not 0. */
+/* Index of the weight, of n, in whose share `target` falls. Some weight is not 0. */
 static int32_t sampler_draw_find_place(const float *w, int32_t n, double target, double before) {
     int32_t place = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -63,7 +62,7 @@ static int32_t sampler_draw_find_place(const float *w, int32_t n, double target,
     return place;
 }
 
-/* The same, using the sums of the weights' groups. */
+/* The same, using the sums of groups of weights. */
 static int32_t find_in_groups(const float *w, int32_t n, const double *sums, double target) {
     double before = 0.0;
     int32_t first = GROUP * sampler_draw_find_block(sums, (n + GROUP - 1) / GROUP, target, &before);
@@ -86,18 +85,19 @@ int32_t sampler_draw(sampler *s, const float *logits, float uniform) {
     return first + find_in_groups(s->weights, n, s->sums, target - before);
 }
 
-/* Mirostat (Basu et al. 2021): cuts so that the expected surprise of the tokens is tau,
- * and adapts to the surprise of each sample. */
+/* Mirostat (Basu et al. 2021): cuts so that the expected surprise is tau, and adapts to
+ * the surprise of each sample. */
 
-enum { N_ESTIMATE = 100 }; /* likeliest tokens from which version 1 estimates the exponent of Zipf's law */
+/* version 1 estimates the exponent of Zipf's law from this many of the likeliest
+ * tokens */
+enum { N_ESTIMATE = 100 };
 
-/* Likelier, or in a tie the lower id. */
+/* Likelier, or as likely with a lower id. */
 static bool comes_before(candidate a, candidate b) {
     return a.key != b.key ? a.key > b.key : a.place < b.place;
 }
 
-/* Moves c[at] down the heap of n candidates, in which none comes before those below
- * it. */
+/* Restores the heap of n candidates below c[at]; its top comes after all others. */
 static void sift_down(candidate *c, int32_t at, int32_t n) {
     candidate moved = c[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
@@ -110,7 +110,7 @@ static void sift_down(candidate *c, int32_t at, int32_t n) {
     c[at] = moved;
 }
 
-/* Heapsort (Williams 1964): a step allocates nothing, and qsort may. */
+/* Heapsort (Williams 1964), since qsort may allocate and a step must not. */
 static void sort_candidates(candidate *c, int32_t n) {
     for (int32_t i = n / 2; i-- > 0;) {
         sift_down(c, i, n);
@@ -123,12 +123,12 @@ static void sort_candidates(candidate *c, int32_t n) {
     }
 }
 
-/* Sorts the kept tokens into s->inside, likeliest first, in a tie the lowest id first;
- * returns how many. */
+/* Sorts the kept tokens into s->inside, likeliest first, of equals the lowest id. Returns
+ * how many. */
 static int32_t sort_kept(sampler *s) {
     for (int32_t i = 0; i < s->n_kept; i++) {
         s->inside[i].place = i;
-        /* as integers, weights have their order */
+        /* positive floats have the order of their bits */
         memcpy(&s->inside[i].key, &s->weights[i], sizeof *s->weights);
     }
     sort_candidates(s->inside, s->n_kept);
@@ -139,7 +139,7 @@ static float weight_at(const sampler *s, int32_t rank) {
     return s->weights[s->inside[rank].place];
 }
 
-/* Version 1: how many of the n sorted tokens stay. */
+/* Version 1: how many of the n sorted tokens to keep. */
 static int32_t count_by_zipf(const sampler *s, int32_t n, float mu) {
     double products = 0.0, squares = 0.0;
     for (int32_t i = 0; i < N_ESTIMATE - 1 && i < n - 1; i++) {
@@ -153,7 +153,7 @@ static int32_t count_by_zipf(const sampler *s, int32_t n, float mu) {
     return !(k >= 1.0) ? 1 : k < (double)n ? (int32_t)k : n;
 }
 
-/* Version 2: the tokens before the first whose surprise is over mu. */
+/* Version 2: counts the tokens before the first whose surprise exceeds mu; at least 1. */
 static int32_t count_by_surprise(const sampler *s, int32_t n, double total, float mu) {
     int32_t kept = 0;
     while (kept < n && -log2((double)weight_at(s, kept) / total) <= (double)mu) {
@@ -181,20 +181,18 @@ int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, fl
     return s->ids[s->inside[rank].place];
 }
 
-/* ---- cuts by order ---- */
+/* Finds where to cut when the tokens with the largest keys are kept. Nothing large is
+ * sorted, so rows of equal logits cost no more than others. */
 
-/* Cuts by order: keeps the tokens with the largest keys. Nothing is sorted, so a row of
- * equal logits costs no more than any other. */
-
-#define ROUND_BUCKETS 128 /* buckets of one round over the candidates: few, as all are cleared and scanned */
-#define FEW           16  /* candidates that are few enough to sort */
+#define ROUND_BUCKETS 128 /* buckets per round: few, since all are cleared and scanned */
+#define FEW           16  /* up to this many candidates are sorted */
 
 static double measure_of(const sampler *s, measure by, int32_t place) {
     return by == BY_COUNT ? 1.0 : (double)s->weights[place];
 }
 
-/* The bucket in which the sum from the top reaches `limit`; where it never does, the last
- * one in use, and false. *above is the sum of the buckets over it. */
+/* Finds the bucket in which the sum from the top reaches `limit`; if none, returns false
+ * and the last one in use. *above: sum of the buckets above it. */
 static bool find_bucket(const double *mass, double limit, double *above, uint32_t *bucket) {
     double sum = *above;
     for (uint32_t b = ROUND_BUCKETS; b-- > 0;) {
@@ -210,8 +208,8 @@ static bool find_bucket(const double *mass, double limit, double *above, uint32_
     return false;
 }
 
-/* Reduces n candidates with keys from `least` to `most` to the bucket in which the sum
- * reaches `limit`. False: it does not reach it; leaves the last bucket. */
+/* Reduces n candidates, with keys in least..most, to the bucket in which the sum reaches
+ * `limit`. If the sum does not reach it, returns false and keeps the last bucket. */
 static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, measure by, double limit,
                         double *above) {
     double mass[ROUND_BUCKETS] = {0};
@@ -234,7 +232,7 @@ static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, m
     return reached;
 }
 
-/* Whether the keys of n > 0 candidates differ; and their range. */
+/* The range of the keys of n > 0 candidates; true if they differ. */
 static bool sampler_order_find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t *most) {
     *least = UINT32_MAX;
     *most = 0;
@@ -245,7 +243,7 @@ static bool sampler_order_find_range(const candidate *c, int32_t n, uint32_t *le
     return *least < *most;
 }
 
-/* Sorts by keys, largest first; equals stay in order. */
+/* Insertion sort by key, largest first; equals keep their order. */
 static void sort_few(candidate *c, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         candidate moved = c[i];
@@ -269,7 +267,7 @@ bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double
         if (!open_bucket(s, &n, least, most, by, limit, &above) && !reached) {
             return false;
         }
-        reached = true; /* a bucket's sum, added up again, may miss the limit by rounding */
+        reached = true; /* a bucket that reached it may miss it when added up again, by rounding */
     }
     if (n <= FEW) {
         sort_few(s->inside, n);
@@ -295,9 +293,9 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
     return sampler_find_inside(s, s->n_kept, by, fmax(limit, DBL_MIN), 0.0, last);
 }
 
-/* A key that is larger for larger logits, and equal for equal ones. */
+/* Maps a logit to a key of the same order; equal logits have equal keys. */
 static uint32_t sampler_order_rank_of(float logit) {
-    uint32_t bits = float_bits(logit + 0.0f); /* -0 becomes 0 */
+    uint32_t bits = float_bits(logit + 0.0f); /* turns -0 into 0 */
     return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
 }
 

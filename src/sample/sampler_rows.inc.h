@@ -1,11 +1,11 @@
 /* Passes over a whole row of the vocabulary, the main cost of a sampler.
  *
- * Compiled once for each instruction set (cmake/rooms.cmake), under the name
- * SAMPLER_ROWS, after the functions that differ between them (sampler_block.h). The plain
- * loops are written so that a compiler vectorises them. */
+ * Compiled once per instruction set (cmake/rooms.cmake) under the name SAMPLER_ROWS,
+ * after the functions that differ (sampler_block.h). The plain loops are written for a
+ * compiler to vectorise. */
 #include "sample/sampler_block.h"
 
-/* A float as an integer of the same order: negative ones have their other bits
+/* Maps a float to an integer of the same order: a negative one has its other bits
  * inverted. */
 static inline int32_t order_of(float v) {
     int32_t bits = (int32_t)float_bits(v);
@@ -16,8 +16,7 @@ static float float_of(int32_t order) {
     return float_of_bits((uint32_t)(order ^ ((order >> 31) & INT32_MAX)));
 }
 
-/* The order of the largest of x[0..n), at most a group; sets *bad where one is no
- * logit. */
+/* The mapped largest of x[0..n), at most a group. Sets *bad if one is NaN or +inf. */
 static inline int32_t scan_group(const float *x, int32_t n, int32_t *bad) {
     int32_t largest = INT32_MIN, wrong = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
     UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
@@ -76,10 +75,10 @@ static void weigh(float *x, int32_t n, float max, float scale) {
     }
 }
 
-#define FAR_ABOVE 16.0f /* binary orders: further above the base, weights have fewer exact digits */
+#define FAR_ABOVE 16.0f /* log2 of a weight over the base from which its sum loses too many digits */
 
-/* The weight of `base` against max, for base <= max; in double, since a whole block is
- * multiplied by it. */
+/* The weight of `base` relative to max >= base. In double, since it multiplies a block's
+ * sum. */
 static double weight_of_base(float base, float max, float scale) {
     double x = ((double)base - (double)max) * (double)scale;
     if (!(x > -1000.0)) {
@@ -89,9 +88,9 @@ static double weight_of_base(float base, float max, float scale) {
     return ldexp((double)power_of_2((float)(x - n)), (int)n);
 }
 
-/* Takes each block's weights against the base of the block before, which is some logit,
- * so that one pass over the block suffices. If they are too large, it takes them against
- * the block's own largest logit, which is the base from there on. */
+/* Takes each block's weights relative to the base of the previous block, some logit, so
+ * that one pass over the block suffices. If they come out too large, repeats with the
+ * block's own largest logit, which is the base from then on. */
 static bool scan_masses(sampler *s, const float *logits, float scale) {
     float max = -INFINITY, base = logits[0], padded[BLOCK];
     int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
@@ -99,7 +98,7 @@ static bool scan_masses(sampler *s, const float *logits, float scale) {
         const float *x = logits + b * BLOCK;
         float *largest = s->largest + b * (BLOCK / GROUP);
         int32_t n = s->n_vocab - b * BLOCK;
-        if (n < BLOCK) { /* the last one */
+        if (n < BLOCK) { /* the last block is shorter */
             memcpy(padded, x, (size_t)n * sizeof *x);
             for (int32_t i = n; i < BLOCK; i++) {
                 padded[i] = -INFINITY;
@@ -145,7 +144,7 @@ static int32_t gather(sampler *s, const float *logits, float least) {
     return n;
 }
 
-/* The sum of a group's lanes. */
+/* The sum of a group's partial sums, in a fixed order. */
 static inline double sum_of_doubles(double *lanes) {
     UNROLL for (int32_t width = LANES / 2; width > 0; width /= 2) {
         UNROLL for (int32_t j = 0; j < width; j++) {

@@ -4,7 +4,7 @@
 
 #include "sample/sampler_append.h"
 
-/* Masks of 8 are packed to bytes of 32 within the halves of a register, and those put in
+/* Packing to bytes works within the halves of a register; the permutation restores the
  * order. */
 static inline uint64_t reaches(const float *x, float bound) {
     const __m256 all = _mm256_set1_ps(bound);
@@ -32,12 +32,12 @@ static inline void keep_only(float *x, uint64_t set) {
     }
 }
 
-/* registers that go through the polynomial side by side, as each step depends on the one
- * before */
+/* registers per pass through the polynomial: they overlap, since its steps are
+ * sequential */
 #define REGISTERS 2
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
-/* power_of_2 of all numbers in the registers, in place. */
+/* power_of_2 of each number, in place. */
 static inline void power_of_2_each(__m256 *x) {
     static const float c[] = {POWER_OF_2};
     const __m256 magic = _mm256_set1_ps(ROUNDS_TO_WHOLE), least = _mm256_set1_ps(-126.0f);

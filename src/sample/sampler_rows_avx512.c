@@ -1,5 +1,5 @@
-/* The sampler's passes for x86-64 processors with AVX-512. With SIMD_EMULATE through
- * SIMDe, for tests. */
+/* The sampler's passes for x86-64 processors with AVX-512. Tests compile it with
+ * SIMD_EMULATE, through SIMDe. */
 #if defined(__x86_64__)
 #ifdef SIMD_EMULATE
 #define SIMDE_ENABLE_NATIVE_ALIASES
@@ -26,14 +26,14 @@ static inline void keep_only(float *x, uint64_t set) {
     }
 }
 
-/* registers of a group, which go through the polynomial side by side, as each step
- * depends on the one before */
+/* registers of a group, in one pass through the polynomial: they overlap, since its steps
+ * are sequential */
 #define REGISTERS 4
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
 _Static_assert(REGISTERS *LANES == GROUP, "registers hold a group");
 
-/* power_of_2 of all numbers in the registers, in place. */
+/* power_of_2 of each number, in place. */
 static inline void power_of_2_each(__m512 *x) {
     static const float c[] = {POWER_OF_2};
     const __m512 magic = _mm512_set1_ps(ROUNDS_TO_WHOLE), least = _mm512_set1_ps(-126.0f);
@@ -111,7 +111,7 @@ static inline __m512i widen_places(const uint8_t *places) {
 }
 #endif
 
-/* x[places[i]], places of a group. */
+/* x[places[i]], for indexes within a group. */
 static inline __m512 take(const float *x, __m512i places) {
     __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(x), places, _mm512_loadu_ps(x + LANES));
     __m512 high =
@@ -131,7 +131,7 @@ static int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, con
     return n + n_more;
 }
 
-/* A candidate is a pair of words: its key and its index. */
+/* A candidate is two words: its key and its index. */
 static int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
     const __m512i in_pairs = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i further = _mm512_add_epi32(in_pairs, _mm512_set1_epi32(LANES / 2));
