@@ -36,8 +36,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]) {
     return n;
 }
 
-/* Index of the block, of n, in whose share of the total `target` falls; if rounding leaves
- * none, the last one with a weight. *before: sum of the blocks before it. */
+/* Index of the block, of n, in whose share of the total `target` falls; if rounding
+ * leaves none, the last one with a weight. *before: sum of the blocks before it. */
 static int32_t sampler_draw_find_block(const double *sums, int32_t n, double target, double *before) {
     int32_t last = 0, b = 0;
     for (int32_t i = 0; i < n; i++) {
