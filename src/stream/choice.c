@@ -18,10 +18,10 @@ struct beam_stop_matcher {
     const tokenizer *tokenizer;
     const token_texts *texts;
     size_t cap;
-    char tail[]; /* [cap] the last bytes of a text */
+    char tail[]; /* [cap] the end of a text */
 };
 
-/* The engine's table of token texts, made at first use. */
+/* The engine's table of token texts; made at first use. */
 static quire_err texts_of(stream_engine *e, const token_texts **out) {
     token_texts *have = atomic_load(&e->texts), *made;
     if (have == NULL) {
@@ -59,7 +59,8 @@ static str text_of(const beam_stop_matcher *w, int32_t token) {
     return hidden ? (str){"", 0} : token_texts_of(w->texts, token);
 }
 
-/* Writes the end of the text to the buffer's end; returns its length. */
+/* Writes the last bytes of the tokens' text to the end of the buffer. Returns how
+ * many. */
 static size_t write_tail(beam_stop_matcher *w, const int32_t *tokens, int32_t from, int32_t n) {
     size_t length = 0;
     for (int32_t i = n - 1; i >= from && length < w->cap; i--) {
@@ -71,7 +72,7 @@ static size_t write_tail(beam_stop_matcher *w, const int32_t *tokens, int32_t fr
     return length;
 }
 
-/* Whether a stop string ends in the last n_last bytes of the tail. */
+/* Whether the stop string ends within the last n_last bytes of the tail. */
 static bool ends_in(const beam_stop_matcher *w, str stop, size_t length, size_t n_last) {
     const char *end = w->tail + w->cap;
     for (size_t behind = 0; behind < n_last && behind + stop.n <= length; behind++) {
@@ -141,7 +142,7 @@ void choice_text_close(choice_text *t) {
     *t = (choice_text){0};
 }
 
-/* Appends the text of a piece that can be shown to *out, and its parts to *found. */
+/* Appends what can be shown of a piece of text to *out, and its parts to *found. */
 static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out,
                       output_events *found, int32_t *match) {
     size_t shown = out->n;
@@ -156,8 +157,8 @@ static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, 
     return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
 }
 
-/* Shows a token that is a mark. The detokenizer has put its text at the end of `piece`,
- * or left it out. */
+/* Shows a token that is a mark. If the detokenizer writes its text, that is the end of
+ * `piece`. */
 static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end,
                            strbuf *out, output_events *found, int32_t *match) {
     str mark = tokenizer_piece(c->e->tokenizer, token), before = piece;
@@ -265,7 +266,7 @@ static quire_err remember(choice *c, int32_t token) {
     return QUIRE_OK;
 }
 
-/* Ends the response with the present token, whatever tokens the engine adds. */
+/* Ends the response with the present token; later tokens are ignored. */
 static void end_here(choice *c) {
     c->finish = QUIRE_FINISH_STOP;
     c->over_us = clock_us();
@@ -294,7 +295,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
         e = call_limit_pass(&c->calls, &m->found);
     }
     if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
-        output_parser_close(c->text.parser); /* text after this is not part of the response */
+        output_parser_close(c->text.parser); /* later text is not part of the response */
         c->text.parser = NULL;
         end_here(c);
     }
@@ -361,16 +362,16 @@ void choice_truncate(choice *c, size_t n_kept, choice_text text) {
     c->n_completion = (int32_t)n_kept;
     c->sum_logprob = c->sums != NULL && n_kept > 0 ? c->sums[n_kept - 1] : 0.0;
     c->last_token = n_kept > 0 ? c->history.ids[n_kept - 1] : -1;
-    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
+    c->finish = QUIRE_FINISH_NONE; /* takes back a finish whose END was not delivered */
     c->stop_string = c->stop_token = -1;
     c->gone = false;
     mem_free(c->explain);
     c->explain = NULL;
     c->explain_more = (quire_explain_more){0};
-    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an event of the engine that is over */
+    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is gone */
 }
 
-/* ---- events for the user ---- */
+/* ---- events for users ---- */
 
 void choice_event(const choice *c, quire_event_kind kind, quire_event *out) {
     *out = (quire_event){.stream = c->stream,
@@ -388,7 +389,8 @@ static void set_text(const strbuf *text, quire_event *out) {
     out->n_text = text->n;
 }
 
-/* Copies n of the engine's log-probabilities into an event, after n_none of rank 0. */
+/* Copies n of the engine's log-probabilities into an event, preceded by n_none of rank
+ * 0. */
 static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n_none, size_t n,
                                int32_t width, quire_event *out) {
     if (from == NULL || n_none + n == 0) {
@@ -407,13 +409,13 @@ static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_
     return QUIRE_OK;
 }
 
-/* ---- where in the text of an echoed prompt each of its tokens ends ---- */
+/* ---- offsets of prompt tokens in an echo ---- */
 
 static bool echo_begins(str s, str with) {
     return with.n > 0 && s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
 }
 
-/* The number of bytes at the beginning of s that have as many characters as `text`. */
+/* The length of the prefix of s with as many characters as `text`. */
 static size_t as_long(str s, str text) {
     size_t n = 0, len;
     for (size_t i = 0; i < text.n && n < s.n; i += len) {
@@ -425,8 +427,8 @@ static size_t as_long(str s, str text) {
     return n;
 }
 
-/* How many bytes of `left` are the text of an ordinary token. Only one of the two may
- * have the space before a word, since decoders drop it from a text's first word. */
+/* How many bytes of `left` are the text of this ordinary token. Only one of both may
+ * begin with a space, since decoders drop it from the first word of a text. */
 static size_t shown_bytes(str left, str text) {
     if (text.n == 0 || echo_begins(left, text)) {
         return text.n;
@@ -439,11 +441,11 @@ static size_t shown_bytes(str left, str text) {
     return is_after ? text.n + 1 : as_long(left, text);
 }
 
-/* Fills ends[0..n) with offsets into the echo at which its tokens end, ascending, the
- * last one being echo.n, so that the tokens' texts join to the echo. A token that the
- * echo does not show has no text: an added or hidden special token, or the first part of
- * a character. If the tokenizer changed the text, for instance to lower case, a token
- * covers as many characters of the echo as its own text has. QUIRE_NO_MEMORY. */
+/* Fills ends[0..n) with offsets, ascending, at which the tokens end in the echo; the last
+ * one is echo.n, so the tokens' texts concatenate to the echo. A token that the echo does
+ * not show has an empty text: an added or hidden special token, or part of a character.
+ * If the tokenizer changed the text, such as to lower case, a token covers as many
+ * characters of the echo as its own text has. QUIRE_NO_MEMORY. */
 static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str echo, size_t *ends) {
     detok *d;
     strbuf text = {0};
@@ -467,7 +469,7 @@ static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str
     return e;
 }
 
-/* Fills in where in the echo the prompt's tokens end. */
+/* Sets the offsets at which the prompt's tokens end in the echo. */
 static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
     if (c->request->g.info.logprobs < 0 || c->e->tokenizer == NULL) {
         return QUIRE_OK;
@@ -491,7 +493,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
            n_none = n_before < n_later ? n_before : n_later, w = (size_t)width;
     quire_err e = fill_logprobs(m, c->prompt_logprobs, n_none * w, (n_later - n_none) * w, width, out);
     if (r->g.more.prompt_only || r->g.more.return_prompt_text) {
-        set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* kept by the first of the samples */
+        set_text(&c[-(c->index % r->g.info.n_samples)].shown, out); /* the first sample keeps it */
         return e;
     }
     if (r->g.more.return_documents) {
@@ -502,7 +504,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     if (!r->g.info.echo) {
         return e;
     }
-    /* an echo belongs to a completion */
+    /* each completion has its own echo */
     const request_prompt *prompt = &r->g.prompts[c->index / r->g.info.n_samples];
     strbuf_clear(&m->echo);
     quire_err echoed = QUIRE_OK;
@@ -518,8 +520,8 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     return e != QUIRE_OK ? e : echoed;
 }
 
-/* Whether the request does not use this part: it leaves reasoning out, or a call follows
- * the only one. */
+/* Whether the request leaves this part out: it is reasoning, or a call after the only one
+ * that is wanted. */
 static bool choice_is_left_out(const generation *g, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
     bool is_further = is_of_call && e->call > 0;
@@ -527,7 +529,7 @@ static bool choice_is_left_out(const generation *g, const output_event *e) {
            (is_further && (!g->parallel_calls || g->info.old_calls));
 }
 
-/* Copies the parts found, and turns the arguments of custom tools into their inputs. */
+/* Copies the parts that were found, with custom tools' arguments converted to inputs. */
 static quire_err make_plain(choice *c, event_memory *m) {
     quire_err e = QUIRE_OK;
     strbuf input = {0};

@@ -1,10 +1,10 @@
-/* Prompts of fill-in-the-middle: the texts before and after a gap, as ids. */
+/* Prompts of fill-in-the-middle: token ids of the texts before and after a gap. */
 #include "stream/prompt_ids.h"
 
 #include <string.h>
 
-/* llama.cpp's names for the repository and for the file with the gap, and the text that
- * it puts before each file if the model has no mark for files. */
+/* llama.cpp's names for the repository and the file with the gap, and the text it puts
+ * before each file if the model has no mark for files. */
 #define REPOSITORY   "myproject\n"
 #define THIS_FILE    "filename\n"
 #define UNNAMED_FILE "tmp"
@@ -23,7 +23,7 @@ static quire_err fill_add(const fill_writer *w, int32_t id) {
                    "out of memory for a prompt");
 }
 
-/* Encodes a client's text, in which control tokens are ordinary text. */
+/* Encodes a client's text; control tokens in it are plain text. */
 static quire_err fill_encode(const fill_writer *w, str text) {
     size_t limit = (size_t)w->e->context.max_model_len;
     mark_run all = {0, text.n};
@@ -33,8 +33,7 @@ static quire_err fill_encode(const fill_writer *w, str text) {
     return e == QUIRE_NO_ROOM ? generation_too_long(w->g, (int32_t)limit, limit + 1, true, w->err) : e;
 }
 
-/* The bytes of the text before the first occurrence of its first mark; without a mark,
- * the whole text. */
+/* Where to split the text: one byte into its first mark; its length if it has no mark. */
 static size_t fill_find_mark(const fill_writer *w, str text) {
     const int32_t ids[] = {w->marks->pre, w->marks->suf, w->marks->mid, w->marks->repo, w->marks->file};
     for (size_t at = 0; at < text.n; at++) {
@@ -48,8 +47,8 @@ static size_t fill_find_mark(const fill_writer *w, str text) {
     return text.n;
 }
 
-/* Like fill_encode, but a text can't become a mark that the vocabulary has as an ordinary
- * token either: the text is split inside the mark. */
+/* Like fill_encode, but also keeps the text from becoming a mark that the vocabulary has
+ * as an ordinary token: splits the text inside the mark. */
 static quire_err fill_add_text(const fill_writer *w, str text) {
     size_t before = w->out->n, limit = (size_t)w->e->context.max_model_len,
            least = tokenizer_least_tokens(w->e->tokenizer, text.n);
@@ -86,7 +85,7 @@ static quire_err fill_add_file(const fill_writer *w, const request_file *file) {
     return fill_add_text(w, file->text);
 }
 
-/* The other files of the repository, and the heading of the file with the gap. */
+/* Adds the other files of the repository, and the heading of the file with the gap. */
 static quire_err fill_add_files(const fill_writer *w, const request_fill *fill) {
     if (w->marks->repo >= 0) {
         TRY(fill_add(w, w->marks->repo));

@@ -1,6 +1,6 @@
-/* Parses request bodies, inspects their beginnings, and checks rules, on a text thread:
- * from quire_parse_start to PARSED, quire_look_start to LOOKED, quire_check_start to
- * CHECKED. */
+/* Work on request bodies, on a text thread: parses them (quire_parse_start to PARSED),
+ * reads their beginnings (quire_look_start to LOOKED), checks rules (quire_check_start to
+ * CHECKED). */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -13,23 +13,23 @@
 #include "stream/stream.h"
 
 struct quire_parse {
-    text_job job; /* first member: a job* is a quire_parse* */
+    text_job job; /* first member, so that a job* is a quire_parse* */
     quire_queue *q;
-    quire_event_kind kind; /* event that carries its result */
+    quire_event_kind kind; /* kind of the event that carries the result */
     quire_endpoint endpoint;
-    bool counts; /* a check whose result is a prompt's number of tokens */
+    bool counts; /* the check counts a prompt's tokens */
     char tenant[QUIRE_TENANT_BYTES + 1];
     char *body;
     size_t n;
     void *user;
     quire_request *request;
-    strbuf report;     /* result of a check */
-    adapter_want want; /* for a load of an adapter, which has no body */
+    strbuf report;     /* result of the check */
+    adapter_want want; /* load of an adapter; there is no body */
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };
 
-/* Writes the number of tokens of a conversation's prompt to the report. */
+/* Writes the number of tokens in a conversation's prompt to the report. */
 static quire_err parse_count(quire_parse *p, str body) {
     quire_request *r;
     size_t n;
@@ -44,7 +44,7 @@ static quire_err parse_count(quire_parse *p, str body) {
     return err_set(&p->error, e, -1, "out of memory");
 }
 
-/* On a text thread. */
+/* Runs on a text thread. */
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
     str body = {p->body, p->n};
@@ -63,15 +63,15 @@ static void run_parse(text_job *job) {
     stream_deliver(p->q, job);
 }
 
-/* The queue keeps the report of a check until its next event; the receiver of a look owns
- * what was given to it. */
+/* Moves the report of a check to the queue, which keeps it until its next event; a look's
+ * result belongs to its receiver. */
 static void take_report(quire_parse *p) {
     strbuf_deinit(&p->q->report);
     p->q->report = p->kind == QUIRE_EVENT_CHECKED ? p->report : (strbuf){0};
 }
 
-/* text_job.take: fills the event of p->kind, unless the parse was cancelled, and frees
- * the parse. */
+/* text_job.take: fills the event of p->kind unless the parse was cancelled; frees the
+ * parse. */
 static bool take_parse(text_job *job, quire_event *out) {
     quire_parse *p = (quire_parse *)job;
     bool is_wanted = !atomic_load(&p->cancelled);
@@ -94,7 +94,7 @@ static bool take_parse(text_job *job, quire_event *out) {
     return is_wanted;
 }
 
-/* Queues a copy of `as`, a parse, look or check, and takes over its body. */
+/* Queues a copy of `as` (a parse, look or check) and takes over its body. */
 static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire_parse **out) {
     quire_parse *p = mem_new(1, sizeof *p);
     *out = p;
@@ -149,13 +149,14 @@ quire_err quire_count_start(quire_queue *q, char *body, size_t n, const char *te
                  tenant, out);
 }
 
-/* adapter_want.ready */
+/* adapter_want.ready: delivers the load's result. */
 static void adapter_loaded(adapter_want *w) {
     quire_parse *p = (quire_parse *)(void *)((char *)w - offsetof(quire_parse, want));
     p->error = w->error;
     bool is_file =
         w->error.code != QUIRE_OK && w->error.code != QUIRE_NOT_FOUND && w->error.code != QUIRE_NO_MEMORY;
-    p->error.code = is_file ? QUIRE_BAD_REQUEST : w->error.code; /* for the caller to choose */
+    /* the caller reports it with its own error */
+    p->error.code = is_file ? QUIRE_BAD_REQUEST : w->error.code;
     if (w->error.code == QUIRE_OK &&
         strbuf_addf(&p->report, "Success: LoRA adapter '%s' added successfully.", w->ref->name) != QUIRE_OK) {
         (void)err_set(&p->error, QUIRE_NO_MEMORY, -1, "out of memory");

@@ -1,5 +1,5 @@
-/* Prepares a parsed request on a text thread: makes its prompts and its constraint, and
- * submits the sequences to the engine. */
+/* Prepares a parsed request on a text thread: makes its prompts and constraint, and
+ * submits its sequences to the engine. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,18 +17,18 @@
 #include "stream/prompt_ids.h"
 #include "stream/stream.h"
 
-/* Whether the engine should return rows in place of tokens. */
+/* Whether the request is for pooled rows instead of tokens. */
 static bool gives_rows(const generation *g) {
     return dialect_of(g)->gives_rows;
 }
 
-/* The request's own attention mask and score change, or else the engine's. */
+/* The request's own mask and score change, if any, else the engine's. */
 static attn_mods *mods_of(const stream_engine *e, const generation *g) {
     return g->has_attention ? g->mods : e->context.mods;
 }
 
-/* Masks refer to positions, but rows with sparse attention read their chosen keys as a
- * contiguous list. */
+/* Refuses masks with sparse attention: masks refer to positions, but rows read their
+ * chosen keys as a contiguous list. */
 static quire_err check_attention(const stream_engine *e, const generation *g, quire_error *err) {
     return mods_of(e, g) == NULL || e->model->index.n_best == 0
                ? QUIRE_OK
@@ -37,8 +37,8 @@ static quire_err check_attention(const stream_engine *e, const generation *g, qu
                                "is not supported");
 }
 
-/* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM
- * does. */
+/* Checks the prompt's length. The engine reduces a max_tokens that exceeds the context,
+ * as vLLM does. */
 static quire_err check_length(const stream_engine *e, const generation *g, const choice *c,
                               quire_error *err) {
     if (c->prompt.n == 0) {
@@ -55,15 +55,15 @@ static quire_err check_length(const stream_engine *e, const generation *g, const
                               : QUIRE_OK;
 }
 
-/* ---- the largest size of a response, in bytes of JSON ---- */
+/* ---- the most bytes of JSON that a response may take ---- */
 
 enum {
-    TOKEN_BYTES = 8, /* text, or an id */
+    TOKEN_BYTES = 8, /* a token's text, or its id */
     PROMPT_LISTED_BYTES = 80,
-    TOKEN_TEXT_BYTES = 24 /* an id in decimal, with the JSON around it */
+    TOKEN_TEXT_BYTES = 24 /* a token id in decimal, with the JSON around it */
 };
 
-/* Bytes of one token in the response or the echo. */
+/* Bytes of one token in the response, or in the echo. */
 static int64_t token_bytes(const generation *g) {
     const quire_request_info *info = &g->info;
     int64_t listed = dialect_of(g)->listed_bytes;
@@ -71,9 +71,9 @@ static int64_t token_bytes(const generation *g) {
            listed * generation_listed(g, info->logprobs);
 }
 
-/* Bytes of the choices of a prompt with n tokens: the echo and, unless the response is
- * streamed, max_tokens tokens. Without max_tokens none count: the response is cut when it
- * grows too long. */
+/* Bytes of the choices of a prompt with n tokens: the echo and, unless streamed,
+ * max_tokens tokens. Without max_tokens only the echo counts; the response is cut when it
+ * gets too long. */
 static int64_t response_bytes(const stream_engine *e, const generation *g, size_t n_prompt) {
     const quire_request_info *info = &g->info;
     int64_t shown = (info->echo ? token_bytes(g) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0) +
@@ -93,7 +93,7 @@ static int64_t response_bytes(const stream_engine *e, const generation *g, size_
     return info->n_samples * n_new * token_bytes(g) + n_shown * ((int64_t)n_prompt * shown + listed);
 }
 
-/* Adds the bytes of one more prompt's choices to *total. */
+/* Adds the bytes of the choices of one more prompt to *total. */
 static quire_err count_response(const stream_engine *e, const generation *g, size_t n_prompt, int64_t *total,
                                 quire_error *err) {
     int64_t limit = (int64_t)e->max_answer_bytes;
@@ -130,10 +130,10 @@ static quire_err open_choice(const stream_engine *e, const quire_request *r, cho
 _Static_assert(QUIRE_TENANT_BYTES + 1 + 3 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES,
                "a namespace's name fits");
 
-/* Writes the name of r's namespace: its tenant; a zero byte, which no tenant's name
- * contains; a digest of its salt (zeros for none); if it has a mask or score change,
- * their digest and the b that they read; and if all its rows have an adapter, those
- * fields (zeros if unused) and the adapter's digest. */
+/* Writes the name of r's namespace, which consists of: the tenant; a zero byte, which no
+ * tenant's name contains; a digest of the salt (zeros if none); with a mask or score
+ * change, its digest and the b that it reads; with an adapter on all rows, these fields
+ * (zeros if unused) and the adapter's digest. */
 static size_t write_namespace(const stream_engine *e, const generation *g, int32_t b, const adapter_ref *own,
                               uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     const attn_mods *mods = mods_of(e, g);
@@ -165,9 +165,9 @@ static size_t write_namespace(const stream_engine *e, const generation *g, int32
     return n;
 }
 
-/* The first position whose row has the adapter, as in vLLM and llama.cpp: for an
- * activated adapter, the last occurrence of its invocation tokens in the prompt. -1:
- * none, so no row has it. */
+/* The first position with the adapter, as in vLLM and llama.cpp: an activated adapter
+ * starts at the last occurrence of its invocation tokens in the prompt. -1: no row has
+ * it. */
 static int32_t adapter_start(const adapter_ref *a, const int32_t *ids, int32_t n) {
     int32_t at = a->n_invocation > 0 ? n - a->n_invocation : 0;
     while (at >= 0 && a->n_invocation > 0 &&
@@ -185,7 +185,7 @@ static kv_retention retention_of(const generation *g) {
     return keep;
 }
 
-/* ---- work that does not fit into a step ---- */
+/* ---- the engine's work on text threads ---- */
 
 _Static_assert(sizeof(text_job) <= sizeof((engine_work *)0)->of_outside, "a job fits");
 
@@ -198,24 +198,23 @@ static void run_work(text_job *job) {
     w->run(w);
 }
 
-/* engine_outside.add: adds a job of the tenant, whose time counts like that of its
- * texts. */
+/* engine_outside.add: adds work of a tenant to the text pool, charged like its texts. */
 static void add_work(void *context, engine_work *w) {
     *job_of(w) = (text_job){.run = run_work, .tenant = w->tenant, .is_off = w->is_off};
     text_pool_add(context, job_of(w));
 }
 
-/* ---- the answer that the request expects ---- */
+/* ---- predictions ---- */
 
-/* The beginning of a text that is long enough for the most tokens of a sequence, even if
- * all of them are the longest of the vocabulary. */
+/* The beginning of a text, long enough for a whole sequence of the longest token in the
+ * vocabulary. */
 static str beginning_of(const stream_engine *e, str text) {
     size_t limit = (size_t)e->context.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
     return (str){text.p, least > limit ? text.n / least * limit : text.n};
 }
 
 /* Tokenises the request's prediction as it would follow the first prompt, with control
- * tokens as text; keeps at most as many tokens as a sequence may have. */
+ * tokens as plain text. Keeps at most a sequence's number of tokens. */
 static quire_err make_prediction(quire_stream *s, quire_error *err) {
     const stream_engine *e = s->q->e;
     const choice *first = &s->choices[0];
@@ -229,7 +228,7 @@ static quire_err make_prediction(quire_stream *s, quire_error *err) {
     const token_list known = {.ids = first->prompt.ids + choice_first_prompt(first) - 1, .n = 1};
     encode_options options = {.special = ENCODE_PLAIN, .known = &known, .from = 1};
     quire_error why = {.message = "out of memory"};
-    quire_err er = strbuf_add_char(&after, '\n'); /* stands in for the prompt */
+    quire_err er = strbuf_add_char(&after, '\n'); /* stands for the prompt */
     TRY_DONE(er, strbuf_add(&after, text.p, text.n));
     TRY_DONE(er, tokenizer_encode(e->tokenizer, (str){after.p, after.n}, options, &ids, &why));
     size_t n = ids.n - known.n, most = (size_t)e->context.max_model_len;
@@ -246,7 +245,7 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
     const quire_request *r = s->request;
     int32_t from = s->want.ref != NULL ? adapter_start(s->want.ref, ids, n) : -1;
     adapter_ref *ref = from >= 0 ? s->want.ref : NULL;
-    /* candidates are ranked by their tokens' log-probabilities */
+    /* candidates are ranked by log-probability */
     bool ranked = r->g.info.n_samples > r->g.info.n_best;
     return (engine_request){
         .priority = r->g.priority,
@@ -276,8 +275,8 @@ engine_request stream_engine_request(const quire_stream *s, int32_t prompt, cons
         .out = s->q->out};
 }
 
-/* Converts the limits of a forked request: the request's fields count from the fork
- * position, the engine's from the end of the prompt. */
+/* Converts the limits of a forked request: the request counts from the fork position, the
+ * engine from the end of the prompt. */
 static void add_fork(const stream_fork *fork_from, engine_request *r) {
     int32_t n = r->n_tokens - fork_from->n_prompt;
     r->fork_from = fork_from->held;
@@ -288,17 +287,17 @@ static void add_fork(const stream_fork *fork_from, engine_request *r) {
 }
 
 #define MARKED_PLACES                                                                                        \
-    5 /* marks of a prompt: the ends of the last four messages, and the beginning of the answer */
+    5 /* marks of a prompt: the ends of its last four messages, and the beginning of the answer */
 _Static_assert(MARKED_PLACES <= ENGINE_MARKS, "the engine takes them all");
 
-/* Whether c ends once its prompt is computed, and none of the prompt's rows is wanted. */
+/* Whether c ends when its prompt is computed, without any of the prompt's rows. */
 static bool takes_none(const choice *c) {
     const quire_request *r = c->request;
     return c->prompt_only && r->n_parks > 0 && r->g.info.prompt_logprobs < 0 && r->logits_out == NULL;
 }
 
-/* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied,
- * since START shows them. */
+/* Submits n samples of one prompt; c is the first. Copies the prompt's ids, since START
+ * shows them. */
 static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users,
                                 engine_park **parks, quire_error *err) {
     const quire_request *q = s->request;
@@ -351,7 +350,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     return QUIRE_OK;
 }
 
-/* Submits all choices that are not submitted yet. Samples share the computation of their
+/* Submits the choices that are not submitted yet. Samples share the computation of their
  * prompt, unless each reports on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->g.info;
@@ -373,7 +372,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             first->sampling.has_seed = true;
         }
         for (int32_t k = 0; k < group; k++) {
-            c[k].sampling = first->sampling; /* kept in case it is rolled back */
+            c[k].sampling = first->sampling; /* kept in case of a rollback */
             c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, parks, err);
@@ -387,7 +386,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     return e;
 }
 
-/* Compiles r's rule over the vocabulary that it needs. r has a rule. */
+/* Compiles r's rule, which exists, with the vocabulary that it needs. */
 static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -426,7 +425,7 @@ static quire_err make_rule(quire_stream *s, const reasoning_frame *frame, quire_
     return opened == QUIRE_OK ? opened : answer_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
-/* Wraps the constraint of the response, if any, in the reasoning budget. */
+/* Wraps the response's constraint, if any, in the reasoning budget. */
 static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -438,8 +437,8 @@ static quire_err make_budget(quire_stream *s, const reasoning_frame *frame, quir
     return thinking_budget_check(*made, &r->g.sampling, e->model, err);
 }
 
-/* Makes the constraint of a request whose response begins as `start` says, from its rule
- * and its reasoning budget. */
+/* Makes a request's constraint from its rule and reasoning budget. start: how the
+ * response begins. */
 static quire_err make_constraint(quire_stream *s, output_start start, quire_error *err) {
     stream_engine *e = s->q->e;
     const quire_request *r = s->request;
@@ -469,7 +468,7 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
 
 /* ---- requests that end with their prompts ---- */
 
-/* Sets the part of the choice's prompt that START delivers: its ids, or its text. */
+/* Sets what START delivers of the choice's prompt: its ids, or its text. */
 static quire_err show_prompt(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     text_marks marks = {0};
     quire_err er;
@@ -503,7 +502,7 @@ static quire_err prepare_prompts(quire_stream *s, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Makes the prompt of every choice, and opens its text. */
+/* Makes the prompts of all choices, and opens their texts. */
 static quire_err open_choices(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
     for (int32_t i = 0; i < s->n_choices; i++) {
@@ -546,7 +545,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     }
     TRY(open_choices(s, err));
     s->is_open = true;
-    request_drop_texts(s->request); /* now, before the queue's thread can fork the request */
+    request_drop_texts(s->request); /* before the queue's thread can fork the request */
     TRY(make_constraint(s, s->choices[0].start, err));
     TRY(make_prediction(s, err));
     return submit_all(s, err);

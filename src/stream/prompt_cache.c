@@ -10,11 +10,11 @@
 
 #define BLOCK PROMPT_CACHE_LEAST_BYTES
 
-/* One text, in one block of memory that begins with the entry. Once it is in the cache,
- * only its atomics change, and `place`, which the cache's lock guards. So whoever has a
- * reference may read it without the lock. */
+/* A text in one block of memory that starts with the entry. In the cache, only its
+ * atomics change, and `place`, guarded by the cache's lock; so readers that hold a
+ * reference need no lock. */
 typedef struct entry {
-    atomic_int n_refs; /* the cache's and the readers'; the last one frees it */
+    atomic_int n_refs; /* references of the cache and of readers; the last one frees it */
     atomic_ullong last_used;
     int32_t place; /* index in the cache's lists; -1: dropped */
     uint64_t tenant;
@@ -24,26 +24,26 @@ typedef struct entry {
     encode_seams seams;
     int32_t *ids;
     size_t n_ids, n_hashes;
-    uint64_t *hashes; /* [n_hashes] of the text up to the end of each whole block of BLOCK bytes */
+    uint64_t *hashes; /* [n_hashes] hash of the text up to the end of each whole block of BLOCK bytes */
 } entry;
 
-/* A tenant that has entries. */
+/* A tenant with entries. */
 typedef struct holder {
     uint64_t tenant;
-    size_t n_bytes; /* 0: the entry is free */
+    size_t n_bytes; /* 0: unused */
 } holder;
 
 struct prompt_cache {
     pthread_mutex_t lock;
     size_t max_bytes, n_bytes;
-    atomic_ullong now; /* counts uses */
+    atomic_ullong now; /* counter of uses */
     int32_t n;
     entry *entries[PROMPT_CACHE_ENTRIES];
-    int16_t holder_of[PROMPT_CACHE_ENTRIES]; /* holder of each entry */
+    int16_t holder_of[PROMPT_CACHE_ENTRIES]; /* index in holders for each entry */
     holder holders[PROMPT_CACHE_ENTRIES];
 };
 
-/* Entries to which a reader has references. */
+/* Entries that a reader has references to. */
 typedef struct entry_list {
     int32_t n;
     entry *at[PROMPT_CACHE_ENTRIES];
@@ -81,8 +81,8 @@ void prompt_cache_close(prompt_cache *c) {
 
 /* ---- references ---- */
 
-/* Index of a tenant among the holders; if absent, that of a free place with or_free,
- * otherwise -1. */
+/* Index of a tenant among the holders. If absent: with or_free, that of an unused one,
+ * else -1. */
 static int32_t find_holder(const prompt_cache *c, uint64_t tenant, bool or_free) {
     int32_t found = -1;
     for (int32_t i = 0; i < PROMPT_CACHE_ENTRIES; i++) {
@@ -108,7 +108,7 @@ static void take_entries(prompt_cache *c, uint64_t tenant, entry_list *out) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Gives the references back. Without the lock, since freeing a long text takes time. */
+/* Drops the references. Without the lock, since freeing a long text takes time. */
 static void let_go(const entry_list *list) {
     for (int32_t i = 0; i < list->n; i++) {
         if (atomic_fetch_sub_explicit(&list->at[i]->n_refs, 1, memory_order_acq_rel) == 1) {
@@ -123,8 +123,8 @@ static uint64_t block_hash(uint64_t before, str text, size_t block) {
     return kv_hash_root(before, text.p + block * BLOCK, BLOCK);
 }
 
-/* How many leading blocks have equal hashes. A hash covers all earlier blocks too, so the
- * equal ones come first. */
+/* The number of leading blocks with equal hashes. A hash covers all earlier blocks
+ * too. */
 static size_t n_equal_blocks(const entry *e, const uint64_t *hashes, size_t n) {
     size_t low = 0, high = n < e->n_hashes ? n : e->n_hashes;
     while (low < high) {
@@ -138,7 +138,7 @@ static size_t n_equal_blocks(const entry *e, const uint64_t *hashes, size_t n) {
     return low;
 }
 
-/* Bytes of the common prefix of two texts. */
+/* Length of the common prefix of two texts. */
 static size_t n_equal_bytes(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n, i = 0;
     while (n - i >= BLOCK && memcmp(a.p + i, b.p + i, BLOCK) == 0) {
@@ -150,8 +150,8 @@ static size_t n_equal_bytes(str a, str b) {
     return i;
 }
 
-/* The first position at which one text has a byte written by a client and the other has
- * not, or SIZE_MAX. */
+/* The first position where only one of the texts has a byte written by a client; SIZE_MAX
+ * if none. */
 static size_t first_difference(const text_marks *a, const text_marks *b) {
     size_t i = 0;
     while (i < a->n && i < b->n && a->runs[i].start == b->runs[i].start && a->runs[i].end == b->runs[i].end) {
@@ -164,7 +164,8 @@ static size_t first_difference(const text_marks *a, const text_marks *b) {
     return of_a < of_b ? of_a : of_b;
 }
 
-/* The entry that shares the longest prefix with a text, by hash, or NULL. */
+/* The entry that shares the longest prefix with a text, judged by hashes; NULL if
+ * none. */
 static entry *nearest_entry(const entry_list *list, const uint64_t *hashes, size_t n) {
     entry *best = NULL;
     size_t most = 0;
@@ -178,13 +179,13 @@ static entry *nearest_entry(const entry_list *list, const uint64_t *hashes, size
     return best;
 }
 
-/* How many leading bytes of e and a text are the same, marks included. */
+/* Length of the common prefix of e and a text, comparing marks too. */
 static size_t common_bytes(const entry *e, str text, const text_marks *marks) {
     size_t common = n_equal_bytes(e->text, text), differ = first_difference(&e->marks, marks);
     return differ < common ? differ : common;
 }
 
-/* The hashes of a text's whole blocks, mem_new'd. NULL: out of memory. */
+/* Hashes of a text's whole blocks, owned by the caller. NULL: out of memory. */
 static uint64_t *hash_blocks(str text, size_t *n) {
     uint64_t *hashes = mem_new(text.n / BLOCK, sizeof *hashes);
     *n = text.n / BLOCK;
@@ -196,7 +197,7 @@ static uint64_t *hash_blocks(str text, size_t *n) {
 
 /* ---- finding ---- */
 
-/* Copies the ids up to the last seam within the first `common` bytes of e. */
+/* Copies the ids up to the last seam within the first `common` bytes of e's text. */
 static quire_err take_start(const entry *e, size_t common, prompt_start *out) {
     size_t n = 0;
     while (n < e->seams.n && e->seams.at[n].needs <= common) {
@@ -238,7 +239,7 @@ quire_err prompt_cache_find(prompt_cache *c, uint64_t tenant, str text, const te
 
 /* ---- keeping ---- */
 
-/* Copies n elements of size bytes to *at, and advances *at to the next aligned
+/* Copies n elements of `size` bytes to *at, and advances *at to the next aligned
  * address. */
 static void *prompt_cache_put(char **at, const void *from, size_t n, size_t size) {
     char *to = *at;
@@ -247,7 +248,7 @@ static void *prompt_cache_put(char **at, const void *from, size_t n, size_t size
     return to;
 }
 
-/* A new entry; NULL: out of memory. */
+/* Makes an entry; NULL: out of memory. */
 static entry *prompt_cache_make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids,
                                       size_t n_ids, const encode_seams *seams) {
     size_t n_hashes;
@@ -277,7 +278,7 @@ static entry *prompt_cache_make_entry(uint64_t tenant, str text, const text_mark
     return e;
 }
 
-/* Removes entry i from the lists; its reference moves to `gone`. */
+/* Removes entry i from the lists and moves its reference to `gone`. */
 static void prompt_cache_drop(prompt_cache *c, int32_t i, entry_list *gone) {
     entry *e = c->entries[i];
     c->n_bytes -= e->n_bytes;
@@ -290,7 +291,7 @@ static void prompt_cache_drop(prompt_cache *c, int32_t i, entry_list *gone) {
     gone->at[gone->n++] = e;
 }
 
-/* The entry to drop: the least recently used one of the tenant that holds most. */
+/* Index of the entry to drop: the least recently used of the tenant that holds most. */
 static int32_t prompt_cache_least_wanted(const prompt_cache *c) {
     int32_t most = 0, worst = -1;
     unsigned long long worst_used = 0;
@@ -312,16 +313,16 @@ static bool continues(const entry *e, const entry *old) {
     if (old->text.n > e->text.n || n_equal_blocks(old, e->hashes, e->n_hashes) + 1 < old->n_hashes) {
         return false;
     }
-    /* all but the opening of the answer must be equal */
+    /* all but the beginning of the answer must be equal */
     return old->text.n - common_bytes(old, e->text, &e->marks) < BLOCK;
 }
 
-/* Replaces the entries `earlier` by e, which fits into the cache, and drops others if
- * room is needed. Entries that leave the lists go to `gone`. */
+/* Replaces `earlier` by e, which fits into the cache, and drops other entries if room is
+ * needed. Removed entries go to `gone`. */
 static void replace(prompt_cache *c, entry *e, const entry_list *earlier, entry_list *gone) {
     pthread_mutex_lock(&c->lock);
     for (int32_t i = 0; i < earlier->n; i++) {
-        if (earlier->at[i]->place >= 0) { /* it was not dropped in the meantime */
+        if (earlier->at[i]->place >= 0) { /* not dropped in the meantime */
             prompt_cache_drop(c, earlier->at[i]->place, gone);
         }
     }

@@ -1,4 +1,4 @@
-/* Makes the prompts of a request's choices, as token ids. */
+/* Makes the prompts of a request's choices as token ids. */
 #include "stream/prompt_ids.h"
 
 #include <assert.h>
@@ -18,8 +18,8 @@ quire_err prompt_need_vocabulary(const stream_engine *e, const generation *g, qu
                          name);
 }
 
-/* Tokenises a text. A text that certainly cannot fit is refused by its length, and no
- * more of it is tokenised than can fit. */
+/* Tokenises a text. Refuses a text by its length if it certainly does not fit, and stops
+ * when it turns out not to fit. */
 static quire_err prompt_encode(const stream_engine *e, const generation *g, str text, encode_options options,
                                token_list *out, quire_error *err) {
     bool is_bound = !dialect_of(g)->any_length && g->truncate_prompt_tokens == GENERATION_UNCUT;
@@ -40,19 +40,19 @@ static quire_err prompt_copy_ids(token_list *to, const int32_t *ids, size_t n, q
     return err_set(err, token_list_add_all(to, ids, n), -1, "out of memory for a prompt");
 }
 
-/* Tokenises a conversation's text. If it continues an earlier one, only the new part is
- * encoded. */
+/* Tokenises a conversation's text; if the prompt cache has a beginning of it, only the
+ * rest is encoded. */
 static quire_err prompt_encode_chat(const stream_engine *e, const generation *g, str text,
                                     const text_marks *marks, token_list *out, quire_error *err) {
     prompt_start start = {0};
     uint64_t tenant = text_tenant(g->tenant);
-    /* whether marks count is the same for all requests of an engine */
+    /* all requests of an engine agree on whether marks count */
     const text_marks *counts = e->parses_messages ? NULL : marks;
     if (e->prompts == NULL) {
         return prompt_encode(e, g, text, (encode_options){.marks = counts}, out, err);
     }
     if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
-        prompt_start_deinit(&start); /* out of memory: the whole text is encoded */
+        prompt_start_deinit(&start); /* out of memory: encode the whole text */
     }
     bool is_known = start.at > 0;
     encode_options options = {
@@ -66,7 +66,7 @@ static quire_err prompt_encode_chat(const stream_engine *e, const generation *g,
     return er;
 }
 
-/* Tokenises a conversation's text from byte `from` on; *out has the ids before that. */
+/* Tokenises a conversation's text from byte `from` on. *out has the ids before that. */
 static quire_err prompt_encode_from(const stream_engine *e, const generation *g, str text,
                                     const text_marks *marks, size_t from, token_list *out, quire_error *err) {
     token_list whole = {0};
@@ -79,13 +79,13 @@ static quire_err prompt_encode_from(const stream_engine *e, const generation *g,
     return er;
 }
 
-/* Tokenises a conversation. Answers that are named by their turns get the ids that were
- * generated; the text around them is encoded. */
+/* Tokenises a conversation. Answers named by their turns get the ids that were generated;
+ * the text around them is encoded. */
 static quire_err prompt_encode_turns(const stream_engine *e, const generation *g, str text,
                                      const text_marks *marks, token_list *out, turn_counts *counts,
                                      quire_error *err) {
     const strbuf *ids = &g->messages.turn_ids;
-    /* the last ones; the store keeps no more */
+    /* only the last ones; the store keeps no more */
     const size_t most = (size_t)TURN_STORE_OF_ONE * CHAT_CALL_ID_BYTES;
     size_t done = 0, at, end;
     quire_err er = QUIRE_OK;
@@ -109,8 +109,8 @@ static quire_err prompt_encode_turns(const stream_engine *e, const generation *g
                      : prompt_encode_from(e, g, text, marks, done, out, err);
 }
 
-/* Finds the part of a chat's text that its continuation names: it starts at *from, and
- * `text` is cut at its end. */
+/* Finds the part of a chat's text that its continuation names: *from is its start; cuts
+ * `text` at its end. */
 static quire_err prompt_find_part(const request_continuation *c, str *text, size_t *from, quire_error *err) {
     const strbuf *const marks[] = {&c->after, &c->before};
     size_t at = 0;
@@ -133,8 +133,8 @@ static quire_err prompt_find_part(const request_continuation *c, str *text, size
     return QUIRE_OK;
 }
 
-/* Appends the text from a byte on, after a \n that stands for the preceding text, if
- * there is one; and the marks that lie in it. */
+/* Appends the text from byte `from` on with the marks in it; if is_after, after a newline
+ * that stands for the preceding text. */
 static quire_err prompt_take_after(str text, size_t from, bool is_after, const text_marks *marks,
                                    strbuf *after, text_marks *moved) {
     const size_t lead = is_after ? 1 : 0;
@@ -152,7 +152,7 @@ static quire_err prompt_take_after(str text, size_t from, bool is_after, const t
     return QUIRE_OK;
 }
 
-/* Tokenises a text from byte `from` on, as a continuation of the request's ids. */
+/* Tokenises a text from byte `from` on, to continue the request's ids. */
 static quire_err prompt_encode_continued(const stream_engine *e, const quire_request *r, str text,
                                          size_t from, const text_marks *marks, token_list *out,
                                          quire_error *err) {
@@ -174,7 +174,7 @@ static quire_err prompt_encode_continued(const stream_engine *e, const quire_req
     return er;
 }
 
-/* The last tokens of a prompt, whose text tells how the answer begins. */
+/* A prompt's last tokens, whose text shows how the answer begins. */
 #define TAIL_IDS 16
 
 quire_err prompt_start_of_ids(const stream_engine *e, const quire_request *r, output_start *out,
@@ -193,21 +193,21 @@ quire_err prompt_start_of_ids(const stream_engine *e, const quire_request *r, ou
     return err_set(err, er, -1, "out of memory for a prompt");
 }
 
-/* Takes the tokens that precede the prompt of a held stream. */
+/* Takes the tokens that precede a held stream's prompt. */
 static quire_err prompt_take_held(choice *c, quire_error *err) {
     const quire_stream *s = c->stream;
     return s != NULL && s->is_held ? prompt_copy_ids(&c->prompt, s->first.ids, s->first.n, err) : QUIRE_OK;
 }
 
-/* Takes the ids of a chat that continues from tokens as its prompt. */
+/* Uses the ids of a chat that continues from tokens as its prompt. */
 static quire_err prompt_of_ids(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(prompt_take_held(c, err));
     TRY(prompt_copy_ids(&c->prompt, r->continuation.ids, r->continuation.n_ids, err));
     return prompt_start_of_ids(e, r, &c->start, err);
 }
 
-/* Tokenises the conversation. Special tokens are parsed only where the template wrote
- * them, or everywhere, depending on the server's options. */
+/* Tokenises the conversation. Special tokens are recognised only where the template wrote
+ * them, or everywhere, as the server is configured. */
 static quire_err prompt_of_chat(const stream_engine *e, const quire_request *r, choice *c, quire_error *err) {
     strbuf text = {0};
     text_marks marks = {0};
@@ -234,8 +234,8 @@ static quire_err prompt_of_chat(const stream_engine *e, const quire_request *r, 
     return er;
 }
 
-/* Tokenises a pair of texts, with token types. Special tokens in them are text, so a
- * document cannot end the query. */
+/* Tokenises a pair of texts, with token types. Special tokens in them are plain text, so
+ * a document cannot end the query. */
 static quire_err prompt_encode_pair(const stream_engine *e, const request_prompt *p, choice *c,
                                     quire_error *err) {
     bool has_types = e->context.n_token_types > 1;
@@ -243,7 +243,7 @@ static quire_err prompt_encode_pair(const stream_engine *e, const request_prompt
                                  has_types ? &c->types : NULL, err);
 }
 
-/* The ids of c's prompt, and how the text after it begins. */
+/* Makes the ids of c's prompt, and finds how the text after it begins. */
 static quire_err prompt_of_request(const stream_engine *e, const quire_request *r, choice *c,
                                    quire_error *err) {
     c->start = r->fork_from != NULL ? r->fork_from->start : OUTPUT_START_UNKNOWN;
@@ -274,9 +274,9 @@ quire_err prompt_count(const stream_engine *e, const quire_request *r, size_t *n
     return er;
 }
 
-/* ---- cutting a prompt to the length that its request allows ---- */
+/* ---- truncation ---- */
 
-/* The most tokens that g's prompt may have. */
+/* Most tokens that g's prompt may have. */
 static size_t prompt_cut_limit(const generation *g, int32_t max_model_len) {
     bool gives_rows = dialect_of(g)->gives_rows;
     int32_t max_tokens = g->sampling.max_tokens, reserved = gives_rows ? 0
@@ -286,7 +286,7 @@ static size_t prompt_cut_limit(const generation *g, int32_t max_model_len) {
     return (size_t)(g->truncate_prompt_tokens >= 0 ? g->truncate_prompt_tokens : max_model_len - reserved);
 }
 
-/* Counts the special tokens at both ends of ids, which an empty text has too. */
+/* Counts the special tokens at both ends of ids: those that an empty text gets too. */
 static quire_err count_ends(const generation *g, const tokenizer *t, const token_list *ids, size_t *head,
                             size_t *tail, quire_error *err) {
     token_list ends = {0};
@@ -304,7 +304,7 @@ static quire_err count_ends(const generation *g, const tokenizer *t, const token
     return e;
 }
 
-/* Removes n elements from index `from` on, and gives back the memory of a long text. */
+/* Removes n elements from index `from` on, and returns the memory of a long text. */
 static quire_err prompt_cut_remove(token_list *l, size_t from, size_t n, quire_error *err) {
     token_list left = {0};
     if (l->n == 0) {
@@ -346,7 +346,7 @@ quire_err prompt_cut(const generation *g, int32_t max_model_len, const tokenizer
 
 /* ---- the prompts of choices ---- */
 
-/* Makes the prompt ids of c, the first sample of its prompt. */
+/* Makes the prompt ids of c, which is the first sample of its prompt. */
 static quire_err prompt_make_first(const stream_engine *e, const quire_request *r, choice *c,
                                    quire_error *err) {
     int32_t i = c->index / r->g.info.n_samples;
@@ -381,8 +381,8 @@ quire_err prompt_take(const stream_engine *e, const quire_request *r, choice *c,
 
 /* ---- marks ---- */
 
-#define MARK_GAP  8  /* most tokens between control tokens of one place, */
-#define MARK_SPAN 24 /* and between its first and its last one */
+#define MARK_GAP  8  /* most tokens between two control tokens of one position, */
+#define MARK_SPAN 24 /* and from the first to the last of them */
 
 int32_t prompt_marks(const tokenizer *t, const int32_t *ids, int32_t n, int32_t most, int32_t *marks) {
     assert(n >= 0 && most >= 0);

@@ -1,5 +1,5 @@
-/* Queues: take finished jobs of text threads and events of the engine, pass them to the
- * choices, and return one quire_event a call. */
+/* Queues: take finished jobs from text threads and events from the engine, pass them to
+ * the choices, and return one quire_event per call. */
 #include "answer/answer_rule.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -46,7 +46,7 @@ void quire_queue_close(quire_queue *q) {
         if (quire_queue_next(q, &event)) {
             quire_request_free(event.request);
             mem_free(event.kind == QUIRE_EVENT_LOOKED ? (char *)event.text : NULL);
-        } else if (!quire_queue_idle(q)) { /* the last response may have been freed by that call */
+        } else if (!quire_queue_idle(q)) { /* the call may have freed the last stream */
             quire_queue_wait(q, -1);
         }
     }
@@ -64,13 +64,13 @@ int quire_queue_fd(const quire_queue *q) {
 
 void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
     if (wake_wait(&q->wake, timeout_us)) {
-        stream_take_places(q); /* the wake may mean that places are free */
+        stream_take_places(q); /* it may have been woken because there are places */
     }
 }
 
-/* ---- jobs that text threads have run ---- */
+/* ---- finished jobs of text threads ---- */
 
-/* The job that was delivered first, or NULL. */
+/* Removes the oldest finished job; NULL if there is none. */
 static text_job *pop_job(quire_queue *q) {
     pthread_mutex_lock(&q->lock);
     text_job *job = q->ran;
@@ -84,14 +84,14 @@ static text_job *pop_job(quire_queue *q) {
 
 /* ---- events ---- */
 
-/* Sets the error of a stream, unless e is QUIRE_OK or it has one. */
+/* Sets a stream's error, unless e is QUIRE_OK or it has one. */
 static void set_failed(quire_stream *s, quire_err e) {
     if (e != QUIRE_OK && s->error.code == QUIRE_OK) {
         err_set(&s->error, e, -1, "%s", quire_err_text(e));
     }
 }
 
-/* Sets the error of a request that the engine ended. */
+/* Sets the error of a stream whose request the engine ended. */
 static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
@@ -114,7 +114,7 @@ static void set_refused(quire_stream *s, const engine_event *event) {
 static void fill_done(quire_stream *s, quire_event *out) {
     *out = (quire_event){.stream = s, .user = s->user, .kind = QUIRE_EVENT_DONE, .stop_token = -1};
     for (int32_t i = 0; i < s->n_choices; i++) {
-        /* samples share their prompt, so it counts once */
+        /* samples share their prompt, which counts once */
         bool first = i % s->request->g.info.n_samples == 0;
         out->prompt_tokens += first ? (int32_t)s->choices[i].prompt.n : 0;
         out->cached_tokens += first ? s->choices[i].n_cached : 0;
@@ -129,7 +129,7 @@ static void fill_done(quire_stream *s, quire_event *out) {
     s->done = true;
 }
 
-/* Fills START, if c's was not delivered yet. */
+/* Fills START if c's was not delivered yet. */
 static bool start_first(quire_queue *q, choice *c, quire_event *out) {
     if (c->started) {
         return false;
@@ -138,7 +138,7 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
     return true;
 }
 
-/* Whether every submitted choice has ended and no other will be submitted. */
+/* Whether all submitted choices have ended and no others will be submitted. */
 static bool is_complete(const quire_stream *s) {
     return s->n_ended == s->n_choices ||
            (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
@@ -149,7 +149,7 @@ static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
     q->stage = stage;
 }
 
-/* Fills the next event of q->current, one stage a call; false when none is left. */
+/* Fills the next event of q->current, one stage per call. False if no stage is left. */
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
     switch (q->stage) {
@@ -175,7 +175,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         }
         return true;
     case STAGE_FLUSH:
-        /* a choice that failed before its first token has no START */
+        /* a choice that fails before its first token gets no START */
         if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) {
             return true;
         }
@@ -195,7 +195,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         choice_end(c, out);
         q->stage = is_complete(c->stream) ? STAGE_DONE : STAGE_NONE;
         if (q->stage == STAGE_NONE && c->request->g.more.prompt_only) {
-            set_stage(q, c + 1, STAGE_FLUSH); /* choices end in order */
+            set_stage(q, c + 1, STAGE_FLUSH); /* the END events go in order of choices */
         }
         return true;
     case STAGE_DONE:
@@ -208,7 +208,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
     return false;
 }
 
-/* Ends a request that ends with its prompts, once all of them are known. */
+/* Ends a request that ends with its prompts, once all are known. */
 static void end_with_prompts(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_STOP;
@@ -225,7 +225,7 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
         choice *c = &s->choices[i];
         c->current = c->n_replaced == 0 ? c->id : c->current;
     }
-    /* released before any choice reached the engine */
+    /* released before a choice reached the engine */
     for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) {
         s->choices[i].finish = QUIRE_FINISH_CANCELLED;
         s->choices[i].over_us = clock_us();
@@ -279,7 +279,7 @@ bool queue_take_command(text_job *job, quire_event *out) {
     return false;
 }
 
-/* Handles an event of a sequence that was replaced. */
+/* Handles an event of a replaced sequence. */
 static void take_stale(quire_stream *s, const engine_event *event) {
     if (event->finish != FINISH_NONE) {
         mem_free(event->explain);
@@ -289,7 +289,7 @@ static void take_stale(quire_stream *s, const engine_event *event) {
     }
 }
 
-/* A replaced sequence's times stay with its choice. */
+/* Keeps the times of a replaced sequence in its choice. */
 static void queue_take_times(choice *c, const engine_event *event) {
     c->admitted_us = c->admitted_us > 0 ? c->admitted_us : event->admitted_us;
     if (c->first_token_us == 0 && event->first_token_us > 0) {
@@ -298,8 +298,7 @@ static void queue_take_times(choice *c, const engine_event *event) {
     }
 }
 
-/* Whether the stream failed before any of its choices began: only the error is
- * delivered. */
+/* Whether the stream failed before any choice began: then only the error is delivered. */
 static bool is_refused(const quire_stream *s) {
     bool has_begun = s->error.code == QUIRE_OK;
     for (int32_t i = 0; i < s->n_choices && !has_begun; i++) {
@@ -308,7 +307,7 @@ static bool is_refused(const quire_stream *s) {
     return !has_begun;
 }
 
-/* Handles a token, or progress of the prompt. */
+/* Handles a token, or progress with the prompt. */
 static void queue_take_growth(quire_queue *q, choice *c, const engine_event *event) {
     if (event->n_processed > 0) {
         c->n_processed = event->n_processed;
@@ -334,7 +333,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     queue_take_times(c, event);
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
-    /* otherwise a stop string has ended it, and later tokens are ignored */
+    /* false: a stop string has ended it, and later tokens are ignored */
     bool open = c->finish == QUIRE_FINISH_NONE;
     if (event->finish == FINISH_NONE) {
         if (open && !s->released && !is_refused(s)) {
@@ -368,14 +367,14 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
                 out->user = out->stream->user;
                 return true;
             }
-        } else if ((job = pop_job(q)) != NULL) { /* jobs come before tokens, which may keep coming */
+        } else if ((job = pop_job(q)) != NULL) { /* jobs before tokens, which may keep coming */
             if (job->take(job, out)) {
                 return true;
             }
         } else if (engine_out_pop(q->out, &event)) {
             take_event(q, &event);
         } else if (!wake_wait(&q->wake, 0)) {
-            return false; /* not woken since the last call, so nothing has arrived */
+            return false; /* not woken since the last call: nothing has arrived */
         } else {
             stream_take_places(q);
         }

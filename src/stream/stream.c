@@ -49,14 +49,14 @@ void stream_deliver(quire_queue *q, text_job *job) {
     pthread_mutex_unlock(&q->lock);
 }
 
-/* adapter_want.ready: s can now be prepared. */
+/* adapter_want.ready: s can be prepared now. */
 static void stream_has_adapter(adapter_want *w) {
     quire_stream *s = (quire_stream *)(void *)((char *)w - offsetof(quire_stream, want));
     text_pool_add(s->q->e->text, &s->job);
 }
 
-/* Requests the adapter of s. False: its file is being read, and run_prepare is called
- * again once it is loaded. */
+/* Requests s's adapter. False: its file is being read, and run_prepare will be called
+ * again when it is loaded. */
 static bool stream_want_adapter(quire_stream *s) {
     const adapter_source *from = &s->q->e->adapters;
     const generation *g = &s->request->g;
@@ -82,7 +82,7 @@ static bool stream_want_adapter(quire_stream *s) {
     return w->n_parts == 0 || from->want(from->context, w);
 }
 
-/* Cancels the wait for the adapter of s, if it waits for one. */
+/* Cancels s's request for its adapter, if it is pending. */
 static void stream_stop_wanting(quire_stream *s) {
     const adapter_source *from = &s->q->e->adapters;
     if (from->want != NULL && !s->prepared) {
@@ -90,7 +90,7 @@ static void stream_stop_wanting(quire_stream *s) {
     }
 }
 
-/* On a text thread. */
+/* Runs on a text thread. */
 static void run_prepare(text_job *job) {
     quire_stream *s = (quire_stream *)job;
     quire_error err = {0};
@@ -107,8 +107,8 @@ static void run_prepare(text_job *job) {
     stream_deliver(s->q, job);
 }
 
-/* A fork shares the pages of a sequence of the same engine, and a park belongs to one
- * engine. */
+/* Checks that forks and parks stay in their engine: a fork shares pages, and a park holds
+ * them. */
 static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
     if (r->fork_from != NULL && r->fork_from->core != q->e->core) {
         return err_set(
@@ -127,8 +127,8 @@ static quire_err check_engine(const quire_queue *q, const quire_request *r, quir
     return QUIRE_OK;
 }
 
-/* The first tokens of a held request are not known yet: only a prompt of ids can follow
- * them. */
+/* Checks a held request: its first tokens are not known yet, so its prompt must be
+ * ids. */
 static quire_err check_held(const quire_request *r, quire_error *err) {
     const dialect *d = dialect_of(&r->g);
     bool is_ids = d->is_chat ? request_continues(r)
@@ -139,7 +139,7 @@ static quire_err check_held(const quire_request *r, quire_error *err) {
                          "a request that is prepared has one prompt, of ids, and no prediction");
 }
 
-/* QUIRE_BUSY if a request has waited for longer than its deadline for the first token. */
+/* QUIRE_BUSY if the deadline for the first token has passed while the request waited. */
 static quire_err check_deadline(const quire_request *r, quire_error *err) {
     if (r->g.waited_us == 0 || request_deadline_us(&r->g) >= 0) {
         return QUIRE_OK;
@@ -195,19 +195,19 @@ quire_err quire_prepare(quire_queue *q, quire_request *r, void *user, quire_stre
 }
 
 static void stream_want_place(quire_stream *s, bool wants) {
-    s->turn = wants && !s->wants_place ? s->q->n_turns++ : s->turn; /* a turn that it has is kept */
+    s->turn = wants && !s->wants_place ? s->q->n_turns++ : s->turn; /* it keeps a turn that it has */
     s->q->n_wanting += (wants ? 1 : 0) - (s->wants_place ? 1 : 0);
     s->wants_place = wants;
 }
 
-/* Finds the stream that has the first turn among those that want a place, and the deepest
- * one of the same program, which takes that turn; of equally deep ones the oldest. */
+/* Finds the stream with the first turn among those that want a place, and the deepest of
+ * the same program, which takes that turn; of equally deep ones the oldest. */
 static void stream_find_turn(const quire_queue *q, quire_stream **first, quire_stream **deepest) {
     *first = *deepest = NULL;
     for (quire_stream *s = q->streams; s != NULL; s = s->next) {
         *first = s->wants_place && (*first == NULL || s->turn < (*first)->turn) ? s : *first;
     }
-    for (quire_stream *s = q->streams; s != NULL; s = s->next) { /* the list begins with the newest */
+    for (quire_stream *s = q->streams; s != NULL; s = s->next) { /* newest first */
         bool shares = s->wants_place && s->request->program == (*first)->request->program;
         bool is_deeper = *deepest == NULL || s->request->depth >= (*deepest)->request->depth;
         *deepest = shares && is_deeper ? s : *deepest;
@@ -223,7 +223,7 @@ void stream_take_places(quire_queue *q) {
         if (!engine_out_await_places(q->out, deepest->n_choices - deepest->n_submitted)) {
             return;
         }
-        first->turn = deepest->turn; /* exchanges the turns */
+        first->turn = deepest->turn; /* they swap turns */
         stream_end_wait(deepest);
     }
     if (q->is_awaiting) {
@@ -282,8 +282,8 @@ void stream_settle(choice *c) {
     }
 }
 
-/* Whether all completions of c's prompt are counted; *longest: tokens of the longest of
- * them. */
+/* Whether all completions of c's prompt are counted. *longest: tokens of the longest
+ * one. */
 static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest) {
     int32_t n = s->request->g.info.n_samples;
     const choice *first = c - c->index % n;
@@ -296,7 +296,7 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
     return all;
 }
 
-/* The most tokens that a choice may have, by its request and the maximum length. */
+/* Most tokens that a choice may have, by its request and the context length. */
 static int32_t stream_most_tokens(const choice *c) {
     bool none = c->prompt_only || dialect_of(&c->request->g)->gives_rows;
     int32_t room = c->e->context.max_model_len - (int32_t)c->prompt.n,
@@ -367,7 +367,7 @@ void quire_stream_release(quire_stream *s) {
         quire_stream_cancel(s);
     }
     for (int32_t i = 0; i < s->n_choices; i++) {
-        stream_settle(&s->choices[i]); /* its END is never delivered */
+        stream_settle(&s->choices[i]); /* its END will never be delivered */
     }
     stream_free_if_over(s);
 }
@@ -380,11 +380,11 @@ quire_err quire_stream_recall(quire_stream *s, int32_t i, const char *id) {
         return QUIRE_INVALID;
     }
     const stream_engine *e = s->q->e;
-    /* a replacing sequence may have had another prompt */
+    /* the sequence that replaced it may have had another prompt */
     if (e->turns == NULL || c->place.n == 0 || c->n_replaced > 0 || c->history.n == 0) {
         return QUIRE_OK;
     }
-    /* the template writes the end token itself */
+    /* the template writes the end token */
     size_t n_ids = c->history.n;
     n_ids -= end_token_kind(&c->sampling, e->model, c->history.ids[n_ids - 1]) != END_NONE;
     quire_err er = tokenizer_decode(e->tokenizer, c->history.ids, n_ids, false, &text);

@@ -1,5 +1,5 @@
-/* Forks, rollbacks and steers of running streams (quire.h): the checks and changes on the
- * queue's thread, and the preparation on a text thread. */
+/* Forks, rollbacks and steers of running streams (quire.h): checks and changes on the
+ * queue's thread, preparation on a text thread. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static const quire_request *fields_of(const choice *c) {
     return c->changed != NULL ? c->changed : c->stream->request;
 }
 
-/* The running choice with that index. */
+/* Finds the running choice with this index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
     if (dialect_of(&s->request->g)->gives_rows) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
@@ -82,7 +82,7 @@ static int32_t *stream_branch_copy_tokens(const choice *c, int32_t n_kept, int32
     return ids;
 }
 
-/* Derives the seed of the n-th fork. */
+/* Derives the seed of fork number n. */
 static uint64_t forked_seed(uint64_t seed, int32_t n) {
     uint64_t state = seed + (uint64_t)n * 0x9E3779B97F4A7C15u;
     return rng_next(&state);
@@ -95,7 +95,7 @@ static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->g.sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
 }
 
-/* Makes r a fork of c at c's present position. */
+/* Makes r a fork of c at its present position. */
 static quire_err hold_fork(const choice *c, quire_request *r, quire_error *err) {
     stream_fork *f = mem_new(1, sizeof *f);
     TRY(mem_check_for(f, "a request", err));
@@ -154,7 +154,7 @@ static quire_err fill_tokens(stream_command *m, int32_t n_kept, const quire_tail
                          : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
 }
 
-/* Fills in the tokens, fields and tail of the command. */
+/* Sets the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields,
                               size_t n_fields, quire_error *err) {
     choice *c = m->c;
@@ -173,7 +173,7 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     return QUIRE_OK;
 }
 
-/* Tokenises the tail's text, but no further than what can fit. */
+/* Tokenises the tail's text; stops when it does not fit. */
 static quire_err tokenise_tail(stream_command *m, const stream_engine *e, quire_error *err) {
     size_t limit = (size_t)e->context.max_model_len,
            least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
@@ -188,8 +188,8 @@ static quire_err tokenise_tail(stream_command *m, const stream_engine *e, quire_
                                least > limit ? least : limit + 1, limit);
 }
 
-/* Appends the tokens that the response will have to the constraint's state; refuses a
- * tail that the constraint forbids. */
+/* Advances the constraint's state by the tokens of the new response. Refuses a tail that
+ * the constraint forbids. */
 static quire_err append_tokens(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const token_list *parts[] = {&c->prompt, &m->kept, &m->tail};
@@ -230,7 +230,7 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
     }
     quire_err er = choice_open_text(c, &m->shows);
-    output_events found = {0}; /* not used: the client already has these parts */
+    output_events found = {0}; /* ignored: the client already has these parts */
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
         output_events_clear(&found);
@@ -240,7 +240,7 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
     return err_set(err, er, -1, "out of memory for a request");
 }
 
-/* On a text thread. */
+/* Runs on a text thread. */
 static void run_command(text_job *job) {
     stream_command *m = (stream_command *)job;
     quire_error err = {0};

@@ -28,7 +28,7 @@ quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes,
 }
 
 void stream_engine_stop(stream_engine *e) {
-    engine_stop(e->core); /* first, since it gives work to the text threads */
+    engine_stop(e->core); /* first, since the engine gives work to the text threads */
     text_pool_close(e->text);
 }
 
@@ -91,7 +91,7 @@ void quire_request_step(quire_request *r, uint64_t program, int32_t depth) {
     r->depth = depth;
 }
 
-/* ---- parks: engine.h's under the public names ---- */
+/* ---- the public functions for parks (engine.h) ---- */
 
 #define MOST_PARKS 1024 /* most choices of a request with parks */
 
@@ -109,7 +109,7 @@ quire_err quire_request_park(quire_request *r, int32_t choice, quire_park *p) {
     }
     size_t n = (size_t)choice + 1;
     if (n > r->n_parks && p != NULL) {
-        TRY(mem_grow(&r->parks, &r->cap_parks, n, sizeof *r->parks)); /* zeroed memory */
+        TRY(mem_grow(&r->parks, &r->cap_parks, n, sizeof *r->parks)); /* zeroed */
         r->n_parks = n;
     }
     if (n <= r->n_parks) {

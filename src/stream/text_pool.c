@@ -10,11 +10,11 @@
 #include "kv/namespace.h"
 #include "stream/text_pool_impl.h"
 
-#define THREAD_SLICE_US 100 /* slice of the system's scheduler for these threads */
+#define THREAD_SLICE_US 100 /* scheduling slice of these threads, for the system's scheduler */
 
 static void *text_main(void *arg);
 
-/* Lets a worker run for a slice of its job, or look for a job. */
+/* Lets a worker run for a slice: its job, or the search for one. */
 static void let_run(worker *w, worker_state state) {
     text_pool *p = w->pool;
     w->state = state;
@@ -27,7 +27,7 @@ static void let_run(worker *w, worker_state state) {
     pthread_cond_signal(&w->go);
 }
 
-/* Finds a worker in a state, preferably one without low priority; NULL: none. */
+/* Finds a worker in this state, preferably one of normal priority; NULL if none. */
 static worker *find_worker(text_pool *p, worker_state state) {
     worker *found = NULL;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -39,7 +39,7 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread with the priority of the calling one. NULL: the system refused; no other
+/* Makes a thread with the calling thread's priority. NULL: the system refused; no other
  * is tried until a job has ended. */
 static worker *text_pool_make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
@@ -54,14 +54,14 @@ static worker *text_pool_make_worker(text_pool *p) {
     return w;
 }
 
-/* Lets an idle worker, or a new thread, look for a job. A thread of low priority gets a
- * quick job only if there is no other thread. */
+/* Lets an idle worker, or a new thread, look for a job. A low-priority thread gets a
+ * quick job only if there is no other. */
 static bool let_look(text_pool *p, bool slow) {
     worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
     if (w == NULL || (w->is_low && !slow)) {
         w = text_pool_make_worker(p);
         if (w != NULL && idle != NULL) {
-            pthread_cond_signal(&idle->go); /* it ends, and frees its place */
+            pthread_cond_signal(&idle->go); /* it ends and frees its place */
         }
         w = w == NULL ? idle : w;
     }
@@ -72,7 +72,7 @@ static bool let_look(text_pool *p, bool slow) {
     return w != NULL;
 }
 
-/* Lets the best candidates run, as many as allowed. */
+/* Lets the best candidates run, as many as are allowed. */
 static void text_pool_dispatch(text_pool *p) {
     for (int slow = 0; slow < 2; slow++) {
         while (p->n_running[slow] < p->max_running) {
@@ -83,7 +83,7 @@ static void text_pool_dispatch(text_pool *p) {
             if (c.worker != NULL) {
                 let_run(c.worker, WORKER_RUNS);
             } else {
-                (void)let_look(p, slow); /* if there is no thread for it, text_next skips the job */
+                (void)let_look(p, slow); /* without a thread for it, text_next skips the job */
             }
         }
     }
@@ -95,8 +95,8 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Lowers the calling thread's priority; the system lets no thread raise it again. A
- * failure is ignored. */
+/* Lowers the calling thread's priority for good, since the system lets no thread raise it
+ * again. Failure is ignored. */
 static void text_pool_lower(worker *w) {
     if (!w->is_low) {
         (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0: the calling thread */
@@ -124,7 +124,7 @@ void text_begin(worker *w, const candidate *c) {
     p->text_bytes += w->text_bytes;
 }
 
-/* Gives w the first job of the kind that it looks for, unless a paused job comes before
+/* Gives w the first job of the kind that it looks for, unless a paused job goes before
  * it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
@@ -156,7 +156,7 @@ void text_charge(worker *w, int64_t us) {
     }
 }
 
-/* Charges the time since its slice began. */
+/* Charges w's job for the time since its slice began. */
 static void charge(worker *w) {
     int64_t now = clock_thread_us(), us = now - w->slice_began_us;
     w->slice_began_us = now;
@@ -174,8 +174,8 @@ static void wait_for_turn(worker *w) {
     }
 }
 
-/* Turns a job that has run long into a slow one. Quick jobs waiting for it get threads
- * first: new threads inherit this one's priority, which is lowered next. */
+/* Turns a long-running job into a slow one. First gives threads to waiting quick jobs:
+ * new threads inherit this one's priority, which is lowered next. */
 static void slow_down(worker *w) {
     text_pool *p = w->pool;
     p->n_running[0]--;
@@ -185,7 +185,7 @@ static void slow_down(worker *w) {
     text_pool_lower(w);
 }
 
-/* turn.over: lets another worker continue, if its turn is before w's. */
+/* turn.over: lets another worker continue if it goes before w. */
 static quire_err give_way(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
@@ -205,7 +205,7 @@ static quire_err give_way(turn *t) {
     return off ? QUIRE_CANCELLED : QUIRE_OK;
 }
 
-/* Whether a job holds much memory, or waits until it may. */
+/* Whether a job holds much memory or waits to. */
 static bool is_large_taken(const text_pool *p) {
     bool taken = p->has_large;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -214,8 +214,8 @@ static bool is_large_taken(const text_pool *p) {
     return taken;
 }
 
-/* turn.more: w's job needs to hold much memory, and waits until no other does. Refused
- * if the job is cancelled. */
+/* turn.more: w's job needs much memory, and waits until no other job holds much. Fails if
+ * the job is cancelled. */
 static quire_err hold_more(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
@@ -234,7 +234,7 @@ static quire_err hold_more(turn *t) {
     return granted ? QUIRE_OK : QUIRE_CANCELLED;
 }
 
-/* Returns the memory that w's job held. */
+/* Releases w's job's claim to memory. */
 static void end_holding(worker *w) {
     w->pool->text_bytes -= w->text_bytes;
     w->pool->has_large = w->pool->has_large && !w->is_large;
@@ -242,7 +242,7 @@ static void end_holding(worker *w) {
     w->is_large = false;
 }
 
-/* Runs the job that w has. Called and left with the lock held. */
+/* Runs w's job. Called, and returns, with the lock held. */
 static void text_pool_run_job(worker *w) {
     if (w->is_slow) {
         text_pool_lower(w);
@@ -257,10 +257,10 @@ static void text_pool_run_job(worker *w) {
     charge(w);
     end_holding(w);
     text_leave(w);
-    text_pool_dispatch(w->pool); /* other jobs may have waited for its memory */
+    text_pool_dispatch(w->pool); /* others may have waited for its memory */
 }
 
-/* Runs jobs until another worker's turn comes first. */
+/* Runs jobs until another worker goes first. */
 static void text_pool_work(worker *w) {
     text_pool *p = w->pool;
     p->n_looking[w->is_slow]--;
@@ -273,15 +273,15 @@ static void text_pool_work(worker *w) {
     text_pool_dispatch(p);
 }
 
-/* Whether a worker has nothing more to do. A thread of low priority ends with its jobs,
- * unless it is the last thread. */
+/* Whether a worker has nothing left to do. A low-priority thread ends with its jobs,
+ * unless it is the last one. */
 static bool is_over(const worker *w) {
     const text_pool *p = w->pool;
     return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));
 }
 
-/* Ends the calling thread, which joins the one that ended before it; so all are joined
- * once the last one is. Called with the lock held. */
+/* Ends the calling thread, after joining the one that ended before it, so that all are
+ * joined once the last one is. Called with the lock held. */
 static void end_thread(worker *w) {
     text_pool *p = w->pool;
     bool joins = p->has_ended;
@@ -338,7 +338,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
                                                                        : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
-    bool starts = let_look(p, false); /* further threads are made when needed */
+    bool starts = let_look(p, false); /* more threads are made when needed */
     pthread_mutex_unlock(&p->lock);
     if (!starts) {
         text_pool_close(p);
@@ -370,8 +370,8 @@ void text_pool_close(text_pool *p) {
     mem_free(p);
 }
 
-/* Whether a tenant has jobs; *used: what it has used by their account, or else the least
- * of all tenants present. */
+/* Whether a tenant has jobs. *used: the tenant's usage by their account; without jobs,
+ * the least usage of all tenants present. */
 static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
     *used = INT64_MAX;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -395,7 +395,7 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 void text_enter(text_pool *p, text_job *job) {
     assert(job != NULL);
     int64_t used;
-    /* a returning tenant has no credit */
+    /* a returning tenant has saved no credit */
     if (!has_jobs(p, job->tenant, &used)) {
         used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
         p->n_tenants++;
@@ -422,7 +422,7 @@ void text_pool_add(text_pool *p, text_job *job) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Chooses which job of the text pool runs next. */
+/* Chooses the text pool's next job. */
 
 static const candidate nobody;
 
@@ -438,7 +438,7 @@ bool text_is_slow(const text_job *job) {
     return text_expected_us(job) > TEXT_QUICK_US;
 }
 
-/* The time left for a job. A job that takes longer than expected is expected to take as
+/* A paused worker as a candidate. A job that exceeds its estimate is expected to take as
  * long again. */
 candidate text_of_worker(worker *w) {
     assert(w != NULL);
@@ -454,7 +454,7 @@ static candidate of_job(text_job **at) {
                        .turn_us = (*at)->added_us + text_expected_us(*at)};
 }
 
-/* The bytes of a job that count towards the limit. */
+/* Bytes of a job that count towards TEXT_LONG_BYTES. */
 size_t text_counted_bytes(const text_job *job) {
     assert(job != NULL);
     size_t n =
@@ -481,8 +481,8 @@ static void text_pool_choose_keep_best(candidate *best, candidate c) {
     }
 }
 
-/* Whether a worker is available for a job that has not begun, besides those that look for
- * one. */
+/* Whether a worker is free for a job that has not started, besides those that already
+ * look for one. */
 static bool has_thread(const text_pool *p) {
     for (int32_t i = 0; i < p->n_places; i++) {
         if (p->workers[i].state == WORKER_IDLE) {
@@ -492,8 +492,8 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer running or paused jobs than it may; slow ones count, since
- * quick jobs become slow. */
+/* Whether the tenant has fewer running and paused jobs than its part. Slow ones count,
+ * since quick jobs become slow. */
 static bool has_share(const text_pool *p, uint64_t tenant) {
     int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
     for (int32_t i = 0; i < p->n_places; i++) {
@@ -502,7 +502,7 @@ static bool has_share(const text_pool *p, uint64_t tenant) {
     return n < (most > p->max_running ? most : p->max_running);
 }
 
-/* If the first job with a long text has no room, no other job with a long text overtakes
+/* If the first job with a long text does not fit, no other one with a long text overtakes
  * it. */
 candidate text_first_job(text_pool *p, bool slow) {
     candidate best = nobody, first_long = nobody;

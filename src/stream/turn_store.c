@@ -8,21 +8,21 @@
 #include "chat/messages.h"
 #include "kv/namespace.h"
 
-/* One turn, in one block with its ids and its text. */
+/* A turn, in one block with its ids and text. */
 typedef struct turn {
     uint64_t tenant;
     char id[CHAT_CALL_ID_BYTES];
     turn_place place;
     size_t n_ids, n_text, n_bytes; /* n_bytes: size of the block */
-    int32_t ids[];                 /* [n_ids], then the text */
+    int32_t ids[];                 /* [n_ids] followed by the text */
 } turn;
 
 struct turn_store {
     pthread_mutex_t lock;
     size_t max_bytes, n_bytes;
     int32_t n;
-    turn *turns[TURN_STORE_TURNS];   /* the oldest first */
-    uint64_t keys[TURN_STORE_TURNS]; /* hash of tenant and id of each turn */
+    turn *turns[TURN_STORE_TURNS];   /* oldest first */
+    uint64_t keys[TURN_STORE_TURNS]; /* hash of tenant and id for each turn */
     turn_counts counts;
 };
 
@@ -77,7 +77,7 @@ static turn *turn_new(uint64_t tenant, const char *id, turn_place place, str tex
     return t;
 }
 
-/* Index of the oldest turn, of a tenant or (own false) of all; n if there is none. */
+/* Index of the oldest turn, of the tenant (own) or of all; n if there is none. */
 static int32_t turn_store_oldest(const turn_store *s, uint64_t tenant, bool own) {
     int32_t i = 0;
     while (own && i < s->n && s->turns[i]->tenant != tenant) {
@@ -94,8 +94,8 @@ static void turn_store_drop(turn_store *s, int32_t i) {
     memmove(s->keys + i, s->keys + i + 1, (size_t)(s->n - i) * sizeof *s->keys);
 }
 
-/* Makes room for a tenant's turn: first among its own turns, which take at most half of
- * the store, then among all. */
+/* Makes room for a tenant's turn: drops its own first, until they take at most half of
+ * the store, then any. */
 static void turn_store_make_room(turn_store *s, uint64_t tenant, size_t n_bytes) {
     size_t held = 0;
     int32_t n = 0;
@@ -133,16 +133,16 @@ void turn_store_keep(turn_store *s, uint64_t tenant, const char *id, turn_place 
 
 /* ---- finding ---- */
 
-/* A conversation in which turns are looked for, and the last prefix of it that was
+/* A conversation that is searched for turns, and the last prefix of it that was
  * hashed. */
 typedef struct turn_search {
     str text;
     size_t from;
     turn_place place;
-    int32_t n_places; /* prefixes that were hashed */
+    int32_t n_places; /* number of prefixes hashed */
 } turn_search;
 
-/* Whether t was made after a prefix of the conversation. */
+/* Whether the text before t is a prefix of the conversation. */
 static bool turn_is_after(turn_search *w, const turn *t) {
     if (w->n_places == 0 || w->place.n != t->place.n) {
         if (w->n_places == TURN_STORE_PLACES) {
@@ -154,15 +154,15 @@ static bool turn_is_after(turn_search *w, const turn *t) {
     return w->place.hash == t->place.hash;
 }
 
-/* Whether the conversation has t's text after the text that t was made after. */
+/* Whether the conversation has t's text after that prefix. */
 static bool turn_stands_in(turn_search *w, const turn *t) {
     str own = turn_text(t);
     return t->place.n >= w->from && t->place.n <= w->text.n && own.n <= w->text.n - t->place.n &&
            memcmp(w->text.p + t->place.n, own.p, own.n) == 0 && turn_is_after(w, t);
 }
 
-/* The newest turn with this id whose text the conversation contains; NULL if there is
- * none. *is_known: whether any turn has the id. */
+/* The newest turn with this id whose text is in the conversation; NULL if none.
+ * *is_known: whether any turn has the id. */
 static const turn *turn_store_get(const turn_store *s, uint64_t tenant, const char *id, str text, size_t from,
                                   bool *is_known) {
     const uint64_t key = turn_key(tenant, id);
