@@ -62,9 +62,9 @@ const char *request_additional_word(grammar_additional a);
 
 #define REQUEST_MAX_BYTES      ((size_t)16 << 20) /* bytes of a body; QUIRE_TOO_LARGE beyond */
 #define REQUEST_MAX_DEPTH      64                 /* nesting depth of its JSON */
-#define REQUEST_MAX_VALUES     ((size_t)1 << 21) /* values of all types, each id of a prompt included */
-#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* part of them that are arrays or objects */
-#define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
+#define REQUEST_MAX_VALUES     ((size_t)1 << 21)  /* values of all types, each id of a prompt included */
+#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17)  /* part of them that are arrays or objects */
+#define REQUEST_MAX_NAMES      ((size_t)1 << 18)  /* members of all objects */
 #define REQUEST_MAX_PROMPTS    1024
 #define REQUEST_MAX_TOOLS      1024
 #define REQUEST_MAX_ID_BYTES   64

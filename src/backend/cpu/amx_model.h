@@ -1,7 +1,7 @@
-/* A plain C model of AMX's tiles, for tests on processors without them: what the Intel 64
- * and IA-32 manual says of LDTILECFG (palette 1), TILELOADD, TILESTORED, TILEZERO,
- * TDPBSSD and TILERELEASE. What would be a fault is an assertion. The tiles are the
- * calling thread's. */
+/* A plain C model of AMX's tiles, for tests on processors without them: LDTILECFG
+ * (palette 1), TILELOADD, TILESTORED, TILEZERO, TDPBSSD and TILERELEASE as the Intel 64
+ * and IA-32 manual defines them. What would fault is an assertion. Tiles are per
+ * thread. */
 #ifndef CPU_AMX_MODEL_H
 #define CPU_AMX_MODEL_H
 
@@ -15,7 +15,7 @@
 #define AMX_TILES 8
 
 typedef struct amx_state {
-    amx_config config; /* palette 0: none is loaded */
+    amx_config config; /* palette 0: no configuration is loaded */
     uint8_t tiles[AMX_TILES][AMX_ROWS][AMX_BYTES];
 } amx_state;
 

@@ -1,7 +1,8 @@
 /* The CPU backend's own struct, shared by its op files.
  *
- * One file an op. Each op has a plain C twin and SIMD versions compiled from one source
- * for AVX2, AVX-512 and NEON (simd.h). `math` is the table chosen at open. */
+ * One file per op. Each kernel has a plain C twin and SIMD versions compiled from one
+ * source for AVX2, AVX-512 and NEON (simd.h). `math` is the table of kernels chosen at
+ * open. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -15,17 +16,17 @@
 typedef struct cpu_buffer {
     int32_t width;
     float *rows;
-    /* the rows are stored as ROWS_GROUPS (linear.h) for the product that reads them */
+    /* rows are stored as ROWS_GROUPS (linear.h) for the product that reads them */
     bool is_quantised;
 } cpu_buffer;
 
 #define CPU_MAX_BUFFERS 64
 
-/* Rows that are prepared at once for a head, or copied for a convolution: few enough to
- * stay in the nearest cache beside the columns of a state. */
+/* Rows prepared for a head, or copied for a convolution, at a time: few enough to stay in
+ * L1 together with the columns of a state. */
 #define STATE_ROWS 8
-/* Floats of a worker's scratch per 16 floats of the largest unit: q, k, a and a k for
- * each row and element of a key. */
+/* Floats of worker scratch per 16 floats of the largest unit: q, k, a and a k for each
+ * row and element of a key. */
 #define STATE_SCRATCH (4 * STATE_ROWS)
 
 typedef struct cpu_backend {
@@ -34,33 +35,32 @@ typedef struct cpu_backend {
     const math_kernels *math;
     const linear_kernels *linear;
     thread_pool *thread_pool;
-    int64_t near_bytes; /* bytes of a core's second-level cache; 0: unknown */
-    uint64_t nodes;     /* nodes over which memory is spread; 0: the kernel chooses */
+    int64_t near_bytes; /* bytes of a core's L2 cache; 0: unknown */
+    uint64_t nodes;     /* NUMA nodes over which memory is spread; 0: left to the kernel */
     char description[160];
 
     int32_t n_acts;
     cpu_buffer buffers[CPU_MAX_BUFFERS];
     step_limits limits;
-    /* lists per row, and keys per list, that rows choose; 0: rows do not choose */
+    /* most lists per row, and keys per list, of choose(); 0: not used */
     int32_t most_choices, most_chosen;
     kv_layout layout;
     int32_t n_vocab;
     uint8_t *kv; /* n_pages * layout.page_bytes */
     int32_t n_pages;
     float *logits;      /* [limits.max_out, n_vocab] */
-    const batch *batch; /* the running step's */
+    const batch *batch; /* of the current step */
     bool has_adapted;   /* some row of the step has an adapter */
     int64_t weight_bytes, step_bytes;
-    int32_t n_objects; /* loaded linears, norms and embeddings; their number is the next id */
+    int32_t n_objects; /* loaded linears, norms and embeddings; the next one's id */
 
-    /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest
-     * buffer */
+    /* [workers][scratch_stride]: a row per worker, as wide as the widest buffer */
     float *scratch_rows;
     size_t scratch_stride;
 
-    int64_t step; /* the number of steps so far; marks what was computed for this step */
+    int64_t step; /* number of steps so far; marks results as computed for this step */
 
-    /* [workers][state_stride]: scratch of recurrences; NULL: there are no states */
+    /* [workers][state_stride]: scratch of recurrences; NULL: the model has no states */
     float *state_scratch;
     size_t state_stride, state_copies; /* state_copies: offset of the copies of cpu_state_copies */
 
@@ -68,23 +68,23 @@ typedef struct cpu_backend {
     struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     struct cpu_adapter_state *adapter_state;     /* adapter.h: scratch of adapted rows */
-    rope *ropes;                                 /* list of loaded rotary objects */
+    rope *ropes;                                 /* list of loaded ropes */
     struct cpu_owned *owned;                     /* memory blocks of cpu_own */
-    uint8_t *slab;                               /* where the next block of middle size goes, */
-    size_t slab_left;                            /* and the zeroed bytes there, */
-    size_t slab_bytes;                           /* of so many */
+    uint8_t *slab;                               /* address of the next medium-sized block */
+    size_t slab_left;                            /* zeroed bytes left there */
+    size_t slab_bytes;                           /* size of such a region */
 
     op_trace *trace;             /* NULL: ops are not timed */
-    const backend_ops *untraced; /* with a trace: the ops that the traced ones call */
+    const backend_ops *untraced; /* with a trace: the ops that `traced` calls */
     backend_ops traced;
-    int64_t rows_ns; /* of the running op, with a trace */
+    int64_t rows_ns; /* with a trace: of the current op */
 } cpu_backend;
 
 /* ---- implemented in owned.c ---- */
-/* mem_new_huge with the pages spread over the NUMA nodes. Freed with mem_free. */
+/* Like mem_new_huge, with the pages spread over the NUMA nodes. Free with mem_free. */
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
-/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when
- * out of memory or on overflow. Loading and step_open only. */
+/* Allocates n * size zeroed bytes, aligned to 64, that live until the backend closes;
+ * NULL: out of memory or overflow. Only while loading and in step_open. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
 /* Frees all blocks of cpu_own. */
 void cpu_own_free(cpu_backend *b);
@@ -94,22 +94,21 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
-/* The worker's scratch row, of any buffer's width. Its content is lost when the task
+/* The worker's scratch row, as wide as any buffer. Its content is lost when the task
  * ends. */
 static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
     return b->scratch_rows + (size_t)worker * b->scratch_stride;
 }
 
-/* Up to this many rows are processed by the caller, which is cheaper than waking the
- * thread pool. */
+/* up to so many rows are processed by the caller, which is cheaper than waking the thread
+ * pool */
 #define CPU_SERIAL_ROWS 4
 
-/* Runs fn for each of n_rows rows: as tasks of the thread pool, or on the caller if they
- * are few. */
+/* Runs fn for each of n_rows rows, on the thread pool unless they are few. */
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
-/* Always uses the thread pool. A task has up to 16 adjacent rows: adjacent tokens share
- * cache lines of keys in pages. */
+/* The same, always on the thread pool. A task has up to 16 adjacent rows, since adjacent
+ * tokens share cache lines of keys in pages. */
 void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
 /* ---- implemented in linear_ops*.c ---- */
@@ -117,8 +116,8 @@ quire_err cpu_linear_load(backend *b, const linear_spec *spec, linear **out, qui
 void cpu_linear_row(const backend *b, const linear *w, int32_t r, float *out);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
-/* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to
- * b->step_bytes; called by step_open. */
+/* Allocates scratch for max_rows rows of the widest loaded weights and adds its bytes to
+ * b->step_bytes. Called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);
 void cpu_norm_linears(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
 void cpu_linear_add(backend *b, buffer a, const linear_use *w, float scale, buffer x);
@@ -136,21 +135,21 @@ void cpu_route(backend *b, const routing *r, buffer logits);
 
 /* ---- implemented in experts_load.c and experts.c ---- */
 quire_err cpu_experts_load(backend *b, const experts_weights *w, experts **out, quire_error *err);
-/* Sizes the scratch for max_rows rows of the loaded mixtures. After
+/* Allocates scratch for max_rows rows of the loaded mixtures. Call after
  * cpu_linear_step_open. */
 quire_err cpu_experts_step_open(cpu_backend *b);
 void cpu_experts(backend *b, const experts_use *use);
 
 /* ---- implemented in norm.c ---- */
-/* A norm's weight and bias are f32 here, with 1 + w applied, and a weight of ones if it
- * has none. Adds to b->weight_bytes. */
+/* Loaded weights and bias are f32, with 1 + w applied; a norm without weight has ones.
+ * Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
 bool cpu_norm_replaces(const norm *nm);
 int32_t cpu_norm_id(const norm *nm);
-/* Whether one can replace the other: both have the same kind and shape. */
+/* Whether a can replace b: same kind and shape. */
 bool cpu_norm_is_alike(const norm *a, const norm *b);
-/* Norms one row: each group of the norm's width in x[0..width) (a head, or the whole
- * row). out may be x. Any thread. */
+/* Norms each group of x[0..width) (a head, or the whole row). out may be x. Any
+ * thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
 /* ---- implemented in adapter_load.c ---- */
@@ -162,7 +161,7 @@ void cpu_adapter_free(backend *b, adapter *a);
 int64_t cpu_adapter_bytes(const adapter *a);
 
 /* ---- implemented in adapter_rows.c ---- */
-/* Sizes the scratch of adapted rows; does nothing if limits.max_adapters is 0. After
+/* Allocates scratch of adapted rows, if limits.max_adapters is not 0. Call after
  * cpu_experts_step_open. */
 quire_err cpu_adapter_step_open(cpu_backend *b);
 /* Groups the rows of a new batch by adapter. */
@@ -184,16 +183,16 @@ void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
 int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);
 /* out[0..width) = row `id` as f32, changed by the adapter of the batch's row `row`.
- * Within a step, on the worker's thread. */
+ * Called during a step, on the worker's thread. */
 void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t row, int32_t worker,
                        float *out);
 
 /* ---- implemented in rope.c ---- */
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
-/* Sizes the tables of all loaded ropes for max_rows rows. */
+/* Allocates the tables of all loaded ropes for max_rows rows. */
 quire_err cpu_rope_step_open(cpu_backend *b);
 /* Rotates the heads of d_head elements in x[0..width), an activation of batch row `row`.
- * Only one thread at a time may rotate a row. */
+ * One thread at a time per row. */
 void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_head, float *x, int32_t width);
 
 /* ---- implemented in pages.c ---- */
@@ -232,7 +231,7 @@ void cpu_stream_gates(backend *b, const stream_gates_use *use);
 void cpu_trace(backend *b, op_trace *to);
 
 /* ---- implemented in attention.c ---- */
-/* Sizes scratch and partial buffers. Does nothing for a layout without heads. */
+/* Allocates scratch and partial results; does nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
 /* Evaluates the masks of a new batch. */
 void cpu_attention_begin(cpu_backend *b);

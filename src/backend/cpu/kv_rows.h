@@ -1,27 +1,26 @@
-/* Rows of keys and values: how they lie beside each other, in pages and in copies of
- * their blocks, and what their bytes are. Part of KV_LAYOUT_VERSION of core/kv_layout.h.
+/* Rows of keys and values: their bytes, and their layout in pages and in copied blocks.
+ * Part of KV_LAYOUT_VERSION of core/kv_layout.h.
  *
- * A row is one head's key or value of one token, or its latent, which lies as a key, as
- * the bytes of its plane's type. Rows lie in units of a few bytes, among other tokens':
+ * A row is the key, value or latent of one token and head, as bytes of its plane's type;
+ * a latent is laid out like a key. Rows consist of units of a few bytes, interleaved with
+ * those of other tokens:
  *
- *   keys    [block][units of a row][positions a block], blocks of 16 positions (of
- *           page_tokens where a page holds fewer), so that positions lie across lanes for
- *           the scores. A unit is one float, or 4 bytes of int8 and int4.
- *   values  [position] in one piece; of int8 and int4 [positions / 4][bytes of a row][4]:
- *           four positions for each byte (as many as a page has, where it has fewer).
+ *   keys    [block][units of a row][positions of a block], in blocks of 16 positions
+ *           (page_tokens if a page has fewer), so that positions run across SIMD lanes.
+ *           A unit is one float, or 4 bytes of int8 and int4.
+ *   values  [position] contiguous; int8 and int4 are [positions / 4][bytes of a row][4]:
+ *           four positions for each byte (fewer if the page has fewer).
+ * Bytes by type:
  *
- * What the bytes are:
- *
- *   floats  f32, f16, bf16: the numbers. fp8_e4m3: codes; an f16 of the same bits, apart
- *           from the exponent's width, is 2^-8 times as large (e4m3_to_f16_bits), and the
- *           row's scale multiplies that.
+ *   floats  f32, f16, bf16: the numbers. fp8_e4m3: codes. The bits of a code, widened to
+ *           f16, give 2^-8 times the value (e4m3_to_f16_bits); the row's scale
+ *           multiplies it.
  *   int8    integers -127..127, padded with zeros to a multiple of 4; the row's scale
  *           multiplies them.
  *   int4    an int8 row in less memory. Groups of 32 elements: 16 bytes, whose byte i has
  *           the code of element i in its lower 4 bits and of element 16 + i in its upper.
- *           After all groups a byte for each, (m - 1) + 16 z: the multiplier m, 1..16,
- *           and the zero z, 0..15. An element is the int8 m (code - z); after the width
- *           it is 0. */
+ *           After all groups a byte for each, (m - 1) + 16 z: multiplier m, 1..16, and
+ *           zero z, 0..15. An element is the int8 m (code - z), and 0 past the width. */
 #ifndef CPU_KV_ROWS_H
 #define CPU_KV_ROWS_H
 
@@ -29,40 +28,41 @@
 
 #define CPU_KV_BLOCK 16
 #define INT4_GROUP   32
-#define KV_LEAST     1e-30f                               /* a row is all 0 where no number is larger */
-#define CPU_MAX_ROW  (4 * (DESC_MAX_LATENT + INT4_GROUP)) /* bytes of a row, and of one of int4 as int8 */
+#define KV_LEAST     1e-30f /* a row is stored as all 0 if no magnitude is larger */
+#define CPU_MAX_ROW  (4 * (DESC_MAX_LATENT + INT4_GROUP)) /* most bytes of a row; int4: as int8 */
 
 static inline bool cpu_kv_is_bytes(dtype type) {
     return type == DTYPE_I8 || type == DTYPE_I4;
 }
 
-/* Where one row lies: n units, `stride` bytes apart. */
+/* Location of one row: n units, `stride` bytes apart. */
 typedef struct cpu_row {
     uint8_t *at;
     int32_t unit, n;
     int64_t stride;
 } cpu_row;
 
-/* How many successive positions have their units side by side: a run that begins at a
- * multiple of it is copied with each unit's copy. */
+/* Number of successive positions whose units are adjacent; a run that begins at a
+ * multiple of it is copied unit by unit. */
 int32_t cpu_row_run(dtype type, kv_plane_kind kind, int32_t page_tokens);
-/* The row at `offset` of the page_tokens rows of row_bytes bytes that begin at `rows`, a
- * head's. */
+/* The row at `offset` among the page_tokens rows of a head, row_bytes bytes each, that
+ * begin at `rows`. */
 cpu_row cpu_row_at(dtype type, kv_plane_kind kind, int64_t row_bytes, int32_t page_tokens, uint8_t *rows,
                    int32_t offset);
-/* Copies n successive rows of the same type and width, all of one run in both places. */
+/* Copies n successive rows of one type and width that lie in a single run in both
+ * places. */
 void cpu_row_copy(cpu_row from, cpu_row to, int32_t n);
 void cpu_row_put(cpu_row to, const uint8_t *bytes);
 void cpu_row_get(cpu_row from, uint8_t *bytes);
 
-/* Rounds x[0..n) to codes of fp8_e4m3. Returns the row's scale: NaN where some x isn't
- * finite. fixed: what codes are multiplied by, numbers beyond 448 times it becoming that;
- * 0: the number by which the largest becomes 448. */
+/* Rounds x[0..n) to codes of fp8_e4m3. Returns the row's scale; NaN if some x is not
+ * finite. fixed: a given scale, for which values over 448 times it are clamped; 0: the
+ * scale is chosen so that the largest value becomes 448. */
 float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes);
-/* Rounds x[0..plane->width) to a row of int4. Returns the row's scale: NaN where some x
- * isn't finite. */
+/* Rounds x[0..plane->width) to a row of int4. Returns the row's scale; NaN if some x is
+ * not finite. */
 float cpu_int4_encode(const kv_plane *plane, const float *x, uint8_t *bytes);
-/* The int8 of a row of int4, zeros after the width up to a multiple of 32. */
+/* Converts a row of int4 to int8, with zeros after the width up to a multiple of 32. */
 void cpu_int4_decode(const uint8_t *bytes, int32_t width, int8_t *out);
 
 #endif

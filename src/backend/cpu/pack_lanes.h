@@ -1,5 +1,5 @@
-/* Building blocks of packing: rows that hold one word of each of a block's 16 columns.
- * Loops move, mask and shift all columns at once, and the compiler vectorises them. */
+/* Building blocks of packing: a row holds one word of each of a block's 16 columns. Loops
+ * move, mask and shift all columns at once, so the compiler vectorises them. */
 #ifndef CPU_PACK_LANES_H
 #define CPU_PACK_LANES_H
 
@@ -10,33 +10,33 @@
 
 #include "backend/cpu/pack_weights.h"
 
-#define PACK_QUADS       8                        /* of a group */
-#define PACK_PLANE_BYTES ((size_t)4 * PACK_LANES) /* of a plane, which is a row of words */
+#define PACK_QUADS       8                        /* quads in a group */
+#define PACK_PLANE_BYTES ((size_t)4 * PACK_LANES) /* bytes of a plane: a row of words */
 #define PACK_EACH(c)     for (int c = 0; c < PACK_LANES; c++)
 
-/* A row: the word of column c at c, its bytes as they lie in memory. */
+/* A row: element c is the word of column c, bytes in memory order. */
 typedef uint32_t pack_row[PACK_LANES];
 
-/* The address of element k of column (a row of the file). k is a multiple of the type's
- * block. */
+/* Address of element k in a column (a row of the file). k must be a multiple of the
+ * type's block. */
 static inline const uint8_t *pack_column(const tensor_view *w, int32_t n_in, int32_t column, int32_t k) {
     const size_t elements = (size_t)dtype_block_elements(w->type), bytes = (size_t)dtype_block_bytes(w->type);
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
 }
 
-/* Elements of the chunk of QUANT_SUPER that begins at k0. */
+/* Number of elements in the chunk of QUANT_SUPER that begins at k0. */
 static inline int32_t pack_chunk(const pack_layout *plan, int32_t k0) {
     return plan->n_in - k0 < QUANT_SUPER ? plan->n_in - k0 : QUANT_SUPER;
 }
 
-/* How many scales a row of n_in has, of scaled kinds. */
+/* Number of scales in a row of n_in, for scaled kinds. */
 static inline int32_t pack_n_stretches(const quant_rule *rule, int32_t n_in) {
     return rule->stretch == 0 ? 1 : (n_in - 1) / rule->stretch + 1;
 }
 
 /* ---- rows ---- */
 
-/* out[t] = word t of four at columns[c] + at, of every column c. */
+/* out[t] = words t = 0..3 at columns[c] + at, for every column c. */
 static inline void pack_load(const uint8_t *const columns[PACK_LANES], size_t at, uint8_t *out) {
     for (size_t c = 0; c < PACK_LANES; c += 4, out += 16) {
 #if defined(__SSE2__)
@@ -61,7 +61,7 @@ static inline void pack_load(const uint8_t *const columns[PACK_LANES], size_t at
     }
 }
 
-/* As pack_load, for n words, a multiple of 4. */
+/* Like pack_load, for n words, a multiple of 4. */
 static inline void pack_load_rows(const uint8_t *const columns[PACK_LANES], size_t at, size_t n,
                                   pack_row *out) {
     for (size_t i = 0; i < n; i += 4) {
@@ -69,7 +69,7 @@ static inline void pack_load_rows(const uint8_t *const columns[PACK_LANES], size
     }
 }
 
-/* ---- rows to bytes: the bits of each word from at_bit on ---- */
+/* ---- rows to bytes: bits from at_bit on of each word ---- */
 
 static inline void pack_put_halves(const pack_row x, int at_bit, uint8_t *out) {
     uint16_t halves[PACK_LANES];
@@ -87,7 +87,7 @@ static inline void pack_put_bytes(const pack_row x, int at_bit, uint8_t *out) {
     memcpy(out, bytes, sizeof bytes);
 }
 
-/* Numbers of 6 bits, four in the bytes of each word, as three bytes. */
+/* Packs 6-bit numbers, four in the bytes of each word, into three bytes. */
 static inline void pack_put_sixes(const pack_row x, uint8_t *out) {
     for (int i = 0; i < 3; i++) {
         pack_row byte;
@@ -98,16 +98,16 @@ static inline void pack_put_sixes(const pack_row x, uint8_t *out) {
     }
 }
 
-/* E4M3 with 5 bits of exponent, 3 more: no number but 0 has the exponent 0, so none
- * becomes a subnormal float on the way to its value. */
+/* Converts E4M3 to a format with 5 exponent bits, exponent + 3. All numbers but 0 then
+ * have a nonzero exponent, so reading them never makes a subnormal float. */
 static inline uint8_t pack_e5m3_of(uint8_t e4m3) {
-    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* of those whose exponent is 0 */
+    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* for numbers with exponent 0 */
     return e4m3 >= 8 ? (uint8_t)(e4m3 + 24) : least[e4m3];
 }
 
-/* ---- the quads of a group to its planes: of each byte the bits from at_bit on ---- */
+/* ---- a group's quads to planes: bits from at_bit on of each byte ---- */
 
-/* Four planes. */
+/* Writes four planes of 4 bits. */
 static inline void pack_put_nibbles(pack_row q[PACK_QUADS], int at_bit, uint8_t *out) {
     for (int v = 0; v < 4; v++) {
         pack_row plane;
@@ -118,7 +118,7 @@ static inline void pack_put_nibbles(pack_row q[PACK_QUADS], int at_bit, uint8_t 
     }
 }
 
-/* Two planes. */
+/* Writes two planes of 2 bits. */
 static inline void pack_put_pairs(pack_row q[PACK_QUADS], int at_bit, uint8_t *out) {
     for (int v = 0; v < 2; v++) {
         pack_row *from = q + 4 * v;
@@ -131,7 +131,7 @@ static inline void pack_put_pairs(pack_row q[PACK_QUADS], int at_bit, uint8_t *o
     }
 }
 
-/* One plane. */
+/* Writes one plane of single bits. */
 static inline void pack_put_bits(pack_row q[PACK_QUADS], int at_bit, uint8_t *out) {
     const uint32_t lowest = 0x01010101u;
     pack_row plane;
@@ -144,7 +144,7 @@ static inline void pack_put_bits(pack_row q[PACK_QUADS], int at_bit, uint8_t *ou
     memcpy(out, plane, sizeof plane);
 }
 
-/* Three planes of codes of 3 bits, which stand lowest. */
+/* Writes three planes of 3-bit codes, which are in the low bits. */
 static inline void pack_put_threes(pack_row q[PACK_QUADS], uint8_t *out) {
     for (int v = 0; v < 3; v++) {
         pack_row plane;
@@ -156,7 +156,7 @@ static inline void pack_put_threes(pack_row q[PACK_QUADS], uint8_t *out) {
     }
 }
 
-/* Permutes the bits of x: exchanges bits a < b of each bit's index. */
+/* Permutes the bits of x by swapping bits a < b of each bit's index. */
 static inline uint32_t pack_swap_places(uint32_t x, int a, int b) {
     static const uint32_t with_bit[5] = {0xaaaaaaaau, 0xccccccccu, 0xf0f0f0f0u, 0xff00ff00u, 0xffff0000u};
     const int by = (1 << b) - (1 << a);

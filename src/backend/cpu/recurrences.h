@@ -1,7 +1,7 @@
-/* The operands of the kernels of recurrences (math.h's table), and what they compute:
- * parts of the ops of backend.h on one unit of a state, rows one after the other. The
- * plain twins (state_plain.c) define the arithmetic. Rows need no alignment. With
- * `rounds` each new S is rounded to bf16, to nearest even, before anything reads it. */
+/* Operands of the recurrence kernels (table in math.h) and what they compute: parts of
+ * the ops of backend.h on one unit of a state, row by row. The plain twins
+ * (state_plain.c) define the arithmetic. Rows need no alignment. With `rounds`, each new
+ * S is rounded to bf16, to nearest even, before it is read. */
 #ifndef CPU_RECURRENCES_H
 #define CPU_RECURRENCES_H
 
@@ -10,25 +10,25 @@
 
 #include "backend/backend.h"
 
-/* The decay of a head (decay_kind). */
+/* Parameters of a head's decay (decay_kind). */
 typedef struct decay_form {
     decay_kind kind;
-    float rate, lower, t_min, t_max; /* t_max 0: t has no limits */
+    float rate, lower, t_min, t_max; /* t_max 0: t is not clamped */
 } decay_form;
 
-/* Rows of one head against column groups of its state. For each row and group of 16
- * columns, lanes past n_columns with v 0:
- *   w = sum over i, ascending, of ak[i] S[i], fma from 0
- *   u = v, times t; with beta u = beta (u - w)
+/* Rows of one head against 16-column groups of its state; lanes past n_columns have v =
+ * 0. For each row and group:
+ *   w = sum over i, ascending, of ak[i] S[i], by fma from 0
+ *   u = v, times t; with beta: u = beta (u - w)
  *   S[i] = fma(k[i], u, a S[i])
- *   out = sum over i of q[i] S[i], fma from 0; with skip fma(skip, v, out) */
+ *   out = sum over i of q[i] S[i], by fma from 0; with skip: fma(skip, v, out) */
 typedef struct state_rows {
-    int32_t n_rows, d_key, stride; /* stride: of rows of q, k, ak, and of a where it has d_key elements */
+    int32_t n_rows, d_key, stride; /* stride: between rows of q, k, ak, and of a if it has d_key elements */
     int32_t n_columns;
     const float *q, *k, *ak; /* [n_rows, d_key] */
-    const float *a;          /* [n_rows], or [n_rows, d_key] where per_channel */
+    const float *a;          /* [n_rows], or [n_rows, d_key] if per_channel */
     bool per_channel, has_skip, rounds;
-    const float *beta, *t; /* [n_rows], or NULL; without beta ak is not read */
+    const float *beta, *t; /* [n_rows], or NULL; without beta, ak is not read */
     float skip;
     const float *v; /* [n_rows][n_columns] */
     int32_t v_stride, out_stride;
@@ -36,9 +36,10 @@ typedef struct state_rows {
     float *state; /* [n_columns / 16 rounded up][d_key][16] */
 } state_rows;
 
-/* Rows of up to 16 channels of a selective scan. For each row, lane by lane:
+/* Rows of up to 16 channels of a selective scan. For each row and lane:
  *   t = softplus(dt + dt_bias); S[n] = fma(t x, b[n], exp(t a[n]) S[n])
- *   out = sum over n, ascending, of c[n] S[n], fma from 0; with skip fma(skip, x, out) */
+ *   out = sum over n, ascending, of c[n] S[n], by fma from 0; with skip: fma(skip, x,
+ * out) */
 typedef struct scan_rows {
     int32_t n_rows, n_states, n_channels;
     bool rounds;
@@ -53,9 +54,9 @@ typedef struct scan_rows {
 } scan_rows;
 
 /* Rows of a unit of CONV_UNIT channels: out[r][c] = sum over j, ascending, of taps[j][c]
- * window[r + j][c], fma from bias[c]. */
+ * window[r + j][c], by fma from bias[c]. */
 typedef struct conv_rows {
-    int32_t n_rows, n_taps, n_channels; /* n_channels: that are written */
+    int32_t n_rows, n_taps, n_channels; /* n_channels: number of channels written */
     const float *taps;                  /* [n_taps][CONV_UNIT] */
     const float *bias;                  /* [CONV_UNIT] */
     const float *window;                /* [n_rows + n_taps - 1][CONV_UNIT] */
@@ -63,15 +64,15 @@ typedef struct conv_rows {
     float *out; /* [n_rows][n_channels] */
 } conv_rows;
 
-/* Rows of up to 16 channels of a gated linear recurrence. For each row, lane by lane:
- *   i, r = sigmoid(sums over j, ascending, of block[j] gates[j], fma from gates[width])
- *   l = -(rate r); e = exp(l); p = i x; with begins S = p at the first row, else
+/* Rows of up to 16 channels of a gated linear recurrence. For each row and lane:
+ *   i, r = sigmoid(sum over j, ascending, of block[j] gates[j], fma from gates[width])
+ *   l = -(rate r); e = exp(l); p = i x; with begins, S = p at the first row, else
  *   S = fma(sqrt(max(1 - exp(l + l), 0)), p, e S); out = S */
 typedef struct lru_rows {
     int32_t n_rows, width, n_channels;
     bool begins, rounds;
-    const float *block; /* [n_rows][width] */
-    const float *x;     /* [n_rows][n_channels], of them */
+    const float *block; /* [n_rows][width]: all channels of the block */
+    const float *x;     /* [n_rows][n_channels]: this unit's channels of the block */
     const float *gates; /* [width + 1][2][16] */
     const float *rate;  /* [16] */
     int32_t x_stride, out_stride;

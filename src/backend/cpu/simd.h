@@ -1,12 +1,12 @@
-/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for
- * AVX2 (two 256-bit registers), AVX-512 (one) and NEON (four of 128 bits).
+/* A virtual machine of 16 float lanes, so that kernels are written once and compiled for
+ * AVX2 (two 256-bit registers), AVX-512 (one register) and NEON (four 128-bit registers).
  *
- * A kernel is in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include. Its
- * plain C twin in X_plain.c is written separately and gives the same bits. That is
- * possible because every function here is one exactly defined IEEE operation a lane:
- * round to nearest even, no flush to zero. min and max follow x86: when a or b is NaN, or
- * both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
- * With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
+ * A kernel is in X_kernels.inc.h, included by X_avx2.c, X_avx512.c and X_neon.c. Its
+ * plain C twin in X_plain.c is written separately and gives the same bits, because every
+ * function here is one exactly defined IEEE operation per lane: round to nearest even, no
+ * flush to zero. min and max follow x86: if a or b is NaN, or both are zero, the result
+ * is b. Masks are opaque; m_first(n) selects the lanes below n. With SIMD_EMULATE,
+ * AVX-512 runs through SIMDe, for machines without it.
  *
  * Names: f_ floats, i_ 32-bit integers, m_ masks. Pointers need no alignment. */
 #ifndef CPU_SIMD_H
@@ -14,9 +14,9 @@
 
 #include <stdint.h>
 
-/* LANEWISE_n(result, name, type, instruction) defines an operation of n operands that one
- * instruction computes in each register of a value. EACH_n, in the instruction set's
- * header, lists the registers. */
+/* LANEWISE_n(result, name, type, instruction) defines an operation of n operands that is
+ * one instruction per register. EACH_n, in the instruction set's header, lists the
+ * registers of a value. */
 #define LANEWISE_1(result, name, type, op)                                                                   \
     static inline result name(type x) {                                                                      \
         return (result){EACH_1(op, x)};                                                                      \
@@ -42,8 +42,8 @@
 #include "backend/cpu/simd_avx2.h"
 #endif
 
-/* Unrolls loops over registers, so that arrays of them stay in registers. Not in
- * emulation, where each instruction is a loop itself. */
+/* Unrolls loops over registers so that arrays of them stay in registers. Not in
+ * emulation, where each instruction is itself a loop. */
 #ifdef __clang__
 #define ROLLED     _Pragma("nounroll")
 #define UNROLL_ALL _Pragma("unroll")
@@ -57,8 +57,8 @@
 #define UNROLL UNROLL_ALL
 #endif
 
-/* KEEP only forces the value to be in its registers at this point. With 16 registers and
- * 12 sums compilers need such hints. */
+/* KEEP forces a value into its registers at this point. Compilers need such hints with 16
+ * registers and 12 sums. */
 #if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SIMD_EMULATE)
 #define KEEP(value) __asm__("" : "+x"((value).a), "+x"((value).b))
 #else
@@ -66,7 +66,7 @@
 #endif
 
 #if defined(__x86_64__)
-/* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)): the one order
+/* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)), the only order
  * in which 16 lanes are added. */
 static inline float f_tree_sum(f32x16 a) {
     __m256 h = _mm256_add_ps(f_low(a), f_high(a));
@@ -84,7 +84,7 @@ static inline void i_store_u8(uint8_t *p, i32x16 v) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi16(low, high));
 }
 
-/* The largest lane, by f_max in the same tree. */
+/* The largest lane, by f_max in the same tree order. */
 static inline float f_tree_max(f32x16 a) {
     __m256 h = _mm256_max_ps(f_low(a), f_high(a));
     __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -101,8 +101,8 @@ static inline f32x16 f_neg(f32x16 a) {
     return f_of_bits(i_xor(f_bits(a), i_set1(INT32_MIN)));
 }
 
-/* Rounds to bf16, to nearest even, in the upper half of each lane's 32 bits shifted down:
- * lane values 0..65535. NaN stays NaN, quiet. */
+/* Rounds each lane to bf16, to nearest even, as an integer 0..65535. NaN stays NaN,
+ * quiet. */
 static inline i32x16 f_to_bf16_lanes(f32x16 a) {
     i32x16 u = f_bits(a);
     i32x16 high = i_shr(u, 16);
@@ -118,7 +118,7 @@ static inline f32x16 f_load_bf16(const uint16_t *p) {
     return f_of_bits(i_shl(i_load_u16(p), 16));
 }
 
-#ifndef SIMD_APART /* the order of lanes that bf16 widen to is theirs */
+#ifndef SIMD_APART /* other instruction sets keep lanes in order when bf16 is widened */
 static inline f32x16 f_apart(f32x16 a) {
     return a;
 }

@@ -14,7 +14,7 @@ typedef struct i32x16 {
     __m256i a, b;
 } i32x16;
 typedef struct mask16 {
-    __m256 a, b; /* all ones or all zeros a lane */
+    __m256 a, b; /* each lane is all ones or all zeros */
 } mask16;
 
 #define EACH_1(op, x)        op((x).a), op((x).b)
@@ -40,7 +40,8 @@ static inline void f_store(float *p, f32x16 v) {
     _mm256_storeu_ps(p, v.a);
     _mm256_storeu_ps(p + 8, v.b);
 }
-/* Past the caches; p is aligned to 64 bytes. Other threads see it after f_stream_end. */
+/* Bypasses the caches. p must be aligned to 64 bytes. Other threads see the store after
+ * f_stream_end. */
 static inline void f_stream(float *p, f32x16 v) {
     _mm256_stream_ps(p, v.a);
     _mm256_stream_ps(p + 8, v.b);
@@ -52,7 +53,8 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
 }
-/* 16 codes of E4M3, without NaN, as halves of 2^-8 of their value (core/half.h). */
+/* Converts 16 codes of E4M3, not NaN, to halves of 2^-8 times their value
+ * (core/half.h). */
 static inline __m256i e4m3_halves(const uint8_t *p) {
     const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
@@ -67,7 +69,8 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     out[0] = f_load_e4m3(p);
     out[1] = f_load_e4m3(p + 16);
 }
-/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+/* Converts the first or second of each of 16 pairs of E4M3 codes, not NaN, to floats
+ * times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
                   words = second ? pairs : _mm256_slli_epi16(pairs, 8);
@@ -101,7 +104,7 @@ static inline i32x16 i_load_i8(const int8_t *p) {
     return (i32x16){_mm256_cvtepi8_epi32(r), _mm256_cvtepi8_epi32(_mm_srli_si128(r, 8))};
 }
 
-/* Each of the first, or of the last, 8 lanes twice in a row. */
+/* Duplicates each lane of the first, or of the last, 8 lanes. */
 static inline f32x16 f_twice(__m256 v) {
     __m256 low = _mm256_unpacklo_ps(v, v), high = _mm256_unpackhi_ps(v, v);
     return (f32x16){_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
@@ -112,11 +115,11 @@ static inline f32x16 f_twice_low(f32x16 v) {
 static inline f32x16 f_twice_high(f32x16 v) {
     return f_twice(v.b);
 }
-/* Lanes 2i and 2i + 1 exchanged. */
+/* Swaps lanes 2i and 2i + 1. */
 static inline f32x16 f_swap_neighbours(f32x16 v) {
     return (f32x16){_mm256_permute_ps(v.a, 0xb1), _mm256_permute_ps(v.b, 0xb1)};
 }
-/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i. */
+/* Lane i = table's lane c, where c is the low four bits of codes' lane i. */
 static inline __m256 f_lookup_half(f32x16 table, __m256i codes) {
     __m256 low = _mm256_permutevar8x32_ps(table.a, codes), high = _mm256_permutevar8x32_ps(table.b, codes);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
@@ -130,8 +133,8 @@ static inline f32x16 f_lookup_256(const float *table, i32x16 codes) {
     return (f32x16){_mm256_i32gather_ps(table, codes.a, 4), _mm256_i32gather_ps(table, codes.b, 4)};
 }
 
-/* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to
- * this order with half the instructions. */
+/* Reorders lanes: even ones to a, odd ones to b. bf16 widens to this order with half the
+ * instructions. */
 #define SIMD_APART
 static inline f32x16 f_apart(f32x16 v) {
     __m256 outer = _mm256_permute2f128_ps(v.a, v.b, 0x20), inner = _mm256_permute2f128_ps(v.a, v.b, 0x31);
@@ -164,14 +167,14 @@ LANEWISE_2(f32x16, f_min, f32x16, _mm256_min_ps)
 LANEWISE_3(f32x16, f_fma, f32x16, _mm256_fmadd_ps)
 /* z - x * y, rounded once. */
 LANEWISE_3(f32x16, f_fnma, f32x16, _mm256_fnmadd_ps)
-/* To the nearest integer, ties to even. */
+/* Rounds to the nearest integer, ties to even. */
 static inline f32x16 f_round(f32x16 x) {
     return (f32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
                     _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 
 /* ---- conversions ---- */
-/* To the nearest, ties to even. INT32_MIN when the result does not fit. */
+/* Rounds to the nearest integer, ties to even. INT32_MIN if it does not fit. */
 LANEWISE_1(i32x16, f_to_i, f32x16, _mm256_cvtps_epi32)
 LANEWISE_1(f32x16, i_to_f, i32x16, _mm256_cvtepi32_ps)
 LANEWISE_1(i32x16, f_bits, f32x16, _mm256_castps_si256)
@@ -190,7 +193,7 @@ LANEWISE_SHIFT(i_shl, _mm256_slli_epi32)
 LANEWISE_SHIFT(i_shr, _mm256_srli_epi32)
 LANEWISE_SHIFT(i_sar, _mm256_srai_epi32)
 
-/* ---- masks; comparisons with NaN are false, but m_nan ---- */
+/* ---- masks; comparisons with NaN are false, except m_nan ---- */
 static inline mask16 m_first(int32_t n) {
     __m256i k = _mm256_set1_epi32(n);
     return (mask16){
@@ -229,7 +232,7 @@ static inline i32x16 i_select(mask16 m, i32x16 x, i32x16 y) {
     return f_bits(f_select(m, f_of_bits(x), f_of_bits(y)));
 }
 
-/* The first n lanes, the others 0; only n elements are touched. */
+/* Loads the first n lanes, others 0; touches only n elements. */
 static inline f32x16 f_load_first(const float *p, int32_t n) {
     mask16 m = m_first(n);
     return (f32x16){_mm256_maskload_ps(p, _mm256_castps_si256(m.a)),

@@ -1,6 +1,6 @@
-/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included by simd.h
- * only; simd.h and simd_avx2.h define the operations. With SIMD_EMULATE it runs through
- * SIMDe. Instructions that SIMDe 0.7 lacks are written here as two halves. */
+/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included only by
+ * simd.h; simd.h and simd_avx2.h define the operations. With SIMD_EMULATE it runs through
+ * SIMDe; instructions that SIMDe 0.7 lacks are written here as two halves. */
 #ifndef CPU_SIMD_AVX512_H
 #define CPU_SIMD_AVX512_H
 
@@ -57,7 +57,8 @@ static inline f32x16 f_load(const float *p) {
 static inline void f_store(float *p, f32x16 x) {
     _mm512_storeu_ps(p, x.v);
 }
-/* Past the caches; p is aligned to 64 bytes. Other threads see it after f_stream_end. */
+/* Bypasses the caches. p must be aligned to 64 bytes. Other threads see the store after
+ * f_stream_end. */
 static inline void f_stream(float *p, f32x16 x) {
 #ifdef SIMD_EMULATE
     _mm256_stream_ps(p, f_low(x));
@@ -80,7 +81,7 @@ static inline f32x16 f_load_f16(const uint16_t *p) {
     return f_join(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))));
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
+/* Converts 16 codes of E4M3, not NaN, to floats times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
@@ -91,7 +92,8 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     out[0] = f_load_e4m3(p);
     out[1] = f_load_e4m3(p + 16);
 }
-/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+/* Converts the first or second of each of 16 pairs of E4M3 codes, not NaN, to floats
+ * times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
                   words = second ? pairs : _mm256_slli_epi16(pairs, 8);
@@ -119,20 +121,21 @@ static inline i32x16 i_load_i8(const int8_t *p) {
 static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p))};
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
+/* Converts 16 codes of E4M3, not NaN, to floats times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     words = _mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((short)0xbfff));
     return (f32x16){_mm512_cvtph_ps(words)};
 }
-/* 32 of them. */
+/* The same for 32 codes. */
 static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     __m512i words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
     words = _mm512_and_si512(_mm512_slli_epi16(words, 7), _mm512_set1_epi16((short)0xbfff));
     out[0] = (f32x16){_mm512_cvtph_ps(_mm512_castsi512_si256(words))};
     out[1] = (f32x16){_mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1))};
 }
-/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+/* Converts the first or second of each of 16 pairs of E4M3 codes, not NaN, to floats
+ * times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p),
                   words = second ? pairs : _mm256_slli_epi16(pairs, 8);
@@ -231,7 +234,7 @@ LANEWISE_2(f32x16, f_add, f32x16, _mm512_add_ps)
 LANEWISE_2(f32x16, f_sub, f32x16, _mm512_sub_ps)
 LANEWISE_2(f32x16, f_mul, f32x16, _mm512_mul_ps)
 LANEWISE_2(f32x16, f_div, f32x16, _mm512_div_ps)
-#ifdef SIMD_EMULATE /* SIMDe's own give another operand for NaN */
+#ifdef SIMD_EMULATE /* SIMDe's versions return the other operand for NaN */
 static inline f32x16 f_max(f32x16 x, f32x16 y) {
     return f_join(_mm256_max_ps(f_low(x), f_low(y)), _mm256_max_ps(f_high(x), f_high(y)));
 }

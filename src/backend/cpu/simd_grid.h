@@ -1,18 +1,17 @@
-/* Look-ups of a grid's rows for the product kernels: of 4 numbers a column, each row two
+/* Looks up rows of a grid for the product kernels: 4 numbers per column, each row two
  * bytes of a lane.
  *
- *   AVX-512 with VBMI: registers are the table. vpermi2b finds 64 bytes among 128, and
- *   the bits above choose among its results: for 8 bits
- *                     two of them for each half of the rows and one choice, for 10 bits
- *                     eight and seven.
- *   AVX2, NEON:       a load of a number and one of its row. Gathers were slower. */
+ *   AVX-512 with VBMI: the table is in registers. vpermi2b looks up 64 bytes among 128,
+ *     and the bits above select among its results: for 8 bits two look-ups per half of
+ *     the rows and one selection, for 10 bits eight and seven.
+ *   AVX2, NEON: loads the number, then its row. Gathers are slower. */
 #ifndef CPU_SIMD_GRID_H
 #define CPU_SIMD_GRID_H
 
 #include "backend/cpu/simd_int.h"
 
 #define GRID_ROWS   1024 /* of the largest grid */
-#define N_GRID_SIDE 4    /* registers of columns at a time */
+#define N_GRID_SIDE 4    /* registers of columns looked up at once */
 
 #if defined(__AVX512VBMI__) || defined(SIMD_EMULATE)
 
@@ -20,24 +19,24 @@ typedef struct n_grid {
     _Alignas(64) uint8_t halves[2][GRID_ROWS];
 } n_grid;
 
-/* Rows i.. of two bytes each. */
+/* Sets rows from i on, two bytes each. */
 INLINE void n_grid_put(n_grid *g, int i, ni rows) {
     _mm256_store_si256((__m256i *)(void *)(g->halves[0] + i), _mm512_cvtepi16_epi8(rows));
     _mm256_store_si256((__m256i *)(void *)(g->halves[1] + i), _mm512_cvtepi16_epi8(n_shr(rows, 8)));
 }
 
-/* found[i] = bytes of a table of 128 << n_tops by the numbers at[i], whose bits from 7 on
- * are in tops[i]. */
+/* found[i] = entries of a table of 128 << n_tops bytes for the numbers at[i], whose bits
+ * from 7 on are in tops[i]. */
 INLINE void n_grid_bytes(const uint8_t *table, int n, const ni *at, int n_tops,
                          __mmask64 tops[N_GRID_SIDE][3], ni *found) {
-    ni among[N_GRID_SIDE][4]; /* [d]: 128 << d bytes */
+    ni among[N_GRID_SIDE][4]; /* [d]: results within 128 << d bytes */
     UNROLL
     for (int i = 0; i < 1 << n_tops; i++) {
         const ni low = n_load(table + 128 * i), high = n_load(table + 128 * i + 64);
         UNROLL
         for (int j = 0; j < n; j++) {
             ni v = _mm512_permutex2var_epi8(low, at[j], high);
-            bool is_last = true; /* of the 128 << d that begin at a multiple of that */
+            bool is_last = true; /* last of its 128 << d bytes */
             UNROLL
             for (int d = 0; d <= n_tops; d++) {
                 if (is_last && (i >> d & 1) != 0) {
@@ -55,10 +54,10 @@ INLINE void n_grid_bytes(const uint8_t *table, int n, const ni *at, int n_tops,
     }
 }
 
-/* Rows by numbers of `bits` bits, of n registers of columns side by side, up to
- * N_GRID_SIDE. low: eight bits of numbers u = 0..3 of each column (pack_weights.h); high:
- * in each lane bit 8 of number u at bit 16 (u % 2) + 2 (u / 2), bit 9 four bits above.
- * out[..][u / 2]: the two bytes of row u in half u % 2 of each lane. */
+/* Looks up rows for numbers of `bits` bits in n adjacent registers of columns, n at most
+ * N_GRID_SIDE. low: low eight bits of numbers u = 0..3 of each column (pack_weights.h).
+ * high: in each lane, bit 8 of number u at bit 16 (u % 2) + 2 (u / 2), bit 9 four bits
+ * above. out[..][u / 2]: the two bytes of row u in half u % 2 of each lane. */
 INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *low, const ni *high,
                         ni out[N_GRID_SIDE][2]) {
     ni at[N_GRID_SIDE], first[N_GRID_SIDE], second[N_GRID_SIDE];
@@ -105,8 +104,8 @@ INLINE void n_grid_rows(const n_grid *g, int bits, int n, const uint8_t *const *
                              n_shl(n_and(n_shr(high[j / 2], 4 * i + 2 * (j % 2)), n_set1(0x10001)), 8 + i));
         }
         n_store(numbers, at[j % 2]);
-        /* else gcc takes them from the register one by one, which costs more than
-         * loads */
+        /* forces a store: otherwise gcc extracts them from the register one by one, which
+         * is slower than loads */
         __asm__("" : "+m"(numbers));
         UNROLL
         for (int i = 0; i < 2 * N_LANES; i++) {

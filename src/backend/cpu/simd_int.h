@@ -1,24 +1,24 @@
-/* Registers of int8 numbers, for the product kernels: written once for AVX2, AVX-512 and
- * NEON over the processor's own width.
+/* Registers of int8 numbers for the product kernels, written once for AVX2, AVX-512 and
+ * NEON at the processor's own width.
  *
  * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. As
  * integers, a lane is one column's quad: 4 int8 of successive k. It is multiplied with
  * the same quad of a row in every lane, and the products are added in int32, exactly:
  *
- *   unsigned numbers of b bits (n_dot): AVX-512 and AVX-VNNI by dpbusd. AVX2 by maddubs,
- *     whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
+ *   unsigned numbers of b bits (n_dot): AVX-512 and AVX-VNNI use dpbusd. AVX2 uses
+ *     maddubs and adds its int16 pairs while they cannot overflow: |x| <= 127, so
  *     2 * 127 * (2^b - 1) * run <= 32767
- *     for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b = 7). The sums of numbers less their
- *     zero are smaller. They are exact though those over the unsigned numbers wrap, if
- *     each int16 starts from -zero times its own x (N_WORDS): with |w| <= most
+ *     for run 8 (b <= 4), 4 (b = 5), 2 (b = 6), 1 (b = 7). Runs can be longer for numbers
+ *     less their zero, which are smaller: if each int16 starts from -zero times its own x
+ *     (N_WORDS), the wrapped sum is exact. With |w| <= most,
  *     2 * 127 * most * run <= 32767
- *     for run 8 (most = 16), 4 (most = 32); and most = 43, run 4, where the magnitudes of
+ *     for run 8 (most = 16), 4 (most = 32); and most = 43, run 4, if the magnitudes of
  *     the 8 x of an int16 add up to at most N_LARGE, or those of its 8 w to
  *     N_LARGE_NUMBERS.
- *   signed bytes (n_quad): AVX-512 and AVX-VNNI as unsigned bytes plus 128, by dpbusd,
- *     minus 128 times the sum of x.
- *     AVX2 by maddubs of the weights' magnitudes with x under the weights' signs. Where
- *     many rows pass, x is complemented instead of negated, which runs on more execution
+ *   signed bytes (n_quad): AVX-512 and AVX-VNNI add 128 to make them unsigned, use
+ *     dpbusd, and subtract 128 times the sum of x.
+ *     AVX2 uses maddubs of the weights' magnitudes with x under the weights' signs. For
+ *     many rows, x is complemented instead of negated, which runs on more execution
  *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is the
  *     same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
@@ -30,10 +30,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define QUADS 8 /* of a group of 32 */
+#define QUADS 8 /* quads in a group of 32 */
 
-/* REGISTER_n(result, name, type, instruction): an operation of n operands that is one
- * instruction. */
+/* REGISTER_n(result, name, type, instruction) defines an operation of n operands that is
+ * one instruction. */
 #define REGISTER_1(result, name, type, op)                                                                   \
     INLINE result name(type v) {                                                                             \
         return op(v);                                                                                        \
@@ -65,21 +65,21 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define N_HALVES       1
 #define N_FLOAT_ROWS   8 /* rows of a register tile of floats */
 
-/* grouped weights: a tile converts all its sums to floats before it adds the first */
+/* grouped weights: 1 if a tile converts all its sums to floats before adding the first */
 #define N_FLOATS_FIRST 0
 
 #define N_INT8_ROWS     12
 #define INT8_BLOCKS     2
 #define INT8_FEW_BLOCKS 4
-#define INT8_CHUNK      2816 /* 90 KB: of the second cache, which is fast enough */
-#define INT8_KEPT_ROWS  0    /* of a tile with converted quads in scratch; 0: not used */
+#define INT8_CHUNK      2816 /* 90 KB, which fits in the L2 cache */
+#define INT8_KEPT_ROWS  0    /* rows of a tile with converted quads in scratch; 0: not used */
 
-#define N_GROUP_ROWS     6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
-#define N_DIRECT_ROWS    6  /* the same of packed ones */
-#define N_SUMS_STORED    0  /* float sums of unpacked ones stay in registers */
-#define GROUP_CHUNK      16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
-/* plain formats of so many bits are unpacked from 32 rows on, others from 64; measured on
- * Zen 4 */
+#define N_GROUP_ROWS     6 /* rows x 32 columns of unpacked grouped weights: 12 float sums, 12 integer sums */
+#define N_DIRECT_ROWS    6 /* the same for packed grouped weights */
+#define N_SUMS_STORED    0 /* 0: float sums of unpacked grouped weights stay in registers */
+#define GROUP_CHUNK      16 /* groups unpacked at a time: 18 KB, plus 6 KB of rows */
+/* plain formats of this many bits are unpacked for 32 rows or more, others for 64;
+ * measured on Zen 4 */
 #define N_PLAIN_UNPACKED 16
 
 #define N_DPBUSD _mm512_dpbusd_epi32
@@ -87,7 +87,8 @@ INLINE int32_t quad_of(const int8_t *x) {
 typedef __m512 nf;
 typedef __m512i ni;
 typedef __m256i n_bytes; /* 32 int8 */
-/* sums kept over a loop: gcc copies ni, of 64-bit elements, back and forth */
+/* sums kept over a loop: gcc moves ni, of 64-bit elements, between registers
+ * needlessly */
 typedef int32_t n_sum __attribute__((vector_size(64)));
 
 REGISTER_1(nf, nf_load, const float *, _mm512_loadu_ps)
@@ -122,7 +123,7 @@ REGISTER_1(ni, n_set1, int32_t, _mm512_set1_epi32)
 INLINE ni n_of_words(const uint16_t v[32]) {
     return n_load(v);
 }
-/* Bytes as words: of each 16 the first 8, and the last. */
+/* Widens bytes to words: out[0] the first 8 of each 16, out[1] the last 8. */
 INLINE void n_widen(ni v, ni out[2]) {
     out[0] = _mm512_unpacklo_epi8(v, _mm512_setzero_si512());
     out[1] = _mm512_unpackhi_epi8(v, _mm512_setzero_si512());
@@ -141,11 +142,12 @@ INLINE ni n_shl(ni v, int n) {
 INLINE ni n_shr(ni v, int n) {
     return _mm512_srli_epi32(v, (unsigned)n);
 }
-/* Bits of a where mask has them, else of b. */
+/* Bits of a where mask is set, else of b. */
 INLINE ni n_select(ni mask, ni a, ni b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xca);
 }
-/* A table of 16 bytes, and its entries by the low four bits of bytes whose bit 7 is 0. */
+/* n_table is a table of 16 bytes; n_pick looks up the low four bits of bytes whose bit 7
+ * is 0. */
 INLINE ni n_table(const int8_t table[16]) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
 }
@@ -183,20 +185,20 @@ INLINE n_bytes n_bytes_of(const ni v[2]) {
 #ifdef __clang__
 #define N_FLOATS_FIRST 0
 #else
-#define N_FLOATS_FIRST 1 /* with 16 registers gcc then keeps fewer sums on the stack, clang more */
+#define N_FLOATS_FIRST 1 /* with 16 registers, gcc then spills fewer sums, clang more */
 #endif
 
-#define N_INT8_ROWS     6 /* x 16 columns: 12 sums, 4 registers of weights; the rest is reloaded */
+#define N_INT8_ROWS     6 /* rows x 16 columns: 12 sums, 4 registers of weights; the rest is reloaded */
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 2
-#define INT8_CHUNK      1024 /* 16 KB: half of the nearest cache */
+#define INT8_CHUNK      1024 /* 16 KB: half of the L1 cache */
 #ifdef __AVXVNNI__
 #define INT8_KEPT_ROWS 6
 #else
 #define INT8_KEPT_ROWS 4 /* 8 sums, 4 registers of weights */
 #endif
 
-#define N_GROUP_ROWS     5 /* x 16 columns: 10 sums of integers, 2 registers of weights, x, a product */
+#define N_GROUP_ROWS     5 /* rows x 16 columns: 10 integer sums, 2 registers of weights, x, a product */
 #define N_DIRECT_ROWS    4
 #define N_SUMS_STORED    1
 #define GROUP_CHUNK      32
@@ -296,8 +298,8 @@ INLINE n_bytes n_bytes_of(const ni v[4]) {
 #endif
 
 #if !defined(__aarch64__)
-/* Replaces each byte of v by the entry of its low four bits; bit 7 is 0, the others may
- * be anything. */
+/* Replaces each byte of v by the table's entry for its low four bits; bit 7 must be 0,
+ * bits 4 to 6 are ignored. */
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
     return n_pick(n_table(table), v);
 }
@@ -305,8 +307,8 @@ INLINE ni n_lookup(ni v, const int8_t table[16]) {
 
 #if defined(N_DPBUSD)
 
-/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads,
- * close. */
+/* A sum of products of unsigned numbers: n_dot_open, n_dot_add for at most n_run quads,
+ * n_dot_close. */
 INLINE int n_run(int bits) {
     (void)bits;
     return QUADS;
@@ -317,36 +319,34 @@ INLINE ni n_dot_open(ni start) {
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     return N_DPBUSD(sum, w, x);
 }
-/* Of the first quad; has_start: start is not 0. */
+/* n_dot_open and n_dot_add for the first quad; has_start: start is not 0. */
 INLINE ni n_dot_first(bool has_start, ni start, ni w, ni x) {
     (void)has_start;
     return n_dot_add(start, w, x);
 }
-/* start + the sum. */
+/* Returns start + the sum. */
 INLINE ni n_dot_close(ni sum, ni start) {
     (void)start;
     return sum;
 }
 
-/* A quad of signed bytes of the weights, converted for the product with a quad of a
- * row. */
+/* A quad of signed weights, converted to be multiplied with a quad of a row. */
 typedef struct n_quad {
     ni v;
 } n_quad;
 INLINE n_quad n_quad_of(ni w) {
     return (n_quad){n_xor(w, n_set1_bytes(-128))};
 }
-/* n_quad_of(n_lookup(v, table)): only the table is converted, which does not change in a
- * loop. */
+/* n_quad_of(n_lookup(v, table)); converts only the table, which is constant in a loop. */
 INLINE n_quad n_quad_lookup(ni v, const int8_t table[16]) {
     return (n_quad){n_pick(n_quad_of(n_table(table)).v, v)};
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)N_DPBUSD((ni)sum, w.v, x);
 }
-/* Converts quads once for many rows, to the form in which products cost least.
- * N_QUADS_LACK: their sums lack n_lack_sum of what n_quad_lack adds up, in int16, for 127
- * quads at most. */
+/* Converts quads once for many rows, to the form whose products are cheapest.
+ * N_QUADS_LACK: their sums must be corrected by n_lack_sum of what n_quad_lack
+ * accumulates in int16, for 127 quads at most. */
 #define N_QUADS_LACK 0
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, n_quad_of(w).v);
@@ -364,11 +364,11 @@ INLINE ni n_quad_lack(ni pairs, ni w) {
 INLINE ni n_lack_sum(ni pairs) {
     return pairs;
 }
-/* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
+/* sum + products of quads of unsigned 7-bit numbers and quads of signed bytes. */
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)N_DPBUSD((ni)sum, small, x);
 }
-/* The start value of a sum of n_quad_add, from -128 times the sum of x. */
+/* Start value of a sum of n_quad_add, from -128 times the sum of x. */
 INLINE n_sum n_quad_start(int32_t times_128) {
     return (n_sum)n_set1(times_128);
 }
@@ -382,7 +382,8 @@ INLINE ni n_dot_open(ni start) {
     (void)start;
     return _mm256_setzero_si256();
 }
-/* Compilers that see all additions build a tree that needs too many registers. */
+/* The asm hides the addition: compilers that see all additions build a tree that needs
+ * too many registers. */
 INLINE ni n_dot_added(ni sum, ni pairs) {
     __asm__("vpaddw %1, %0, %0" : "+x"(sum) : "x"(pairs));
     return sum;
@@ -449,13 +450,13 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 #define N_LARGE         762 /* 43 * 762 <= 32767 */
 #define N_LARGE_NUMBERS 258 /* 127 * 258 <= 32767 */
 
-/* Of 4 groups: the words of row_group. */
+/* Words of row_group for 4 groups. */
 typedef struct n_row_words {
     n_four_ints pairs_8, pairs_32[2], large;
 } n_row_words;
 
-/* out[h]: of the halves h of 4 groups the sums of pairs 0 and 1 of their quads, as
- * int16. */
+/* out[h]: for the halves h of 4 groups, the int16 sums of pairs 0 and 1 of their
+ * quads. */
 INLINE void n_half_pairs(const ni v[4], __m128i out[2]) {
     const ni a = _mm256_add_epi16(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1])),
              b = _mm256_add_epi16(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3])),
@@ -466,7 +467,7 @@ INLINE void n_half_pairs(const ni v[4], __m128i out[2]) {
 INLINE __m128i n_times_minus(__m128i v, int shift) {
     return _mm_sub_epi16(_mm_setzero_si128(), _mm_slli_epi16(v, shift));
 }
-/* sums[h]: of the halves h of q. */
+/* sums[h]: the sums of the halves h of q. */
 INLINE n_row_words n_words_of(const n_bytes q[4], n_four_ints sums[2]) {
     const __m256i ones = _mm256_set1_epi8(1);
     const __m128i most = _mm_set1_epi16(N_LARGE);
@@ -487,7 +488,8 @@ INLINE n_row_words n_words_of(const n_bytes q[4], n_four_ints sums[2]) {
         .large = (((n_four_ints)_mm_cmpgt_epi16(m[0], most) != 0) & 1) |
                  (((n_four_ints)_mm_cmpgt_epi16(m[1], most) != 0) & 2)};
 }
-/* What int16 sums of numbers raised by `zero` start from, from those raised by `has`. */
+/* Start value of an int16 sum over numbers raised by `zero`, from the one for numbers
+ * raised by `has`. */
 INLINE ni n_word_start(const int16_t pairs[2], int has, int zero) {
     int32_t word;
     memcpy(&word, pairs, sizeof word);
@@ -495,16 +497,16 @@ INLINE ni n_word_start(const int16_t pairs[2], int has, int zero) {
     return zero < has ? _mm256_srai_epi16(v, __builtin_ctz((unsigned)(has / zero)))
                       : _mm256_slli_epi16(v, __builtin_ctz((unsigned)(zero / has)));
 }
-/* The same for a sum in int32. zero >= has. */
+/* The same for an int32 sum; zero >= has. */
 INLINE ni n_word_sum(const int16_t pairs[2], int has, int zero) {
     return _mm256_madd_epi16(n_word_start(pairs, has, has), _mm256_set1_epi16((short)(zero / has)));
 }
 
-/* The magnitudes of what an int16 sums up of numbers w. */
+/* Adds the magnitudes of w that an int16 sum accumulates. */
 INLINE ni n_add_magnitudes(ni sum, ni w) {
     return _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_set1_epi8(1)));
 }
-/* 1 and 2: which halves have such a sum over N_LARGE_NUMBERS. */
+/* Bits 1 and 2: halves with such a sum over N_LARGE_NUMBERS. */
 INLINE int32_t n_large_numbers(const ni sums[2]) {
     const ni most = _mm256_set1_epi16(N_LARGE_NUMBERS);
     return (_mm256_movemask_epi8(_mm256_cmpgt_epi16(sums[0], most)) != 0) |
@@ -535,7 +537,7 @@ INLINE n_quad n_quad_load(const int8_t *w) {
     return n_quad_of(n_load(w));
 }
 
-/* The floats whose bits v holds. */
+/* The floats with the bits of v. */
 INLINE nf nf_bits(ni v) {
     nf f;
     memcpy(&f, &v, sizeof f);
@@ -546,7 +548,7 @@ INLINE nf nf_bits(ni v) {
 INLINE void n_store_bytes(int8_t *p, n_bytes v) {
     _mm256_storeu_si256((__m256i *)(void *)p, v);
 }
-/* to[16 i + j] = from[16 i + order[j]] for the 16 i of 32. */
+/* to[16 i + j] = from[16 i + order[j]] for both 16-byte halves i. */
 INLINE void n_reorder(int8_t *to, const int8_t *from, const uint8_t order[16]) {
     const __m256i places = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)order));
     n_store_bytes(to, _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)from), places));
@@ -558,7 +560,7 @@ INLINE int32_t n_max_lane(ni v) {
     q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
 }
-/* The largest lane of each of 4. */
+/* The largest lane of each of 4 registers. */
 INLINE n_four_ints n_max_lanes(const ni v[4]) {
     __m256i a = n_max_halves(v[0]), b = n_max_halves(v[1]), c = n_max_halves(v[2]), d = n_max_halves(v[3]);
     __m256i ab = _mm256_max_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
@@ -566,7 +568,7 @@ INLINE n_four_ints n_max_lanes(const ni v[4]) {
     __m256i all = _mm256_max_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
     return (n_four_ints)_mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
-/* The sum of any number of bytes, kept in 8 lanes. */
+/* Sum of any number of bytes, kept in 8 lanes. */
 typedef __m256i n_byte_sum;
 INLINE n_byte_sum n_byte_sum_zero(void) {
     return _mm256_setzero_si256();
@@ -580,7 +582,7 @@ INLINE int32_t n_byte_sum_total(n_byte_sum sum) {
     q = _mm_hadd_epi32(q, q);
     return _mm_cvtsi128_si32(_mm_hadd_epi32(q, q));
 }
-/* The sums of the first 16 bytes of each of 4, and of the last 16. */
+/* For each of 4 registers, the sums of its first and last 16 bytes. */
 INLINE void n_byte_sums(const n_bytes v[4], n_four_ints out[2]) {
     n_byte_sum sums[4];
     UNROLL
@@ -594,7 +596,7 @@ INLINE void n_byte_sums(const n_bytes v[4], n_four_ints out[2]) {
 INLINE __m256i n_pair(n_four_ints low, n_four_ints high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1);
 }
-/* Stores lane i of the 8, in their order, at to + i * stride. */
+/* Stores lane i of the 8, in order, at to + i * stride. */
 INLINE void n_store_lanes(void *to, size_t stride, const n_four_ints v[8]) {
     __m256i a = n_pair(v[0], v[4]), b = n_pair(v[1], v[5]), c = n_pair(v[2], v[6]), d = n_pair(v[3], v[7]);
     __m256i ab[] = {_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)};

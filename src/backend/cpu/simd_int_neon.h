@@ -1,5 +1,5 @@
-/* Registers of int8 numbers on NEON with dot products (ARMv8.2): 4 columns a register.
- * Included by simd_int.h only, which defines the operations. */
+/* Registers of int8 numbers on NEON with dot products (ARMv8.2): 4 columns per register.
+ * Included only by simd_int.h, which defines the operations. */
 #ifndef CPU_SIMD_INT_NEON_H
 #define CPU_SIMD_INT_NEON_H
 
@@ -105,7 +105,7 @@ INLINE void n_store_bytes(int8_t *p, n_bytes v) {
     vst1q_s8(p + 16, v.val[1]);
 }
 
-/* to[16 i + j] = from[16 i + order[j]] for the 16 i of 32. */
+/* to[16 i + j] = from[16 i + order[j]] for both 16-byte halves i. */
 INLINE void n_reorder(int8_t *to, const int8_t *from, const uint8_t order[16]) {
     for (int i = 0; i < 32; i += 16) {
         vst1q_s8(to + i, vqtbl1q_s8(vld1q_s8(from + i), vld1q_u8(order)));

@@ -1,5 +1,5 @@
-/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by
- * simd.h only, which defines the operations. */
+/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included only
+ * by simd.h, which defines the operations. */
 #ifndef CPU_SIMD_NEON_H
 #define CPU_SIMD_NEON_H
 
@@ -15,7 +15,7 @@ typedef struct i32x16 {
     int32x4_t v[4];
 } i32x16;
 typedef struct mask16 {
-    uint32x4_t v[4]; /* all ones or all zeros a lane */
+    uint32x4_t v[4]; /* each lane is all ones or all zeros */
 } mask16;
 
 #define EACH_1(op, x) .v[0] = op((x).v[0]), .v[1] = op((x).v[1]), .v[2] = op((x).v[2]), .v[3] = op((x).v[3])
@@ -23,7 +23,7 @@ typedef struct mask16 {
     .v[0] = op((x).v[0], (y).v[0]), .v[1] = op((x).v[1], (y).v[1]), .v[2] = op((x).v[2], (y).v[2]),          \
     .v[3] = op((x).v[3], (y).v[3])
 
-/* Computes a value's four registers one by one: R.v[i] is set to EXPRESSION of register
+/* Defines a function's result one register at a time: r.v[i] = expression for register
  * i. */
 #define NEON_EACH(type, expression)                                                                          \
     type r;                                                                                                  \
@@ -41,7 +41,7 @@ static inline void f_store(float *p, f32x16 x) {
         vst1q_f32(p + 4 * i, x.v[i]);
     }
 }
-/* An ordinary store: processors write whole lines past their caches by themselves. */
+/* An ordinary store: processors bypass the caches for whole lines by themselves. */
 static inline void f_stream(float *p, f32x16 x) {
     f_store(p, x);
 }
@@ -50,7 +50,7 @@ static inline void f_stream_end(void) {
 static inline f32x16 f_load_f16(const uint16_t *p) {
     NEON_EACH(f32x16, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
 }
-/* 16 codes of E4M3, without NaN, times 2^-8 (core/half.h). */
+/* Converts 16 codes of E4M3, not NaN, to floats times 2^-8 (core/half.h). */
 static inline f32x16 f_load_e4m3(const uint8_t *p) {
     uint16_t halves[16];
     for (int i = 0; i < 2; i++) {
@@ -63,7 +63,8 @@ static inline void f_load_e4m3_pair(const uint8_t *p, f32x16 out[2]) {
     out[0] = f_load_e4m3(p);
     out[1] = f_load_e4m3(p + 16);
 }
-/* Of 16 pairs of E4M3 codes, without NaN, the first or the second of each, times 2^-8. */
+/* Converts the first or second of each of 16 pairs of E4M3 codes, not NaN, to floats
+ * times 2^-8. */
 static inline f32x16 f_load_e4m3_pairs(const uint8_t *p, bool second) {
     uint16_t halves[16];
     for (int i = 0; i < 2; i++) {
@@ -111,7 +112,7 @@ static inline i32x16 i_load_i8(const int8_t *p) {
                      vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
 }
 
-/* Each of the first, or of the last, 8 lanes twice. */
+/* Duplicates each lane of the first, or of the last, 8 lanes. */
 static inline f32x16 f_twice_low(f32x16 x) {
     return (f32x16){{vzip1q_f32(x.v[0], x.v[0]), vzip2q_f32(x.v[0], x.v[0]), vzip1q_f32(x.v[1], x.v[1]),
                      vzip2q_f32(x.v[1], x.v[1])}};
@@ -120,10 +121,10 @@ static inline f32x16 f_twice_high(f32x16 x) {
     return (f32x16){{vzip1q_f32(x.v[2], x.v[2]), vzip2q_f32(x.v[2], x.v[2]), vzip1q_f32(x.v[3], x.v[3]),
                      vzip2q_f32(x.v[3], x.v[3])}};
 }
-/* Lanes 2i and 2i + 1 exchanged. */
+/* Swaps lanes 2i and 2i + 1. */
 LANEWISE_1(f32x16, f_swap_neighbours, f32x16, vrev64q_f32)
-/* table's lane c[i] in lane i, where c[i] are the low four bits of codes' lane i: of its
- * bytes the four from 4 c[i] on. */
+/* Lane i = table's lane c, where c is the low four bits of codes' lane i: the four bytes
+ * from 4 c on. */
 static inline float32x4_t neon_lookup(f32x16 table, int32x4_t codes) {
     const uint32x4_t c = vandq_u32(vreinterpretq_u32_s32(codes), vdupq_n_u32(15));
     const uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100), c, 0x04040404);
@@ -158,7 +159,7 @@ LANEWISE_2(f32x16, f_add, f32x16, vaddq_f32)
 LANEWISE_2(f32x16, f_sub, f32x16, vsubq_f32)
 LANEWISE_2(f32x16, f_mul, f32x16, vmulq_f32)
 LANEWISE_2(f32x16, f_div, f32x16, vdivq_f32)
-/* By comparison, because NEON's own maximum treats NaN and zeros differently. */
+/* By comparison: NEON's own maximum treats NaN and zeros differently. */
 static inline float32x4_t neon_max(float32x4_t x, float32x4_t y) {
     return vbslq_f32(vcgtq_f32(x, y), x, y);
 }
@@ -174,9 +175,9 @@ static inline f32x16 f_fma(f32x16 x, f32x16 y, f32x16 z) {
 static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
     NEON_EACH(f32x16, vfmsq_f32(z.v[i], x.v[i], y.v[i]));
 }
-/* To the nearest integer, ties to even. */
+/* Rounds to the nearest integer, ties to even. */
 LANEWISE_1(f32x16, f_round, f32x16, vrndnq_f32)
-/* The order in which lanes are added is in simd.h. */
+/* Adds lanes in the order given in simd.h. */
 static inline float f_tree_sum(f32x16 x) {
     float32x4_t q = vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3]));
     float32x2_t d = vadd_f32(vget_low_f32(q), vget_high_f32(q));
@@ -190,7 +191,8 @@ static inline float f_tree_max(f32x16 x) {
 }
 
 /* ---- conversions ---- */
-/* To the nearest, ties to even. INT32_MIN when the result does not fit, as on x86. */
+/* Rounds to the nearest integer, ties to even. INT32_MIN if it does not fit, as on
+ * x86. */
 static inline int32x4_t neon_to_i(float32x4_t x) {
     return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x),
                      vdupq_n_s32(INT32_MIN));
@@ -219,7 +221,7 @@ static inline i32x16 i_sar(i32x16 x, int n) {
     NEON_EACH(i32x16, vshlq_s32(x.v[i], vdupq_n_s32(-n)));
 }
 
-/* ---- masks; comparisons with NaN are false, but m_nan ---- */
+/* ---- masks; comparisons with NaN are false, except m_nan ---- */
 static inline mask16 m_first(int32_t n) {
     static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     NEON_EACH(mask16, vcgtq_s32(vdupq_n_s32(n), vld1q_s32(lanes + 4 * i)));
@@ -248,7 +250,7 @@ static inline i32x16 i_select(mask16 m, i32x16 x, i32x16 y) {
     NEON_EACH(i32x16, vbslq_s32(m.v[i], x.v[i], y.v[i]));
 }
 
-/* The first n lanes, the others 0; only n elements are touched. */
+/* Loads the first n lanes, others 0; touches only n elements. */
 static inline f32x16 f_load_first(const float *p, int32_t n) {
     float lanes[16] = {0};
     memcpy(lanes, p, sizeof *p * (size_t)(n < 16 ? n : 16));
