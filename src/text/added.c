@@ -7,8 +7,8 @@
 #include "base/turn.h"
 #include "text/chars.h"
 
-/* True for <|user|>, also with the full-width bars that some makers use: a control token,
- * whatever its flags are. */
+/* Whether the content looks like <|user|>, also with the full-width bars that some models
+ * use: then it is a control token, whatever its flags. */
 static bool looks_like_control(str content) {
     return content.n > 4 && ((str_begins(content, "<|") && str_ends(content, "|>")) ||
                              (str_begins(content, "<\xEF\xBD\x9C") && str_ends(content, "\xEF\xBD\x9C>")));
@@ -64,15 +64,15 @@ static int compare_contents(const void *x, const void *y) {
     return added_compare_texts(a->content, b->content);
 }
 
-/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Pushes
- * work for its children on the stack. */
+/* Work to do: the patterns sorted[low..high) share their first `depth` bytes, which lead
+ * to `node`. */
 typedef struct trie_range {
     size_t low, high, depth, node;
 } trie_range;
 
 static quire_err added_add_children(added_trie *t, const added_token **sorted, const added_token *tokens,
                                     trie_range r, trie_range **stack, size_t *n_stack, size_t *cap_stack) {
-    /* the first of equal patterns counts */
+    /* of equal patterns the first counts */
     while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) {
         if (t->nodes[r.node].token < 0 && r.depth > 0) {
             t->nodes[r.node].token = (int32_t)(sorted[r.low] - tokens);
@@ -125,8 +125,9 @@ done:
     return e;
 }
 
-/* Special tokens are known by the text that they decode to, as in the tokenizers library:
- * one that normalizing changes may not be, and another one may. */
+/* Sets `hidden`. As in the tokenizers library, a token is special by the text that it
+ * decodes to: normalization may make a special token ordinary, and an ordinary one
+ * special. */
 static quire_err find_hidden(added_set *a) {
     const added_token **special = mem_new(a->n, sizeof *special);
     size_t n = 0;
@@ -174,7 +175,7 @@ int32_t added_set_find(const added_set *a, str content) {
     return -1;
 }
 
-/* The child of a node for a byte, or NULL. */
+/* The child of a node for a byte; NULL if there is none. */
 static const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte) {
     assert(node != NULL);
     size_t low = (size_t)node->first_child, high = low + node->n_children;
@@ -232,8 +233,8 @@ static bool may_stand(const added_walk *w, const added_token *t, size_t start, s
            text_marks_allow(w->marks, w->offset + start + t->lead, w->offset + end);
 }
 
-/* The longest token that begins at text[at], or -1; *end is its end. A token may be as
- * long as its file: the steps are polled work. */
+/* Index of the longest token that begins at text[at], or -1; *end: its end. Polls its
+ * work, as a token may be as long as its file. */
 static quire_err longest_at(const added_walk *w, size_t at, int32_t *best, size_t *end) {
     const trie_node *node = &w->trie->nodes[0];
     size_t i = at;
@@ -250,7 +251,8 @@ static quire_err longest_at(const added_walk *w, size_t at, int32_t *best, size_
     return turn_poll((uint32_t)((i - at) / 16 + 1));
 }
 
-/* The next byte at or after w->from that a token begins with, or the end. */
+/* The first position from w->from on whose byte begins a token; the end if there is
+ * none. */
 static size_t next_start(const added_walk *w) {
     size_t at = w->from;
     while (at < w->text.n && !w->trie->starts[(uint8_t)w->text.p[at]]) {
@@ -286,10 +288,10 @@ quire_err added_walk_next(added_walk *w, bool *more) {
         start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
         end = t->rstrip ? skip_spaces_right(w->text, end < w->done ? w->done : end) : end;
         if (t->lstrip && end <= w->done) {
-            continue; /* the previous token has taken this one's space */
+            continue; /* the previous token took its space */
         }
         w->stretch_at = w->done;
-        /* the token before may have taken the space at this one's start */
+        /* the previous token may have taken the space at its start */
         w->stretch_n = start > w->done ? start - w->done : 0;
         w->done = end;
         w->id = t->id;
@@ -375,7 +377,7 @@ static const char *const fim_repos[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-r
                                         "<reponame>"};
 static const char *const fim_files[] = {"<|file_sep|>", "<file_sep>"};
 
-/* What a spelling is looked up in. */
+/* Where spellings are looked up. */
 typedef struct fim_vocabulary {
     const added_set *added;
     const piece_table *pieces;
@@ -394,7 +396,7 @@ static int32_t fim_find_one(const fim_vocabulary *t, const char *const *texts, s
     return id;
 }
 
-/* Whether three ids are tokens, each another one. */
+/* Whether the three ids are different tokens. */
 static bool fim_are_apart(int32_t a, int32_t b, int32_t c) {
     return a >= 0 && b >= 0 && c >= 0 && a != b && b != c && a != c;
 }

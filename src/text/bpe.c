@@ -20,8 +20,8 @@ void bpe_scratch_deinit(bpe_scratch *s) {
 
 /* ---- symbols ---- */
 
-/* The symbol of one character: its id, its index among the inner characters after the
- * ids, or -1. */
+/* The symbol of a character: its id, or n_tokens plus its index among the inner
+ * characters; -1: none. */
 static int32_t bpe_find_symbol(const bpe *b, str character) {
     assert(b != NULL);
     int32_t id = piece_table_find(b->vocab, character);
@@ -42,7 +42,8 @@ static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
     return QUIRE_OK;
 }
 
-/* A character with the vocabulary's prefix (not first in its word) and suffix (last). */
+/* Adds the vocabulary's prefix (unless the first of its word) and suffix (the last) to a
+ * character. */
 static quire_err affix(const bpe *b, bpe_scratch *s, str *character, bool first, bool last) {
     strbuf_clear(&s->affixed);
     if (!first && b->prefix != NULL) {
@@ -66,9 +67,9 @@ static bool has_all_bytes(const bpe *b, str text) {
 }
 
 /* Turns the characters of word into symbols. A character outside the vocabulary becomes
- * bytes, or else the unknown token; several in a row become one with fuse_unk. A pending
- * unknown token is written when the next known character comes, and so after fallback
- * bytes, as in the tokenizers library. */
+ * its bytes, or else the unknown token, one for several in a row with fuse_unk. As in the
+ * tokenizers library, a pending unknown token is written at the next known character, so
+ * after fallback bytes. */
 static quire_err bpe_begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
     size_t len;
@@ -102,8 +103,8 @@ static quire_err bpe_begin_word(const bpe *b, str word, bpe_scratch *s) {
     return pending ? add_symbol(s, b->unk, word.n, 0) : QUIRE_OK;
 }
 
-/* Writes a symbol that is not a token, at the end: its bytes, or one unknown token for it
- * and those before it. */
+/* Writes a symbol that is not a token: as its bytes, or as one unknown token for it and
+ * those before it. */
 static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token_list *out) {
     if (b->byte_fallback && has_all_bytes(b, text)) {
         for (size_t i = 0; i < text.n; i++) {
@@ -128,8 +129,8 @@ static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_li
     return QUIRE_OK;
 }
 
-/* Encodes a stretch of text that no merge crosses. Most are one token: whether a token's
- * text encodes to itself is computed once. */
+/* Encodes a stretch of text that no merge crosses. Most stretches are one token; whether
+ * a token's text encodes to itself is computed once. */
 static quire_err bpe_encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     int32_t id = b->prefix != NULL || b->suffix != NULL ? -1 : piece_table_find(b->vocab, word);
     uint8_t whole = id < 0 ? WHOLE_OTHERS : atomic_load_explicit(&b->whole[id], memory_order_relaxed);
@@ -163,8 +164,9 @@ static quire_err bpe_encode_word(const bpe *b, str word, bpe_scratch *s, token_l
     if (b->neighbours.slots == NULL) {
         return bpe_encode_stretch(b, word, s, out);
     }
-    /* The word is cut between two known characters that are adjacent in no piece, but not
-     * between two that are no pieces themselves: an unknown token may stand for both. */
+    /* Cuts the word between two known characters that are adjacent in no piece. But not
+     * between two that are not pieces themselves: one unknown token may stand for
+     * both. */
     size_t start = 0, len;
     int32_t before = -1;
     for (size_t i = 0; i < word.n; i += len) {
@@ -202,8 +204,6 @@ quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     }
     return done < word.n ? bpe_encode_word(b, (str){word.p + done, word.n - done}, s, out) : QUIRE_OK;
 }
-
-/* ---- the merge table ---- */
 
 /* Builds the merge table of a BPE vocabulary. */
 
@@ -244,7 +244,7 @@ quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scra
     return l < 0 || r < 0 || made < 0 ? QUIRE_NOT_FOUND : pair_table_put(&b->pairs, l, r, rank, made);
 }
 
-/* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks;
+/* Maps a score to an unsigned rank, highest score first. Equal scores have equal ranks;
  * NaN is last. */
 static uint32_t bpe_build_rank_of(float score) {
     if (score != score) {
@@ -258,7 +258,7 @@ static uint32_t bpe_build_rank_of(float score) {
 /* Finds the characters inside pieces that are not pieces themselves. */
 static quire_err find_inner_chars(bpe *b) {
     size_t n = 0, len;
-    for (int pass = 0; pass < 2; pass++) { /* the first pass counts an upper bound, the second adds */
+    for (int pass = 0; pass < 2; pass++) { /* pass 0 counts an upper bound, pass 1 adds */
         if (pass == 1) {
             TRY(piece_table_init(&b->inner, (int32_t)(n < 0x110000 ? n : 0x110000), n, 4 * n));
         }
@@ -342,14 +342,14 @@ void bpe_deinit(bpe *b) {
     *b = (bpe){0};
 }
 
-/* The merges of one word. Words of a few symbols, which most are, are searched for the
- * best pair again and again. A long word's best pairs come from a heap; but where the
- * same pair is everywhere, as in a megabyte of one letter, sweeps come before it, which
- * merge all of them at once. Each way makes the same merges in the same order: lowest
- * rank first, the leftmost of equal ones. */
+/* The merges of one word. For a few symbols, as in most words, the best pair is searched
+ * each time. For a long word a heap holds the pairs; if the same pair is everywhere, as
+ * in a megabyte of one letter, sweeps that merge all its occurrences come first. All ways
+ * make the same merges in the same order: lowest rank first, of equal ones the
+ * leftmost. */
 
 enum { FEW_SYMBOLS = 48, HEAP_WAYS = 4 };
-enum { SWEEP_PART = 8 }; /* a sweep that takes less than this part away was the last */
+enum { SWEEP_PART = 8 }; /* sweeps go on while each removes more than 1/SWEEP_PART of the symbols */
 enum { GONE = -2 };
 
 static const bpe_pair no_pair = {0, -1};
@@ -363,7 +363,7 @@ static bool merges_before(bpe_pair a, bpe_pair b) {
     return a.id >= 0 && (b.id < 0 || a.rank < b.rank);
 }
 
-/* The first of the best pairs, or n_symbols. */
+/* Index of the first of the best pairs; n_symbols if there is none. */
 static size_t best_pair(const bpe_scratch *s) {
     size_t best = s->n_symbols;
     bpe_pair found = no_pair;
@@ -388,8 +388,6 @@ static quire_err find_pairs(const bpe *b, bpe_scratch *s) {
     return QUIRE_OK;
 }
 
-/* ---- few symbols ---- */
-
 static void merge_few(const bpe *b, bpe_scratch *s) {
     bpe_symbol *y = s->symbols;
     bpe_pair *p = s->pairs;
@@ -405,10 +403,8 @@ static void merge_few(const bpe *b, bpe_scratch *s) {
     }
 }
 
-/* ---- sweeps ---- */
-
-/* Merges the pairs of the lowest rank from left to right, as far as none of a rank as low
- * comes up: *all is false then. */
+/* Merges the pairs of the lowest rank from left to right, until a new pair has a rank as
+ * low (then *all is false). */
 static quire_err bpe_merge_sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bool *all) {
     bpe_symbol *y = s->symbols;
     bpe_pair *p = s->pairs, bound = {rank, 0};
@@ -437,7 +433,7 @@ static quire_err bpe_merge_sweep(const bpe *b, bpe_scratch *s, uint32_t rank, bo
     return QUIRE_OK;
 }
 
-/* Sweeps as long as each takes a good part of the symbols away. */
+/* Sweeps while each removes a good part of the symbols. */
 static quire_err merge_by_sweeps(const bpe *b, bpe_scratch *s) {
     bool goes_on = true;
     while (goes_on && s->n_symbols > FEW_SYMBOLS) {
@@ -451,13 +447,13 @@ static quire_err merge_by_sweeps(const bpe *b, bpe_scratch *s) {
     return QUIRE_OK;
 }
 
-/* ---- the heap: keys of pairs, the smallest on top ---- */
+/* ---- a heap of pairs' keys, the smallest on top ---- */
 
 static uint64_t bpe_merge_key_of(uint32_t rank, size_t at) {
     return (uint64_t)rank << 32 | (uint32_t)at;
 }
 
-/* Moves key down from place i, whose key is removed. */
+/* Inserts key into the heap from position i downwards; the key at i is overwritten. */
 static void sink(uint64_t *heap, size_t n, size_t i, uint64_t key) {
     for (size_t child = HEAP_WAYS * i + 1; child < n; child = HEAP_WAYS * i + 1) {
         size_t end = child + HEAP_WAYS < n ? child + HEAP_WAYS : n, least = child;
@@ -542,7 +538,7 @@ static quire_err merge_by_heap(const bpe *b, bpe_scratch *s) {
         TRY(turn_poll(1));
         uint64_t key = pop(s);
         size_t at = (uint32_t)key;
-        /* else one of the two has merged with another since */
+        /* else one of the two has merged with another symbol since */
         if (s->pairs[at].id >= 0 && s->pairs[at].rank == key >> 32) {
             TRY(merge_at(b, s, (int32_t)at));
         }

@@ -1,7 +1,7 @@
-/* Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909) of one piece: the pair of
- * lowest rank merges first, the leftmost of equal ones. The same code runs
- * SentencePiece's BPE (Kudo & Richardson 2018, arXiv:1808.06226): two neighbours merge if
- * they make a piece of the vocabulary, and the rank is the order of the pieces' scores.
+/* Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909) of one piece of text:
+ * merges the pair of lowest rank first, of equal ones the leftmost. The same code runs
+ * SentencePiece's BPE (Kudo & Richardson 2018, arXiv:1808.06226), where two neighbours
+ * merge if together they are a piece of the vocabulary, ranked by the piece's score.
  *
  * Immutable once built, except for `whole`, a cache that any thread may fill. Each call
  * brings its own scratch. */
@@ -17,49 +17,50 @@
 #include "text/token_list.h"
 
 #define BPE_DIRECT_CHARS 0x400
-#define BPE_MAX_PIECE    1024 /* bytes */
+#define BPE_MAX_PIECE    1024 /* bytes of the longest piece */
 
-/* Symbols are ids of the vocabulary, or numbers from n_tokens on for characters that only
- * occur inside longer pieces. */
+/* Symbols are ids of the vocabulary; numbers from n_tokens on stand for characters that
+ * only occur inside longer pieces. */
 typedef struct bpe {
     const piece_table *vocab;
     const piece_trie *symbols; /* user-defined symbols, longest first, which never merge; NULL: none */
     pair_table pairs;
-    /* those characters; id i is symbol n_tokens + i. Empty for listed merges */
+    /* characters that only occur inside pieces: id i is symbol n_tokens + i. Empty with
+     * listed merges */
     piece_table inner;
-    /* symbols of adjacent characters inside some piece; no slots: unknown */
+    /* pairs of symbols whose characters are adjacent in some piece; no slots: unknown */
     pair_table neighbours;
-    int32_t direct[BPE_DIRECT_CHARS]; /* symbols of the first characters, -1: none */
-    /* byte fallback: <0x00>..<0xFF>, -1: not there. For sentencepiece the builder sets
-     * them */
+    int32_t direct[BPE_DIRECT_CHARS]; /* symbols of the lowest code points; -1: none */
+    /* byte fallback: ids of <0x00>..<0xFF>, -1: missing. For SentencePiece the builder
+     * sets them */
     int32_t bytes[256];
-    int32_t unk; /* -1: none; an unknown character then gives no token */
+    int32_t unk; /* the unknown token; -1: none, so an unknown character gives no token */
     bool fuse_unk, byte_fallback, sentencepiece;
-    bool ignore_merges;  /* a word that is a token is that token */
-    bool whole_newlines; /* one of newlines only is */
-    /* owned, NULL: none. prefix of a word's characters but the first, suffix of its
-     * last */
+    bool ignore_merges;  /* a word that is a token is not split */
+    bool whole_newlines; /* a word of newlines only is not split */
+    /* owned, NULL: none. prefix: of all characters of a word but the first; suffix: of
+     * the last */
     char *prefix, *suffix;
     size_t n_prefix, n_suffix;
-    /* [n_tokens]: what encoding a token's own text gives: 0 unknown, 1 that token, 2
-     * others */
+    /* [n_tokens] what encoding a token's own text gives: 0 not known yet, 1 the token, 2
+     * other tokens */
     _Atomic(uint8_t) *whole;
 } bpe;
 
-/* To build: set vocab, unk and the options; bpe_begin; then either bpe_add_merge for each
- * merge in order of rank, or bpe_derive_merges; then bpe_finish. With tables from a
- * packed model (tables.h) no merges are added, and existing tables are not built again.
- * After a failure only bpe_deinit may follow. */
+/* How to build one: set vocab, unk and the options; bpe_begin; bpe_add_merge for each
+ * merge in order of rank, or bpe_derive_merges; bpe_finish. With tables from a packed
+ * model (tables.h), add no merges; tables that exist are not built again. After a
+ * failure, only bpe_deinit. */
 quire_err bpe_begin(bpe *b, size_t n_merges);
-/* QUIRE_NOT_FOUND when left, right or their concatenation is not in the vocabulary.
- * scratch is the caller's. */
+/* Adds a merge. QUIRE_NOT_FOUND if left, right or their concatenation is not in the
+ * vocabulary. */
 quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch);
-/* For SentencePiece: every split of a piece in two is a merge, ranked by scores[n_tokens]
- * (higher first; NULL: all are equal). QUIRE_UNSUPPORTED for a piece of more than
- * BPE_MAX_PIECE bytes. */
+/* SentencePiece: every split of a piece into two is a merge, ranked by scores[n_tokens],
+ * higher first (NULL: all equal). QUIRE_UNSUPPORTED for a piece longer than
+ * BPE_MAX_PIECE. */
 quire_err bpe_derive_merges(bpe *b, const float *scores);
-/* long_words: words are whole texts, not cut by a pre-tokenizer. Then the table of
- * neighbours is built, which shows where no merge can cross. */
+/* Finishes building. long_words: words are whole texts, since no pre-tokenizer cuts them;
+ * then a table of neighbours is built, which shows where no merge can cross. */
 quire_err bpe_finish(bpe *b, bool long_words);
 void bpe_deinit(bpe *b);
 
@@ -68,13 +69,13 @@ typedef struct bpe_symbol {
     uint32_t at, n; /* its text in the word */
 } bpe_symbol;
 
-/* What a symbol and the one after it make; id -1: nothing. */
+/* What a symbol and the next one merge into; id -1: nothing. */
 typedef struct bpe_pair {
     uint32_t rank;
     int32_t id;
 } bpe_pair;
 
-/* The neighbours of a symbol, where those that have merged into others stay in place. */
+/* The neighbours of a symbol; symbols that were merged into others stay in the array. */
 typedef struct bpe_link {
     int32_t prev, next;
 } bpe_link;
@@ -84,21 +85,21 @@ typedef struct bpe_scratch {
     size_t n_symbols, cap_symbols;
     bpe_pair *pairs;
     size_t cap_pairs;
-    bpe_link *links; /* of words of many symbols */
+    bpe_link *links; /* for words of many symbols */
     size_t cap_links;
-    uint64_t *heap; /* rank, then position */
+    uint64_t *heap; /* keys: rank, then position */
     size_t n_heap, cap_heap;
-    strbuf affixed; /* a character with its prefix or suffix */
+    strbuf affixed; /* a character with its prefix and suffix */
 } bpe_scratch;
 
 void bpe_scratch_deinit(bpe_scratch *s);
 
-/* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). A character
- * outside the vocabulary gives no token when there is neither an unknown token nor byte
- * fallback. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB: *out may then hold a part. */
+/* Appends the ids of word, which is valid UTF-8 and not empty. A character outside the
+ * vocabulary gives no token if there is neither an unknown token nor byte fallback. O(n
+ * log n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE above 2 GiB; *out may then hold a part. */
 quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out);
-/* Merges the symbols of a word, in place, until no pair of neighbours merges:
- * bpe_encode's inner part. O(n log n). QUIRE_NO_MEMORY. */
+/* Merges a word's symbols in place until no neighbours merge: the inner part of
+ * bpe_encode. O(n log n). QUIRE_NO_MEMORY. */
 quire_err bpe_merge(const bpe *b, bpe_scratch *s);
 
 #endif

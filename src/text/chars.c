@@ -41,7 +41,7 @@ bool char_is_nonspacing(int32_t c) {
 
 bool char_is_word(int32_t c) {
     utf8proc_category_t k = utf8proc_category(c);
-    /* Alphabetic is L, Nl, some marks (which are in M), and these symbols: circled and
+    /* Alphabetic is L, Nl, some marks (which M covers), and these symbols: circled and
      * squared Latin letters. */
     return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL ||
            k == UTF8PROC_CATEGORY_PC || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
@@ -91,7 +91,7 @@ bool char_is_inert(int32_t c) {
 }
 
 int char_lower(int32_t c, int32_t out[2]) {
-    if (c == 0x130) { /* the one character whose lower case is two */
+    if (c == 0x130) { /* the only character with two characters as its lower case */
         out[0] = 'i';
         out[1] = 0x307;
         return 2;
@@ -104,7 +104,7 @@ static bool is_visible(int32_t b) {
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
 }
 
-/* The hidden bytes in order: 00-20, 7F-A0, AD. */
+/* The bytes without a visible character, in order: 00-20, 7F-A0, AD. */
 int32_t byte_level_char(uint8_t byte) {
     if (is_visible(byte)) {
         return byte;
@@ -138,8 +138,8 @@ quire_err byte_level_add(strbuf *b, str text) {
     return QUIRE_OK;
 }
 
-/* The byte that text's first character spells, or -1; *len bytes. All of the alphabet has
- * one or two bytes. */
+/* The byte spelled by text's first character, or -1; *len: the character's length. Those
+ * of the alphabet have one or two bytes. */
 static int32_t byte_level_first_byte(str text, size_t *len) {
     uint8_t first = (uint8_t)text.p[0], second = text.n > 1 ? (uint8_t)text.p[1] : 0;
     *len = first < 0x80 ? 1 : 2;
@@ -154,7 +154,7 @@ static int32_t byte_level_first_byte(str text, size_t *len) {
 quire_err byte_level_add_bytes(strbuf *b, str piece) {
     assert(b != NULL);
     size_t before = b->n, len;
-    TRY(strbuf_reserve(b, piece.n)); /* a character spells one byte */
+    TRY(strbuf_reserve(b, piece.n)); /* one byte per character */
     for (size_t i = 0; i < piece.n; i += len) {
         int32_t byte = byte_level_first_byte((str){piece.p + i, piece.n - i}, &len);
         if (byte < 0) {

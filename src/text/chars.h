@@ -1,5 +1,5 @@
-/* Unicode character classes that tokenizers and patterns use, from utf8proc. Stateless:
- * any thread. */
+/* Unicode character classes for tokenizers and patterns, from utf8proc. Stateless; any
+ * thread. */
 #ifndef TEXT_CHARS_H
 #define TEXT_CHARS_H
 
@@ -8,36 +8,37 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-/* c is a scalar value. */
-bool char_is_space(int32_t c);       /* White_Space: 25 members */
-bool char_is_numeric(int32_t c);     /* N */
-bool char_is_punctuation(int32_t c); /* P and ASCII symbols */
+/* c must be a scalar value. */
+bool char_is_space(int32_t c);       /* White_Space: 25 characters */
+bool char_is_numeric(int32_t c);     /* category N */
+bool char_is_punctuation(int32_t c); /* category P and ASCII symbols */
 bool char_is_word(int32_t c);        /* Alphabetic, M, Nd, Pc: what \w matches */
-bool char_is_mark(int32_t c);        /* M */
-bool char_is_nonspacing(int32_t c);  /* Mn */
-bool char_is_other(int32_t c);       /* Cc, Cf, Cs, Co */
-/* A number for its script, as the pre-tokenizer UnicodeScripts has them: Hiragana and
- * Katakana count as Han. 0: none (a space too). */
+bool char_is_mark(int32_t c);        /* category M */
+bool char_is_nonspacing(int32_t c);  /* category Mn */
+bool char_is_other(int32_t c);       /* categories Cc, Cf, Cs, Co */
+/* The number of its script, as for the pre-tokenizer UnicodeScripts: Hiragana and
+ * Katakana count as Han. 0: none, as for a space. */
 int32_t char_script(int32_t c);
-/* Assigned since Unicode 9: normal forms leave it alone, as in the tokenizers library. */
+/* Whether c was assigned after Unicode 9: like the tokenizers library, normal forms leave
+ * it unchanged. */
 bool char_is_inert(int32_t c);
-/* Writes the lower case of one character, without context, to out: one or two characters.
- * Returns their number. */
+/* Writes the lower case of c, one or two characters, to out and returns their number.
+ * Ignores context. */
 int char_lower(int32_t c, int32_t out[2]);
 
-/* Byte-level alphabet (Radford et al. 2019, GPT-2): one visible character for each byte,
- * so that a vocabulary can be written as text. Bytes that are visible in Latin-1
- * represent themselves; the other 68 are U+0100 and up. */
+/* The byte-level alphabet (Radford et al. 2019, GPT-2): a visible character for each
+ * byte, so that vocabularies can be written as text. Bytes that are visible in Latin-1
+ * stand for themselves, the other 68 are U+0100 and up. */
 
-#define BYTE_LEVEL_CHARS 0x144 /* all characters of the alphabet are below */
+#define BYTE_LEVEL_CHARS 0x144 /* exceeds all characters of the alphabet */
 
 int32_t byte_level_char(uint8_t byte);
-/* -1 for a character outside the alphabet. */
+/* The byte of a character; -1 if it is not in the alphabet. */
 int32_t byte_level_byte(int32_t c);
-/* Appends text's bytes, spelled in the alphabet. */
+/* Appends text with each byte as a character of the alphabet. */
 quire_err byte_level_add(strbuf *b, str text);
-/* Appends the bytes that a piece spells. A piece with any other character is appended
- * unchanged. */
+/* Appends the bytes that a piece spells. A piece with any other character is appended as
+ * it is. */
 quire_err byte_level_add_bytes(strbuf *b, str piece);
 
 #endif

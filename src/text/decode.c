@@ -47,9 +47,7 @@ void decode_deinit(decode_state *s) {
 
 static inline quire_err decode_put(decode_state *s, int32_t i, str part, bool begins);
 
-/* ---- bytes ---- */
-
-/* How many of text's first bytes are whole characters. */
+/* Length of the longest prefix of text that is whole characters. */
 static size_t whole_chars(str text) {
     size_t n = 0, len;
     while (n < text.n && utf8_decode(text.p + n, text.n - n, &len) >= 0) {
@@ -58,20 +56,20 @@ static size_t whole_chars(str text) {
     return n;
 }
 
-/* Passes on a part of the token that the step makes of several. */
+/* Passes on a part of the token into which the step joins several. */
 static quire_err put_part(decode_state *s, int32_t i, str part) {
     bool begins = !s->held[i].begun;
     s->held[i].begun = true;
     return decode_put(s, i + 1, part, begins);
 }
 
-/* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a
- * tail that may still become a character, unless all is set. each_byte: U+FFFD for each
- * byte of an invalid part. */
+/* Outputs the withheld bytes: whole characters, and U+FFFD for each invalid part
+ * (each_byte: for each of its bytes). Unless `all` is set, keeps a tail that may still
+ * become a character. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
     strbuf *t = &s->held[i].text, *w = &s->work[i];
     size_t n = t->n, done = whole_chars((str){t->p, n}), len;
-    if (done == n) { /* as almost always */
+    if (done == n) { /* nearly always */
         t->n = 0;
         return n == 0 ? QUIRE_OK : put_part(s, i, (str){t->p, n});
     }
@@ -96,7 +94,7 @@ static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte)
     return w->n == 0 ? QUIRE_OK : put_part(s, i, (str){w->p, w->n});
 }
 
-/* True for "<0xAB>". */
+/* Whether the token is like <0xAB>. */
 static bool is_byte_token(str token, uint8_t *byte) {
     if (token.n != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>') {
         return false;
@@ -106,14 +104,14 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return high >= 0 && low >= 0;
 }
 
-/* Whether characters of a run of byte tokens are output as they arrive: a step that needs
+/* Whether a run of byte tokens outputs characters as they arrive. A step that needs
  * single tokens waits for the whole run. */
 static bool is_eager(const decode_state *s, int32_t i) {
     const decoder *d = s->decoder;
     return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
 }
 
-/* Ends a run of byte tokens: one token, or where they are not text one for each. */
+/* Ends a run of byte tokens: one token, or if it is not valid UTF-8 a U+FFFD for each. */
 static quire_err end_fallback(decode_state *s, int32_t i) {
     decode_held *h = &s->held[i];
     quire_err e = QUIRE_OK;
@@ -140,8 +138,6 @@ static quire_err decode_put_fallback(decode_state *s, int32_t i, str part) {
     return decode_put(s, i + 1, part, true);
 }
 
-/* ---- texts ---- */
-
 static quire_err put_replaced(decode_state *s, int32_t i, const matcher *m, str part, str by, bool begins) {
     strbuf_clear(&s->work[i]);
     TRY(matcher_replace(m, &s->scratch, part, by, &s->work[i]));
@@ -152,7 +148,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
     strbuf *w = &s->work[i];
-    if (begins) { /* text withheld from the token before was its end: dropped */
+    if (begins) { /* text withheld from the previous token was its end: dropped */
         strbuf_clear(&h->text);
         h->n_cut = h->n_back = 0;
         h->leading = true;
@@ -167,7 +163,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
         } else if (match && step->stop > 0) {
             h->leading = false;
             TRY(strbuf_add(&h->text, part.p, n));
-            if (++h->n_back > step->stop) { /* only the last ones may be cut */
+            if (++h->n_back > step->stop) { /* only the last step->stop ones may be cut */
                 TRY(strbuf_add(w, step->content, n));
                 h->text.n -= n;
                 h->n_back--;
@@ -185,9 +181,9 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     return decode_put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
-/* A token's suffix becomes a space, or nothing at the end of the text. So text that
- * may end in one is withheld until the next token comes: from the suffix on, or the
- * whole token if a later step must see it whole. */
+/* Turns a token's suffix into a space, or at the end of the text into nothing. So text
+ * that may end with it is withheld until the next token: from the suffix on, or the whole
+ * token if a later step needs it whole. */
 static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     const decode_step *step = &s->decoder->steps[i];
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
@@ -213,7 +209,7 @@ static void swap(strbuf *a, strbuf *b) {
     *b = swapped;
 }
 
-/* transformers' clean-up of tokenization spaces, within one token. */
+/* The clean-up of tokenization spaces in transformers, within one token. */
 static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
     static const char *const pairs[][2] = {
         {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -234,7 +230,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     const decode_step *step = &s->decoder->steps[i];
     strbuf *w = &s->work[i];
     bool marked = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
-    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* "[SEP]": a word of its own */
+    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* a special word such as "[SEP]" */
     bool continues = step->marks_words ? !marked && !is_name : marked;
     strbuf_clear(w);
     if (marked && (step->marks_words || !first)) {
@@ -243,7 +239,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     if (!first && !continues) {
         TRY(strbuf_add_char(w, ' '));
     }
-    /* as by a vocabulary that marks continuations */
+    /* as in a vocabulary that marks continuations */
     if (first && continues && step->marks_words) {
         TRY(strbuf_add_str(w, "##"));
     }
@@ -276,7 +272,7 @@ static quire_err put_ctc(decode_state *s, int32_t i, str token) {
     return w->n == 0 ? QUIRE_OK : decode_put(s, i + 1, (str){w->p, w->n}, true);
 }
 
-/* Gives step i a part, in the way of a late step or not. */
+/* Passes a part of a token to step i, late or not. */
 static quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
@@ -313,17 +309,16 @@ static quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     }
 }
 
-/* ---- late steps: those after one that makes one token of all, which comes in parts
- * ---- */
+/* ---- late steps: after a step that joins all tokens into one ---- */
 
-enum { BYTE_TOKEN = 6 }; /* bytes of "<0xAB>" */
+enum { BYTE_TOKEN = 6 }; /* length of "<0xAB>" */
 
-/* What the step replaces as a literal, and by what. False: it does not. */
+/* The literal that the step replaces, and its replacement. False if it replaces none. */
 static bool literal_of(const decode_step *step, matcher *m, str *by) {
     bool replaces = step->kind == DECODE_REPLACE;
     *m = replaces ? step->match : (matcher){.literal = step->content, .n_literal = step->n_content};
     *by = replaces ? (str){step->content, step->n_content}
-                   : (str){"", 0}; /* SUFFIX: the one token is the last */
+                   : (str){"", 0}; /* SUFFIX: the joined token is the last one */
     return (replaces || step->kind == DECODE_SUFFIX) && m->re == NULL && m->n_literal > 0;
 }
 
@@ -363,7 +358,7 @@ static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher
     return pass_on(s, i, (str){w->p, w->n});
 }
 
-/* A byte token is the whole text, or there is none. */
+/* The joined token may be a single byte token: withholds text until it is longer. */
 static quire_err decode_late_put_fallback(decode_state *s, int32_t i, str part) {
     strbuf *held = &s->held[i].text;
     if (s->held[i].begun) {
@@ -378,8 +373,8 @@ static quire_err decode_late_put_fallback(decode_state *s, int32_t i, str part) 
     return QUIRE_OK;
 }
 
-/* Gives a late step a part of the one token. What later parts may change is withheld: for
- * literals a few bytes, else all of it. */
+/* Passes a part of the joined token to a late step. Withholds what later parts may
+ * change: a few bytes for literals, else everything. */
 static quire_err decode_put_late(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     matcher m;
@@ -429,7 +424,7 @@ static inline quire_err decode_put(decode_state *s, int32_t i, str part, bool be
     return s->decoder->steps[i].late ? decode_put_late(s, i, part, begins) : decode_run(s, i, part, begins);
 }
 
-/* SentencePiece decides by a token's class, so this is the only step of its decoder. */
+/* All of SentencePiece's decoder, since it depends on the tokens' classes. */
 static quire_err add_sentencepiece(decode_state *s, str token, piece_class class) {
     const decode_step *step = &s->decoder->steps[0];
     decode_held *h = &s->held[0];
@@ -453,7 +448,7 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     size_t n = step->n_content;
     if (first && step->strip_first && token.n >= n && memcmp(token.p, step->content, n) == 0) {
         token = (str){token.p + n, token.n - n};
-        h->n_tokens -= step->strip_all && token.n == 0; /* nothing was shown */
+        h->n_tokens -= step->strip_all && token.n == 0; /* strip_all: still at the first text */
     }
     if (!utf8_is_valid(token)) {
         return utf8_add_lossy(s->out, token);
@@ -505,15 +500,16 @@ quire_err decode_finish(decode_state *s, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Whether no part of the text that is replaced can lie in two tokens, as it is one
- * character. One that is spelt by tokens of a byte each is passed over: a model writes
- * the mark of a space so only where it is not meant as one. */
+/* Whether the literal is one character, which never lies in two tokens. Byte tokens that
+ * spell it are ignored: a model that writes the mark of a space that way does not mean a
+ * space. */
 static bool is_within_tokens(const char *literal, size_t n) {
     size_t len;
     return n > 0 && utf8_decode(literal, n, &len) >= 0 && len == n;
 }
 
-/* What of step s keeps texts from adding up; NULL: nothing. */
+/* The property of step s because of which texts do not add up, as a phrase; NULL:
+ * none. */
 static const char *step_obstacle(const decode_step *s, bool is_bytes) {
     bool joins = s->late || is_bytes;
     switch (s->kind) {

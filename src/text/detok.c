@@ -13,7 +13,7 @@ struct detok {
     decode_state state;
     strbuf piece;  /* text of the last token */
     bool holds;    /* U+FFFD at the end is withheld */
-    size_t n_held; /* how many are withheld */
+    size_t n_held; /* number of U+FFFD withheld */
 };
 
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out) {
@@ -46,8 +46,7 @@ static quire_err give_held(detok *d, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Appends d->piece to *out. Where replacement characters are withheld, those at its end
- * are. */
+/* Appends d->piece to *out. If U+FFFD is to be withheld, withholds those at its end. */
 static quire_err detok_give_piece(detok *d, strbuf *out) {
     size_t n = d->piece.n, n_tail = 0, width = strlen(UTF8_REPLACEMENT);
     while (d->holds && n >= width && memcmp(d->piece.p + n - width, UTF8_REPLACEMENT, width) == 0) {

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "json/json_scan.h"
 
-#define MAX_SCORE 1e30 /* of a piece; sums of them stay finite */
+#define MAX_SCORE 1e30 /* limit for a piece's score, so that sums stay finite */
 
 void json_vocab_deinit(json_vocab *r) {
     assert(r != NULL);
@@ -22,7 +22,7 @@ str json_vocab_text(const json_vocab *r, const json_entry *e) {
     return (str){(e->own ? r->own.p : r->file.p) + e->at, e->n};
 }
 
-/* Adds an entry, whose piece was read with r->scratch. */
+/* Adds an entry; `piece` was read with r->scratch. */
 static quire_err add_entry(json_vocab *r, str piece, int64_t id, double score) {
     if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
         return QUIRE_BAD_FILE;
@@ -38,7 +38,7 @@ static quire_err add_entry(json_vocab *r, str piece, int64_t id, double score) {
     return QUIRE_OK;
 }
 
-/* [["piece", score], ...]: an entry's id is its place. */
+/* Reads [["piece", score], ...]; an entry's id is its index. */
 static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
     bool more;
     TRY(json_scan_open(s, '['));
@@ -54,7 +54,7 @@ static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
         TRY(json_scan_string(s, &r->scratch, &piece));
         TRY(json_scan_more(s, ']', &more));
         TRY(more ? json_scan_number(s, &score) : QUIRE_BAD_FILE);
-        double value = c_locale_strtod(score.text.p, NULL); /* a bracket ends it */
+        double value = c_locale_strtod(score.text.p, NULL); /* a bracket ends the number */
         TRY(json_scan_more(s, ']', &more));
         if (more || !(value >= -MAX_SCORE && value <= MAX_SCORE)) {
             return QUIRE_BAD_FILE;
@@ -63,7 +63,7 @@ static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
     }
 }
 
-/* {"piece": id, ...} */
+/* Reads {"piece": id, ...}. */
 static quire_err json_vocab_read_vocab(json_vocab *r, json_scan *s) {
     bool more;
     TRY(json_scan_open(s, '{'));
@@ -80,7 +80,7 @@ static quire_err json_vocab_read_vocab(json_vocab *r, json_scan *s) {
     }
 }
 
-/* Reads a string or null, and keeps it in texts[i]. */
+/* Reads a string or null into texts[i]. */
 static quire_err json_vocab_read_text(json_vocab *r, json_scan *s, int i, str *out) {
     str text;
     if (json_scan_peek(s) != '"') {
@@ -200,7 +200,7 @@ quire_err json_vocab_strip(str file, strbuf *out, quire_error *err) {
     json_vocab r;
     quire_err e = json_vocab_read(&r, file, err);
     str spans[] = {r.vocab, r.merges};
-    /* in their order in the file */
+    /* vocab and merges in their order in the file */
     int first = r.vocab.p == NULL || (r.merges.p != NULL && r.merges.p < r.vocab.p);
     const char *from = file.p, *end = file.p + file.n;
     for (int i = 0; i < 2 && e == QUIRE_OK; i++) {

@@ -1,6 +1,6 @@
-/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges,
- * "gemma4" the same over marked text, "llama" SentencePiece's BPE with scores, "t5" its
- * Unigram, "bert" WordPiece. What an unset flag means is as in llama.cpp. */
+/* Loads a tokenizer from GGUF metadata. "gpt2" is byte-level BPE with listed merges,
+ * "gemma4" the same over text with marks, "llama" SentencePiece's BPE with scores, "t5"
+ * its Unigram, "bert" WordPiece. Unset flags have llama.cpp's defaults. */
 #include "base/mem.h"
 #include "text/chars.h"
 #include "text/model_build.h"
@@ -9,7 +9,7 @@
 #include "text/tokenizer_impl.h"
 
 #define MARK     SP_MARK
-#define MAX_WORD 100 /* characters of a BERT word */
+#define MAX_WORD 100 /* characters of the longest BERT word */
 
 static vocab_type type_at(const vocab *v, int32_t id) {
     return v->types == NULL ? VOCAB_NORMAL : (vocab_type)v->types[id];
@@ -29,8 +29,8 @@ static quire_err load_gguf_check(const vocab *v, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* True for tokens that ordinary text may become. In SentencePiece neither bytes nor
- * controls; in byte-level BPE only the merges decide. */
+/* Whether plain text may become this token. In SentencePiece bytes and controls may not;
+ * in byte-level BPE all may, since only merges decide. */
 static bool load_gguf_is_findable(const vocab *v, int32_t id, bool sentencepiece) {
     vocab_type k = type_at(v, id);
     return sentencepiece ? k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED : true;
@@ -68,7 +68,7 @@ static quire_err load_gguf_load_added(tokenizer *t, const vocab *v) {
     return added_set_finish(&t->added, v->n_tokens);
 }
 
-/* ends: what an unset flag means. */
+/* Sets bos and eos and their texts. ends: default of add_eos. */
 static quire_err load_special_texts(tokenizer *t, const vocab *v, pre_start start, bool ends) {
     t->bos = v->bos;
     t->eos = v->eos;
@@ -84,7 +84,7 @@ static quire_err load_special_texts(tokenizer *t, const vocab *v, pre_start star
 
 /* ---- byte-level BPE ---- */
 
-/* Splits "left right". A side may begin with a space, but is never only a space. */
+/* Splits "left right". Either side may begin with a space, but is not just a space. */
 static bool split_merge(str line, str *left, str *right) {
     const char *space = line.n < 3 ? NULL : memchr(line.p + 1, ' ', line.n - 2);
     if (space == NULL) {
@@ -127,7 +127,7 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
     TRY(load_gguf_load_merges(t, v, err));
     TRY(bpe_finish(&t->model.bpe, t->decoder.n > 0));
-    if (t->decoder.n == 0) { /* else the pre-tokenizer has brought its own */
+    if (t->decoder.n == 0) { /* unless the pre-tokenizer has set one */
         t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
     }
     return load_special_texts(t, v, start, false);
@@ -195,7 +195,7 @@ static quire_err fill_t5(const vocab *v, sp_model *m) {
     TRY(mem_check(m->pieces));
     m->n = (size_t)v->n_tokens;
     m->kind = SP_UNIGRAM;
-    m->byte_fallback = true; /* where the file has bytes */
+    m->byte_fallback = true; /* used if the file has bytes */
     m->dummy_prefix = v->add_space_prefix != 0;
     m->remove_extra = v->remove_extra_whitespaces == 1;
     m->charsmap = v->charsmap;
@@ -220,7 +220,7 @@ done:
     return load_special_texts(t, v, PRE_AS_SAID, true);
 }
 
-/* ---- "bert": WordPiece, with a mark before what begins a word ---- */
+/* ---- "bert": WordPiece with a mark before pieces that begin words ---- */
 
 static quire_err load_gguf_add_step(normalizer *n, norm_kind kind) {
     n->steps[n->n++] = (norm_step){.kind = kind};
@@ -249,7 +249,7 @@ static quire_err add_bert_steps(tokenizer *t, const vocab *v, quire_error *err) 
     return mem_check(back->content);
 }
 
-/* [CLS] A [SEP], and [CLS] A [SEP] B [SEP]. */
+/* Sets [CLS] A [SEP], and [CLS] A [SEP] B [SEP]. */
 static quire_err surround_bert(tokenizer *t, const vocab *v) {
     int32_t cls = v->bos >= 0 ? v->bos : tokenizer_find(t, str_of("[CLS]"));
     int32_t sep = v->sep >= 0 ? v->sep : v->eos >= 0 ? v->eos : tokenizer_find(t, str_of("[SEP]"));
@@ -312,8 +312,8 @@ quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
                    (int)(v->model.n < 80 ? v->model.n : 80), v->model.p);
 }
 
-/* The pre-tokenizers of tokenizer.ggml.pre, as step tables: every name that llama.cpp
- * knows. */
+/* The pre-tokenizers of tokenizer.ggml.pre as tables of steps, for every name that
+ * llama.cpp knows. */
 
 typedef enum rule_kind {
     RULE_END,
@@ -327,17 +327,16 @@ typedef enum rule_kind {
 
 typedef struct rule {
     rule_kind kind;
-    const char *pattern; /* SPLIT: matches are pieces of their own */
+    const char *pattern; /* SPLIT: each match is a piece */
 } rule;
 
 typedef struct pre_rules {
     const char *names; /* separated by spaces */
     bool nfc, ignore_merges, whole_newlines;
     pre_start start;
-    /* tokens are plain text, not spelled in the byte-level alphabet; bytes are <0x00> and
-     * so on */
+    /* tokens are plain text, not in the byte-level alphabet; bytes are <0x00> etc. */
     bool raw;
-    bool marks; /* raw, and U+2581 is a space */
+    bool marks; /* with raw: U+2581 is a space */
     rule rules[8];
 } pre_rules;
 
@@ -347,7 +346,7 @@ typedef struct pre_rules {
 #define QWEN2        CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
 #define GPT2         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* Words by case: capitals, then small letters, as in o200k and tekken. */
+/* Words by case, capitals before small letters, as in o200k and tekken. */
 #define UPPER      "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LEAD       "[^\\r\\n\\p{L}\\p{N}]?"
@@ -358,7 +357,7 @@ typedef struct pre_rules {
 #define TEKKEN LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}" CASED_TAIL
 
 #define CJK "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
-/* The letters of alphabets with case, as DeepSeek LLM lists them. */
+/* Letters of alphabets with upper and lower case, as DeepSeek LLM lists them. */
 #define CASED_WORD                                                                                           \
     "\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{" \
     "295}-\\x{2af}"                                                                                          \
@@ -387,7 +386,7 @@ typedef struct pre_rules {
 #define FULL_PUNCTUATION                                                                                     \
     "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
 
-/* Words of letters with their marks; runs of words that single spaces join. */
+/* Words of letters with their marks, where single spaces join words. */
 #define MARKED_WORD CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
 #define JOINED_WORDS                                                                                         \
     CONTRACTIONS                                                                                             \
@@ -431,10 +430,10 @@ typedef struct pre_rules {
     "\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|" KANA
 #define O200K_DIGIT                                                                                          \
     LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS "?|\\p{N}" CASED_TAIL
-#define THREES "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))" /* digits by threes from the right */
-/* Cuts where threes are left to the right. Matches are threes before others, and if there
- * are none the last three's empty start: cuts are what counts. A match ends after three
- * digits, so one pass along the digits finds all. */
+#define THREES "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))" /* groups of three digits from the right */
+/* Cuts digits into groups of three from the right. Only the cuts matter: matches are
+ * groups of three before another one, or the empty start of the last group. A match ends
+ * after three digits, so one pass finds all. */
 #define CUT_THREES "(?<!\\d{3})\\d{3}(?=(?:\\d{3})++(?!\\d))|(?<=\\d{3})\\d{3}(?=\\d{3})|(?=\\d{3}(?!\\d))"
 #define NOT_POINTS " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
 #define LINES      "[^\\n]+|[\\n]+"
@@ -511,7 +510,7 @@ static const pre_rules table[] = {
                            {RULE_SPLIT, LONE_LINES},
                            {RULE_DIGITS, 0},
                            {RULE_BYTES, 0}}},
-    /* Where the file names none: llama.cpp's choice. */
+    /* If the file names none: llama.cpp's default. */
     {"default", .rules = {{RULE_SPLIT, "[\\p{P}\\$\\+<=>\\^~\\|]+"},
                           {RULE_SPLIT, GPT2},
                           {RULE_SPLIT, "\\p{N}+"},
@@ -547,8 +546,8 @@ static quire_err apply_rule(pretokenizer *p, const rule *r, quire_error *err) {
     }
 }
 
-/* Bytes of characters without a token, and spaces, when texts are not spelled in the
- * byte-level alphabet. */
+/* Finds byte tokens for characters without a token, and turns spaces into marks, for
+ * texts that are not in the byte-level alphabet. */
 static quire_err apply_raw(tokenizer *t, bool marks) {
     decoder *d = &t->decoder;
     t->model.bpe.byte_fallback = true;

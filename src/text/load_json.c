@@ -10,27 +10,26 @@
 #include "json/json.h"
 #include "json/json_scan.h"
 
-/* The added tokens of a Hugging Face tokenizer: those of tokenizer.json, and those that
- * only tokenizer_config.json's added_tokens_decoder names, as transformers adds them to
- * it.
+/* The added tokens of a Hugging Face tokenizer: those in tokenizer.json, and those that
+ * only added_tokens_decoder in tokenizer_config.json has, as transformers adds them.
  *
- * A token whose text the vocabulary has keeps that id; another one gets the next free id,
- * in the order of the names in the decoder. Of a token that both files name, the
- * decoder's flags count. */
+ * A token whose text is in the vocabulary keeps that id; others get the next free ids, in
+ * order of the names in the decoder. If both files have a token, the decoder's flags
+ * count. */
 
 typedef struct added_entry {
-    json_value *flags; /* the object that describes it; borrowed */
+    json_value *flags; /* the JSON object that describes it; borrowed */
     str content;
-    int32_t id;     /* -1: unknown so far, or not in the file */
-    int64_t order;  /* the decoder's name for it; -1: of tokenizer.json */
-    bool by_config; /* its flags are tokenizer_config.json's */
+    int32_t id;     /* -1: not known yet, or not in the file */
+    int64_t order;  /* its name in the decoder; -1: from tokenizer.json */
+    bool by_config; /* its flags are from tokenizer_config.json */
     bool special;
 } added_entry;
 
 typedef struct added_list {
-    added_entry *entries; /* entries of tokenizer.json, then the others in order */
+    added_entry *entries; /* those of tokenizer.json, then the others by `order` */
     size_t n, cap, n_file;
-    size_t *by_content; /* [n - n_file] the others by their content */
+    size_t *by_content; /* [n - n_file] indices of the others, sorted by content */
 } added_list;
 
 static int added_list_compare_texts(str a, str b) {
@@ -44,7 +43,7 @@ static int compare_orders(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Entries by their content, in a tie the first before the others. */
+/* Orders entries by content, equal ones by index. */
 static int compare_entries(const void *a, const void *b) {
     const added_entry *x = *(const added_entry *const *)a, *y = *(const added_entry *const *)b;
     int c = added_list_compare_texts(x->content, y->content);
@@ -57,10 +56,8 @@ static quire_err added_list_add(added_list *l, const added_entry *e) {
     return QUIRE_OK;
 }
 
-/* ---- the names of special tokens ---- */
-
 typedef struct name_list {
-    str *names; /* sorted, once all are added */
+    str *names; /* sorted once all are added */
     size_t n, cap;
 } name_list;
 
@@ -76,7 +73,7 @@ static quire_err added_list_add_name(name_list *l, str name) {
     return QUIRE_OK;
 }
 
-/* The texts that tokenizer_config.json names as special tokens. */
+/* Reads the texts of special tokens that tokenizer_config.json names. */
 static quire_err read_names(json_value *config, name_list *l) {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
@@ -97,7 +94,7 @@ static quire_err read_names(json_value *config, name_list *l) {
     return QUIRE_OK;
 }
 
-/* Marks the decoder's entries that are special by their names. */
+/* Marks the decoder's entries that are named as special tokens. */
 static quire_err mark_special(added_list *l, json_value *config) {
     name_list names = {0};
     quire_err e = read_names(config, &names);
@@ -111,8 +108,6 @@ static quire_err mark_special(added_list *l, json_value *config) {
     return e;
 }
 
-/* ---- both lists ---- */
-
 static quire_err read_decoder(added_list *l, json_value *config) {
     for (json_member m = {0}; json_next(json_get(config, "added_tokens_decoder"), &m);) {
         added_entry e = {
@@ -122,13 +117,13 @@ static quire_err read_decoder(added_list *l, json_value *config) {
             TRY(added_list_add(l, &e));
         }
     }
-    if (l->n > l->n_file) { /* else there may be no entries at all */
+    if (l->n > l->n_file) { /* otherwise `entries` may be NULL */
         qsort(l->entries + l->n_file, l->n - l->n_file, sizeof *l->entries, compare_orders);
     }
     return QUIRE_OK;
 }
 
-/* Drops each of the decoder's entries whose content is an earlier one's, which gets its
+/* Drops the decoder's entries with the content of an earlier entry, which gets their
  * flags. */
 static void added_list_merge(added_list *l, const added_entry **sorted) {
     size_t n = l->n_file;
@@ -154,7 +149,7 @@ static void added_list_merge(added_list *l, const added_entry **sorted) {
     l->n = n;
 }
 
-/* Lists the decoder's own entries by their content. */
+/* Sorts the decoder's own entries by content into by_content. */
 static quire_err sort_open(added_list *l, const added_entry **sorted) {
     size_t n = l->n - l->n_file;
     l->by_content = mem_new(n, sizeof *l->by_content);
@@ -169,9 +164,9 @@ static quire_err sort_open(added_list *l, const added_entry **sorted) {
     return QUIRE_OK;
 }
 
-/* Reads the tokens; both are borrowed until the deinit. added: tokenizer.json's array;
- * config: tokenizer_config.json; both may be NULL. QUIRE_NO_MEMORY. Deinit in any case.
- * O(n log n). */
+/* Reads the added tokens. added: the array in tokenizer.json; config:
+ * tokenizer_config.json; either may be NULL, both are borrowed until the deinit, which is
+ * needed in any case. O(n log n). QUIRE_NO_MEMORY. */
 static quire_err added_list_read(added_list *l, json_value *added, json_value *config) {
     *l = (added_list){0};
     for (size_t i = 0; added != NULL && i < json_length(added); i++) {
@@ -202,8 +197,8 @@ static void added_list_deinit(added_list *l) {
     *l = (added_list){0};
 }
 
-/* Whether some ids are to be found in the vocabulary: added_list_note is then to be
- * called with each piece of it. */
+/* Whether some ids depend on the vocabulary: then each of its pieces goes to
+ * added_list_note. */
 static bool added_list_is_open(const added_list *l) {
     return l->n > l->n_file;
 }
@@ -223,7 +218,8 @@ static void added_list_note(added_list *l, str piece, int32_t id) {
     }
 }
 
-/* Gives ids to those whose text no piece had; n_vocab: the model's own pieces. */
+/* Gives ids to tokens whose text is no piece. n_vocab: number of the model's own
+ * pieces. */
 static void added_list_number(added_list *l, int64_t n_vocab) {
     int64_t next = n_vocab;
     for (size_t i = 0; i < l->n; i++) {
@@ -236,7 +232,7 @@ static void added_list_number(added_list *l, int64_t n_vocab) {
     }
 }
 
-/* The largest id, or -1. */
+/* The largest id; -1: none. */
 static int64_t added_list_max_id(const added_list *l) {
     int64_t max = -1;
     for (size_t i = 0; i < l->n; i++) {
@@ -245,12 +241,12 @@ static int64_t added_list_max_id(const added_list *l) {
     return max;
 }
 
-/* ids without a token, at most this many and three times those with one */
+/* Most ids without a token; also at most three times those with one. */
 #define MAX_SPARE_IDS ((int64_t)1 << 20)
 
 /* ---- the vocabulary and added tokens ---- */
 
-/* Takes the vocabulary of a packed model, which contains the added tokens. */
+/* Takes the vocabulary of a packed model, which includes the added tokens. */
 static quire_err take_vocab(tokenizer *t, str tables, added_list *added, quire_error *err) {
     TRY(tables_take(t, tables, err));
     for (int32_t i = 0; added_list_is_open(added) && i < t->vocab.n; i++) {
@@ -330,7 +326,7 @@ static quire_err build_added(tokenizer *t, const added_list *added, quire_error 
 
 /* ---- the model ---- */
 
-/* Reads "left right" or ["left", "right"]. copies: for texts with escapes. */
+/* Reads "left right" or ["left", "right"]. copies: buffers for texts with escapes. */
 static quire_err read_merge(json_scan *s, strbuf copies[2], str *left, str *right) {
     bool more;
     if (json_scan_peek(s) == '[') {
@@ -392,8 +388,8 @@ static quire_err copy_affix(str s, char **out, size_t *n) {
     return s.n > 0 && *out == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-/* True when the pre-tokenizer does not cut texts, like Llama's, or only at a character
- * that texts may lack. */
+/* Whether the pre-tokenizer leaves texts uncut, like Llama's, or cuts only at a character
+ * that a text may lack. */
 static bool leaves_long_words(const pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
@@ -468,7 +464,7 @@ static quire_err build_wordlevel(tokenizer *t, const json_vocab *r, quire_error 
     return QUIRE_OK;
 }
 
-/* The models by their names, and the name of the unknown token if the file has none. */
+/* The models by name, with the default name of the unknown token. */
 static const struct model_kind {
     const piece_model_ops *ops;
     quire_err (*build)(tokenizer *t, const json_vocab *r, quire_error *err);
@@ -479,7 +475,7 @@ static const struct model_kind {
              {&piece_model_wordpiece, build_wordpiece, "[UNK]", true},
              {&piece_model_wordlevel, build_wordlevel, "<unk>", true}};
 
-/* The kind of model; a file without a type names it by its parts. NULL: none of them. */
+/* The kind of model; if the file has no type, by its parts. NULL: none. */
 static const struct model_kind *load_json_kind_of(const json_vocab *r) {
     str type = r->type.n > 0     ? r->type
                : r->merges.n > 0 ? str_of("BPE")
@@ -494,7 +490,7 @@ static const struct model_kind *load_json_kind_of(const json_vocab *r) {
     return NULL;
 }
 
-/* Finds the unknown token, by its id or its name. */
+/* Finds the unknown token by id or by name. */
 static quire_err find_unk(tokenizer *t, const json_vocab *r, const struct model_kind *k, quire_error *err) {
     str name = r->unk.n > 0 ? r->unk : str_of(k->unk);
     bool by_id = k->ops == &piece_model_unigram;
@@ -509,10 +505,8 @@ static quire_err find_unk(tokenizer *t, const json_vocab *r, const struct model_
     return QUIRE_OK;
 }
 
-/* ---- the special tokens ---- */
-
-/* Reads "bos_token": "<s>", or {"content": "<s>", ...}, from the first of the documents
- * that has it. */
+/* Reads "bos_token": "<s>" or {"content": "<s>", ...} from the first document that has
+ * it. */
 static quire_err read_special(json_value *const docs[2], const char *key, const tokenizer *t, strbuf *text,
                               int32_t *id) {
     for (int i = 0; i < 2; i++) {
@@ -526,7 +520,8 @@ static quire_err read_special(json_value *const docs[2], const char *key, const 
     return QUIRE_OK;
 }
 
-/* docs: tokenizer_config.json and special_tokens_map.json. */
+/* Loads bos, eos, unk and pad. docs: tokenizer_config.json and
+ * special_tokens_map.json. */
 static quire_err load_specials(tokenizer *t, json_value *const docs[2]) {
     TRY(read_special(docs, "bos_token", t, &t->bos_text, &t->bos));
     TRY(read_special(docs, "eos_token", t, &t->eos_text, &t->eos));
@@ -558,7 +553,7 @@ static quire_err load_json_build(tokenizer *t, const json_vocab *r, const vocab 
     return load_specials(t, docs);
 }
 
-/* Builds the tokenizer with the added tokens, an array or NULL. */
+/* Builds the tokenizer. added: the array of added tokens, or NULL. */
 static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added,
                             quire_error *err) {
     json_value *docs[2] = {json_model_document(v->tokenizer_config_json),

@@ -1,6 +1,6 @@
-/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are
- * not in them: they are found by the number of ranks, by the caller, or by
- * tokenizer_config.json. */
+/* Loads tiktoken's rank files, whose lines are base64 and a rank. They lack pattern and
+ * special tokens: these come from the caller, from tokenizer_config.json, or from the
+ * number of ranks. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -15,14 +15,14 @@
 
 /* ---- the model of a rank file ---- */
 
-/* A vocabulary of byte strings with ranks, as tiktoken has it: two neighbours merge if
- * they make a string of the vocabulary, the one of lowest rank first. Rank files and
- * tekken.json are read into it. */
+/* A vocabulary of byte strings with ranks, as in tiktoken: two neighbours merge if
+ * together they are in the vocabulary, lowest rank first. Rank files and tekken.json are
+ * read into it. */
 
 #define RANK_MAX_IDS (1 << 24)
 
 typedef struct rank_token {
-    size_t at; /* its bytes in `bytes` */
+    size_t at; /* offset of its bytes in `bytes` */
     uint32_t n;
     int32_t id;
 } rank_token;
@@ -31,17 +31,17 @@ typedef struct rank_special {
     size_t at;
     uint32_t n;
     int32_t id;
-    bool is_control; /* not shown; else it is found in all texts */
+    bool is_control; /* not shown in decoded text, and found only where special tokens are parsed */
 } rank_special;
 
 typedef struct rank_model {
     strbuf bytes;
-    rank_token *tokens; /* ids ascend with the ranks */
+    rank_token *tokens; /* ids ascend with ranks */
     size_t n, cap;
     rank_special *specials;
     size_t n_specials, cap_specials;
-    str pattern;      /* borrowed; in the syntax of Rust's expressions */
-    const char *file; /* in messages */
+    str pattern;      /* borrowed; in the syntax of Rust's regex */
+    const char *file; /* name of the file for messages */
 } rank_model;
 
 static void rank_model_deinit(rank_model *m) {
@@ -51,8 +51,8 @@ static void rank_model_deinit(rank_model *m) {
     *m = (rank_model){0};
 }
 
-/* Adds a token whose bytes are base64. QUIRE_BAD_FILE where they are not, or are none, or
- * the id is not below RANK_MAX_IDS. */
+/* Adds a token given in base64. QUIRE_BAD_FILE if that is malformed or empty, or the id
+ * is not below RANK_MAX_IDS. */
 static quire_err rank_model_add(rank_model *m, str base64, int64_t id) {
     size_t at = m->bytes.n;
     TRY(base64_decode(base64, &m->bytes));
@@ -69,8 +69,8 @@ static str special_text(const rank_model *m, const rank_special *s) {
     return (str){m->bytes.p + s->at, s->n};
 }
 
-/* Adds a special token. One without text, or with an id that a token or an earlier
- * special one has, counts for nothing. */
+/* Adds a special token. It is ignored if it has no text, or the id of a token or an
+ * earlier special one. */
 static quire_err rank_model_add_special(rank_model *m, str text, int64_t id, bool is_control) {
     if (id < 0 || id >= RANK_MAX_IDS || text.n > 4096 || !utf8_is_valid(text) ||
         m->n_specials == RANK_MAX_IDS) {
@@ -83,7 +83,7 @@ static quire_err rank_model_add_special(rank_model *m, str text, int64_t id, boo
     return QUIRE_OK;
 }
 
-/* The id of a special token, or -1. */
+/* The id of the special token with this text; -1: none. */
 static int32_t rank_model_find_special(const rank_model *m, str text) {
     for (size_t i = 0; i < m->n_specials; i++) {
         if (text.n > 0 && str_eq(special_text(m, &m->specials[i]), text)) {
@@ -104,7 +104,7 @@ static int32_t count_ids(const rank_model *m) {
     return n;
 }
 
-/* The tokens spelled in the byte-level alphabet, as for every byte-level vocabulary. */
+/* Adds the tokens in the byte-level alphabet, as in every byte-level vocabulary. */
 static quire_err rank_model_add_tokens(const rank_model *m, tokenizer *t) {
     strbuf spelled = {0};
     quire_err e = piece_table_init(&t->vocab, count_ids(m), m->n, 2 * m->bytes.n);
@@ -118,7 +118,7 @@ done:
     return e;
 }
 
-/* used: [n of ids], false. */
+/* Adds special tokens whose ids are unused. used: [number of ids], all false. */
 static quire_err add_unused_specials(const rank_model *m, tokenizer *t, bool *used) {
     for (size_t i = 0; i < m->n; i++) {
         used[m->tokens[i].id] = true;
@@ -126,7 +126,7 @@ static quire_err add_unused_specials(const rank_model *m, tokenizer *t, bool *us
     for (size_t i = 0; i < m->n_specials; i++) {
         const rank_special *s = &m->specials[i];
         str text = special_text(m, s);
-        if (text.n == 0 || used[s->id]) { /* the first of two with the same id counts */
+        if (text.n == 0 || used[s->id]) { /* of two with the same id the first counts */
             continue;
         }
         used[s->id] = true;
@@ -148,12 +148,13 @@ static quire_err add_specials(const rank_model *m, tokenizer *t) {
     return e;
 }
 
-/* A token is the merge of every two tokens that make it, ranked by its id. */
+/* Derives the merges: a token is the merge of any two tokens that form it, ranked by its
+ * id. */
 static quire_err derive_merges(const rank_model *m, tokenizer *t, quire_error *err) {
     float *scores = mem_new((size_t)t->vocab.n, sizeof *scores);
     TRY(mem_check(scores));
     for (int32_t i = 0; i < t->vocab.n; i++) {
-        scores[i] = -(float)i; /* exact: ids are below 2^24 */
+        scores[i] = -(float)i; /* exact, since ids are below 2^24 */
     }
     quire_err e = bpe_derive_merges(&t->model.bpe, scores);
     mem_free(scores);
@@ -162,7 +163,7 @@ static quire_err derive_merges(const rank_model *m, tokenizer *t, quire_error *e
                : e;
 }
 
-/* Fills *t, except for its post-processor and bos and eos. tables: of a packed model, or
+/* Builds *t, except for its post-processor, bos and eos. tables: from a packed model, or
  * empty. */
 static quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t, quire_error *err) {
     bpe *b = &t->model.bpe;
@@ -175,7 +176,7 @@ static quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t,
         TRY(model_check_tables(t, count_ids(m), err));
     }
     TRY(add_specials(m, t));
-    b->ignore_merges = true; /* a piece that is a token is that token */
+    b->ignore_merges = true; /* a piece that is a token is not split */
     TRY(pretokenizer_add_split_as(&t->pretokenizer, m->pattern, REGEX_RUST, err));
     TRY(pretokenizer_add_byte_level(&t->pretokenizer, false, false, err));
     t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
@@ -205,18 +206,17 @@ static quire_err rank_model_build(const rank_model *m, str tables, tokenizer *t,
     "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER     \
     "&&[^\\p{Han}]]+[" LOWER "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 
-/* One special token at an id (-1: after the one before it), or with {first, count} a
- * numbered series of them. */
+/* A special token at an id (-1: the next one), or a numbered series {first, count}. */
 typedef struct special_rule {
     int32_t id;
-    const char *text; /* of a series: with %d */
+    const char *text; /* series: a format with %d */
     int32_t first, count;
 } special_rule;
 
 typedef struct rank_set {
     size_t n_ranks;
     const char *pattern, *bos, *eos;
-    const special_rule *specials; /* ended by one without text */
+    const special_rule *specials; /* terminated by a rule without text */
 } rank_set;
 
 static const special_rule r50k[] = {{50256, "<|endoftext|>", 0, 0}, {0}};
@@ -299,7 +299,7 @@ static quire_err add_rules(const special_rule *rules, rank_model *m) {
     return QUIRE_OK;
 }
 
-/* Reads "base64 rank" from a line; an empty line is none. */
+/* Reads a line "base64 rank"; skips an empty one. */
 static quire_err load_ranks_read_line(str line, rank_model *m) {
     while (line.n > 0 && (line.p[line.n - 1] == '\r' || line.p[line.n - 1] == ' ')) {
         line.n--;
@@ -360,7 +360,7 @@ static quire_err load_ranks_load(tokenizer *t, const vocab *v, json_value *confi
                        m->file, m->n);
     }
     m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);
-    TRY(load_ranks_add_configured(config, m)); /* the first of two tokens with the same id counts */
+    TRY(load_ranks_add_configured(config, m)); /* of two with the same id the first counts */
     for (int32_t i = 0; i < v->n_specials; i++) {
         TRY(rank_model_add_special(m, v->specials[i].text, v->specials[i].id, true));
     }
@@ -387,15 +387,13 @@ quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err) {
     return e;
 }
 
-/* ---- tekken.json ---- */
-
 /* Loads Mistral's tekken.json: ranks of byte strings, the pattern, and special tokens,
- * whose ids come first. */
+ * which have the first ids. */
 
 #define BOS "<s>"
 #define EOS "</s>"
 
-/* The special tokens of files that do not list them. */
+/* The special tokens for files that do not list them. */
 static const char *const first_specials[] = {"<unk>",
                                              "<s>",
                                              "</s>",
@@ -416,7 +414,7 @@ static const char *const first_specials[] = {"<unk>",
 
 typedef struct tekken {
     rank_model *m;
-    int64_t n_specials, n_vocab; /* n_vocab: all ids, special tokens included */
+    int64_t n_specials, n_vocab; /* n_vocab: number of ids, special tokens included */
     int64_t rank;
     str token;
     strbuf scratch, copy;
@@ -437,7 +435,7 @@ static quire_err read_entry_member(tekken *k, json_scan *s, str key) {
     return json_scan_span(s, &span);
 }
 
-/* {"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"} */
+/* Reads {"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"}. */
 static quire_err read_entry(tekken *k, json_scan *s) {
     strbuf name = {.max = 4096};
     bool more = true;
@@ -478,7 +476,7 @@ static quire_err load_tekken_read_vocab(tekken *k, str file) {
     }
 }
 
-/* Special tokens; ids without one have a name of their own. */
+/* Reads the special tokens; those that are not listed get names by their ids. */
 static quire_err read_specials(tekken *k, json_value *list) {
     for (size_t i = 0; list != NULL && i < json_length(list); i++) {
         json_value *o = json_at(list, i);

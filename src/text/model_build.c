@@ -44,7 +44,7 @@ int model_find_bytes(const piece_table *pieces, bool (*is_byte)(const void *cont
             continue;
         }
         int high = hex_digit(p.p[3]), low = hex_digit(p.p[4]);
-        bool lower_case = p.p[3] >= 'a' || p.p[4] >= 'a'; /* bytes are written in capitals */
+        bool lower_case = p.p[3] >= 'a' || p.p[4] >= 'a'; /* bytes have capital digits */
         if (high >= 0 && low >= 0 && !lower_case) {
             n += bytes[high * 16 + low] < 0;
             bytes[high * 16 + low] = i;

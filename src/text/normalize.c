@@ -20,8 +20,8 @@ static void sp_rules_deinit(sp_rules *r) {
     *r = (sp_rules){0};
 }
 
-/* What the start of text becomes, and how many bytes of it: a symbol, the longest rule,
- * or a character. */
+/* The replacement of text's prefix, whose length is *n: a user-defined symbol, a rule's
+ * match, or a character. */
 static str sp_rules_next_part(const sp_rules *r, str text, size_t *n) {
     str to;
     if (r->symbols != NULL && piece_trie_longest(r->symbols, PIECE_TRIE_ROOT, text, n) >= 0) {
@@ -55,7 +55,7 @@ static str rest_of(str text, size_t n) {
     return (str){text.p + n, text.n - n};
 }
 
-/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of
+/* Appends the normalized text; for empty text nothing. QUIRE_NO_MEMORY, errors of
  * turn_poll. */
 static quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     assert(r != NULL && out != NULL);
@@ -110,9 +110,9 @@ void norm_scratch_deinit(norm_scratch *s) {
 
 /* ---- Unicode normal forms ---- */
 
-/* True when a quick check shows that the form leaves text unchanged. Below U+0300 there
- * are no marks and nothing composes with the character before it. The first character
- * with a canonical decomposition is U+00C0, with any decomposition U+00A0. */
+/* Whether a quick check shows that the form leaves text unchanged. Below U+0300 there are
+ * no marks, and nothing composes with the character before it. The first character with a
+ * canonical decomposition is U+00C0, with any decomposition U+00A0. */
 static bool is_plainly_normal(str text, norm_kind form) {
     int32_t limit = form == NORM_NFC ? 0x300 : form == NORM_NFD ? 0xC0 : 0xA0;
     size_t len;
@@ -124,9 +124,9 @@ static bool is_plainly_normal(str text, norm_kind form) {
     return true;
 }
 
-/* Sorts each run of marks by combining class; the sort is stable. Insertion sort for the
- * short runs that occur; a counting sort for long ones, which only a hostile text has.
- * tmp holds as many characters as the longest run. */
+/* Sorts each run of marks by combining class, stably. Insertion sort for short runs,
+ * which are normal; counting sort for long ones, which only hostile texts have. tmp holds
+ * as many characters as the longest run. */
 static void sort_marks(int32_t *chars, uint8_t *classes, size_t n, int32_t *tmp) {
     if (n <= 32) {
         for (size_t i = 1; i < n; i++) {
@@ -155,7 +155,7 @@ static void sort_marks(int32_t *chars, uint8_t *classes, size_t n, int32_t *tmp)
     memcpy(chars, tmp, n * sizeof *chars);
 }
 
-/* Decomposes all of text into s->chars; *n characters. */
+/* Decomposes text into s->chars; *n: number of characters. */
 static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s, size_t *n) {
     size_t len;
     *n = 0;
@@ -164,7 +164,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
         TRY(turn_poll(1));
         TRY(mem_grow(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars));
         utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
-        if (made < 0 || made > 32) { /* the longest decomposition in Unicode has 18 characters */
+        if (made < 0 || made > 32) { /* Unicode's longest decomposition has 18 characters */
             return QUIRE_INTERNAL;
         }
         *n += (size_t)made;
@@ -213,8 +213,8 @@ static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf 
     return QUIRE_OK;
 }
 
-/* How many of text's first bytes are ASCII that no form changes: all that are, but the
- * last before another character, which may be a mark that composes with it. */
+/* Length of text's ASCII prefix that no form changes. Excludes the character before other
+ * text, since that may be a mark that composes with it. */
 static size_t ascii_bytes(str text) {
     size_t n = 0;
     while (n < text.n && (uint8_t)text.p[n] < 0x80) {
@@ -223,8 +223,9 @@ static size_t ascii_bytes(str text) {
     return n == text.n || n == 0 ? n : n - 1;
 }
 
-/* Inert characters end a stretch: nothing composes with them or moves over them. ASCII is
- * passed over: it composes with nothing before it. */
+/* Normalizes stretch by stretch. Inert characters end a stretch, since nothing composes
+ * with them or moves across them; ASCII is copied, since it composes with nothing before
+ * it. */
 static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
     size_t done = 0, len;
     for (size_t i = 0; i < text.n; i += len) {
@@ -250,9 +251,9 @@ static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf 
 
 /* ---- precompiled rules ---- */
 
-#define MAX_GRAPHEME 5 /* bytes of a grapheme that a rule may replace as a whole */
+#define MAX_GRAPHEME 5 /* bytes of the longest grapheme that a rule may replace as a whole */
 
-/* The length of the grapheme that text begins with. */
+/* Length of the first grapheme in text. */
 static size_t grapheme_at(str text) {
     size_t n, len;
     utf8proc_int32_t state = 0;
@@ -312,7 +313,7 @@ static bool is_chinese(int32_t c) {
            (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-/* Maps c to at most 3 characters. */
+/* Maps c to at most 3 characters; returns how many. */
 static int normalize_map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
@@ -340,8 +341,8 @@ static int normalize_map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     }
 }
 
-/* How many of text's first bytes are ASCII that no such step changes: visible or a space,
- * and for lower case no capital. */
+/* Length of the prefix of text that such steps leave unchanged: printable ASCII, for
+ * lower case without capitals. */
 static size_t plain_bytes(norm_kind kind, str text) {
     size_t n = 0;
     while (n < text.n && text.p[n] >= ' ' && text.p[n] <= '~' &&
@@ -421,9 +422,10 @@ static quire_err normalize_run_step(const norm_step *step, str text, norm_scratc
     }
 }
 
-/* ---- where the input's first character is ---- */
+/* ---- where the first character of the input is ---- */
 
-/* Replaced text has the place of the last byte of its match. */
+/* Moves s->front past replacements: a replacement counts if the whole match is in
+ * front. */
 static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs) {
     match_iter it = {.subject = text};
     size_t front = 0, done = 0;
@@ -438,9 +440,9 @@ static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s
     return QUIRE_OK;
 }
 
-/* Moves s->front from a step's input to its output. A character that composes with the
- * following ones keeps its place; so does the one after a character that Precompiled
- * rules delete at the start. */
+/* Moves s->front from a step's input to its output. If the character composes with the
+ * next ones, the result counts; if Precompiled rules remove it, the next character
+ * does. */
 static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
     if (s->front == 0 || made.n == 0) {
         s->front = 0;
@@ -469,9 +471,9 @@ str normalizer_lead(const normalizer *n) {
     return (str){"", 0};
 }
 
-/* The largest ratio in Unicode's tables: four bytes to one in compatibility forms; U+1FBE
- * with two marks, whose seven bytes compose to the two of U+0390; and U+212A in lower
- * case, three to one. */
+/* Worst cases in Unicode's tables: compatibility forms turn four bytes into one; U+1FBE
+ * with two marks, seven bytes, composes to the two of U+0390; U+212A becomes lower case,
+ * three bytes to one. */
 static size_t step_shrinks(const norm_step *step) {
     switch (step->kind) {
     case NORM_PREPEND:
@@ -503,7 +505,7 @@ size_t normalizer_shrinks(const normalizer *n) {
 
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out) {
     assert(n != NULL);
-    const strbuf *in = NULL; /* where text lies */
+    const strbuf *in = NULL; /* where the present text is; NULL: the input */
     for (int32_t i = 0; i < n->n && text.n > 0; i++) {
         const norm_step *step = &n->steps[i];
         if (step->kind == NORM_STRIP) {
@@ -525,8 +527,8 @@ quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_s
     return QUIRE_OK;
 }
 
-/* A unit: bits 0..7 its byte, bit 8 whether a rule ends here, bit 9 and 10..30 the offset
- * of its children, bit 31 set for a value. */
+/* Units have the byte in bits 0..7, in bit 8 whether a rule ends here, in bit 9 and bits
+ * 10..30 the offset of the children; bit 31 marks a value. */
 static uint32_t offset_of(uint32_t unit) {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
@@ -593,6 +595,6 @@ bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, 
             break;
         }
     }
-    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll returns the error again */
+    (void)turn_poll((uint32_t)(i / 16)); /* an error reappears at the caller's next poll */
     return found;
 }

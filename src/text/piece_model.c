@@ -140,7 +140,7 @@ static quire_err encode_words(const piece_model *m, str piece, model_scratch *s,
         return token_list_add(out, id);
     }
     if (!m->words.byte_fallback) {
-        /* an added token in between is not a word */
+        /* false after an added token, which is not a word */
         bool follows = s->after_unknown > 0 && s->after_unknown == out->n;
         if (!follows) {
             TRY(token_list_add(out, m->unk));
@@ -178,22 +178,22 @@ void unigram_scratch_deinit(unigram_scratch *s) {
     *s = (unigram_scratch){0};
 }
 
-/* The state of one call. Text up to `done` has its ids; an unknown run, not written yet,
- * begins at `unknown`. */
+/* The state of one call. Text up to `done` has ids, except for an unknown run from
+ * `unknown` on. */
 typedef struct run {
     const unigram *u;
     str text;
     unigram_scratch *s;
     token_list *out;
     size_t done, unknown; /* unknown SIZE_MAX: none */
-    size_t reach;         /* nodes up to here are in use */
+    size_t reach;         /* end of the nodes in use */
 } run;
 
 static unigram_node *node_at(const run *r, size_t at) {
     return &r->s->nodes[at - r->done];
 }
 
-/* Makes room for nodes up to `upto`; new ones have no way yet. */
+/* Makes room for nodes up to `upto`; new ones are unreachable so far. */
 static quire_err reach_to(run *r, size_t upto) {
     if (upto > r->reach) {
         TRY(mem_grow(&r->s->nodes, &r->s->cap_nodes, upto - r->done + 1, sizeof *r->s->nodes));
@@ -216,7 +216,8 @@ static quire_err offer(run *r, size_t from, size_t to, double score, int32_t id)
     return QUIRE_OK;
 }
 
-/* Writes the unknown run that ends at `end`. */
+/* Writes the unknown run that ends at `end`: as a piece, as bytes, or as the unknown
+ * token. */
 static quire_err end_unknown(run *r, size_t end) {
     const unigram *u = r->u;
     if (r->unknown == SIZE_MAX) {
@@ -236,7 +237,7 @@ static quire_err end_unknown(run *r, size_t end) {
     return spelt || id < 0 ? QUIRE_OK : token_list_add(r->out, id);
 }
 
-/* Writes the best way from done to `end`, which all ways pass, and continues from
+/* Writes the best way from done to `end`, a position that all ways pass, and continues
  * there. */
 static quire_err write_stretch(run *r, size_t end) {
     size_t n = 0;
@@ -260,8 +261,8 @@ static quire_err write_stretch(run *r, size_t end) {
     return QUIRE_OK;
 }
 
-/* Takes a large sum, whose float has few digits left, from all ways that are open, as
- * sentencepiece does. */
+/* Subtracts a large sum, as a float has few digits left, from all open ways, like
+ * sentencepiece. */
 static void begin_sums_anew(run *r, size_t at) {
     double sum = node_at(r, at)->score;
     if (!r->u->sums_float || (sum >= -LARGE_SUM && sum <= LARGE_SUM)) {
@@ -273,8 +274,8 @@ static void begin_sums_anew(run *r, size_t at) {
     }
 }
 
-/* Offers every piece that begins at `at`, and the character as unknown where it is no
- * piece. A piece may be as long as its file: the steps are polled work. */
+/* Considers every piece that begins at `at`, and the character as unknown if it is no
+ * piece. Polls its work, as a piece may be as long as its file. */
 static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
     const piece_trie *t = &r->u->trie;
     bool single = false;

@@ -29,7 +29,7 @@ static uint32_t hash_piece(uint64_t seed, str s) {
     return (uint32_t)piece_table_mix(h ^ tail);
 }
 
-/* A power of two of which n is at most 3/4; false on overflow. */
+/* Finds a power of two of which n is at most 3/4. False on overflow. */
 static bool piece_table_slots_for(size_t n, size_t *out) {
     size_t n_slots = 16;
     while (n_slots / 4 * 3 < n) {
@@ -68,7 +68,7 @@ void piece_table_deinit(piece_table *t) {
     *t = (piece_table){0};
 }
 
-/* The slot that holds piece, or the empty slot to insert it. */
+/* The slot of piece, or the empty slot where it would be inserted. */
 static piece_slot *piece_table_slot_of(const piece_table *t, str piece, uint32_t hash) {
     for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         piece_slot *s = &t->slots[i];
@@ -129,7 +129,7 @@ void pair_table_deinit(pair_table *t) {
     *t = (pair_table){0};
 }
 
-/* left may be any number that a packed table gives as a result, INT32_MAX too. */
+/* left may be any number that a packed table has as a result, up to INT32_MAX. */
 static pair_slot *pair_slot_of(const pair_table *t, int32_t left, int32_t right) {
     const uint32_t left_plus_1 = (uint32_t)left + 1;
     size_t i = hash_pair(t, left, right) & t->mask;
@@ -173,10 +173,10 @@ const pair_slot *pair_table_find(const pair_table *t, int32_t left, int32_t righ
 
 #define WIDTH     256
 #define MAX_UNITS ((size_t)INT32_MAX - 2 * WIDTH)
-#define MAX_TRIES 64 /* places that are tried for a node's children before the array grows */
+#define MAX_TRIES 64 /* positions tried for a node's children before the array grows */
 
-/* Free units form a ring through `next` and `prev`, in ascending order; unit 0, the root,
- * is its head. */
+/* Free units form a ring by `next` and `prev`, in ascending order, whose head is unit 0,
+ * the root. */
 typedef struct builder {
     const trie_piece *pieces;
     trie_unit *units;
@@ -234,8 +234,8 @@ static bool piece_trie_fits(const builder *b, int32_t base, const uint8_t *bytes
     return true;
 }
 
-/* A base at which all children find a free unit. The last free units are tried: the ones
- * at the front are mostly holes that few nodes fit. */
+/* A base at which all children find free units. Tries the last free units, since the
+ * first are mostly holes that few nodes fit. */
 static int32_t find_base(const builder *b, const uint8_t *bytes, size_t n) {
     int32_t unit = b->prev[0];
     int32_t best = (int32_t)b->n - bytes[0];
@@ -338,6 +338,6 @@ int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *
             *n = i + 1;
         }
     }
-    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll returns the error again */
+    (void)turn_poll((uint32_t)(i / 16)); /* an error reappears at the caller's next poll */
     return id;
 }

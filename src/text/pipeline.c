@@ -19,7 +19,7 @@ static str pipeline_type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
-/* Parses a document of a component and calls load with it. "null" and empty text mean no
+/* Parses a component's JSON and calls load with it. "null" and empty text mean no
  * steps. */
 static quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load,
                                         quire_error *err) {
@@ -32,7 +32,7 @@ static quire_err pipeline_load_document(str json, const char *component, void *o
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
 
-/* Calls load for each member of the array o[key]. QUIRE_BAD_FILE where it is not an
+/* Calls load for each element of the array o[key]. QUIRE_BAD_FILE if it is not an
  * array. */
 static quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out,
                                     pipeline_load_fn *load, quire_error *err) {
@@ -46,7 +46,7 @@ static quire_err pipeline_load_each(json_value *o, const char *key, const char *
     return QUIRE_OK;
 }
 
-/* {"String": "..."} or {"Regex": "..."}. */
+/* Reads {"String": "..."} or {"Regex": "..."}. */
 static quire_err load_pattern(json_value *o, const char *component, matcher *out, quire_error *err) {
     json_value *pattern = json_get(o, "pattern");
     if (json_is(json_get(pattern, "String"), JSON_KIND_TEXT)) {
@@ -355,7 +355,7 @@ static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
 
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
     TRY(pipeline_load_document(json, "decoder", out, load_decoder, err));
-    if (out->n == 0) { /* a sequence without steps joins the tokens without spaces */
+    if (out->n == 0) { /* an empty sequence joins tokens without spaces */
         bool is_absent = json.n == 0 || str_is(json, "null");
         out->steps[out->n++] = (decode_step){.kind = is_absent ? DECODE_SPACED : DECODE_FUSE};
     }
@@ -364,15 +364,14 @@ quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
 }
 
 /* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel,
- * which only concerns offsets. */
+ * which affects only offsets. */
 
 enum { MAX_TEXTS = 256, MAX_PARTS = 1024, MAX_NAMED = 64 };
 
-/* What a processor makes of the texts that the ones before have wrapped, for one text or
- * two. */
+/* One or two texts, with what the processors so far have put around them. */
 typedef struct wrapping {
     post_template made;
-    size_t starts[MAX_TEXTS + 1]; /* of each wrapped text among made's parts */
+    size_t starts[MAX_TEXTS + 1]; /* index of each text's first part in made */
     size_t n;
 } wrapping;
 
@@ -412,9 +411,9 @@ static quire_err pipeline_post_malformed(quire_error *err) {
 
 #define OUTSIDE "it adds an id that is not in the vocabulary"
 
-/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is not a failure
- * of loading, so a fault of the template for two texts does not concern one text. The
- * first reason stays. */
+/* Records why texts cannot be encoded with this template; the first reason stays. As in
+ * Hugging Face's tokenizers loading does not fail, so a fault in the template for two
+ * texts does not affect single ones. */
 static quire_err pipeline_post_refuse(wrapping *w, const char *why) {
     if (w->made.refusal == NULL) {
         w->made.refusal = why;
@@ -426,7 +425,7 @@ static quire_err refuse_size(wrapping *w) {
     return pipeline_post_refuse(w, "it adds more tokens than this version supports");
 }
 
-/* Adds the ids that special_tokens has for a name. */
+/* Adds the ids that special_tokens lists for a name. */
 static quire_err add_named(const post_reader *r, json_value *special_tokens, str name, int32_t type_id,
                            wrapping *to, quire_error *err) {
     json_value *token = json_get(special_tokens, name.p), *ids = json_get(token, "ids");
@@ -451,7 +450,7 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
     return post_template_add(&to->made, POST_TOKENS, type_id, values, n);
 }
 
-/* A text begins. */
+/* Starts the next text. */
 static quire_err pipeline_post_begin_text(wrapping *w) {
     if (w->n == MAX_TEXTS) {
         return refuse_size(w);
@@ -460,7 +459,7 @@ static quire_err pipeline_post_begin_text(wrapping *w) {
     return QUIRE_OK;
 }
 
-/* Copies wrapped text i of *from; type_id -1: its segments stay. */
+/* Copies text i of *from. type_id -1: keeps its segments. */
 static quire_err copy_text(const wrapping *from, size_t i, int32_t type_id, wrapping *to) {
     size_t end = i + 1 < from->n ? from->starts[i + 1] : from->made.n;
     for (size_t k = from->starts[i]; k < end; k++) {
@@ -473,7 +472,7 @@ static quire_err copy_text(const wrapping *from, size_t i, int32_t type_id, wrap
     return QUIRE_OK;
 }
 
-/* One or two texts as they are. */
+/* Starts with one or two texts, nothing around them. */
 static quire_err begin_wrapping(bool pair, wrapping *w) {
     for (int i = 0; i <= pair; i++) {
         TRY(pipeline_post_begin_text(w));
@@ -482,13 +481,13 @@ static quire_err begin_wrapping(bool pair, wrapping *w) {
     return QUIRE_OK;
 }
 
-/* Reads the segment of a part. */
+/* Reads a part's segment number. */
 static quire_err read_segment(json_value *part, int32_t *type_id, quire_error *err) {
     *type_id = json_get_int32(part, "type_id", -1);
     return *type_id < 0 ? pipeline_post_malformed(err) : QUIRE_OK;
 }
 
-/* Adds a part of a template: one of the texts that *from has, or tokens. */
+/* Adds a part of a template: one of the texts in *from, or tokens. */
 static quire_err apply_part(const post_reader *r, json_value *o, json_value *part, const wrapping *from,
                             wrapping *to, quire_error *err) {
     json_value *text = json_get(part, "Sequence"), *token = json_get(part, "SpecialToken");
@@ -534,7 +533,7 @@ static quire_err read_token_pair(const post_reader *r, json_value *o, const char
     return QUIRE_OK;
 }
 
-/* cls A sep, and cls A sep B sep; Roberta has two sep between the texts and no
+/* Adds cls A sep, and cls A sep B sep. Roberta has two sep between the texts and no
  * segments. */
 static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, const wrapping *from,
                             wrapping *to, quire_error *err) {
@@ -553,7 +552,7 @@ static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, c
     return QUIRE_OK;
 }
 
-/* Applies a processor that adds tokens to what those before have made. */
+/* Applies a processor that adds tokens to the result of those before it. */
 static quire_err apply(post_reader *r, json_value *o, str type, bool pair, quire_error *err) {
     wrapping to = {.made.is_set = true}, *from = pair ? &r->pair : &r->single;
     bool is_template = str_is(type, "TemplateProcessing");

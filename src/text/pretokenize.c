@@ -45,7 +45,7 @@ void pre_scratch_deinit(pre_scratch *s) {
     *s = (pre_scratch){0};
 }
 
-/* Appends a piece. Empty pieces are dropped. */
+/* Appends a piece unless it is empty. */
 static quire_err pretokenize_list_add(piece_list *l, size_t at, size_t n) {
     if (n == 0) {
         return QUIRE_OK;
@@ -64,7 +64,7 @@ static quire_err add_cut(pre_scratch *s, size_t start, size_t end, bool match) {
     return QUIRE_OK;
 }
 
-/* Cuts text into matches and the text between them, in s->cuts. */
+/* Cuts text into matches and the text between them (s->cuts). */
 static quire_err cut_by_matches(const matcher *m, str text, pre_scratch *s, regex_scratch *rs) {
     match_iter it = {.subject = text};
     size_t done = 0;
@@ -111,12 +111,12 @@ static quire_err cut_by_chars(const pre_step *step, str text, pre_scratch *s) {
     return done < text.n ? add_cut(s, done, text.n, false) : QUIRE_OK;
 }
 
-/* Joins adjacent cuts according to the behaviour. The order of cuts is kept. */
+/* Joins adjacent cuts by the behaviour; keeps their order. */
 static void merge_cuts(pre_scratch *s, split_behavior behavior) {
     struct cut *c = s->cuts;
     size_t n = 0;
     if (behavior == SPLIT_MERGED_WITH_NEXT) {
-        bool before = false; /* the cut to the right was a match */
+        bool before = false; /* the next cut to the right is a match */
         n = s->n_cuts;
         for (size_t i = s->n_cuts; i-- > 0;) {
             bool match = c[i].match;
@@ -145,7 +145,7 @@ static void merge_cuts(pre_scratch *s, split_behavior behavior) {
     s->n_cuts = n;
 }
 
-/* Appends s->cuts as pieces. They count from offset in out's text. */
+/* Appends s->cuts as pieces; `offset` is where the cut text begins in out's text. */
 static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert, size_t offset,
                            piece_list *out) {
     for (size_t i = 0; invert && i < s->n_cuts; i++) {
@@ -199,8 +199,8 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
     return pretokenize_list_add(out, offset + start, text.n - start);
 }
 
-/* Notes that the first n_chars characters that a step has written from `start` on
- * stand for the input's first one. */
+/* Counts the first n_chars characters written from `start` on as those that stand for the
+ * input's first character. */
 static void note_front(pre_scratch *s, const strbuf *own, size_t start, size_t n_chars) {
     size_t len;
     for (s->front = start; n_chars > 0 && s->front < own->n; n_chars--) {
@@ -217,8 +217,8 @@ static size_t count_chars(str text) {
     return n;
 }
 
-/* Appends what *own holds from start on as pieces, cut before every mark; an empty mark
- * cuts nowhere. */
+/* Appends the text in *own from `start` on as pieces, cut before every mark; an empty
+ * mark does not cut. */
 static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_list *out) {
     for (size_t i = start; mark.n > 0 && own->n - i >= mark.n;) {
         const char *at = memchr(own->p + i, mark.p[0], own->n - i - mark.n + 1);
@@ -237,7 +237,7 @@ static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_lis
     return pretokenize_list_add(out, start, own->n - start);
 }
 
-/* Appends text to *own with metaspace marks, and cuts it before every mark. */
+/* Appends text to *own with metaspace marks for spaces, cut before every mark. */
 static quire_err metaspace_piece(const pre_step *step, str text, size_t front, bool continues, pre_scratch *s,
                                  strbuf *own, piece_list *out) {
     char mark[4];
@@ -264,7 +264,7 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, b
     return cut_before(step->split ? (str){mark, n_mark} : (str){mark, 0}, own, start, out);
 }
 
-/* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */
+/* Appends text to *own in the byte-level alphabet, and its pieces to out. */
 static quire_err byte_level_piece(const pre_step *step, str text, size_t front, bool continues,
                                   pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
     size_t before = own->n;
@@ -293,7 +293,8 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     str text = {in->text.p + at, in->pieces[i].n};
     front = front < text.n ? front : text.n;
     bool continues = s->continues && i == 0;
-    bool each = step->kind == PRE_BYTE_LEVEL || step->behavior == SPLIT_ISOLATED; /* cut becomes a piece */
+    /* each cut becomes a piece */
+    bool each = step->kind == PRE_BYTE_LEVEL || step->behavior == SPLIT_ISOLATED;
     s->n_cuts = 0;
     s->max_cuts = each ? s->max_pieces : 0;
     switch (step->kind) {

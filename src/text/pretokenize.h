@@ -1,5 +1,5 @@
 /* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never
- * cross. Immutable once built; each call brings its scratch. */
+ * cross. Immutable once built; each call brings its own scratch. */
 #ifndef TEXT_PRETOKENIZE_H
 #define TEXT_PRETOKENIZE_H
 
@@ -10,19 +10,19 @@
 #include "text/regex.h"
 
 typedef enum pre_kind {
-    PRE_SPLIT, /* by the matches of match */
-    PRE_CHARS, /* by single characters of class */
-    PRE_FIXED, /* every n characters */
-    /* where the script changes; characters without a script stay with the text before
-     * them and are deleted at the start */
+    PRE_SPLIT, /* cuts at the matches of `match` */
+    PRE_CHARS, /* cuts at single characters of `class` */
+    PRE_FIXED, /* cuts after every `length` characters */
+    /* cuts where the script changes; characters without a script stay with the text
+     * before them, and are removed at the start */
     PRE_SCRIPTS,
-    PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
-    /* perhaps a space before each piece; cut by match if there is one; bytes spelled as
-     * in chars.h */
+    PRE_METASPACE, /* turns spaces into a mark, with `prepend` also puts one first; cuts before marks */
+    /* puts a space first if asked; cuts by `match` if there is one; spells bytes as in
+     * chars.h */
     PRE_BYTE_LEVEL
 } pre_kind;
 
-/* What to do with a delimiter. */
+/* What becomes of a delimiter. */
 typedef enum split_behavior {
     SPLIT_REMOVED,
     SPLIT_ISOLATED,
@@ -38,7 +38,7 @@ typedef enum prepend_scheme { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } pre
 typedef struct pre_step {
     pre_kind kind;
     split_behavior behavior; /* SPLIT, CHARS */
-    bool invert;             /* SPLIT: the text between the matches is the delimiter */
+    bool invert;             /* SPLIT: the text between matches is the delimiter */
     char_class class;        /* CHARS */
     int32_t delimiter;       /* CHARS with CLASS_DELIMITER; METASPACE: the mark */
     int32_t length;          /* FIXED */
@@ -55,12 +55,13 @@ typedef struct pretokenizer {
 } pretokenizer;
 
 void pretokenizer_deinit(pretokenizer *p);
-/* True when a step deletes characters. */
+/* Whether a step removes characters. */
 bool pretokenizer_deletes(const pretokenizer *p);
-/* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
+/* Each appends a step. QUIRE_UNSUPPORTED above PRE_MAX_STEPS; errors of regex_open. */
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert,
                                  quire_error *err);
-/* Cuts by the matches of a pattern in a given syntax, each a piece. */
+/* Appends a step that cuts by the matches of a pattern in this syntax; each is a
+ * piece. */
 quire_err pretokenizer_add_split_as(pretokenizer *p, str pattern, regex_syntax syntax, quire_error *err);
 quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter,
                                  split_behavior behavior, quire_error *err);
@@ -71,39 +72,39 @@ typedef struct text_span {
     size_t at, n; /* in the list's text; n > 0 */
 } text_span;
 
-/* Pieces of one text, in order. */
+/* The pieces of a text, in order. */
 typedef struct piece_list {
     str text;     /* borrowed */
-    size_t front; /* so many of its first bytes stand for the first character of the whole input */
+    size_t front; /* leading bytes of `text` that stand for the first character of the whole input */
     text_span *pieces;
     size_t n, cap;
 } piece_list;
 
 typedef struct pre_scratch {
     piece_list a, b;
-    strbuf texts[2]; /* output of steps that rewrite; the last step's input is in the other one */
+    strbuf texts[2]; /* output of steps that rewrite, alternating: a step's input is in the other one */
     strbuf spaced;
     struct cut {
         size_t start, end;
         bool match;
     } * cuts;
     size_t n_cuts, cap_cuts;
-    /* set by the caller, for pretokenizers that delete nothing: cutting stops past it; 0:
-     * no bound */
+    /* set by the caller if no step removes characters: cutting stops beyond it; 0:
+     * unlimited */
     size_t max_pieces;
-    size_t max_cuts; /* of the current step, where each cut becomes a piece */
-    size_t front;    /* of the text that the current step writes */
-    bool continues;  /* set by the caller: the text continues another, so no space is added */
+    size_t max_cuts; /* limit for the current step, if each of its cuts becomes a piece */
+    size_t front;    /* leading bytes that stand for the first character, in the text being written */
+    bool continues;  /* set by the caller: the text continues another one, so no space is added */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);
 
-/* True when a step needs the start of the whole input. */
+/* Whether a step needs to know where the whole input starts. */
 bool pretokenizer_asks_front(const pretokenizer *p);
 
-/* Cuts text (valid UTF-8), of which the first `front` bytes stand for the first character
- * of the whole input. *out is in the scratch until its next use and may borrow text.
- * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past
+/* Cuts text (valid UTF-8), whose first `front` bytes stand for the first character of the
+ * whole input. *out is in the scratch until its next use and may borrow text.
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM above
  * s->max_pieces. */
 quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs,
                            const piece_list **out);

@@ -14,28 +14,27 @@
 #define DEPTH_LIMIT       100000u
 #define HEAP_LIMIT_KIB    65536u
 
-#define SHORT_SUBJECT  64u   /* bytes; a search of less is not paced */
-#define FIRST_PACE     16u   /* starts until the first look at the clock */
-#define MOST_PACE      256u  /* and at most */
-#define MOST_FLAT_PACE 1024u /* where more of them take no longer */
-#define MATCH_STARTS   16u   /* a match counts as so many starts */
-#define LOOK_US        100   /* pace keeps reads of the clock about so far apart */
-#define US_WORK        10    /* units of turn_poll */
-#define BYTES_COMPARED 1024u /* by memcmp, in a unit of turn_poll */
+#define SHORT_SUBJECT  64u   /* bytes; searches in shorter subjects are not paced */
+#define FIRST_PACE     16u   /* starts before the first look at the clock */
+#define MOST_PACE      256u  /* most starts between two looks */
+#define MOST_FLAT_PACE 1024u /* most if more starts take no longer */
+#define MATCH_STARTS   16u   /* a match counts as this many starts */
+#define LOOK_US        100   /* target time between two looks at the clock */
+#define US_WORK        10    /* units of turn_poll per microsecond */
+#define BYTES_COMPARED 1024u /* bytes compared by memcmp per unit of turn_poll */
 
 struct regex {
     pcre2_code *code;
     bool anchored; /* only the first start can match */
 };
 
-/* Expressions of ordinary models that look along a whole run from each of its characters:
- * their time is the square of the run's length. The quick ones look once, and have the
- * same matches where a subject is searched from its start on, match by match.
+/* Expressions of common models that read a whole run from each of its characters, which
+ * takes quadratic time. The replacements read a run once, and have the same matches if a
+ * subject is searched from its start, match by match:
  *
- *   Spaces before an end of line: where the first space of a run begins no match, no
- *   later one does.
- *   Digits by threes from the right: a digit after a digit stands where a match has
- *   ended, so that threes are left. */
+ *   Spaces before an end of line: if the first space of a run begins no match, none does.
+ *   Digits in threes from the right: a digit after a digit begins a match only where the
+ *   last match has ended, so whole groups are left. */
 static const struct {
     const char *given, *quick;
 } quicker[] = {
@@ -72,7 +71,7 @@ static quire_err regex_compile(regex *r, const strbuf *source, str pattern, quir
     uint32_t all = 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_ALLOPTIONS, &all);
     r->anchored = (all & PCRE2_ANCHORED) != 0;
-    /* if there is none, the interpreter gives the same matches */
+    /* without the JIT, the interpreter gives the same matches */
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
     return QUIRE_OK;
 }
@@ -175,13 +174,13 @@ static quire_err search_starts(const regex *r, regex_scratch *s, match_iter *it,
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(s->match_data);
     it->start = ends[0];
     it->end = ends[1];
-    return it->start <= it->end ? QUIRE_OK : QUIRE_BAD_REQUEST; /* \K in a lookahead can reverse them */
+    /* \K in a lookahead can put the start after the end */
+    return it->start <= it->end ? QUIRE_OK : QUIRE_BAD_REQUEST;
 }
 
-/* How many starts come before the next look at the clock, after those before this one
- * took us. PCRE2's compiled code remembers within a call where a repetition has
- * failed, so that more starts may take no longer than a few: then they are better
- * tried together. */
+/* How many starts to try before the next look at the clock, given that the last ones took
+ * `us`. PCRE2's compiled code remembers within a call where a repetition failed, so more
+ * starts may take no longer; then they are better tried together. */
 static size_t next_pace(const match_iter *it, int64_t us) {
     size_t most = it->pace > MOST_PACE ? it->pace : MOST_PACE;
     if (us <= LOOK_US) {
@@ -194,8 +193,7 @@ static size_t next_pace(const match_iter *it, int64_t us) {
     return fewer > 0 ? fewer : 1;
 }
 
-/* Looks at the clock when it is time to, and counts what the starts since the last look
- * took as work. */
+/* Looks at the clock if it is time, and counts the time since the last look as work. */
 static quire_err keep_pace(match_iter *it) {
     if (it->left > 0) {
         return QUIRE_OK;
@@ -214,7 +212,7 @@ static quire_err keep_pace(match_iter *it) {
     return QUIRE_OK;
 }
 
-/* The first character of the text at or after `at`. */
+/* The position of the first character at or after `at`. */
 static size_t char_from(str text, size_t at) {
     while (at < text.n && ((unsigned char)text.p[at] & 0xC0) == 0x80) {
         at++;
@@ -222,8 +220,8 @@ static size_t char_from(str text, size_t at) {
     return at;
 }
 
-/* An attempt at one start may look at all of the text and fail, and so may the next:
- * starts are tried a few at a time. */
+/* Tries a few starts per call of PCRE2, since each attempt may read all of the text and
+ * fail. */
 static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, bool *found) {
     TRY(scratch_init(s));
     size_t n = it->subject.n;
@@ -245,7 +243,7 @@ static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, 
 
 static quire_err search_literal(const matcher *m, match_iter *it, bool *found) {
     *found = false;
-    /* an empty text may have no address */
+    /* the address of an empty text may be NULL */
     if (m->n_literal == 0 || it->subject.n - it->from < m->n_literal) {
         return QUIRE_OK;
     }
@@ -267,7 +265,7 @@ static quire_err search_literal(const matcher *m, match_iter *it, bool *found) {
     return QUIRE_OK;
 }
 
-/* Advances one character, so that a search after an empty match makes progress. */
+/* Skips a character, so that a search after an empty match makes progress. */
 static void skip_char(match_iter *it) {
     it->from = char_from(it->subject, it->from + 1);
 }

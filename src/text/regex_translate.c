@@ -1,9 +1,9 @@
-/* Translates Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers
- * use. They differ, silently, in these:
- *   X{n,m}+ is a repeated repetition, not a possessive one; {,n} counts from 0; classes
- *   nest and intersect ([a&&[^b]]);
- *   \h is a hexadecimal digit; \v is one character; (?m) lets . match a newline; \s \w \b
- *   and [:alpha:] follow other Unicode properties. */
+/* Translates Oniguruma's Ruby syntax to PCRE2's. They agree on most of what tokenizers
+ * use, but differ without an error in:
+ *   X{n,m}+, a repeated repetition, not a possessive one; {,n}, which counts from 0;
+ *   nested and intersected classes ([a&&[^b]]);
+ *   \h, a hexadecimal digit; \v, one character; (?m), which lets . match a newline;
+ *   \s \w \b and [:alpha:], which follow other Unicode properties. */
 #include <stdint.h>
 
 #include "base/mem.h"
@@ -11,21 +11,21 @@
 #include "text/chars.h"
 #include "text/regex.h"
 
-/* Names of sets of characters in regular expressions, as items of a class of PCRE2: those
- * of POSIX, and the long names of Unicode's categories. */
+/* Names of character sets, as items of a PCRE2 class: POSIX's, and the long names of
+ * Unicode's categories. */
 
 #define SPACE_ITEMS                                                                                          \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{"     \
     "3000}"
 #define WORD_ITEMS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-/* outside of classes: Oniguruma has Latin-1's numbers there */
+/* outside classes Oniguruma has the numbers of Latin-1 here */
 #define LOOSE_ITEMS WORD_ITEMS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define RUST_ITEMS  WORD_ITEMS "\\x{200c}\\x{200d}"
 #define HEX_ITEMS   "0-9a-fA-F"
 
 #define GRAPH_ITEMS "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"
 
-/* bracket: of [:name:]; property: of \p{name}. */
+/* bracket: for [:name:]; property: for \p{name}. */
 static const struct {
     const char *name, *bracket, *property;
 } table[] = {{"alpha", "\\p{Alphabetic}", "\\p{Alphabetic}"},
@@ -83,7 +83,7 @@ static const struct {
              {"unassigned", NULL, "\\p{Cn}"},
              {"assigned", NULL, "\\P{Cn}"}};
 
-/* The items of [:name:], or NULL. */
+/* The items of [:name:]; NULL: unknown. */
 static const char *regex_bracket_items(str name) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (str_is(name, table[i].name)) {
@@ -93,8 +93,8 @@ static const char *regex_bracket_items(str name) {
     return NULL;
 }
 
-/* The items of \p{name}, where it is in the table, or NULL. As everywhere in such names,
- * case, spaces, '-' and '_' do not count. */
+/* The items of \p{name}; NULL: not in the table. As in all such names, case, spaces, '-'
+ * and '_' are ignored. */
 static const char *regex_property_items(str name, bool in_class) {
     char plain[24];
     size_t n = 0;
@@ -124,8 +124,8 @@ typedef struct translator {
     size_t at;
     strbuf *out;
     quire_error *err;
-    size_t atom;              /* where the last atom begins in out, for repetitions; SIZE_MAX: none */
-    size_t groups[MAX_DEPTH]; /* where the open groups begin in out */
+    size_t atom;              /* start of the last atom in out, for repetitions; SIZE_MAX: none */
+    size_t groups[MAX_DEPTH]; /* starts of the open groups in out */
     int32_t depth;
 } translator;
 
@@ -158,7 +158,7 @@ static quire_err add_literal(strbuf *out, int32_t c) {
                                                     : utf8_add(out, c);
 }
 
-/* Reads hexadecimal digits at t->at, at least 1 and at most max. */
+/* Reads 1 to max hexadecimal digits at t->at. */
 static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     int32_t v = 0, n = 0;
     while (n < max && hex_digit((char)regex_translate_peek(t, 0)) >= 0) {
@@ -173,8 +173,8 @@ static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     return QUIRE_OK;
 }
 
-/* After a backslash: *c gets the character of the escape, or -1 when it is not a
- * character (t->at then stays). */
+/* Reads the escape after a backslash. *c: its character, or -1 if it is not a character;
+ * then t->at stays. */
 static quire_err read_char_escape(translator *t, int32_t *c) {
     static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
     int b = regex_translate_peek(t, 0);
@@ -204,16 +204,16 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
 
 /* ---- classes ---- */
 
-/* A union inside a class: items that fit in one PCRE2 class, and alternatives that do not
+/* A union in a class: items that fit into one PCRE2 class, and alternatives that do not
  * ("|[^..]" each). */
 typedef struct class_union {
     strbuf items, others;
 } class_union;
 
-/* Appends \p{...} or \P{...}, which t->at is at, after the backslash; in a class: to u.
- * POSIX's names become what Oniguruma has for them. The others are written the same way
- * in both, except for scripts: by their bare names PCRE2 means Script_Extensions, where
- * Han has the ideographic full stop. */
+/* Copies the \p{...} or \P{...} whose letter is at t->at; inside a class to u. POSIX
+ * names get Oniguruma's meaning. Other names are the same in both, except that PCRE2
+ * takes a bare script name for Script_Extensions, where Han includes the ideographic full
+ * stop. */
 static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
     size_t name_at = t->at + 2 + (regex_translate_peek(t, 2) == '^'), end = name_at;
     if (regex_translate_peek(t, 1) != '{') {
@@ -284,8 +284,8 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
     return negated ? strbuf_addf(&u->others, "|[^%s]", items) : strbuf_add_str(&u->items, items);
 }
 
-/* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or
- * property (t->at then is after the backslash). */
+/* Reads a character of a class, written or escaped. -1: a shorthand or property; then
+ * t->at is after the backslash. */
 static quire_err read_class_char(translator *t, int32_t *c) {
     size_t len;
     if (regex_translate_peek(t, 0) == '\\') {
@@ -331,7 +331,7 @@ static quire_err regex_translate_add_range(translator *t, class_union *u) {
     return add_literal(&u->items, high);
 }
 
-/* Reads up to && or the closing bracket. */
+/* Reads a union up to && or the closing bracket. */
 static quire_err read_union(translator *t, class_union *u, int32_t depth) {
     for (bool first = true;; first = false) {
         int c = regex_translate_peek(t, 0);
@@ -366,8 +366,8 @@ static quire_err add_union(const class_union *u, strbuf *out) {
     return strbuf_add_char(out, ')');
 }
 
-/* Translates the operands of && from t->at up to and including the closing bracket. A
- * plain class becomes one class. */
+/* Translates the operands of && up to and including the closing bracket. A plain class
+ * stays one class. */
 static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out,
                                 int32_t depth) {
     TRY(read_union(t, u, depth));
@@ -390,7 +390,7 @@ static quire_err class_operands(translator *t, class_union *u, strbuf *expr, boo
     return strbuf_addf(out, negated ? "(?:(?!%s)[\\x{0}-\\x{10ffff}])" : "(?:%s)", expr->p);
 }
 
-/* A class at '[': appends an expression that matches exactly one character. */
+/* Translates the class at '[' to an expression that matches exactly one character. */
 static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
     if (depth >= MAX_DEPTH) {
         return regex_translate_refuse(t, "a class this deep");
@@ -412,7 +412,7 @@ static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
 #define EDGE(word)   "(?:(?<=[" word "])(?![" word "])|(?<![" word "])(?=[" word "]))"
 #define INSIDE(word) "(?:(?<=[" word "])(?=[" word "])|(?<![" word "])(?![" word "]))"
 
-/* Escapes that are neither characters nor properties; rust: NULL where it is the same. */
+/* Escapes that are neither characters nor properties; rust NULL: the same. */
 static const struct {
     int letter;
     const char *regex, *rust;
@@ -462,7 +462,7 @@ static quire_err translate_escape(translator *t) {
     return regex_translate_refuse(t, "this escape");
 }
 
-/* Translates the head of a group. Option letters: i is kept; m is PCRE2's s. */
+/* Translates the head of a group. Option i stays; m becomes PCRE2's s. */
 static quire_err translate_group(translator *t) {
     static const char *const heads[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->depth == MAX_DEPTH) {
@@ -501,7 +501,7 @@ static quire_err translate_group(translator *t) {
     return QUIRE_OK;
 }
 
-/* At '{': an interval, or an ordinary brace. */
+/* Translates a '{': an interval, or a literal brace. */
 static quire_err translate_brace(translator *t) {
     size_t i = 1;
     while (regex_translate_is_digit(regex_translate_peek(t, i))) {
@@ -527,9 +527,9 @@ static quire_err translate_brace(translator *t) {
     t->at += i + 1;
     int next = regex_translate_peek(t, 0);
     if (t->syntax == REGEX_RUST) {
-        return QUIRE_OK; /* possessive or lazy, as in PCRE2 */
+        return QUIRE_OK; /* possessive or lazy in PCRE2 too */
     }
-    if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: put it in a group of its own */
+    if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: group it */
         size_t n = t->out->n - t->atom;
         char *copy = mem_dup(t->out->p + t->atom, n);
         TRY(mem_check(copy));

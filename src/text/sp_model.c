@@ -9,8 +9,8 @@
 #include "text/tables.h"
 #include "json/json.h"
 
-/* Reads SentencePiece's .model files: a small reader of protocol buffers, bounded by the
- * file's bytes. */
+/* Reads SentencePiece's .model files with a small reader of protocol buffers, bounded by
+ * the file's bytes. */
 
 #define MAX_PIECES ((size_t)1 << 24)
 
@@ -19,14 +19,14 @@ enum { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 5 };
 
 typedef struct field {
     uint32_t number, wire;
-    uint64_t value; /* of a varint */
-    float f;        /* of 32 bits */
+    uint64_t value; /* varint */
+    float f;        /* 32 bits */
     str bytes;
 } field;
 
 typedef struct cursor {
     str rest;
-    const char *start; /* of the file */
+    const char *start; /* start of the file */
 } cursor;
 
 static quire_err read_varint(cursor *c, uint64_t *out) {
@@ -75,14 +75,14 @@ static quire_err read_field(cursor *c, field *f) {
         TRY(sp_read_take(c, 4, &f->bytes));
         memcpy(&f->f, f->bytes.p, 4);
         return QUIRE_OK;
-    default: /* groups, which are not written any more */
+    default: /* groups, which are obsolete */
         return QUIRE_BAD_FILE;
     }
 }
 
 typedef quire_err read_field_fn(sp_model *m, const field *f);
 
-/* Reads all fields of a message. On a failure *at is where it is. */
+/* Reads all fields of a message. On failure *at is the position. */
 static quire_err read_message(sp_model *m, str message, const char *start, read_field_fn *read, size_t *at) {
     cursor c = {message, start};
     while (c.rest.n > 0) {
@@ -198,7 +198,7 @@ void sp_model_deinit(sp_model *m) {
     m->pieces = NULL;
 }
 
-/* Reads a .model file: a ModelProto of protocol buffers, hostile. Finds bos, eos, unk and
+/* Reads a .model file: an untrusted protocol buffer (ModelProto). Finds bos, eos, unk and
  * pad. QUIRE_BAD_FILE, QUIRE_TOO_LARGE. */
 static quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     size_t at = 0;
@@ -211,7 +211,8 @@ static quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     m->bos = find_control(m, m->names[0], VOCAB_CONTROL);
     m->eos = find_control(m, m->names[1], VOCAB_CONTROL);
     m->pad = find_control(m, m->names[3], VOCAB_CONTROL);
-    for (size_t i = m->n; i-- > 0;) { /* the first piece of the unknown type, whatever its name is */
+    /* finds the first piece of the unknown type; its name does not matter */
+    for (size_t i = m->n; i-- > 0;) {
         m->unk = m->pieces[i].type == VOCAB_UNKNOWN ? (int32_t)i : m->unk;
     }
     return QUIRE_OK;
@@ -254,8 +255,8 @@ static quire_err sp_build_load_pieces(const sp_model *m, str tables, tokenizer *
     return QUIRE_OK;
 }
 
-/* Control tokens and the unknown one are found in the text where special tokens are
- * parsed. */
+/* Adds control tokens and the unknown token as added tokens, which are found if special
+ * tokens are parsed. */
 static quire_err sp_build_load_added(const sp_model *m, tokenizer *t) {
     for (size_t i = 0; i < m->n; i++) {
         vocab_type k = m->pieces[i].type;
@@ -282,7 +283,7 @@ static quire_err sp_build_load_classes(const sp_model *m, tokenizer *t) {
     return QUIRE_OK;
 }
 
-/* The user-defined symbols, which are found before all else. */
+/* Loads the user-defined symbols, which are found before anything else. */
 static quire_err load_symbols(const sp_model *m, tokenizer *t) {
     trie_piece *symbols = mem_new(m->n, sizeof *symbols);
     size_t n = 0;
@@ -322,8 +323,6 @@ static quire_err add_steps(const sp_model *m, tokenizer *t, quire_error *err) {
     return back->content == NULL || back->unknown == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-/* ---- the models ---- */
-
 static bool sp_build_is_byte(const void *context, int32_t id) {
     const sp_model *m = context;
     return m->pieces[id].type == VOCAB_BYTE;
@@ -352,8 +351,8 @@ static quire_err sp_build_bpe(const sp_model *m, tokenizer *t, bool has_tables, 
     return bpe_finish(b, true);
 }
 
-/* The score of a piece. A user-defined symbol scores more than any pieces into which
- * it could be split; its score grows with its bytes. */
+/* The score of a piece. A user-defined symbol scores above any pieces into which it could
+ * be split, and more the longer it is. */
 static double sp_build_score_of(const sp_piece *p) {
     bool defined = p->type == VOCAB_USER_DEFINED && p->text.n > 0;
     return (double)(defined ? (float)(0.1 * (double)(p->text.n - 1)) : p->score);
@@ -395,7 +394,7 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
         }
         t->model.words.byte_fallback =
             model_find_bytes(&t->vocab, sp_build_is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
-        /* with suffixes too */
+        /* also with suffixes */
         return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581, SPLIT_MERGED_WITH_NEXT, err);
     default:
         return sp_build_bpe(m, t, has_tables, err);
@@ -417,14 +416,12 @@ quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_erro
     return build_model(m, t, tables.n > 0, err);
 }
 
-/* ---- .model files ---- */
+/* Loads SentencePiece's .model files, and the tokens that tokenizer_config.json adds. */
 
-/* Loads SentencePiece's .model files, with the tokens that tokenizer_config.json adds. */
+#define MAX_ADDED 65536 /* most ids after those of the file */
 
-#define MAX_ADDED 65536 /* ids after those of the file */
-
-/* Adds a token after the file's own; ids between are unused. A symbol of the file's that
- * is special here is a control token. */
+/* Adds a token after the file's own; ids in between are unused. A symbol of the file that
+ * is special here becomes a control token. */
 static quire_err load_model_add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
     if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED &&
         str_eq(m->pieces[id].text, text)) {
@@ -444,7 +441,7 @@ static quire_err load_model_add_token(sp_model *m, size_t n_own, int64_t id, str
     return QUIRE_OK;
 }
 
-/* Their ids are shifted against those of the file, as each class does in its own way. */
+/* Refuses tokenizer classes that shift ids against the file's, each in its own way. */
 static quire_err check_class(json_value *config, quire_error *err) {
     static const char *const shifted[] = {"XLMRoberta",    "Camembert", "BarthezTokenizer", "MBart",
                                           "NllbTokenizer", "XGLM",      "M2M100",           "SpeechT5"};
@@ -479,7 +476,7 @@ static quire_err load_model_load(tokenizer *t, const vocab *v, json_value *confi
     str bos = config_special(config, "bos_token"), eos = config_special(config, "eos_token");
     int32_t bos_id = bos.n > 0 ? added_set_find(&t->added, bos) : -1,
             eos_id = eos.n > 0 ? added_set_find(&t->added, eos) : -1;
-    bool starts = m->kind == SP_BPE; /* Llama's and Gemma's texts begin with bos; T5's end with eos */
+    bool starts = m->kind == SP_BPE; /* texts of Llama and Gemma begin with bos; those of T5 end with eos */
     return config_surround(t, config, bos_id >= 0 ? bos_id : m->bos, eos_id >= 0 ? eos_id : m->eos, starts,
                            m->kind == SP_UNIGRAM && m->bos < 0);
 }

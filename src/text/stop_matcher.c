@@ -1,4 +1,4 @@
-/* One automaton a string (base/text_pattern.h). Its state is the length of the text to
+/* One automaton per string (base/text_pattern.h). Its state is the number of bytes to
  * withhold. */
 #include "text/stop_matcher.h"
 
@@ -56,8 +56,8 @@ void stop_matcher_close(stop_matcher *s) {
     mem_free(s);
 }
 
-/* Shows withheld text up to `end` (an offset in held). Moves the rest down once that is
- * the smaller part, which keeps the total linear. */
+/* Shows withheld text up to `end` (an offset in held). Moves the rest down once it is the
+ * smaller part, so that the total work is linear. */
 static quire_err show_until(stop_matcher *s, size_t end, strbuf *out) {
     TRY(strbuf_add(out, s->held.p + s->shown, end - s->shown));
     s->shown = end;
@@ -70,8 +70,8 @@ static quire_err show_until(stop_matcher *s, size_t end, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Feeds one byte to every automaton. Returns the longest string that is complete, or
- * -1. */
+/* Feeds a byte to every automaton. Returns the longest string that it completes; -1:
+ * none. */
 static int32_t step_all(stop_matcher *s, char c) {
     int32_t best = -1;
     for (size_t i = 0; i < s->n; i++) {
@@ -84,7 +84,7 @@ static int32_t step_all(stop_matcher *s, char c) {
     return best;
 }
 
-/* The longest suffix of the text that begins a stop string. */
+/* Length of the longest suffix of the text that begins a stop string. */
 static size_t longest_begun(const stop_matcher *s) {
     size_t longest = 0;
     for (size_t i = 0; i < s->n; i++) {

@@ -1,11 +1,11 @@
-/* Stop matcher: finds stop strings in a stream of text pieces, withholds text that may
- * still become one, and cuts at the first match. One thread.
+/* A stop matcher finds stop strings in a stream of text pieces. It withholds text that
+ * may become a stop string, and cuts at the first match. One thread.
  *
  * The first match is the one that ends earliest in the text; of several that end at the
- * same byte the one that starts earliest; of equal strings the first given. So the cut
- * does not depend on how the text is split into pieces, and no more text is needed once a
- * stop string is complete. Invariant: shown text and withheld text together are the text
- * fed, and the withheld text is the longest suffix that begins a stop string. */
+ * same byte, the one that starts earliest; of equal strings, the first given. So the cut
+ * does not depend on how the text is split, and a complete stop string needs no more
+ * text. Invariant: shown and withheld text together are the text fed, and the withheld
+ * text is the longest suffix that begins a stop string. */
 #ifndef TEXT_STOP_MATCHER_H
 #define TEXT_STOP_MATCHER_H
 
@@ -15,21 +15,22 @@
 
 typedef struct stop_matcher stop_matcher;
 
-/* n >= 0 non-empty strings, copied. */
+/* Copies n >= 0 non-empty strings. QUIRE_NO_MEMORY. */
 quire_err stop_matcher_open(const str *stops, size_t n, stop_matcher **out);
 void stop_matcher_close(stop_matcher *s);
-/* Feeds a piece and appends to *out the text that is safe to show. *match is the index of
- * the stop string that matched first, or -1. After a match the text from its start on
- * (with include: after its end) is dropped. Later feeds append nothing and set match to
- * -1. Linear in the text fed, times n. QUIRE_NO_MEMORY: text may be lost; the stream must
+/* Feeds a piece, and appends to *out the text that can be shown. *match: index of the
+ * stop string that matched first, or -1. After a match, the text from its start (with
+ * include: from its end) on is dropped; later feeds append nothing and set *match to -1.
+ * Linear in the text, times n. QUIRE_NO_MEMORY: text may be lost, so the stream must
  * end. */
 quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *out, int32_t *match);
-/* Feeds a piece in which no stop string may end yet; one that begins in it may end in a
- * later piece. Errors as stop_matcher_feed. */
+/* Feeds a piece in which no stop string may end; one that begins in it may end in a later
+ * piece. Errors as stop_matcher_feed. */
 quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out);
-/* Appends the withheld text at the end of the stream. Appends nothing after a match. */
+/* Appends the withheld text at the end of the stream; nothing after a match. */
 quire_err stop_matcher_flush(stop_matcher *s, strbuf *out);
-/* The same in the middle of a stream: no stop string reaches across this place. */
+/* Appends the withheld text in the middle of a stream: no stop string may cross this
+ * point. */
 quire_err stop_matcher_restart(stop_matcher *s, strbuf *out);
 
 #endif

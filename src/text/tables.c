@@ -70,7 +70,7 @@ typedef struct reader {
     size_t at;
 } reader;
 
-/* Takes n elements of size bytes at the next multiple of ALIGN; NULL when they do not
+/* Takes n elements of `size` bytes at the next multiple of ALIGN; NULL if they do not
  * fit. */
 static void *text_tables_take(reader *r, uint64_t n, size_t size) {
     size_t at = size_align(r->at, ALIGN), bytes;
@@ -78,11 +78,11 @@ static void *text_tables_take(reader *r, uint64_t n, size_t size) {
         return NULL;
     }
     r->at = at + bytes;
-    return (void *)(uintptr_t)(r->bytes.p + at); /* borrowed tables are never written to */
+    return (void *)(uintptr_t)(r->bytes.p + at); /* never written to, since the tables are borrowed */
 }
 
-/* True for a number of slots that a search can run over: a power of two, at least a
- * quarter of them empty. */
+/* Whether a search in this number of slots terminates: a power of two, at least a quarter
+ * of them empty. */
 static bool is_table(uint64_t n, size_t n_used) {
     return n > 0 && (n & (n - 1)) == 0 && n_used <= n / 4 * 3 && n_used < n;
 }
@@ -126,8 +126,8 @@ static bool tables_take_pieces(reader *r, tables_pieces h, piece_table *t) {
     return check_pieces(t, h.n_slots);
 }
 
-/* A pair's result need not be a token: bpe.c accepts any number as a symbol, but only
- * tokens' numbers as tokens. */
+/* Takes a table of pairs. A result may be any number: bpe.c treats it as a symbol, and
+ * outputs only numbers of tokens. */
 static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
     pair_slot *slots = text_tables_take(r, h.n_slots, sizeof *slots);
     size_t n_used = 0;
@@ -147,7 +147,7 @@ static bool take_bpe(reader *r, const tables_header *h, bpe *b) {
            take_pairs(r, h->neighbours, &b->neighbours) && b->pairs.slots != NULL;
 }
 
-/* Passes over the tables of BPE, of which there are none. */
+/* Skips the BPE tables, which must be empty, and takes the trie. */
 static bool take_trie(reader *r, const tables_header *h, int32_t n_ids, piece_trie *out) {
     bpe none = {0};
     bool empty = take_bpe(r, h, &none) ||

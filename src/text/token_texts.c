@@ -7,7 +7,7 @@
 
 struct token_texts {
     int32_t n;
-    size_t *starts; /* [n + 1] */
+    size_t *starts; /* [n + 1] offsets of the texts */
     strbuf bytes;
     size_t longest;
 };
@@ -20,7 +20,7 @@ void token_texts_close(token_texts *t) {
     }
 }
 
-/* Finds a token to put before the others: an ordinary one that has text. */
+/* Finds the token to put before others: an ordinary token with text. */
 static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) {
     int32_t n = tokenizer_n_tokens(t);
     for (*anchor = 0; *anchor < n; ++*anchor) {
@@ -34,8 +34,8 @@ static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) 
 }
 
 /* Appends what id adds after the anchor, whose text is `before`. */
-static quire_err token_texts_add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
-                                        strbuf *both, strbuf *out) {
+static quire_err token_texts_add_after(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id,
+                                       strbuf *both, strbuf *out) {
     int32_t ids[2] = {anchor, id};
     strbuf_clear(both);
     TRY(tokenizer_decode(t, ids, 2, false, both));
@@ -48,7 +48,7 @@ static quire_err token_texts_fill(const tokenizer *t, token_texts *out, strbuf *
     TRY(find_anchor(t, before, &anchor));
     for (int32_t i = 0; i < out->n; i++) {
         size_t start = out->bytes.n, n;
-        TRY(token_texts_add_behind(t, anchor, before, i, both, &out->bytes));
+        TRY(token_texts_add_after(t, anchor, before, i, both, &out->bytes));
         out->starts[i + 1] = out->bytes.n;
         n = out->bytes.n - start;
         out->longest = n > out->longest ? n : out->longest;
@@ -75,14 +75,14 @@ quire_err token_texts_open(const tokenizer *t, token_texts **out) {
     return QUIRE_OK;
 }
 
-/* Appends the text of one token, where those of all are not wanted. Decodes a few tokens.
+/* Appends the text of one token, without a table; decodes a few tokens.
  * QUIRE_NO_MEMORY. */
 static quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
     strbuf before = {0}, both = {0};
     int32_t anchor;
     quire_err e = find_anchor(t, &before, &anchor);
     e = e == QUIRE_NOT_FOUND ? tokenizer_decode(t, &id, 1, false, out)
-        : e == QUIRE_OK      ? token_texts_add_behind(t, anchor, &before, id, &both, out)
+        : e == QUIRE_OK      ? token_texts_add_after(t, anchor, &before, id, &both, out)
                              : e;
     strbuf_deinit(&before);
     strbuf_deinit(&both);
@@ -100,7 +100,7 @@ size_t token_texts_longest(const token_texts *t) {
     return t->longest;
 }
 
-/* Whether the text has a replacement character for invalid bytes. */
+/* Whether the text has a U+FFFD. */
 static bool has_replacement(str text) {
     size_t n = strlen(UTF8_REPLACEMENT), at = 0;
     while (at + n <= text.n && memcmp(text.p + at, UTF8_REPLACEMENT, n) != 0) {
@@ -109,15 +109,15 @@ static bool has_replacement(str text) {
     return at + n <= text.n;
 }
 
-/* True for "<0xAB>". */
+/* Whether the piece is like <0xAB>. */
 static bool is_byte_piece(str piece, char *byte) {
     int high = piece.n == 6 ? hex_digit(piece.p[3]) : -1, low = piece.n == 6 ? hex_digit(piece.p[4]) : -1;
     *byte = (char)(high * 16 + low);
     return high >= 0 && low >= 0 && memcmp(piece.p, "<0x", 3) == 0 && piece.p[5] == '>';
 }
 
-/* The text has a token's bytes unless they are not whole characters. Then the piece does:
- * a byte's name, or the byte-level alphabet. */
+/* Appends a token's bytes: its text, unless that has U+FFFD for part of a character. Then
+ * the piece gives them: as a byte's name, or in the byte-level alphabet. */
 static quire_err token_bytes_add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
     str piece = tokenizer_piece(t, id);
     char byte;

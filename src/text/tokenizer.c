@@ -16,14 +16,15 @@ static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *e
     [VOCAB_TEKKEN] = tokenizer_load_tekken,
 };
 
-/* The one token before the text of a post-processor's template, or -1. */
+/* The token before the text in a post-processor's template, if it is the only one; else
+ * -1. */
 static int32_t tokenizer_first_of(const post_template *p) {
     bool is_one = p->is_set && p->n > 1 && p->parts[0].kind == POST_TOKENS && p->parts[0].n_ids == 1 &&
                   p->parts[1].kind == POST_A;
     return is_one ? p->parts[0].ids[0] : -1;
 }
 
-/* Finds the BOS of chats. */
+/* Sets t->start: the BOS of chats. */
 static quire_err find_start(tokenizer *t) {
     int32_t first = tokenizer_first_of(&t->post.single);
     first = t->bos < 0 || first == t->bos ? first : -1;
@@ -92,15 +93,13 @@ quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos) {
     return QUIRE_OK;
 }
 
-/* ---- encoding ---- */
+enum { CHARACTER_BYTES = 4 }; /* of one character in UTF-8 */
 
-enum { CHARACTER_BYTES = 4 }; /* at most, in UTF-8 */
-
-/* The state of one encoding. */
+/* The state of an encoding. */
 typedef struct encode_run {
     const tokenizer *t;
     encode_options options;
-    strbuf clean; /* the text, when it had to be converted to valid UTF-8 */
+    strbuf clean; /* the text as valid UTF-8, if it had to be converted */
     regex_scratch regex;
     norm_scratch norm, norm_part;
     pre_scratch pre;
@@ -130,8 +129,8 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     return false;
 }
 
-/* Appends the ids of a piece. Where marks decide about control tokens, merges must not
- * make one: such a piece is spelt by its characters, and a character that is one is
+/* Appends the ids of a piece. With marks, merges must not produce a control token: such a
+ * piece is encoded character by character, and a character that is a control token as
  * unknown. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     const piece_model *m = &r->t->model;
@@ -166,8 +165,8 @@ static quire_err encode_pieces(encode_run *r, str text, size_t front, token_list
     return QUIRE_OK;
 }
 
-/* The end of the part of a text that begins at `at`, a client's or not as a whole: the
- * next border of a run, at most `end`. *client: which it is. */
+/* The end of the part that begins at `at`: the next border of a run, at most `end`.
+ * *client: whether the part comes from the client. */
 static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client) {
     size_t i = text_marks_find(m, at);
     *client = i < m->n && m->runs[i].start <= at;
@@ -176,8 +175,7 @@ static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client)
 }
 
 /* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing
- * the parts between them. Where the parts do not add up to the whole, no control token
- * counts there. */
+ * each part. If the results do not add up to the whole, marks all of it. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     size_t done = 0, to = 0;
     bool adds_up = true;
@@ -205,15 +203,14 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
     return text_marks_add(out, 0, normalized.n);
 }
 
-/* Whether a stretch at offset goes on from the known ids in the middle of a stretch. */
+/* Whether a stretch at offset continues the known ids in the middle of a stretch. */
 static bool goes_on(const encode_run *r, size_t offset) {
     const token_list *known = r->options.known;
     return known != NULL && known->n > 0 && offset > 0 && offset == r->options.from &&
            added_set_get(&r->t->added, known->ids[known->n - 1]) == NULL;
 }
 
-/* Encodes a stretch between tokens that were found in the raw text; the stretch begins at
- * offset there. */
+/* Encodes a stretch between tokens found in the raw text, where it starts at offset. */
 static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
     const tokenizer *t = r->t;
     text_marks moved = {0};
@@ -244,9 +241,9 @@ static quire_err tokenizer_encode_stretch(encode_run *r, str text, size_t offset
     return e;
 }
 
-/* Notes the seam before the token that w has found, if it begins where the stretch ends.
- * That a token begins there depends on what follows as far as the longest one reaches,
- * and on the character after it. */
+/* Records the seam before the token that w has found, if it begins where the stretch
+ * ends. Whether a token begins there depends on the text up to the length of the longest
+ * one, and on the character after it. */
 static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     size_t at = w->stretch_at + w->stretch_n, needs = w->done + r->t->added.longest + CHARACTER_BYTES;
     str pattern = added_set_get(&r->t->added, w->id)->pattern;
@@ -257,7 +254,7 @@ static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
 }
 
-/* The marks of a text whose bytes have moved: no control token counts in it. */
+/* Marks for a text whose bytes have moved: all of it, so no control token counts. */
 static mark_run whole_text = {0, SIZE_MAX};
 static const text_marks all_a_clients = {.runs = &whole_text, .n = 1};
 
@@ -267,7 +264,7 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
         strbuf_clear(&r->clean);
         TRY(utf8_add_lossy(&r->clean, text));
         text = (str){r->clean.p, r->clean.n};
-        r->options.seams = NULL; /* which would be positions of another text */
+        r->options.seams = NULL; /* else positions in another text */
         r->options.known = NULL;
         r->options.marks = r->options.marks != NULL ? &all_a_clients : NULL;
     }
@@ -294,7 +291,7 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
     }
 }
 
-/* Appends ids with their segment. */
+/* Appends ids with their segment number. */
 static quire_err tokenizer_add_all(const int32_t *ids, size_t n, int32_t type, token_list *out,
                                    token_list *types) {
     for (size_t i = 0; i < n; i++) {
@@ -306,7 +303,7 @@ static quire_err tokenizer_add_all(const int32_t *ids, size_t n, int32_t type, t
     return QUIRE_OK;
 }
 
-/* Appends the template's result for a and b, without its first n_skip tokens. */
+/* Appends the template's ids for texts a and b, without its first n_skip tokens. */
 static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip,
                               token_list *out, token_list *types) {
     if (!p->is_set) {
@@ -328,7 +325,7 @@ static quire_err add_template(const post_template *p, const token_list *a, const
     return QUIRE_OK;
 }
 
-/* How many of the template's first tokens the content begins with already. */
+/* The number of the template's leading tokens that the content already begins with. */
 static size_t n_already_there(const post_template *p, const token_list *content) {
     size_t n = 0;
     for (size_t i = 0; i < p->n && p->parts[i].kind == POST_TOKENS; i++) {
@@ -342,7 +339,7 @@ static size_t n_already_there(const post_template *p, const token_list *content)
     return n;
 }
 
-/* How many tokens of a template come before a text. */
+/* The number of tokens in a template before the first text. */
 static size_t n_before_text(const post_template *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->n && p->parts[i].kind == POST_TOKENS; i++) {
@@ -351,7 +348,7 @@ static size_t n_before_text(const post_template *p) {
     return n;
 }
 
-/* Whether the output of a template includes the text's ids. */
+/* Whether a template includes the ids of a text. */
 static bool has_text(const post_template *p) {
     bool has = !p->is_set;
     for (size_t i = 0; i < p->n; i++) {
@@ -362,7 +359,7 @@ static bool has_text(const post_template *p) {
 
 typedef enum around { AROUND_NOTHING, AROUND_BOS, AROUND_ONCE, AROUND_ALWAYS } around;
 
-/* The template around one text or two. */
+/* The template for one text or two. */
 static const post_template *template_of(const tokenizer *t, bool is_pair, around how) {
     static const post_template none;
     return how == AROUND_NOTHING ? &none
@@ -371,8 +368,8 @@ static const post_template *template_of(const tokenizer *t, bool is_pair, around
                                  : &t->post.single;
 }
 
-/* Whether a template wrote BOS after white space. */
-static bool starts_behind_space(const encode_run *r, str text) {
+/* Whether the template wrote white space and BOS at the start. */
+static bool starts_after_space(const encode_run *r, str text) {
     const added_token *bos = added_set_get(&r->t->added, r->t->start);
     size_t at = 0;
     while (at < text.n && strchr(" \t\r\n", text.p[at]) != NULL && text.p[at] != '\0') {
@@ -392,10 +389,10 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     }
     const post_template *p = template_of(r->t, pair != NULL, how);
     size_t n_there = how == AROUND_ONCE || how == AROUND_BOS ? n_already_there(p, &lists[0]) : 0;
-    n_there = how == AROUND_BOS && n_there == 0 && starts_behind_space(r, text) ? 1 : n_there;
+    n_there = how == AROUND_BOS && n_there == 0 && starts_after_space(r, text) ? 1 : n_there;
     if (r->options.seams != NULL) {
         r->options.seams->first = n_before_text(p) - n_there;
-        /* what is not in *out has no positions there */
+        /* without the text's ids, there are no seams */
         r->options.seams->n = has_text(p) ? r->options.seams->n : 0;
     }
     return add_template(p, &lists[0], &lists[1], n_there, out, types);
@@ -411,7 +408,7 @@ static quire_err text_tokenizer_encode(const tokenizer *t, str text, const str *
     }
     encode_run r = {.t = t, .options = options};
     r.model.unigram.no_controls = options.marks != NULL;
-    r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */
+    r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* a piece has at least one token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
     quire_err e = encode_texts(&r, text, pair, how, lists, out, types);
@@ -450,8 +447,6 @@ size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes) {
     return t->max_bytes == 0 ? 0 : n_bytes / t->max_bytes + (n_bytes % t->max_bytes != 0);
 }
 
-/* ---- decoding ---- */
-
 bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class) {
     const added_token *a = added_set_get(&t->added, id);
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
@@ -481,8 +476,6 @@ done:
     }
     return e;
 }
-
-/* ---- properties ---- */
 
 const char *tokenizer_sum_obstacle(const tokenizer *t) {
     return decoder_sum_obstacle(&t->decoder);
@@ -530,8 +523,8 @@ str tokenizer_eos_text(const tokenizer *t) {
     return (str){t->eos_text.n > 0 ? t->eos_text.p : "", t->eos_text.n};
 }
 
-/* Computes the least number of tokens that a text of a given length can have, so that a
- * server can refuse a text without tokenizing it. */
+/* Computes a lower bound on the tokens of a text of a given length, so that a server can
+ * refuse a text without tokenizing it. */
 
 static bool is_byte_level(const tokenizer *t) {
     for (int32_t i = 0; i < t->pretokenizer.n; i++) {
@@ -547,7 +540,7 @@ static bool is_byte_level(const tokenizer *t) {
     return false;
 }
 
-/* True when every byte has a token, so that no character is dropped or merged with others
+/* Whether every byte has a token, so that no character is dropped, or merged with others
  * into one unknown token. */
 static quire_err spells_all(const tokenizer *t, bool byte_level, bool *all) {
     strbuf b = {0};
@@ -576,8 +569,8 @@ static size_t n_chars(str s) {
     return n;
 }
 
-/* In bytes of normalized text, except for added tokens, which may be found in the raw
- * text. A character of a byte-level piece is a byte. */
+/* The most bytes of normalized text (of raw text, for added tokens) in one token. A
+ * character of a byte-level piece is a byte. */
 static size_t longest_token(const tokenizer *t, bool byte_level) {
     size_t longest = 1;
     for (int32_t i = 0; i < t->vocab.n; i++) {
@@ -592,8 +585,8 @@ static size_t longest_token(const tokenizer *t, bool byte_level) {
     return longest;
 }
 
-/* Whether an id has several texts, as in a malformed file; a merge into it may then make
- * it of any length. */
+/* Whether an id has several texts, as in a malformed file; a merge can then make it stand
+ * for any length. */
 static bool has_id_of_several(const piece_table *t) {
     for (size_t i = 0; t->slots != NULL && i <= t->mask; i++) {
         const piece_slot *s = &t->slots[i];
@@ -610,7 +603,7 @@ quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max) {
     *max = 0;
     TRY(spells_all(t, byte_level, &all));
     for (size_t i = 0; i < t->added.n; i++) {
-        /* which take any number of blanks */
+        /* such tokens stand for any number of spaces */
         all = all && !t->added.tokens[i].lstrip && !t->added.tokens[i].rstrip;
     }
     if (all && shrinks > 0 && !pretokenizer_deletes(&t->pretokenizer) && !has_id_of_several(&t->vocab)) {

@@ -5,9 +5,9 @@
 
 #include "base/utf8.h"
 
-/* The texts by which llama.cpp knows tokens that end a generation. The last lines are of
- * models that fill in the middle of a file: a padding, a repository's name and the border
- * between files end the requested text. */
+/* The texts of tokens that end generation, as in llama.cpp. The last lines are for models
+ * that fill in the middle of a file: padding, a repository's name and a border between
+ * files end the text. */
 static const char *const texts[] = {
     "<|im_end|>",
     "<|eot_id|>",
@@ -60,12 +60,12 @@ static void turn_ends_add(turn_ends *ends, int32_t id, turn_end_reason reason) {
     }
 }
 
-/* The text of a GGUF file's token: a packed model has it in the tokenizer only. */
+/* The text of a token; in a packed GGUF model only the tokenizer has it. */
 static str turn_ends_text_of(const vocab *v, const tokenizer *t, int32_t id) {
     return v->tokens != NULL ? v->tokens[id] : t != NULL ? tokenizer_piece(t, id) : (str){"", 0};
 }
 
-/* The found token with this text, or -1. */
+/* The token with this text among those found; -1: none. */
 static int32_t found(const turn_ends *ends, const vocab *v, const tokenizer *t, const char *text) {
     for (int32_t i = 0; i < ends->n; i++) {
         if (str_is(turn_ends_text_of(v, t, ends->tokens[i].id), text)) {
@@ -85,8 +85,9 @@ static void turn_ends_drop(turn_ends *ends, int32_t id) {
     ends->n = n;
 }
 
-/* Where a turn has several messages, <|end|> ends only one of them (gpt-oss, Solar Open).
- * Gemma 4's vocabulary has </s> as an ordinary piece of markup. */
+/* Drops tokens that do not end an answer: <|end|> where a turn has several messages
+ * (gpt-oss, Solar Open), and </s> in Gemma 4's vocabulary, an ordinary piece of
+ * markup. */
 static void drop_those_that_go_on(turn_ends *ends, const vocab *v, const tokenizer *t) {
     bool calls = found(ends, v, t, "<|call|>") >= 0 || found(ends, v, t, "<|calls|>") >= 0;
     bool has_messages =
@@ -117,7 +118,7 @@ turn_ends turn_ends_find(const vocab *v, const tokenizer *t) {
     return ends;
 }
 
-/* Writes a token's text as it may be shown. */
+/* Writes a token's text in printable form. */
 static void answer_ends_show(const vocab *v, const tokenizer *t, answer_end *e) {
     str text = t != NULL                                  ? tokenizer_piece(t, e->id)
                : v->tokens != NULL && e->id < v->n_tokens ? v->tokens[e->id]

@@ -1,6 +1,6 @@
-/* Tokens that end an answer, by the texts of a vocabulary. A model's files name end
- * tokens by id, often not all: a converted chat model has the end of a text there and
- * means the end of a turn too. */
+/* Tokens that end an answer, found by the texts of a vocabulary. A model's files name end
+ * tokens by id, but often not all: converted chat models may name only the end of a text,
+ * and use the end of a turn too. */
 #ifndef TEXT_TURN_ENDS_H
 #define TEXT_TURN_ENDS_H
 
@@ -21,20 +21,22 @@ typedef struct turn_ends {
         turn_end_reason reason;
     } tokens[TURN_ENDS_MAX];
     int32_t n;
-    int32_t goes_on[2]; /* tokens that end no answer of this vocabulary, whatever the files say; -1: none */
+    /* tokens that do not end answers of this vocabulary, even if the files say so; -1:
+     * none */
+    int32_t goes_on[2];
 } turn_ends;
 
-/* Finds the end tokens of v. t: its tokenizer, or NULL, so that only texts in v itself
- * are searched. O(tokens). */
+/* Finds the end tokens of v. t: its tokenizer; NULL: only v's own texts are searched.
+ * O(tokens). */
 turn_ends turn_ends_find(const vocab *v, const tokenizer *t);
 
 /* The tokens that end a model's answers: those that its files name by id, and those that
- * its vocabulary suggests (text/turn_ends.h). */
+ * its vocabulary suggests. */
 
 typedef struct answer_end {
     int32_t id;
-    const char *reason; /* a phrase, static: "by its text" */
-    char text[48];      /* safe to show, perhaps cut; empty: not in the vocabulary */
+    const char *reason; /* a static phrase such as "by its text" */
+    char text[48];      /* printable, perhaps truncated; empty: not in the vocabulary */
 } answer_end;
 
 typedef struct answer_ends {
@@ -42,12 +44,12 @@ typedef struct answer_ends {
     int32_t n;
 } answer_ends;
 
-/* The end tokens of a model whose files give the description d, with the vocabulary v and
- * its tokenizer t (NULL: there is none). */
+/* The end tokens of a model with description d, vocabulary v and tokenizer t (NULL:
+ * none). */
 answer_ends answer_ends_find(const vocab *v, const tokenizer *t, const model_desc *d);
-/* Sets a description's end tokens to these. */
+/* Sets the description's end tokens. */
 void answer_ends_apply(const answer_ends *ends, model_desc *d);
-/* Appends them in one line, `<|im_end|> (338, by its text), ..`; "none" for none.
+/* Appends them as one line, `<|im_end|> (338, by its text), ..`, or "none".
  * QUIRE_NO_MEMORY. */
 quire_err answer_ends_print(const answer_ends *ends, strbuf *out);
 /* Writes them as an array of {"id", "text", "from"}. */

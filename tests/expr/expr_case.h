@@ -1,5 +1,5 @@
-/* An expression evaluated twice, over a rectangle of queries and keys: by walking its
- * tree as C would, and by its compiled program. */
+/* Evaluates an expression twice over a rectangle of queries and keys: by walking its tree
+ * as C would, and by its compiled program. */
 #ifndef TESTS_EXPR_EXPR_CASE_H
 #define TESTS_EXPR_EXPR_CASE_H
 

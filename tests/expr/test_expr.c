@@ -1,4 +1,5 @@
-/* Expressions: what they mean, what is refused, and programs against trees. */
+/* Expressions: their meaning, what is refused, and compiled programs compared with
+ * trees. */
 #include "base/comma_locale.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-/* Where the shared test data lies: QUIRE_SHARED, else ../shared. Tests run in the
+/* Finds the shared test data: in QUIRE_SHARED, else in ../shared. Tests run in the
  * repository root. */
 #ifndef TESTS_TEXT_SHARED_H
 #define TESTS_TEXT_SHARED_H

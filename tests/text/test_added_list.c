@@ -1,5 +1,5 @@
-/* Added tokens of tokenizer.json and of tokenizer_config.json's added_tokens_decoder,
- * together. */
+/* Added tokens from tokenizer.json together with those from added_tokens_decoder in
+ * tokenizer_config.json. */
 #include "shared.h"
 
 #include "text/json_vocab.h"

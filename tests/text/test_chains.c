@@ -1,5 +1,5 @@
-/* Steps of tokenizer.json after one another, and SentencePiece's scores: what the
- * libraries give. */
+/* Combinations of steps in tokenizer.json, and SentencePiece's scores, compared with the
+ * reference libraries. */
 #include "shared.h"
 
 #include "text/detok.h"

@@ -1,4 +1,4 @@
-/* Streams against whole decoding. */
+/* Streaming detokenization compared with decoding at once. */
 #include "shared.h"
 
 #include "base/rng.h"

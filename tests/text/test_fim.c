@@ -1,5 +1,4 @@
-/* The tokens of fill-in-the-middle, by the keys of a file and by their published
- * spellings. */
+/* Fill-in-the-middle tokens, found by a file's keys and by their published spellings. */
 #include "shared.h"
 
 #include "file/open_file.h"

@@ -1,5 +1,5 @@
-/* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they
- * say. */
+/* The names in tokenizer.ggml.pre: which are known, how they cut texts, and which options
+ * they set. */
 #include "shared.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
-/* Tokenizer files that are cut short, damaged or forged: refused with a message, or
- * usable. */
+/* Truncated, damaged and forged tokenizer files: refused with a message, or usable. */
 #include "shared.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-/* What is known of a text's tokens before it is tokenized, and tokenizing that stops
+/* The lower bound on a text's tokens before it is tokenized, and tokenizing that stops
  * early. */
 #include "shared.h"
 

@@ -1,5 +1,5 @@
-/* Long texts and long tokens: work that grows with them gives its slice up, and ends when
- * nobody wants it any more. */
+/* Long texts and long tokens: work that grows with them yields its slice, and stops when
+ * the request is cancelled. */
 #include "shared.h"
 
 #include "base/clock.h"

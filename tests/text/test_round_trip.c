@@ -1,9 +1,9 @@
-/* Random Unicode strings through whole tokenizers: decoding gives the text back where the
- * tokenizer is lossless, and a stream of the ids gives the bytes that decoding them at
- * once does.
+/* Random Unicode strings through whole tokenizers: decoding returns the text if the
+ * tokenizer is lossless, and streaming the ids gives the same bytes as decoding them at
+ * once.
  *
- * 2,000 strings a tokenizer; with QUIRE_TEST_LONG a million. QUIRE_TEST_SEED=n repeats a
- * run. */
+ * 2,000 strings per tokenizer, a million with QUIRE_TEST_LONG. QUIRE_TEST_SEED=n repeats
+ * a run. */
 #include "shared.h"
 
 #include "base/rng.h"

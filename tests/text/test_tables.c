@@ -1,5 +1,5 @@
-/* Tables: a tokenizer over the tables of another one gives the same ids, and forged
- * tables are refused or searched inside their bounds. */
+/* Tables: a tokenizer with the tables of another one gives the same ids; forged tables
+ * are refused, or searched within their bounds. */
 #include "shared.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* What tokens add to a text, against decoding. */
+/* The text that each token adds, compared with decoding. */
 #include "shared.h"
 
 #include "text/token_texts.h"

@@ -1,4 +1,4 @@
-/* Whole tokenizers: what a caller sees. */
+/* Whole tokenizers through their public functions. */
 #include "shared.h"
 
 #include "base/rng.h"
