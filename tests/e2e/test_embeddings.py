@@ -117,6 +117,7 @@ def test_long_inputs_are_cut_where_that_is_asked_for(server):
     ({"input": "a", "encoding_format": "int8"}, "body.encoding_format"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": "a", "dimensions": 4}, "dimensions"),
     ({"input": "a", "pooling": "max"}, "body.pooling"), ({"input": [99999]}, ""), ({"input": "a", "model": "nope"}, "model"),
     ({"input": "a", "truncate_prompt_tokens": -2}, "truncate_prompt_tokens"), ({"input": "a", "truncation_side": "up"}, "body.truncation_side"),
+    ({"input": "a", "embed_dtype": "float16"}, "embed_dtype"), ({"input": "a", "endianness": "big"}, "endianness"),
 ))
 def test_wrong_bodies_are_named(server, body, param):
     error = post(server, "/v1/embeddings", {"pooling": "mean"} | body, 404 if param == "model" else 400)["error"]

@@ -124,6 +124,7 @@ def test_documents_are_cut_where_that_is_asked_for(server):
     ("/score", {"text_1": QUERY}, "text_2"), ("/score", {"text_2": "a"}, "text_1"), ("/score", {"text_1": 5, "text_2": "a"}, "body.text_1"),
     ("/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/rerank", {"query": QUERY, "documents": []}, "documents"),
     ("/rerank", {"query": QUERY, "documents": [5]}, "body.documents.0"), ("/rerank", {"query": QUERY, "documents": ["a"], "top_n": -1}, "top_n"),
+    ("/rerank", {"query": QUERY, "documents": ["a"], "use_activation": False}, "use_activation"),
     ("/rerank", {"query": QUERY, "documents": ["a"], "model": "nope"}, "model"), ("/rerank", {"query": QUERY, "documents": ["a"] * 1025}, "documents"),
 ))
 def test_wrong_bodies_are_named(server, path, body, param):
