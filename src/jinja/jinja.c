@@ -10,8 +10,6 @@
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
-/* ---- opening ---- */
-
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err) {
     quire_error unread;
     *out = NULL;
@@ -172,7 +170,7 @@ quire_err jrun_matches(jrun *r, jvalue a, jvalue b, bool *out) {
     return jrun_over(r, jvalue_matches(&r->steps, a, b, out));
 }
 
-/* The error of a dictionary's function. */
+/* Turns the result of a dictionary function into the render's error. */
 static quire_err dict_error(jrun *r, jvalue key, quire_err e) {
     switch (e) {
     case QUIRE_OK:
@@ -301,7 +299,7 @@ quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out) {
     return QUIRE_OK;
 }
 
-/* The characters of a string. */
+/* Makes a list of the characters of a string. */
 static quire_err characters(jrun *r, str s, const jvalue **items, size_t *n) {
     jvalue *chars;
     *n = jstr_length(s);
@@ -392,7 +390,7 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 
 /* ---- rendering ---- */
 
-/* Adds the texts that the program defines, where the variables have none of that name. */
+/* Adds the program's defined texts that the variables do not name. */
 static quire_err add_defined(jrun *r, const jinja_program *p, jdict *variables) {
     for (size_t i = 0; i < p->n_defined; i++) {
         const jvalue *found;
@@ -409,7 +407,7 @@ void jinja_spans_deinit(jinja_spans *s) {
     *s = (jinja_spans){0};
 }
 
-/* Hands the rendered text over to the caller. */
+/* Moves the rendered text and its spans to the caller. */
 static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *err) {
     quire_err e = text->text.n > 0 ? strbuf_add(out, text->text.p, text->text.n) : QUIRE_OK;
     if (e == QUIRE_OK && input != NULL) {
@@ -443,7 +441,7 @@ static quire_err jinja_jinja_render(const jinja_program *p, str variables_json, 
     e = jexec_template(&r, p, scope);
 done:
     jout_deinit(&r.scratch);
-    jarena_deinit(&r.arena); /* freed before the output is copied, since it is no longer needed */
+    jarena_deinit(&r.arena); /* freed before the output is copied, to save memory */
     if (e == QUIRE_OK) {
         e = give(&text, out, input, r.err);
     }
@@ -454,7 +452,7 @@ done:
 
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out,
                        jinja_spans *input, quire_error *err) {
-    locale_t before = c_locale_enter(); /* numbers and dates are printed as in Python without a locale */
+    locale_t before = c_locale_enter(); /* numbers and dates as in Python with no locale set */
     int64_t steps = JINJA_MAX_STEPS;
     quire_err e = jinja_jinja_render(p, variables_json, now, &steps, out, input, err);
     c_locale_leave(before);

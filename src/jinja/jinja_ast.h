@@ -1,6 +1,6 @@
-/* A template as tokens and as a tree: shared by jinja_lex.c, jinja_parse.c, jinja_expr.c
- * and the files that walk the tree. All of it is in the program's arena and immutable
- * after open. */
+/* A template as tokens and as a tree, shared by jinja_lex.c, jinja_parse.c, jinja_expr.c
+ * and the files that walk the tree. Stored in the program's arena; immutable after
+ * open. */
 #ifndef JINJA_JINJA_AST_H
 #define JINJA_JINJA_AST_H
 
@@ -8,11 +8,11 @@
 #include "jinja/jinja_value.h"
 
 #define JINJA_MAX_ARGUMENTS 64
-#define JINJA_MAX_CHAIN     500 /* the longest chain of operators, members or filters */
+#define JINJA_MAX_CHAIN     500 /* longest chain of operators, members or filters */
 
 typedef enum jtoken_kind {
     T_END,
-    T_FAULT, /* not a token: the error that jinja_lex filled says why */
+    T_FAULT, /* not a token: jinja_lex failed here, and its error says why */
     T_DATA,
     T_PRINT_BEGIN,
     T_PRINT_END,
@@ -28,16 +28,16 @@ typedef enum jtoken_kind {
 typedef struct jtoken {
     jtoken_kind kind;
     uint32_t line, column;
-    str text;     /* data, name or operator; a string's content */
+    str text;     /* data, a name or an operator; a string's content */
     jvalue value; /* numbers */
 } jtoken;
 
-/* Cuts source into tokens. The last is T_END, or T_FAULT at the place that is no token, for
- * which *err says why. The caller frees *tokens with mem_free. QUIRE_NO_MEMORY. */
+/* Splits source into tokens. The last one is T_END, or T_FAULT where there is no valid
+ * token; then *err says why. The caller frees *tokens with mem_free. QUIRE_NO_MEMORY. */
 quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err);
 
 typedef enum jnode_kind {
-    /* expressions */
+    /* expressions, with the members that they use */
     N_CONST, /* value */
     N_NAME,  /* name */
     N_LIST,
@@ -58,22 +58,22 @@ typedef enum jnode_kind {
     N_AND,
     N_OR,
     N_COND, /* b if a else c (may be NULL) */
-    /* statements */
+    /* statements, with the members that they use */
     N_BODY,         /* items */
     N_DATA,         /* name: the text */
     N_PRINT,        /* a */
     N_IF,           /* if a: b, else c (may be NULL) */
-    N_FOR,          /* for a in b if c (may be NULL): body, else otherwise (may be NULL) */
-    N_SET,          /* a = b; a is a name, a tuple of names, or N_MEMBER of a name (a namespace's) */
+    N_FOR,          /* for a in b if c (may be NULL): body, else `otherwise` (may be NULL) */
+    N_SET,          /* a = b; a is a name, a tuple of names, or an N_MEMBER of a namespace */
     N_SET_BLOCK,    /* a = body, passed through the filter chain b (may be NULL) */
-    N_MACRO,        /* name(items), defaults of the last n_more in more; body */
-    N_CALL_BLOCK,   /* a: the call; b: the caller as N_MACRO */
-    N_FILTER_BLOCK, /* a: the filter chain; body */
+    N_MACRO,        /* name(items), the last n_more with defaults in more; body */
+    N_CALL_BLOCK,   /* a: the call; b: the body as an N_MACRO named caller */
+    N_FILTER_BLOCK, /* a: the filter chain; the body that it is applied to */
     N_WITH,         /* items: targets, more: values; body */
     N_SCOPE,        /* body in a scope of its own */
-    N_AUTOESCAPE,   /* body, whose prints are escaped where a is true */
+    N_AUTOESCAPE,   /* body; its prints are escaped if a is true */
     N_BLOCK,        /* name: body; scoped, required */
-    N_EXTENDS,      /* a: a template's name */
+    N_EXTENDS,      /* a: the name of a template */
     N_INCLUDE,      /* a: a name, or a list of names */
     N_IMPORT,       /* a as name */
     N_FROM,         /* from a import names[i] as items[i] */
@@ -88,13 +88,13 @@ typedef struct jnode jnode;
 struct jnode {
     uint8_t kind; /* jnode_kind */
     uint8_t op;   /* N_BINARY: jop */
-    /* the height of the chain of expressions to its left; N_COND: or of its value */
+    /* height of the chain of expressions to its left; N_COND: or of its value */
     uint16_t height;
     bool recursive;                     /* N_FOR */
     bool scoped, required;              /* N_BLOCK */
-    bool folds;                         /* N_PRINT: Jinja evaluates the expression at compile time */
+    bool folds;                         /* N_PRINT: Jinja would evaluate this expression at compile time */
     bool with_context, ignores_missing; /* N_INCLUDE, N_IMPORT, N_FROM */
-    /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
+    /* N_CALL, N_FILTER, N_TEST: the name of some argument is "*" or "**" */
     bool unpacks;
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
@@ -104,8 +104,8 @@ struct jnode {
     jnode **items, **more;
     size_t n, n_more;
     str *names;                       /* of arguments */
-    uint8_t *ops;                     /* N_COMPARE: jcompare */
-    const struct jfunction *function; /* N_FILTER, N_TEST; NULL: unknown to Jinja, an error once reached */
+    uint8_t *ops;                     /* N_COMPARE: jcompare of each */
+    const struct jfunction *function; /* N_FILTER, N_TEST; NULL: unknown, an error when reached */
 };
 
 #define JINJA_MAX_DEFINED 4
@@ -118,7 +118,7 @@ struct jinja_program {
     } defined[JINJA_MAX_DEFINED];
     size_t n_defined;
     jinja_words own;
-    const jinja_set *set; /* NULL: no other templates */
+    const jinja_set *set; /* NULL: there are no other templates */
     jnode **blocks;
     size_t n_blocks;
     bool uses_others;
@@ -129,23 +129,23 @@ typedef struct jnodes {
     size_t n, cap;
 } jnodes;
 
-/* The parser's state, shared by jinja_parse.c and jinja_expr.c. */
+/* The parser's state, for jinja_parse.c and jinja_expr.c. */
 typedef struct jparser {
-    const jtoken *at; /* the token to read next */
+    const jtoken *at; /* the next token */
     jarena *arena;
-    quire_error *err; /* at T_FAULT: the lexer's error */
-    /* Errors that Jinja reports only if there is no syntax error (code QUIRE_OK: none):
-     * unknown, the first unknown filter or test; stray, the first break or continue outside
-     * a loop or argument given twice, which Python's compiler refuses. */
+    quire_error *err; /* set at T_FAULT to the lexer's error */
+    /* Errors that Jinja reports only if there is no syntax error; code QUIRE_OK: none.
+     * unknown: the first unknown filter or test. stray: the first break or continue
+     * outside a loop, or duplicate argument, which Python's compiler refuses. */
     quire_error unknown, stray;
     int depth;
-    /* inside a branch: an unknown filter or test is an error only when it is evaluated,
-     * as in Jinja */
+    /* in a branch, where an unknown filter or test is an error only when evaluated, as in
+     * Jinja */
     bool soft;
-    int loops;                  /* for loops around the current place in this macro */
-    int fors;                   /* all for loops around the current place */
+    int loops;                  /* enclosing for loops in this macro */
+    int fors;                   /* all enclosing for loops */
     struct jnames_used *macros; /* enclosing macros, innermost first */
-    jnodes *blocks;             /* the template's blocks, in the order of their ends */
+    jnodes *blocks;             /* the template's blocks, in the order in which they end */
     bool uses_others;           /* it extends, includes or imports another template */
 } jparser;
 
@@ -154,17 +154,17 @@ typedef struct jnames_used {
     struct jnames_used *outer;
 } jnames_used;
 
-/* "line L, column C: message" with a code; returns it. */
+/* Sets err to "line L, column C: message" with a code, which it returns. */
 quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format,
                       ...) __attribute__((format(printf, 5, 6)));
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Records an error in *first (of the parser) unless it has one. */
+/* Records an error in *first, a member of the parser, unless it already has one. */
 void jparse_note(jparser *p, quire_error *first, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* An error if p, the result of an allocation, is NULL. */
+/* The error of an allocation that returned p: QUIRE_OK unless p is NULL. */
 quire_err jparse_check_memory(jparser *parser, const void *p);
-/* Goes one level deeper. Every recursion of the parser passes through a function that
+/* Enters a deeper level. Every recursion of the parser passes through a function that
  * calls this and undoes it. */
 quire_err jparse_enter(jparser *p);
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
@@ -173,31 +173,31 @@ static inline void jnode_set_items(jnode *node, const jnodes *items) {
     node->items = items->p;
     node->n = items->n;
 }
-/* Makes items a tuple that begins at start or, without a comma, returns the only item. */
+/* Makes a tuple of items that begins at start; without a comma, returns the only item. */
 quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out);
 bool jparse_is_op(const jparser *p, const char *op);
 bool jparse_is_name(const jparser *p, const char *name);
-/* Skips the operator or name if it comes next; returns whether it did. */
+/* Skips the next token if it is this operator or name; returns whether it was. */
 bool jparse_skip_op(jparser *p, const char *op);
 bool jparse_skip_name(jparser *p, const char *name);
 quire_err jparse_expect_op(jparser *p, const char *op);
 quire_err jparse_expect_name(jparser *p, str *name);
 
-/* jinja_expr.c. with_cond: `x if y` is part of the expression. */
+/* Parses an expression. with_cond: may be of the form `x if y`. In jinja_expr.c, as are
+ * the next ones. */
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
-/* Parses one with_cond and appends it to list. */
+/* Parses an expression with_cond and appends it to list. */
 quire_err jparse_add_expression(jparser *p, jnodes *list);
-/* Expressions separated by commas make a tuple. */
+/* Parses an expression, or several separated by commas as a tuple. */
 quire_err jparse_tuple(jparser *p, bool with_cond, jnode **out);
 /* Whether a tuple without parentheses ends here, after a comma. */
 bool jparse_ends_tuple(const jparser *p);
 quire_err jparse_primary(jparser *p, jnode **out);
-/* The filters of a filter or set block, separated by |: a chain whose innermost a is
+/* Parses the filters of a filter or set block, separated by |: a chain that starts at
  * NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
 
-/* jinja_parse.c */
-/* Fills the program's root, blocks and uses_others. */
+/* Parses a template: sets the program's root, blocks and uses_others. */
 quire_err jinja_parse(const jtoken *tokens, jinja_program *program, quire_error *err);
 
 #endif

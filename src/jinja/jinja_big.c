@@ -83,7 +83,7 @@ static void add_magnitudes(const jbig *x, const jbig *y, jbig *out) {
     }
 }
 
-/* x is at least y. */
+/* Subtracts magnitudes; x >= y. */
 static void subtract_magnitudes(const jbig *x, const jbig *y, jbig *out) {
     int64_t borrow = 0;
     for (size_t i = 0; i < out->n; i++) {
@@ -134,8 +134,8 @@ jvalue jbig_multiply(jarena *a, const jbig *x, const jbig *y) {
     return jinja_big_value_of(out);
 }
 
-/* Long division of magnitudes by bits: r = x mod y, q = x / y. q has x->n limbs, r y->n +
- * 1. */
+/* Long division of magnitudes, bit by bit: q = x / y, r = x mod y. q has x->n limbs, r
+ * has y->n + 1. */
 static void divide_magnitudes(const jbig *x, const jbig *y, jbig *q, jbig *r) {
     size_t n_r = r->n;
     for (size_t bit = 32 * x->n; bit-- > 0;) {
@@ -167,7 +167,7 @@ bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jval
     bool corrects = q->negative && r->n > 0;
     *quotient = jinja_big_value_of(q);
     *remainder = jinja_big_value_of(r);
-    if (corrects) { /* down, not towards 0 */
+    if (corrects) { /* rounds down, not towards 0 */
         const jbig *one = jbig_of(a, jint(1)), *floor = jbig_of(a, *quotient), *rest = jbig_of(a, *remainder);
         if (one == NULL || floor == NULL || rest == NULL) {
             return false;
@@ -178,7 +178,7 @@ bool jbig_divide(jarena *a, const jbig *x, const jbig *y, jvalue *quotient, jval
     return !jis(*quotient, J_MISSING) && !jis(*remainder, J_MISSING);
 }
 
-/* b = b * factor + more; b has room for it. */
+/* b = b * factor + more; b has room for the result. */
 static void multiply_small(jbig *b, uint32_t factor, uint32_t more) {
     uint64_t carry = more;
     for (size_t i = 0; i < b->n; i++) {
@@ -193,7 +193,7 @@ static void multiply_small(jbig *b, uint32_t factor, uint32_t more) {
 
 jvalue jbig_parse(jarena *a, str digits, uint32_t base, bool negative) {
     assert(base >= 2 && base <= 36);
-    /* six digits of base 36 take less than a limb */
+    /* six digits of base 36 fit into a limb */
     jbig *b = digits.n > 40 * JBIG_MAX_LIMBS ? NULL : new_big(a, digits.n / 6 + 2);
     if (b == NULL) {
         return missing;
@@ -232,8 +232,7 @@ static size_t n_bits(const jbig *x) {
     return x->n == 0 ? 0 : 32 * x->n - (size_t)__builtin_clz(x->limbs[x->n - 1]);
 }
 
-/* The magnitude times 2^-scale, rounded once; sticky: whether the true value is slightly
- * larger. */
+/* The magnitude times 2^-scale, rounded once. sticky: the exact value is larger. */
 static double scaled(const jbig *x, bool sticky, int scale) {
     size_t bits = n_bits(x), drop = bits > 64 ? bits - 64 : 0;
     uint64_t top = 0;
@@ -274,7 +273,7 @@ quire_err jbig_digits(const jbig *x, uint32_t base, strbuf *out) {
     size_t n = x->n, start = out->n;
     quire_err e = n == 0 ? strbuf_add_char(out, '0') : QUIRE_OK;
     uint32_t unit = base;
-    int n_digits = 1; /* digits of a unit: as many as fit */
+    int n_digits = 1; /* digits of a chunk: as many as fit */
     for (; unit <= UINT32_MAX / base; n_digits++) {
         unit *= base;
     }

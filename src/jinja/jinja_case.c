@@ -1,4 +1,4 @@
-/* Upper and lower case, and character classes, as in Python. */
+/* Upper and lower case, and classes of characters, as in Python. */
 #include <utf8proc.h>
 
 #include "jinja/jinja_case_tables.h"
@@ -52,8 +52,7 @@ static bool is_cased(int32_t c) {
     return jchar_in(c, JCATEGORY(LT)) || is_lower(c) || jinja_case_is_upper(c);
 }
 
-/* Characters that are skipped when the neighbours of a sigma are examined (Unicode's
- * Case_Ignorable). */
+/* Whether c is skipped when looking at a sigma's neighbours (Case_Ignorable). */
 static bool is_ignorable(int32_t c) {
     static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,
                                            0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
@@ -116,8 +115,8 @@ static bool jinja_case_is_final(str s, size_t at, size_t next) {
     return true;
 }
 
-/* The code points of c in another case; returns their number, at most 3. final: c is a
- * sigma that ends a word. */
+/* Maps c to another case: up to 3 code points; returns how many. final: a word ends at
+ * c. */
 static size_t jinja_case_map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
     if (how == CASE_LOWER) {
         out[0] = c == CAPITAL_SIGMA && final ? FINAL_SIGMA : c == CAPITAL_I_DOT ? 'i' : utf8proc_tolower(c);
@@ -147,8 +146,8 @@ static size_t jinja_case_map_char(int32_t c, jcase how, bool final, int32_t out[
     return 1;
 }
 
-/* Adds the character at s.p[at..next) in another case; word: the text that decides
- * whether a sigma is final. */
+/* Adds the character at s.p[at..next) in another case. word: where to look for a final
+ * sigma. */
 static quire_err jinja_case_put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
     int32_t to[3];
     char bytes[4];
@@ -165,12 +164,12 @@ static quire_err jinja_case_put(jrun *r, str s, size_t at, int32_t c, size_t siz
     return QUIRE_OK;
 }
 
-/* Whether c ends a word, for CASE_WORDS. */
+/* Whether c ends a word under CASE_WORDS. */
 static bool jinja_case_ends_word(int32_t c) {
     return jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
 }
 
-/* The case in which the next character is wanted. */
+/* The case for the next character. */
 static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts, int32_t c) {
     switch (how) {
     case CASE_TITLE:
@@ -186,8 +185,8 @@ static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts,
     }
 }
 
-/* The number of bytes at the beginning of s that the conversion leaves unchanged: ASCII
- * without the other case. */
+/* Length of the prefix of s that the conversion leaves unchanged: ASCII that lacks the
+ * other case. */
 static size_t same_bytes(str s, jcase how) {
     char low = how == CASE_UPPER ? 'a' : 'A', high = how == CASE_UPPER ? 'z' : 'Z';
     size_t n = 0;
@@ -216,7 +215,7 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
         }
         TRY(jinja_case_put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
         after_cased = is_cased(c);
-        /* its first character was mapped separately */
+        /* the word's first character was mapped separately */
         word = how == CASE_WORDS && word_starts ? i + size : word;
         word_starts = jinja_case_ends_word(c);
     }

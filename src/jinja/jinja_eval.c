@@ -48,7 +48,7 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
     return QUIRE_OK;
 }
 
-/* Expands a starred argument. */
+/* Expands an argument with * or **. */
 static quire_err jinja_eval_unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
     const jvalue *items;
     size_t n;
@@ -71,8 +71,8 @@ static quire_err jinja_eval_unpack(jrun *r, str star, jvalue v, jargs *args, jva
     return QUIRE_OK;
 }
 
-/* The arguments of a call with stars; positional ones come before named ones, as in
- * Python. */
+/* Evaluates the arguments of a call with * or **; positional ones before named ones, as
+ * in Python. */
 static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
     str *names = jarena_new(&r->arena, JINJA_MAX_ARGUMENTS * sizeof *names);
@@ -166,7 +166,7 @@ static quire_err eval_call(jrun *r, const jnode *node, jscope *scope, jvalue *ou
     return jcall(r, callee, &args, out);
 }
 
-/* Applies a filter or test to the value of node->a. */
+/* Applies a filter or test to node->a's value. */
 static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jvalue input;
     jargs args;
@@ -188,7 +188,7 @@ static quire_err eval_binary(jrun *r, const jnode *node, jscope *scope, jvalue *
     return jop_binary(r, (jop)node->op, a, b, out);
 }
 
-/* ~: concatenates texts, escaped or not. */
+/* Evaluates a ~ b: concatenates texts, escaped or not. */
 static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jvalue *items;
     TRY(eval_all(r, node->items, node->n, scope, &items));
@@ -286,7 +286,7 @@ quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     return e;
 }
 
-/* Calls: functions of the tables, and macros. */
+/* Calls of table functions and of macros. */
 
 enum { MAX_PARAMETERS = 16, MAX_ARGUMENTS = JINJA_MAX_ARGUMENTS + 1 /* a call block adds its caller */ };
 
@@ -299,7 +299,7 @@ const jfunction *jfunction_find(const jfunction *table, size_t n, str name) {
     return NULL;
 }
 
-/* The next name of a parameter list, without its "?"; false at the end. */
+/* Reads the next name of a parameter list, without its "?". False at the end. */
 static bool next_parameter(const char **at, str *name, bool *optional) {
     while (**at == ' ') {
         (*at)++;
@@ -376,7 +376,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
     }
     jargs rest = jargs_without(args, taken);
     TRY(f->call(r, f->how, bound, &rest, out));
-    if (n > 0 && !jis(*out, J_STRING)) { /* values computed from the variables have their origin */
+    if (n > 0 && !jis(*out, J_STRING)) { /* a result computed from variables counts as from the variables */
         bool measured = jis_number(*out) && jis(bound[0], J_STRING);
         out->is_input =
             out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
@@ -386,7 +386,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 
 /* ---- macros ---- */
 
-/* The value of a parameter passed by position or name; false if it was not passed. */
+/* The value passed for a parameter, by position or name. False if it was not passed. */
 static bool macro_argument(const jnode *macro, const jargs *args, size_t i, bool *used, jvalue *out) {
     if (i < args->n - args->n_named) {
         used[i] = true;
@@ -406,8 +406,8 @@ static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *arg
     return QUIRE_OK;
 }
 
-/* Binds varargs, kwargs and caller, the arguments that match no parameter, in macros that
- * use them; an error in others. */
+/* Binds varargs, kwargs and caller (arguments that match no parameter) in macros that use
+ * them; an error in others. */
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;
@@ -472,7 +472,7 @@ static quire_err call_macro(jrun *r, const jmacro *m, const jargs *args, jvalue 
     return jexec_capture(r, macro->body, scope, out);
 }
 
-/* Calls loop(items) of a recursive loop: the same body over other items. */
+/* Calls loop(items) of a recursive loop: runs its body over other items. */
 static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *out) {
     if (!l->node->recursive) {
         return jrun_fail(r, QUIRE_BAD_REQUEST,

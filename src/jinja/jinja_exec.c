@@ -96,7 +96,7 @@ quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) 
     return QUIRE_OK;
 }
 
-/* Passes v through a chain of filters, the innermost first. */
+/* Passes v through a chain of filters, innermost first. */
 static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalue v, jvalue *out) {
     jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
     jnode copy = *chain;
@@ -106,15 +106,14 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
         TRY(apply_filters(r, chain->a, scope, v, &input.value));
     }
     quire_err e = jeval(r, &copy, scope, out);
-    r->at = chain; /* not the copy, which is freed */
+    r->at = chain; /* not `copy`, which is freed */
     r->depth--;
     return e;
 }
 
 /* ---- loops ---- */
 
-/* An empty scope for the next iteration: the previous one's, unless a macro still refers
- * to it. */
+/* An empty scope for the next iteration: the previous one unless a macro refers to it. */
 static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     if (*scope == NULL || (*scope)->captured) {
         return jscope_new(r, parent, scope);
@@ -123,7 +122,7 @@ static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     return QUIRE_OK;
 }
 
-/* The items that pass the loop's filter; its condition sees the target but not this
+/* Selects the items that pass the loop's condition. It sees the target, but not this
  * loop's `loop`. */
 static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const jvalue **items, size_t *n) {
     if (node->c == NULL) {
@@ -172,7 +171,7 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
         }
         completed_one = completed_one || flow == FLOW_ON;
     }
-    /* Jinja's else also runs if no iteration was completed */
+    /* in Jinja else also runs if no iteration was completed */
     if (!completed_one && node->otherwise != NULL) {
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->otherwise, inner);
@@ -186,7 +185,7 @@ static quire_err exec_for(jrun *r, const jnode *node, jscope *scope) {
     return jexec_for(r, node, scope, iterable, 0);
 }
 
-/* ---- the other statements ---- */
+/* ---- other statements ---- */
 
 static quire_err exec_if(jrun *r, const jnode *node, jscope *scope) {
     jvalue test;
@@ -203,8 +202,8 @@ static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
     return assign(r, node->a, scope, value);
 }
 
-/* The text of node's body after a chain of filters (NULL: none). Meaningless if a break
- * or continue left the body. */
+/* Sets *out to the text of node's body after the filters (NULL: none). Meaningless if a
+ * break or continue left the body. */
 static quire_err block_text(jrun *r, const jnode *node, const jnode *filters, jscope *scope, jvalue *out) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
@@ -235,7 +234,7 @@ static quire_err exec_macro(jrun *r, const jnode *node, jscope *scope) {
     return jscope_set(r, scope, node->name, macro);
 }
 
-/* Executes the call with `caller` as an additional argument. */
+/* Executes the call, with the block as the additional argument `caller`. */
 static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     const jnode *call = node->a;
     jvalue callee, caller, result, values[JINJA_MAX_ARGUMENTS + 1];
@@ -272,7 +271,7 @@ static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
-    for (size_t i = 0; i < node->n; i++) { /* all values are evaluated in the outer scope */
+    for (size_t i = 0; i < node->n; i++) { /* all values are evaluated in the outer scope first */
         jvalue value;
         TRY(jeval(r, node->more[i], scope, &value));
         TRY(assign(r, node->items[i], inner, value));

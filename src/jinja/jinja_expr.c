@@ -1,6 +1,6 @@
-/* Parses expressions, from the loosest binding to the tightest: x if y else z, or, and,
- * not, comparisons, + -, ~, * / // %, **, unary, then postfixes (members, items, calls)
- * and filters and tests. */
+/* Parses expressions, by increasing precedence: x if y else z, or, and, not, comparisons,
+ * + -, ~, * / // %, **, unary operators; then postfixes (members, items, calls), filters
+ * and tests. */
 #include "jinja/jinja_ast.h"
 
 #include "jinja/jinja_run.h"
@@ -8,9 +8,9 @@
 
 static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **out);
 
-/* ---- steps ---- */
+/* ---- building nodes ---- */
 
-/* Makes node at least one higher than child (may be NULL). */
+/* Makes node higher than child, which may be NULL. */
 static quire_err count_height(jparser *p, jnode *node, const jnode *child) {
     uint16_t height = child == NULL ? 0 : (uint16_t)(child->height + 1);
     node->height = height > node->height ? height : node->height;
@@ -19,13 +19,13 @@ static quire_err count_height(jparser *p, jnode *node, const jnode *child) {
                : QUIRE_OK;
 }
 
-/* Puts left (may be NULL) under node. */
+/* Sets node's left child, which may be NULL. */
 static quire_err put_left(jparser *p, jnode *node, jnode *left) {
     node->a = left;
     return count_height(p, node, left);
 }
 
-/* left OP right as a node that begins where left does. */
+/* Makes a node for `left OP right`, which begins where left does. */
 static quire_err jinja_expr_binary(jparser *p, jnode_kind kind, jnode *left, jnode *right, jnode **out) {
     jnode *node;
     TRY(jparse_node(p, kind, p->at, &node));
@@ -36,7 +36,7 @@ static quire_err jinja_expr_binary(jparser *p, jnode_kind kind, jnode *left, jno
     return put_left(p, node, left);
 }
 
-/* Records an argument that has the name of one of the n before it. */
+/* Records an error if one of the n names before is the same. */
 static void note_given_twice(jparser *p, str name, const str *names, size_t n) {
     for (size_t i = 0; i < n && name.n > 0; i++) {
         if (str_eq(name, names[i])) {
@@ -48,7 +48,7 @@ static void note_given_twice(jparser *p, str name, const str *names, size_t n) {
 static quire_err call_arguments(jparser *p, jnode *call) {
     jnodes args = {0};
     str names[JINJA_MAX_ARGUMENTS];
-    bool has_list = false, has_map = false, has_named = false; /* *, **, name= */
+    bool has_list = false, has_map = false, has_named = false; /* seen so far: *, ** and name= arguments */
     TRY(jparse_expect_op(p, "("));
     while (!jparse_is_op(p, ")")) {
         if (args.n > 0) {
@@ -65,7 +65,7 @@ static quire_err call_arguments(jparser *p, jnode *call) {
             return jparse_fail(p, QUIRE_INVALID, "invalid syntax for function call expression");
         }
         if (is_list || is_map || is_named) {
-            name = p->at->text; /* may be a keyword too */
+            name = p->at->text; /* may be a keyword */
             p->at += is_named ? 2 : 1;
         }
         call->unpacks = call->unpacks || is_list || is_map;
@@ -122,7 +122,7 @@ static quire_err jinja_expr_parse_name(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Adjacent strings are one. */
+/* Parses a string; adjacent strings are joined. */
 static quire_err jinja_expr_parse_string(jparser *p, jnode **out) {
     str text = {0};
     const jtoken *first = p->at;
@@ -136,7 +136,7 @@ static quire_err jinja_expr_parse_string(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* [a, b] or {a: b, c: d}; a comma may follow the last item. */
+/* Parses [a, b] or {a: b, c: d}, perhaps with a comma at the end. */
 static quire_err parse_display(jparser *p, jnode_kind kind, jnode **out) {
     const char *close = kind == N_DICT ? "}" : "]";
     jnodes items = {0};
@@ -213,7 +213,7 @@ static quire_err parse_member(jparser *p, jnode *object, jnode **out) {
     return jparse_fail(p, QUIRE_INVALID, "expected name or number");
 }
 
-/* One subscript: an expression or a slice. */
+/* Parses one subscript: an expression or a slice. */
 static quire_err parse_subscript(jparser *p, jnode **out) {
     const jtoken *start = p->at;
     jnode *parts[3] = {NULL, NULL, NULL};
@@ -279,8 +279,8 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* ---- filters and tests ---- */
 
-/* Resolves a filter or test. A name that Jinja lacks is an error at the time when Jinja
- * reports it. */
+/* Resolves a filter or test. An unknown name is an error at the time when Jinja reports
+ * it. */
 static void jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name);
     if (node->function != NULL) {
@@ -292,7 +292,7 @@ static void jinja_expr_resolve(jparser *p, jnode *node, bool test) {
     }
 }
 
-/* A filter's or test's name, which may have dots. */
+/* Parses the name of a filter or test, which may have dots. */
 static quire_err parse_dotted_name(jparser *p, str *name) {
     TRY(jparse_expect_name(p, name));
     while (jparse_skip_op(p, ".")) {
@@ -403,15 +403,15 @@ static quire_err jinja_expr_parse_unary(jparser *p, bool with_filter, jnode **ou
     return with_filter ? parse_filters(p, out) : QUIRE_OK;
 }
 
-/* A level of left-associative operators, all of one kind of node and token. */
+/* Left-associative operators of one precedence, with the same kind of node and token. */
 typedef struct level {
-    quire_err (*operand)(jparser *p, jnode **out); /* parses the next tighter level */
+    quire_err (*operand)(jparser *p, jnode **out); /* parses operands, of higher precedence */
     jnode_kind kind;
     jtoken_kind token;
     struct {
         const char *text;
         uint8_t op;
-    } operators[5]; /* ends with a NULL text */
+    } operators[5]; /* terminated by a NULL text */
 } level;
 
 static quire_err parse_level(jparser *p, const level *l, jnode **out) {
@@ -438,7 +438,7 @@ static quire_err parse_operand(jparser *p, jnode **out) {
 }
 
 static quire_err parse_power(jparser *p, jnode **out) {
-    /* left-associative, as in Jinja */
+    /* left-associative in Jinja, unlike Python */
     static const level powers = {parse_operand, N_BINARY, T_OPERATOR, {{"**", OP_POW}}};
     return parse_level(p, &powers, out);
 }
@@ -474,7 +474,7 @@ static quire_err parse_sum(jparser *p, jnode **out) {
     return parse_level(p, &sums, out);
 }
 
-/* Skips a comparison operator, if one comes next. */
+/* Skips a comparison operator, if that is next. */
 static bool skip_comparison(jparser *p, uint8_t *op) {
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="}; /* in the order of jcompare */
     for (*op = CMP_EQ; *op <= CMP_GE; ++*op) {
@@ -546,7 +546,7 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
     while (with_cond && jparse_skip_name(p, "if")) {
         jnode *test, *otherwise = NULL, *value = *out;
         p->soft = true;
-        p->unknown.code = is_known ? QUIRE_OK : p->unknown.code; /* the value is a branch too */
+        p->unknown.code = is_known ? QUIRE_OK : p->unknown.code; /* the value is in a branch too */
         TRY(parse_or(p, &test));
         if (jparse_skip_name(p, "else")) {
             TRY(jparse_expression(p, true, &otherwise));
@@ -554,7 +554,7 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
         p->soft = soft;
         TRY(jinja_expr_binary(p, N_COND, test, value, out));
         (*out)->c = otherwise;
-        TRY(count_height(p, *out, value)); /* `x if a if b` nests on this side */
+        TRY(count_height(p, *out, value)); /* `x if a if b` nests to the left */
     }
     p->depth--;
     return QUIRE_OK;

@@ -1,5 +1,5 @@
-/* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are
- * iterators here: computed at once, walked once. */
+/* Filters of lists and dictionaries. args[0] is the input. What is a generator in Jinja
+ * is computed at once here, and returned as an iterator. */
 #include "jinja/jinja_filters.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static const jvalue absent = {.kind = J_MISSING};
 static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
                                            jvalue *out);
 
-/* A list of the values of several attributes, "a,b", as a key. */
+/* Makes a key of several attributes, "a,b": the list of their values. */
 static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive, jvalue *out) {
     size_t n = 1;
     for (size_t i = 0; i < attributes.n; i++) {
@@ -29,8 +29,8 @@ static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive,
     return jrun_list(r, J_LIST, keys, n, out);
 }
 
-/* The key for sorting and comparing: a member if attribute is given, in lower case unless
- * case counts. */
+/* The key of v for sorting and comparing: a member if attribute is given; in lower case
+ * unless case_sensitive. */
 static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive,
                                            jvalue *out) {
     *out = v;
@@ -42,8 +42,6 @@ static quire_err jinja_filter_lists_key_of(jrun *r, jvalue v, jvalue attribute, 
     }
     return !case_sensitive && jis(*out, J_STRING) ? jcase_map(r, out->u.s, CASE_LOWER, out) : QUIRE_OK;
 }
-
-/* ---- length, ends, order ---- */
 
 JFUNCTION(filter_length) {
     switch (args[0].kind) {
@@ -123,7 +121,7 @@ JFUNCTION(filter_reverse) {
     }
     TRY(copy_items(r, args[0], &items, &n));
     jvalues_reverse(items, n);
-    if (!jis(args[0], J_STRING)) { /* Python reverses no generator, so Jinja makes a list of it */
+    if (!jis(args[0], J_STRING)) { /* Python cannot reverse a generator, so Jinja makes a list first */
         return jrun_list(r, jis(args[0], J_ITERATOR) ? J_LIST : J_ITERATOR, items, n, out);
     }
     str s;
@@ -135,7 +133,7 @@ JFUNCTION(filter_reverse) {
     return QUIRE_OK;
 }
 
-/* Merges two sorted runs of order by keys; stable, also when descending. */
+/* Merges two sorted runs of `order` by key; stable, also when descending. */
 static quire_err jinja_filter_lists_merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to,
                                           size_t mid, size_t n, bool descending) {
     size_t left = 0, right = mid;
@@ -156,7 +154,7 @@ static quire_err jinja_filter_lists_merge(jrun *r, const jvalue *keys, const siz
     return QUIRE_OK;
 }
 
-/* Makes a list of items, sorted by their keys: a merge sort from the bottom up. */
+/* Makes a list of items sorted by keys: a bottom-up merge sort. */
 static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending,
                             jvalue *out, jvalue **sorted_keys) {
     size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order),
@@ -196,8 +194,8 @@ static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribut
     return sort_keyed(r, items, keys, n, descending, out, &unused);
 }
 
-/* Sorts by a path; undefined values are replaced by fallback (J_MISSING: none). Also
- * returns the sorted keys. */
+/* Sorts items by the value at a path; fallback (J_MISSING: none) replaces undefined
+ * values. Also returns the sorted keys. */
 static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue path, jvalue fallback,
                               bool case_sensitive, jvalue *out, jvalue **sorted_keys) {
     jvalue *keys;
@@ -206,7 +204,7 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
         TRY(jget_path(r, items[i], path, fallback, &keys[i]));
         TRY(jinja_filter_lists_key_of(r, keys[i], absent, case_sensitive, &keys[i]));
     }
-    for (size_t i = 0; i < n && n > 1; i++) { /* it cannot be compared with anything */
+    for (size_t i = 0; i < n && n > 1; i++) { /* an undefined key cannot be compared */
         jvalue key = keys[i < 2 ? 1 - i : i];
         if (jis(key, J_UNDEFINED)) {
             TRY(jrun_undefined(r, key));
@@ -224,7 +222,7 @@ JFUNCTION(filter_sort) {
     return sort_by(r, items, n, args[3], jflag(args[2]), reverse, out);
 }
 
-/* A pair (grouper, list), whose members have these names. */
+/* Adds a pair (grouper, list); its members have these names. */
 static quire_err jinja_filter_lists_add_group(jrun *r, jvalue key, jvalue *items, size_t n, jvalue *out) {
     jvalue *pair;
     TRY(jrun_values(r, 2, &pair));
@@ -252,7 +250,7 @@ JFUNCTION(filter_groupby) {
             continue;
         }
         jvalue key;
-        /* as in the group's first item */
+        /* the key as in the group's first item */
         TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key));
         TRY(jinja_filter_lists_add_group(r, key, sorted.u.list->items + start, i - start,
                                          &groups[n_groups++]));
@@ -300,7 +298,7 @@ JFUNCTION(filter_items) {
 
 /* ---- picking ---- */
 
-/* how: 1 for the largest, -1 for the smallest. */
+/* max and min. how: 1 for the largest, -1 for the smallest. */
 JFUNCTION(filter_extreme) {
     const jvalue *items;
     size_t n;
@@ -342,7 +340,7 @@ JFUNCTION(filter_unique) {
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-/* A filter or test by its name in a value. */
+/* Finds the filter or test that a value names. */
 static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
     str s;
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
@@ -373,7 +371,7 @@ JFUNCTION(filter_map) {
     size_t n;
     bool by_attribute = rest->n == rest->n_named && !jis(jargs_named(rest, str_of("attribute")), J_MISSING);
     const jfunction *f = NULL;
-    if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
+    if (!jvalue_truth(args[0])) { /* any false value gives nothing, even if it cannot be iterated */
         return jrun_list(r, J_ITERATOR, NULL, 0, out);
     }
     if (!by_attribute && rest->n == rest->n_named) {
@@ -393,8 +391,8 @@ JFUNCTION(filter_map) {
     return jrun_list(r, J_ITERATOR, mapped, n, out);
 }
 
-/* The items that pass a test (or whose member does), or those that do not; without a
- * test, true items pass. how: a set of PICK_*. */
+/* select, reject and the like: items that pass a test (or whose member does), or that do
+ * not; without a test, those that are true. how: a set of PICK_*. */
 JFUNCTION(filter_pick) {
     bool attribute = (how & PICK_BY_MEMBER) != 0, wanted = (how & PICK_PASSING) != 0;
     const jvalue *items;
@@ -402,7 +400,7 @@ JFUNCTION(filter_pick) {
     size_t n, n_kept = 0, first = attribute;
     const jfunction *f = NULL;
     size_t n_positional = rest->n - rest->n_named;
-    if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
+    if (!jvalue_truth(args[0])) { /* any false value gives nothing, even if it cannot be iterated */
         return jrun_list(r, J_ITERATOR, NULL, 0, out);
     }
     if (n_positional < first) {
@@ -430,7 +428,7 @@ JFUNCTION(filter_pick) {
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-/* ---- joining and cutting ---- */
+/* ---- joining and splitting ---- */
 
 JFUNCTION(filter_join) {
     const jvalue *items;
@@ -470,7 +468,7 @@ JFUNCTION(filter_sum) {
     return QUIRE_OK;
 }
 
-/* items[start..start + n), filled up to size. */
+/* Makes a list of items[start..start + n), filled up to `size`. */
 static quire_err part(jrun *r, const jvalue *items, size_t n, size_t size, jvalue fill, jvalue *out) {
     jvalue *copy;
     TRY(jrun_values(r, size > n ? size : n, &copy));
@@ -528,7 +526,7 @@ JFUNCTION(filter_slice) {
     return jrun_list(r, J_ITERATOR, slices, (size_t)count, out);
 }
 
-/* Each render draws the same numbers, so that a prompt is a function of its variables. */
+/* Each render draws the same numbers, so that a prompt depends only on its variables. */
 JFUNCTION(filter_random) {
     const jvalue *items;
     size_t n;

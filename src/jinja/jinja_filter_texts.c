@@ -19,7 +19,7 @@ static quire_err item_count(jrun *r, jvalue v, int64_t *n) {
     return jrun_want_integer(r, length, "the length", n);
 }
 
-/* A text or list that is short enough is unchanged. */
+/* Leaves a text or list that is short enough unchanged. */
 JFUNCTION(filter_truncate) {
     str s, end = str_of("...");
     int64_t length = 255, leeway = 5;
@@ -48,7 +48,7 @@ JFUNCTION(filter_truncate) {
         TRY(jrun_want_text(r, args[0], "the text", &s));
     }
     str kept = jstr_part(s, 0, (size_t)(length - n_end));
-    for (size_t i = kept.n; !jflag(args[2]) && i-- > 0;) { /* to the last blank, if there is one */
+    for (size_t i = kept.n; !jflag(args[2]) && i-- > 0;) { /* back to the last space, if there is one */
         if (kept.p[i] == ' ') {
             kept.n = i;
             break;
@@ -59,7 +59,7 @@ JFUNCTION(filter_truncate) {
     return QUIRE_OK;
 }
 
-/* ---- wordwrap: Python's textwrap without its changes of white space ---- */
+/* ---- wordwrap: Python's textwrap without its changes to white space ---- */
 
 static bool jinja_filter_texts_is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -69,8 +69,7 @@ static bool jinja_filter_texts_is_letter(char c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-/* The character before byte `at`, which moves back to its start; -1 at the line's
- * beginning. */
+/* The character before byte `at`, which moves to its start; -1: the line starts. */
 static int32_t jinja_filter_texts_before(str line, size_t *at) {
     if (*at == 0) {
         return -1;
@@ -81,7 +80,7 @@ static int32_t jinja_filter_texts_before(str line, size_t *at) {
     return jchar_at(last.p, last.n, &size);
 }
 
-/* The character at byte `at`, which moves past it; -1 at the line's end. */
+/* The character at byte `at`, which moves past it; -1 at the end of the line. */
 static int32_t next(str line, size_t *at) {
     if (*at >= line.n) {
         return -1;
@@ -92,7 +91,7 @@ static int32_t next(str line, size_t *at) {
     return c;
 }
 
-/* Python's \w; \w without digits; \w with punctuation inside words. */
+/* Whether c matches Python's \w. */
 static bool jinja_filter_texts_in_word(int32_t c) {
     return c == '_' || jchar_is_alpha(c) || jchar_is_numeric(c);
 }
@@ -105,7 +104,7 @@ static bool jinja_filter_texts_is_inside(int32_t c) {
     return jinja_filter_texts_in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
 }
 
-/* The length of a run of two or more hyphens at `at`, between two words; 0: none. */
+/* Length of a run of two or more hyphens at `at` between two words; 0: none. */
 static size_t dash_size(str line, size_t at) {
     size_t back = at, end = at;
     while (end < line.n && line.p[end] == '-') {
@@ -132,8 +131,8 @@ static bool is_hyphen(str line, size_t at) {
     return behind && is_wordly(first) && is_wordly(second);
 }
 
-/* The length of the unbreakable piece at `at`: blanks, dashes between words, or a word up
- * to a hyphen. */
+/* Length of the unbreakable piece at `at`: spaces, dashes between words, or a word up to
+ * a hyphen. */
 static size_t piece_size(str line, size_t at, bool at_hyphens) {
     size_t n = 1, dashes = at_hyphens ? dash_size(line, at) : 0;
     bool blank = jinja_filter_texts_is_blank(line.p[at]);
@@ -155,20 +154,20 @@ static size_t piece_size(str line, size_t at, bool at_hyphens) {
 
 typedef struct wrapping {
     jrun *r;
-    str between; /* lines */
+    str between; /* between lines */
     size_t width;
     bool breaks_words, at_hyphens;
 } wrapping;
 
-/* How much of a word that is too long fits on a line with `room` characters left: as much
- * as fits, or up to the last hyphen in it. */
+/* The part of an overlong word for a line with `room` characters left: what fits, or up
+ * to the last hyphen in that. */
 static str long_part(const wrapping *w, str word, size_t room) {
     str part = jstr_part(word, 0, room);
     size_t hyphen = part.n;
     while (w->at_hyphens && hyphen > 0 && part.p[hyphen - 1] != '-') {
         hyphen--;
     }
-    for (size_t i = 0; i + 1 < hyphen; i++) { /* something other than hyphens before it */
+    for (size_t i = 0; i + 1 < hyphen; i++) { /* only if something else than hyphens precedes it */
         if (part.p[i] != '-') {
             return (str){part.p, hyphen};
         }
@@ -176,8 +175,8 @@ static str long_part(const wrapping *w, str word, size_t room) {
     return part;
 }
 
-/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: it
- * is the first line. *piece: the end of the piece that the previous line split. */
+/* The next line of a paragraph, from byte *at: as many pieces as fit. first: the first
+ * line. *piece: end of the piece that the previous line split. */
 static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
     size_t width = 0, start = *at;
     while (!first && start < text.n && jinja_filter_texts_is_blank(text.p[start])) {
@@ -193,7 +192,7 @@ static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, boo
             if (n > w->width && (w->breaks_words || width == 0)) {
                 size_t room = w->width - width;
                 end += (w->breaks_words ? long_part(w, more, room) : more).n;
-                /* as in textwrap, which drops the empty part instead */
+                /* as in textwrap, whose loop drops the empty part instead */
                 keeps_blanks = w->breaks_words && room == 0;
             }
             break;
@@ -257,8 +256,8 @@ JFUNCTION(filter_wordwrap) {
 
 /* ---- URLs and HTML ---- */
 
-/* Adds s with %XX for characters that are not allowed in a URL; in a query these include
- * /, and a blank becomes +. */
+/* Adds s, with %XX for characters that a URL may not contain. In a query that includes /,
+ * and a space becomes +. */
 static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
@@ -273,8 +272,7 @@ static quire_err jinja_filter_texts_add_quoted(jrun *r, str s, bool query) {
     return jrun_step(r, s.n / 16);
 }
 
-/* The texts of v's pairs, copied into the arena because jrun_to_text uses the scratch
- * buffer. */
+/* Copies the texts of v's pairs, since jrun_to_text uses the scratch buffer. */
 static quire_err pair_texts(jrun *r, const jvalue *items, size_t n, jvalue **out) {
     TRY(jrun_values(r, 2 * n, out));
     for (size_t i = 0; i < n; i++) {
@@ -330,7 +328,7 @@ JFUNCTION(filter_forceescape) {
     return jrun_escape(r, plain, out);
 }
 
-/* The character of an entity at s ("&amp;"), *n its length; -1: not a known entity. */
+/* The character of the entity at s ("&amp;"), and its length *n; -1: no known entity. */
 static int32_t entity(str s, size_t *n) {
     static const struct {
         const char *name;
@@ -359,7 +357,7 @@ static int32_t entity(str s, size_t *n) {
     return c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? -1 : c;
 }
 
-/* The length of a comment or tag at s, which begins with <; 0: neither. */
+/* Length of the comment or tag at s, which begins with <; 0: neither. */
 static size_t tag_size(str s) {
     bool comment = str_begins(s, "<!--");
     size_t end = jstr_find(s, str_of(comment ? "-->" : ">"), comment ? 4 : 1);
@@ -376,7 +374,7 @@ JFUNCTION(filter_striptags) {
     for (size_t i = 0, size; i < s.n; i += size) {
         str here = {s.p + i, s.n - i};
         size = s.p[i] == '<' && tags ? tag_size(here) : 0;
-        tags = tags && (s.p[i] != '<' || size > 0); /* without a later >, nothing more is a tag */
+        tags = tags && (s.p[i] != '<' || size > 0); /* without a later >, there are no more tags */
         if (size > 0) {
             continue;
         }
@@ -468,7 +466,7 @@ JFUNCTION(filter_filesizeformat) {
     return jrun_text(r, str_of(text), out);
 }
 
-/* The filter's name for %. */
+/* The filter format: the % operator. */
 JFUNCTION(filter_format) {
     jvalue values = {.kind = J_DICT};
     jdict *d;

@@ -6,7 +6,7 @@
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_filters.h"
 
-/* Calls the string method of that name on the input's text. */
+/* Calls the string method with this name on the input's text. */
 static quire_err by_method(jrun *r, const char *method, const jvalue *args, size_t n, jvalue *out) {
     str s;
     jvalue self;
@@ -20,7 +20,7 @@ static quire_err by_method(jrun *r, const char *method, const jvalue *args, size
     return jcall_function(r, jinja_find_method(self, str_of(method)), &self, &rest, out);
 }
 
-/* how: a jcase. */
+/* upper, lower, title and others. how: a jcase. */
 static JFUNCTION(filter_case) {
     str s;
     TRY(jrun_to_text(r, args[0], &s));
@@ -31,7 +31,7 @@ static JFUNCTION(filter_trim) {
     return by_method(r, "strip", args, 2, out);
 }
 
-/* how: whether the result counts as escaped. */
+/* string and safe. how: whether the result counts as escaped. */
 static JFUNCTION(filter_string) {
     str s;
     *out = args[0];
@@ -69,7 +69,7 @@ static JFUNCTION(filter_default) {
     return QUIRE_OK;
 }
 
-/* The indent given by v: a text, or a number of spaces. */
+/* The indent that v means: a text, or a number of spaces. */
 static quire_err indent_of(jrun *r, jvalue v, const char *what, str *out) {
     int64_t width;
     jvalue spaces;
@@ -89,7 +89,7 @@ static JFUNCTION(filter_indent) {
     bool first = jflag(args[2]), blank = jflag(args[3]);
     TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
-    str with_end; /* ends with a line end, so that a last, empty line counts */
+    str with_end; /* ends with a newline, so that an empty last line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
     jout_clear(&r->scratch);
@@ -136,7 +136,7 @@ static JFUNCTION(filter_abs) {
 }
 
 static int decimal_of(int32_t c) {
-    const int32_t first = 0x1d7ce, last = 0x1d7ff; /* mathematical digits: five rows without a gap */
+    const int32_t first = 0x1d7ce, last = 0x1d7ff; /* mathematical digits: five rows without gaps */
     int value = 0;
     while (c >= first && c <= last ? value < (c - first) % 10
                                    : value < 9 && jchar_is_decimal(c - value - 1)) {
@@ -145,8 +145,8 @@ static int decimal_of(int32_t c) {
     return value;
 }
 
-/* A text as Python's int and float read it: stripped of blanks, digits of other scripts
- * replaced by ASCII's. */
+/* Prepares a text for int and float as Python does: strips white space, and turns digits
+ * of other scripts into ASCII. */
 static quire_err number_text(jrun *r, str s, str *out) {
     *out = s = jstr_strip(s, true, true);
     size_t n = 0, size;
@@ -171,8 +171,8 @@ static quire_err number_text(jrun *r, str s, str *out) {
     return QUIRE_OK;
 }
 
-/* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out
- * J_MISSING: not a literal. */
+/* Parses a Python integer literal with white space around it. base 0: by its prefix. *out
+ * is J_MISSING if it is none. */
 static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     size_t i = 0;
     TRY(number_text(r, s, &s));
@@ -209,7 +209,7 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_too_big(r) : jrun_step(r, s.n * s.n / 4096);
 }
 
-/* Parses a Python float literal; *parses: whether s is one. */
+/* Parses a Python float literal. *parses: whether s is one. */
 static quire_err parse_float(jrun *r, str s, double *out, bool *parses) {
     char short_text[128], *text = short_text, *end;
     size_t n = 0;
@@ -271,7 +271,8 @@ static JFUNCTION(filter_int) {
     jvalue parsed = {.kind = J_MISSING};
     double f;
     if (!jis(args[2], J_MISSING)) {
-        base = jis_integer(args[2]) ? jas_integer(args[2]) : -1; /* an invalid base: no text is an integer */
+        /* no text is an integer in an invalid base */
+        base = jis_integer(args[2]) ? jas_integer(args[2]) : -1;
     }
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {
@@ -298,7 +299,7 @@ static JFUNCTION(filter_int) {
     return parses && isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
 }
 
-/* Rounds half to even, at tens, hundreds, ... */
+/* Rounds half to even, to tens, hundreds, ... */
 static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *out) {
     int64_t unit = 1, limit = INT64_MAX / 4;
     if (precision < -17 || v > limit || v < -limit) {
@@ -313,7 +314,7 @@ static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *ou
     return QUIRE_OK;
 }
 
-/* Rounds the exact value half to even, as Python does. */
+/* Rounds the exact value half to even, like Python. */
 static double round_float(double f, int64_t precision) {
     char text[700];
     if (!isfinite(f) || precision > 323) {
@@ -324,7 +325,7 @@ static double round_float(double f, int64_t precision) {
     if (precision > 0) {
         return strtod(text, NULL);
     }
-    int64_t kept = n + precision; /* the digits before the rounded zeros */
+    int64_t kept = n + precision; /* digits before the zeros */
     if (kept < 0) {
         return copysign(0, f);
     }
@@ -386,7 +387,7 @@ static JFUNCTION(filter_round) {
         if (isinf(f * scale)) {
             return jrun_fail(r, QUIRE_BAD_REQUEST, "cannot convert float infinity to integer");
         }
-        *out = jfloat(((ceiling ? ceil(f * scale) : floor(f * scale)) + 0.0) / scale); /* never -0.0 */
+        *out = jfloat(((ceiling ? ceil(f * scale) : floor(f * scale)) + 0.0) / scale); /* avoids -0.0 */
     }
     return QUIRE_OK;
 }
@@ -420,7 +421,8 @@ static JFUNCTION(filter_tojson) {
 static JFUNCTION(filter_attr) {
     str name;
     TRY(jrun_want_text(r, args[1], "the name", &name));
-    if (jis(args[0], J_DICT) && jinja_find_method(args[0], name) == NULL) { /* members, not keys */
+    /* members first, as opposed to keys */
+    if (jis(args[0], J_DICT) && jinja_find_method(args[0], name) == NULL) {
         return jrun_make_undefined(r, out, "'dict object' has no attribute '%.*s'",
                                    (int)(name.n < 80 ? name.n : 80), name.p);
     }

@@ -1,4 +1,4 @@
-/* Filters defined in other files, for the table in jinja_filters.c. */
+/* Filters that other files define, for the table in jinja_filters.c. */
 #ifndef JINJA_JINJA_FILTERS_H
 #define JINJA_JINJA_FILTERS_H
 

@@ -1,4 +1,4 @@
-/* Functions available to every template: Jinja's, and those that transformers adds. */
+/* Functions that every template can use: Jinja's, and those that transformers adds. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ static JFUNCTION(global_raise_exception) {
 }
 
 static JFUNCTION(global_range) {
-    enum { MAX_RANGE = 100000 }; /* the sandbox's limit */
+    enum { MAX_RANGE = 100000 }; /* limit of Jinja's sandbox */
     int64_t bounds[3] = {0, 0, 1};
     for (int i = 0; i < 3; i++) {
         if (!jis(args[i], J_MISSING)) {
@@ -61,7 +61,7 @@ static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
     return QUIRE_OK;
 }
 
-/* Makes a dictionary from another dictionary or pairs, and from named arguments. */
+/* Makes a dictionary from another one or from pairs, and from named arguments. */
 static quire_err jinja_globals_gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
     TRY(jrun_dict(r, out));
@@ -122,14 +122,14 @@ static JFUNCTION(global_namespace) {
     return QUIRE_OK;
 }
 
-/* True for directives with the same meaning on every system. */
+/* Whether the directives mean the same on every system. */
 static bool format_is_known(str format) {
     for (size_t i = 0; i < format.n; i++) {
         if (format.p[i] == '\0') {
             return false;
         }
         if (format.p[i] == '%') {
-            i += i + 1 < format.n && format.p[i + 1] == '-' ? 2 : 1; /* without padding */
+            i += i + 1 < format.n && format.p[i + 1] == '-' ? 2 : 1; /* "%-": without padding */
             if (i >= format.n || format.p[i] == '\0' ||
                 strchr("aAbBcdeDFHIjklmMnpPrRsStTuUwWxXyYGgVCh%", format.p[i]) == NULL) {
                 return false;
@@ -148,7 +148,7 @@ static JFUNCTION(global_strftime_now) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "this date format is not supported");
     }
     memcpy(pattern, format.p, format.n);
-    memcpy(pattern + format.n, ".", 2); /* so that an empty result differs from none */
+    memcpy(pattern + format.n, ".", 2); /* tells an empty result from a failure */
     time_t now = (time_t)clock_unix_s();
     const struct tm *tm = r->now != NULL ? r->now : localtime_r(&now, &local);
     size_t n = tm == NULL ? 0 : strftime(text, sizeof text, pattern, tm);
@@ -201,7 +201,7 @@ const jfunction *jinja_find_global(str name) {
 
 /* Tests (x is NAME). args[0] is the tested value. */
 
-/* A test that reads only the value. */
+/* Defines a test that reads only the value. */
 #define PLAIN(name, condition)                                                                               \
     static JFUNCTION(name) {                                                                                 \
         jvalue v = args[0];                                                                                  \
@@ -228,7 +228,7 @@ PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHO
                          jis(v, J_LOOP) || (jis(v, J_TURNS) && v.u.turns->joins))
 PLAIN(test_escaped, jis(v, J_STRING) && v.safe)
 
-/* how: a jcompare. */
+/* Comparisons as tests. how: a jcompare. */
 static JFUNCTION(test_compare) {
     bool holds;
     TRY(jop_compare(r, (jcompare)how, args[0], args[1], &holds));
@@ -236,7 +236,7 @@ static JFUNCTION(test_compare) {
     return QUIRE_OK;
 }
 
-/* v % divisor == remainder. */
+/* Whether v % divisor == remainder. */
 static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, jvalue *out) {
     if (jis(v, J_STRING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "not all arguments converted during string formatting");
@@ -248,7 +248,7 @@ static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, j
     return QUIRE_OK;
 }
 
-/* how: the remainder. */
+/* even and odd. how: the remainder. */
 static JFUNCTION(test_parity) {
     return divides(r, args[0], jint(2), how, out);
 }
@@ -257,7 +257,7 @@ static JFUNCTION(test_divisibleby) {
     return divides(r, args[0], args[1], 0, out);
 }
 
-/* how: CASE_UPPER or CASE_LOWER. */
+/* upper and lower. how: CASE_UPPER or CASE_LOWER. */
 static JFUNCTION(test_case) {
     str s;
     TRY(jrun_to_text(r, args[0], &s));
@@ -265,7 +265,7 @@ static JFUNCTION(test_case) {
     return QUIRE_OK;
 }
 
-/* Python's `is`. In Python it is unspecified whether equal numbers and texts are one
+/* Python's `is`. For equal numbers and texts Python leaves open whether they are one
  * object, except for small integers. */
 static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
@@ -288,7 +288,7 @@ static JFUNCTION(test_sameas) {
     return QUIRE_OK;
 }
 
-/* how: whether it is a test, and not a filter. */
+/* Whether a filter or test is known. how: true for tests. */
 static JFUNCTION(test_known) {
     const jfunction *f = NULL;
     if (jis(args[0], J_STRING)) {

@@ -11,11 +11,11 @@
 
 /* ---- reading: text that json_check accepted, so that only memory can fail ---- */
 
-static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
+static const json_limits limits = {.max_depth = 128, /* less than JVALUE_MAX_DEPTH */
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
                                    .max_names = (size_t)1 << 24,
-                                   /* accepted by Python's json: in arguments of calls */
+                                   /* as Python's json, for arguments of calls */
                                    .names = JSON_NAMES_LAST,
                                    .takes_nul = true};
 
@@ -51,7 +51,7 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
     }
 }
 
-/* Gives a text that counts as the template's (jinja_words) that origin. */
+/* Gives a text that counts as the template's (jinja_words) the template's origin. */
 static quire_err own(jrun *r, str name, jvalue *v) {
     const jinja_words *w = &r->program->own;
     bool is =
@@ -146,7 +146,7 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
 
 /* Writes a character that must be escaped. */
 static quire_err write_escape(int32_t c, jout *out) {
-    /* characters with a one-letter escape */
+    /* characters with a one-letter escape, and the letters */
     static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     const char *short_form = c > 0 && c < 0x80 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
@@ -163,7 +163,7 @@ static bool jinja_json_is_plain(char c, bool ascii) {
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x7f || !ascii);
 }
 
-/* The characters between the quotes; an escape's character has its origin. */
+/* Writes the characters between the quotes. An escape has its character's origin. */
 static quire_err jinja_json_write_inside(str s, bool ascii, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     for (size_t i = 0; i < s.n;) {
@@ -243,8 +243,8 @@ static quire_err jinja_json_write_key(jrun *r, jvalue key, const jjson_style *st
     }
 }
 
-/* The numbers of the entries: in their order, or by key (an insertion sort of entry numbers;
- * dictionaries are small). */
+/* Lists the entries in their order, or sorted by key: by insertion, since dictionaries
+ * are small. */
 static quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     assert(d != NULL);
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);

@@ -20,8 +20,8 @@ typedef struct lexer {
     quire_error *err;
     jtoken *tokens;
     size_t n, cap;
-    bool line_starting; /* the last read item ended a line */
-    size_t line_offset; /* start of the counted line */
+    bool line_starting; /* the last item read ended a line */
+    size_t line_offset; /* start of the line being counted */
     uint32_t line;
     char brackets[MAX_BRACKETS];
     int n_brackets;
@@ -37,7 +37,7 @@ quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t 
     return err_set(err, code, -1, "line %u, column %u: %s", (unsigned)line, (unsigned)column, message);
 }
 
-/* Line and column of an offset. Linear as long as the offsets ascend. */
+/* Finds line and column of an offset. Linear in total while offsets ascend. */
 static void locate(lexer *l, size_t offset, uint32_t *line, uint32_t *column) {
     const char *newline;
     if (offset < l->line_offset) {
@@ -91,8 +91,8 @@ static size_t jinja_lex_skip_space(const lexer *l, size_t at) {
     return at;
 }
 
-/* Adds the text from `from` up to the tag at `to`, which begins with sign. sign or
- * lstrip_blocks decide whether blanks before the tag are dropped. */
+/* Adds the text from `from` to the tag at `to`, which begins with sign. sign or
+ * lstrip_blocks decide whether white space before the tag is dropped. */
 static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool block) {
     str text = {l->source.p + from, to - from};
     if (sign == '-') {
@@ -110,8 +110,8 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
     return text.n == 0 ? QUIRE_OK : jinja_lex_add(l, T_DATA, from, text, jnone());
 }
 
-/* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after
- * it), or 0 if there is none. */
+/* Where a tag's closing at `at` ends: "%}", "-%}" or "+%}" and the white space dropped
+ * after it. Returns 0 if there is none. */
 static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
     bool minus = l->source.p[at] == '-';
     size_t skip = minus || (plus && l->source.p[at] == '+');
@@ -131,8 +131,8 @@ static char sign_at(const lexer *l, size_t at) {
     return at < l->source.n && (l->source.p[at] == '-' || l->source.p[at] == '+') ? l->source.p[at] : 0;
 }
 
-/* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word,
- * blanks, an end), else 0. */
+/* Where a block tag at `at` ends that is only a word: "{%", a sign, spaces, word, spaces,
+ * an end. Returns 0 if it is not. */
 static size_t jinja_lex_block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
     size_t i = at + 2;
     i = jinja_lex_skip_space(l, i + (sign_at(l, i) != 0));
@@ -148,7 +148,7 @@ static void passed(lexer *l, size_t end) {
     l->line_starting = end > 0 && l->source.p[end - 1] == '\n';
 }
 
-/* Reads from after {% raw %} to after {% endraw %}: literal text. */
+/* Reads the literal text from {% raw %} to after {% endraw %}. */
 static quire_err lex_raw(lexer *l) {
     size_t from = l->at;
     for (size_t i = from; i + 1 < l->source.n; i++) {
@@ -187,8 +187,8 @@ static bool is_digit_of(int base, char c) {
     return hex_digit(c) >= 0 && hex_digit(c) < base;
 }
 
-/* Skips digits of a base with single underscores between them, from `at`. Returns the
- * offset after them. */
+/* Skips digits of a base, with single underscores in between, from `at`. Returns the
+ * end. */
 static size_t jinja_lex_digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
@@ -204,7 +204,7 @@ static size_t jinja_lex_digits(const lexer *l, size_t at, int base) {
     return i;
 }
 
-/* The end of a float that starts at `at`, or 0 when there is none. */
+/* The end of the float that starts at `at`; 0: none. */
 static size_t float_end(const lexer *l, size_t at) {
     if (at > 0 && l->source.p[at - 1] == '.') {
         return 0;
@@ -240,7 +240,7 @@ static quire_err lex_number(lexer *l) {
             at += start + 2 < l->source.n && l->source.p[start + 2] == '_' ? 3 : 2;
             end = jinja_lex_digits(l, at, base);
         } else {
-            /* only zeros after a leading zero */
+            /* after a leading zero only zeros may follow */
             end = jinja_lex_digits(l, start, l->source.p[start] == '0' ? 1 : 10);
         }
         if (end == at) {
@@ -280,8 +280,8 @@ static bool is_name_char(int32_t c, bool first) {
     return jchar_in(c, first ? letters : letters | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(ND));
 }
 
-/* Writes the character of the escape sequence at p[0], a backslash, to out; returns the
- * number of bytes read, or 0 if it is malformed. */
+/* Decodes the escape at p[0], a backslash, to out. Returns the bytes read; 0:
+ * malformed. */
 static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
     static const char plain[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
     char c = p[1];
@@ -313,7 +313,7 @@ static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
             return 0;
         }
     } else {
-        out[0] = '\\'; /* unknown escape: the backslash is kept */
+        out[0] = '\\'; /* an unknown escape keeps the backslash */
         *n_out = 1;
         return 1;
     }
@@ -384,7 +384,7 @@ static quire_err lex_operator(lexer *l) {
     return jinja_lex_add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
 }
 
-/* Reads the tokens from after a tag's opening to after its end. */
+/* Reads the tokens of a tag, from after its opening to after its end. */
 static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     TRY(jinja_lex_add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
     l->at = tag + 2 + (sign_at(l, tag + 2) != 0);
@@ -392,7 +392,7 @@ static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     for (;;) {
         l->at = jinja_lex_skip_space(l, l->at);
         if (l->at >= l->source.n) {
-            return QUIRE_OK; /* the parser misses the tag's end */
+            return QUIRE_OK; /* the parser will report the missing end */
         }
         size_t end = l->n_brackets > 0 ? 0 : tag_end(l, l->at, block ? "%}" : "}}", block, block);
         if (end > 0) {
@@ -444,7 +444,7 @@ static quire_err lex_all(lexer *l) {
     return QUIRE_OK;
 }
 
-/* Ends the tokens. The end's place is that of the last token. */
+/* Ends the list of tokens. The last one is at the place of the one before it. */
 static quire_err lex_end(lexer *l, jtoken_kind kind) {
     jtoken last = l->n > 0 ? l->tokens[l->n - 1] : (jtoken){.line = 1, .column = 1};
     TRY(jinja_lex_add(l, kind, 0, (str){0}, jnone()));
@@ -453,7 +453,7 @@ static quire_err lex_end(lexer *l, jtoken_kind kind) {
     return QUIRE_OK;
 }
 
-/* Copies the source with \n as the only line end, and without the last line's end. */
+/* Copies the source with every line end as \n, and without the last one. */
 static quire_err jinja_lex_normalise(str source, jarena *arena, str *out) {
     uint8_t *none;
     char *text = jarena_bytes(arena, source.n + 1, JINJA_TEMPLATE, &none);

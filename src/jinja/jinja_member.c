@@ -3,7 +3,7 @@
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
-/* The object's type as Jinja's messages write it: "dict object", "None". */
+/* The error for a missing member, with Jinja's names of types: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
     bool none = jis(object, J_NONE), joins = jis(object, J_TURNS) && object.u.turns->joins;
     const char *room = jis(object, J_NAMESPACE) || jis(object, J_TURNS) ? "jinja2.utils."
@@ -19,8 +19,7 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                                none ? "" : " object", (int)r->scratch.text.n, r->scratch.text.p);
 }
 
-/* True for a method that would change a list or dictionary: refused, as in the
- * sandbox. */
+/* Whether this method would change a list or dictionary: the sandbox refuses it. */
 static bool changes(jvalue object, str name) {
     static const char *const of_list[] = {"append", "clear", "pop",    "reverse",
                                           "insert", "sort",  "extend", "remove"};
@@ -31,8 +30,7 @@ static bool changes(jvalue object, str name) {
     return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
-/* True for a name that the sandbox hides from templates. Keys of dictionaries may begin
- * in the same way. */
+/* Whether the sandbox hides this name. Keys of dictionaries may begin like it. */
 static bool is_unsafe(jvalue object, str name) {
     static const char *const of_dict[] = {"__class__",
                                           "__class_getitem__",
@@ -224,7 +222,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
     return plain_member(r, object, name, out);
 }
 
-/* The element at an index (negative: from the end), or J_MISSING. */
+/* The element at an index (negative: from the end); J_MISSING: none. */
 static quire_err jinja_member_element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     *out = (jvalue){.kind = J_MISSING};
     int64_t n = 0;
@@ -269,7 +267,7 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
     if (jis(object, J_DICT)) {
         const jvalue *found = NULL;
         quire_err e = jdict_get(&r->steps, object.u.dict, key, &found);
-        /* a key that Python cannot hash is not in it */
+        /* a key that Python cannot hash is in no dictionary */
         if (e != QUIRE_OK && e != QUIRE_BAD_REQUEST) {
             TRY(jrun_over(r, e));
         }
@@ -287,7 +285,7 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
     return jis(key, J_STRING) ? jget_member(r, object, key.u.s, out) : no_element(r, object, key, out);
 }
 
-/* Python's slice.indices(n). */
+/* Computes Python's slice.indices(n). */
 static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_t *start, int64_t *stop,
                               int64_t *step) {
     int64_t given[3] = {0, 0, 1};
@@ -395,7 +393,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
     return QUIRE_OK;
 }
 
-/* One step of a path; an undefined value becomes fallback. */
+/* Follows one step of a path. fallback replaces an undefined value. */
 static quire_err path_step(jrun *r, jvalue object, jvalue key, jvalue fallback, jvalue *out) {
     TRY(jget_item(r, object, key, out));
     if (jis(*out, J_UNDEFINED) && !jis(fallback, J_MISSING) && !jis(fallback, J_NONE)) {

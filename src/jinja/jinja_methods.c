@@ -1,15 +1,15 @@
-/* Methods of strings, lists, dictionaries and loops, in three files; jinja_methods.c has
- * the tables. args[0] is the object. */
+/* Methods of strings, lists, dictionaries and loops, and the tables of them. args[0] is
+ * the object. */
 #include <utf8proc.h>
 
 #include "jinja/jinja_run.h"
 
-/* The object's text; escaped text is not supported. */
+/* The object's text. Escaped text is not supported. */
 static quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
 
-/* An optional argument, as is the next one; `what` is its name in an error. */
+/* An optional text argument, as is the next one; `what` names it in an error. */
 static quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
     return jgiven(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
@@ -20,7 +20,7 @@ static quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallb
     return jgiven(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
 }
 
-/* A maximum count; -1: no limit. */
+/* An optional limit on a count; -1: none. */
 static quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
     *out = -1;
     if (!jis(v, J_MISSING)) {
@@ -39,7 +39,7 @@ quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out) {
 
 /* ---- case and kinds ---- */
 
-/* how: a jcase. */
+/* upper, lower, title and others. how: a jcase. */
 static JFUNCTION(str_case) {
     str s;
     TRY(jarg_self(r, args, &s));
@@ -56,7 +56,7 @@ static bool jinja_methods_is_alnum(int32_t c) {
 
 enum { KIND_DECIMAL, KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPACE };
 
-/* True if the text is not empty and all characters are of a kind. how: the kind. */
+/* Whether the text is not empty and all characters are of one kind. how: the kind. */
 static JFUNCTION(str_all_are) {
     static bool (*const kinds[])(int32_t c) = {jchar_is_decimal,       jchar_is_digit,
                                                jchar_is_numeric,       jchar_is_alpha,
@@ -71,7 +71,7 @@ static JFUNCTION(str_all_are) {
     return jrun_step(r, s.n / 16);
 }
 
-/* how: CASE_UPPER or CASE_LOWER. */
+/* islower and isupper. how: CASE_UPPER or CASE_LOWER. */
 static JFUNCTION(str_is_case) {
     str s;
     TRY(jarg_self(r, args, &s));
@@ -141,7 +141,7 @@ static JFUNCTION(str_format_map) {
 
 /* ---- stripping ---- */
 
-/* Whether the character at p is one of chars (UTF-8). */
+/* Whether the character at p is in chars, as UTF-8. */
 static bool in_chars(str chars, const char *p, size_t size) {
     for (size_t i = 0; i < chars.n;) {
         size_t n = jchar_size(chars.p + i, chars.n - i);
@@ -155,7 +155,7 @@ static bool in_chars(str chars, const char *p, size_t size) {
 
 enum { END_LEFT = 1, END_RIGHT = 2 };
 
-/* how: the ends that are stripped. */
+/* strip, lstrip, rstrip. how: the ends to strip. */
 static JFUNCTION(str_strip) {
     bool left = (how & END_LEFT) != 0, right = (how & END_RIGHT) != 0;
     str s, chars;
@@ -185,12 +185,12 @@ static JFUNCTION(str_strip) {
     return QUIRE_OK;
 }
 
-/* end: END_LEFT or END_RIGHT. */
+/* Whether s begins or ends with part. end: END_LEFT or END_RIGHT. */
 static bool jinja_methods_has_end(str s, str part, int end) {
     return part.n <= s.n && str_eq((str){end == END_LEFT ? s.p : s.p + s.n - part.n, part.n}, part);
 }
 
-/* how: the end. */
+/* removeprefix and removesuffix. how: the end. */
 static JFUNCTION(str_remove_end) {
     str s, part;
     TRY(jarg_self(r, args, &s));
@@ -202,8 +202,8 @@ static JFUNCTION(str_remove_end) {
 
 /* ---- searching ---- */
 
-/* Cuts s to the optional start and end (in characters). *offset: its first character.
- * *beyond: start is after the end. */
+/* Cuts s to the optional range start..end in characters. *offset: its first character.
+ * *beyond: start is after the end of s. */
 static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offset, bool *beyond) {
     int64_t n = (int64_t)jstr_length(*s), from, to;
     TRY(jrun_step(r, s->n / 16));
@@ -219,7 +219,7 @@ static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offs
     return QUIRE_OK;
 }
 
-/* For a string or any string of a tuple. how: the end. */
+/* startswith and endswith, for a string or a tuple of strings. how: the end. */
 static JFUNCTION(str_has_end) {
     str s, part;
     int64_t offset;
@@ -241,8 +241,8 @@ static JFUNCTION(str_has_end) {
     return QUIRE_OK;
 }
 
-/* The last offset of needle in s, or SIZE_MAX. Compares at every offset, which counts as
- * steps. */
+/* The last offset of needle in s; SIZE_MAX: none. Compares at every offset, which counts
+ * as steps. */
 static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
     size_t i = s.n >= needle.n ? s.n - needle.n + 1 : 0, places = 0;
     *at = SIZE_MAX;
@@ -257,7 +257,7 @@ static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
     return QUIRE_OK;
 }
 
-/* The first or last offset of needle in s, or SIZE_MAX. */
+/* The first or last offset of needle in s; SIZE_MAX: none. */
 static quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at) {
     if (last) {
         return find_last(r, s, needle, at);
@@ -268,7 +268,7 @@ static quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t 
 
 enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
 
-/* how: a set of these. */
+/* find, index and others. how: a set of these. */
 static JFUNCTION(str_find) {
     str s, needle;
     int64_t offset;
@@ -307,7 +307,7 @@ static JFUNCTION(str_count) {
 
 /* ---- lists ---- */
 
-/* Of a list, tuple or range. */
+/* count of a list, tuple or range. */
 static JFUNCTION(list_count) {
     const jvalue *items;
     int64_t count = 0;
@@ -343,7 +343,7 @@ static JFUNCTION(list_index) {
 
 enum { VIEW_ITEMS, VIEW_KEYS, VIEW_VALUES };
 
-/* how: what the view contains. */
+/* items, keys and values. how: what the view contains. */
 static JFUNCTION(dict_view) {
     static const char *const names[] = {"dict_items", "dict_keys", "dict_values"};
     const jdict *d = args[0].u.dict;
@@ -372,7 +372,7 @@ static JFUNCTION(dict_get) {
     return QUIRE_OK;
 }
 
-/* Lists and dictionaries are immutable, so a copy is the same object. */
+/* A copy is the same object, since lists and dictionaries are immutable. */
 static JFUNCTION(any_copy) {
     *out = args[0];
     return QUIRE_OK;
@@ -403,7 +403,7 @@ static JFUNCTION(loop_cycle) {
     return QUIRE_OK;
 }
 
-/* Whether the arguments differ from those of the last call. */
+/* loop.changed: whether the arguments differ from those of the last call. */
 static JFUNCTION(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;
@@ -488,7 +488,7 @@ const jfunction *jinja_find_method(jvalue object, str name) {
         return jfunction_find(of_string, COUNT(of_string), name);
     case J_LIST:
         return jfunction_find(of_list, COUNT(of_list), name);
-    case J_TUPLE: /* no copy(): tuples have none */
+    case J_TUPLE: /* tuples have no copy() */
     case J_RANGE:
         return jfunction_find(of_list + 1, COUNT(of_list) - 1, name);
     case J_DICT:
@@ -504,7 +504,7 @@ const jfunction *jinja_find_method(jvalue object, str name) {
 
 /* Methods that cut, join and pad strings. */
 
-/* ---- cutting and joining ---- */
+/* ---- splitting and joining ---- */
 
 typedef struct pieces {
     jvalue *items;
@@ -519,13 +519,12 @@ static quire_err jinja_methods_cut_add_piece(jrun *r, pieces *p, str s) {
     return jrun_step(r, 1);
 }
 
-/* Splits at runs of blanks, from the left or, with last, from the right; at most max
- * times. */
+/* Splits at runs of white space, at most max times; with last, from the right. */
 static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {
         if (max-- == 0) {
-            return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps the blanks at its far end */
+            return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps its white space at the far end */
         }
         size_t i = last ? s.n : 0, size;
         for (;;) { /* one word */
@@ -558,7 +557,7 @@ static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last,
     return jinja_methods_cut_add_piece(r, p, s);
 }
 
-/* how: whether to split from the right. */
+/* split and rsplit. how: from the right. */
 JFUNCTION(str_split) {
     bool last = how;
     str s, separator;
@@ -612,7 +611,7 @@ JFUNCTION(str_splitlines) {
     return jrun_list(r, J_LIST, lines, n, out);
 }
 
-/* how: whether to split at the last occurrence. */
+/* partition and rpartition. how: at the last occurrence. */
 JFUNCTION(str_partition) {
     bool last = how;
     str s, separator;
@@ -665,7 +664,7 @@ JFUNCTION(str_replace) {
             break;
         }
         TRY(jrun_step(r, 1));
-        if (from.n == 0) { /* before every character, and at the end */
+        if (from.n == 0) { /* inserts before every character and at the end */
             TRY(jrun_add(r, to));
             if (at == s.n) {
                 break;
@@ -693,7 +692,7 @@ static quire_err jinja_methods_cut_add_fill(jrun *r, str fill, int64_t n) {
     return QUIRE_OK;
 }
 
-/* how: where the text goes: left, right or centre. */
+/* ljust, rjust and center. how: where the text goes. */
 JFUNCTION(str_pad) {
     str s, fill;
     int64_t width;

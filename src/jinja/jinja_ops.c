@@ -6,7 +6,7 @@
 
 static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
 
-/* The error if a or b is an operand that no operator accepts. */
+/* The error if a or b cannot be an operand of any operator. */
 static quire_err check_operands(jrun *r, jvalue a, jvalue b) {
     if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
         return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
@@ -26,7 +26,7 @@ static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
 
 /* ---- numbers ---- */
 
-/* A big result, or the error if it is too big. */
+/* Takes a big integer as the result; an error if it is too big. */
 static quire_err take_big(jrun *r, jvalue v, jvalue *out) {
     *out = v;
     return jis(v, J_MISSING) ? jrun_too_big(r) : QUIRE_OK;
@@ -50,7 +50,7 @@ static quire_err jinja_ops_multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
     return take_big(r, jbig_multiply(&r->arena, x, y), out);
 }
 
-/* An operand of a float operation. */
+/* Converts an operand of a float operation. */
 static quire_err as_double(jrun *r, jvalue v, double *out) {
     *out = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
     return jis(v, J_HUGE) && isinf(*out)
@@ -73,7 +73,7 @@ static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *ou
         return QUIRE_OK;
     }
     *out = jint(1);
-    while (e > 0) { /* by squaring; the highest powers are not needed */
+    while (e > 0) { /* by squaring, without the last square */
         if ((e & 1) != 0) {
             TRY(jinja_ops_multiply(r, *out, base, out));
         }
@@ -85,7 +85,7 @@ static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *ou
     return QUIRE_OK;
 }
 
-/* Division, and operations whose result does not fit 64 bits. */
+/* Divides, and computes results that do not fit 64 bits. */
 static quire_err big_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     const jbig *x, *y;
     jvalue quotient, remainder;
@@ -144,7 +144,7 @@ static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
             *out = jint(divide_down(x, y, op == OP_MOD));
             return QUIRE_OK;
         }
-        /* larger ones would be rounded twice */
+        /* larger operands would be rounded twice */
         if (op == OP_DIV && y != 0 && x <= exact && x >= -exact && y <= exact && y >= -exact) {
             *out = jfloat((double)x / (double)y);
             return QUIRE_OK;
@@ -158,8 +158,8 @@ static double float_mod(double a, double b) {
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
 }
 
-/* As in Python: fmod's result is subtracted before the sign is corrected, so that an
- * infinite b works. */
+/* As in Python, subtracts fmod's result before correcting the sign, so that an infinite b
+ * works. */
 static double float_floor_div(double a, double b) {
     double m = fmod(a, b), quotient = (a - m) / b;
     quotient -= m != 0 && (m < 0) != (b < 0);
@@ -212,7 +212,7 @@ static quire_err float_op(jrun *r, jop op, double a, double b, jvalue *out) {
 /* ---- texts and lists ---- */
 
 static quire_err add_strings(jrun *r, jvalue a, jvalue b, jvalue *out) {
-    bool safe = a.safe || b.safe; /* text appended to escaped text is escaped too */
+    bool safe = a.safe || b.safe; /* appending to escaped text escapes the other text */
     if (safe) {
         TRY(jrun_escape(r, a, &a));
         TRY(jrun_escape(r, b, &b));
@@ -337,7 +337,7 @@ static int order_doubles(double a, double b) {
     return a < b ? -1 : a > b ? 1 : a == b ? 0 : 2;
 }
 
-/* Exact: beyond 2^53 an integer and its double may differ. */
+/* Exact: beyond 2^53, an integer may differ from its double. */
 static int order_integer_and_double(int64_t i, double f) {
     if (isnan(f)) {
         return 2;
@@ -378,7 +378,7 @@ static int order_big(jvalue a, jvalue b) {
                : a.u.big->negative                                                ? -1
                                                                                   : 1;
     }
-    return a.u.big->negative ? -1 : 1; /* beyond every integer of 64 bits */
+    return a.u.big->negative ? -1 : 1; /* beyond every 64-bit integer */
 }
 
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order) {

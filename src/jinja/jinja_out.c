@@ -24,8 +24,8 @@ void jout_clear(jout *o) {
     o->origin = JINJA_TEMPLATE;
 }
 
-/* The next capacity of an array of elements of size bytes that must hold `needed`,
- * counted in the budget. The caller releases the previous one. */
+/* The next capacity for an array with elements of `size` bytes, to hold `needed`. Counts
+ * it in the budget; the caller releases the old capacity. */
 static quire_err jinja_out_more(jout *o, size_t cap, size_t first, size_t needed, size_t size,
                                 size_t *wanted) {
     *wanted = cap == 0 ? first : 2 * cap;
@@ -40,7 +40,7 @@ static quire_err beyond_output(jout *o) {
 
 static quire_err jinja_out_reserve(jout *o, size_t n) {
     size_t cap = o->text.cap, wanted;
-    if (n < cap - o->text.n) { /* including the final 0 byte */
+    if (n < cap - o->text.n) { /* with the terminating 0 */
         return QUIRE_OK;
     }
     TRY(jinja_out_more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));
@@ -69,7 +69,7 @@ static quire_err add_span(jout *o, size_t start, size_t end) {
     return QUIRE_OK;
 }
 
-/* Yields to others: a long text is added in many small parts. */
+/* Yields to other jobs, since a long text is added in many small parts. */
 static quire_err poll(jout *o) {
     quire_err e = turn_poll(1);
     if (e != QUIRE_OK) {
@@ -123,7 +123,7 @@ quire_err jout_char(jout *o, char c) {
 }
 
 quire_err jout_f(jout *o, const char *format, ...) {
-    char text[512]; /* for numbers of any value */
+    char text[512]; /* enough for a number of any value */
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);

@@ -9,8 +9,6 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
                             jnode **out);
 static quire_err parse_block(jparser *p, const char *end, jnode **out);
 
-/* ---- steps shared with jinja_expr.c ---- */
-
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
     assert(p != NULL);
     if (p->at->kind == T_FAULT) {
@@ -102,7 +100,7 @@ bool jparse_skip_name(jparser *p, const char *name) {
     return is;
 }
 
-/* Describes the next token for a message. */
+/* Describes the next token for an error message. */
 static const char *next_in_words(const jparser *p, char buf[48]) {
     switch (p->at->kind) {
     case T_PRINT_END:
@@ -132,7 +130,7 @@ quire_err jparse_expect_op(jparser *p, const char *op) {
     return jparse_skip_op(p, op) ? QUIRE_OK : jinja_parse_expected(p, op);
 }
 
-/* Skips a token of a kind, which `what` describes. */
+/* Skips a token of this kind; `what` describes it in the error. */
 static quire_err expect_kind(jparser *p, jtoken_kind kind, const char *what) {
     if (p->at->kind != kind) {
         return jinja_parse_expected(p, what);
@@ -167,7 +165,7 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* A name, names in parentheses, or, if with_member, a member of a namespace. */
+/* Parses a name, names in parentheses or, if with_member, a member of a namespace. */
 static quire_err parse_target_item(jparser *p, bool with_member, jnode **out) {
     const jtoken *start = p->at;
     jnode *item;
@@ -181,7 +179,7 @@ static quire_err parse_target_item(jparser *p, bool with_member, jnode **out) {
     return jparse_expect_name(p, &(*out)->name);
 }
 
-/* Parses the target of a loop, a set or a with: an item, or several as a tuple. */
+/* Parses the target of a loop, set or with: one item, or several as a tuple. */
 static quire_err parse_target(jparser *p, bool with_member, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
@@ -198,7 +196,7 @@ static quire_err parse_target(jparser *p, bool with_member, jnode **out) {
     return jparse_make_tuple(p, start, comma, &items, out);
 }
 
-/* ---- statements; each begins at its tag's name ---- */
+/* ---- statements; each parser starts at its tag's name ---- */
 
 static quire_err parse_if(jparser *p, jnode **out) {
     static const char *const ends[] = {"elif", "else", "endif"};
@@ -234,7 +232,7 @@ static bool targets_name(const jnode *target, const char *name) {
     return false;
 }
 
-/* Within a for loop nothing else is called loop. */
+/* The name `loop` is reserved in a for loop. */
 static void check_loop_target(jparser *p, const jnode *target) {
     if (p->fors > 0 && targets_name(target, "loop")) {
         jparse_note(p, &p->unknown, "Can't assign to special loop variable in for-loop target");
@@ -270,7 +268,7 @@ static quire_err parse_for(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* The filters of a block. An unknown one is an error even inside a branch. */
+/* Parses the filters of a block. An unknown one is an error, even in a branch. */
 static quire_err parse_block_filters(jparser *p, jnode **out) {
     bool soft = p->soft;
     p->soft = false;
@@ -297,7 +295,7 @@ static quire_err parse_set(jparser *p, jnode **out) {
     return parse_block(p, "endset", &(*out)->body);
 }
 
-/* (a, b=1) of a macro or a call block. */
+/* Parses the parameters (a, b=1) of a macro or call block. */
 static quire_err parse_parameters(jparser *p, jnode *macro) {
     jnodes names = {0}, defaults = {0};
     TRY(jparse_expect_op(p, "("));
@@ -339,7 +337,7 @@ static bool macro_has(const jnode *macro, const char *name, size_t n) {
     return false;
 }
 
-/* The parameters and body of a macro or call block. */
+/* Parses the parameters and body of a macro or call block. */
 static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, jnode *call, jnode *macro) {
     jnames_used used = {.outer = p->macros};
     bool soft = p->soft;
@@ -416,7 +414,8 @@ static quire_err parse_with(jparser *p, jnode **out) {
     return parse_block(p, "endwith", &(*out)->body);
 }
 
-/* {% generation %} marks a model's output; it renders its body. To Jinja it is a macro. */
+/* Parses {% generation %}, which marks a model's output, and renders its body. To Jinja
+ * it is a macro. */
 static quire_err parse_generation(jparser *p, jnode **out) {
     int loops = p->loops;
     TRY(jparse_node(p, N_SCOPE, p->at, out));
@@ -427,7 +426,7 @@ static quire_err parse_generation(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* {% block name %} [scoped] [required]. */
+/* Parses {% block name %} [scoped] [required]. */
 static quire_err parse_block_tag(jparser *p, jnode **out) {
     str end;
     TRY(jparse_node(p, N_BLOCK, p->at, out));
@@ -446,7 +445,7 @@ static quire_err parse_block_tag(jparser *p, jnode **out) {
         }
     }
     TRY(jparse_add(p, p->blocks, *out));
-    if (p->at->kind == T_NAME) { /* the name again */
+    if (p->at->kind == T_NAME) { /* endblock may repeat the name */
         TRY(jparse_expect_name(p, &end));
         return str_eq((*out)->name, end)
                    ? QUIRE_OK
@@ -468,7 +467,7 @@ static quire_err parse_autoescape(jparser *p, jnode **out) {
 
 /* ---- other templates ---- */
 
-/* A tag's name and the expression after it. */
+/* Parses a tag's name and the expression after it. */
 static quire_err parse_other(jparser *p, jnode_kind kind, jnode **out) {
     p->uses_others = true;
     TRY(jparse_node(p, kind, p->at, out));
@@ -476,7 +475,7 @@ static quire_err parse_other(jparser *p, jnode_kind kind, jnode **out) {
     return jparse_expression(p, true, &(*out)->a);
 }
 
-/* [with context] or [without context]. */
+/* Parses [with context] or [without context]. */
 static void parse_context(jparser *p, jnode *node, bool by_default) {
     bool with = jparse_is_name(p, "with"), given = with || jparse_is_name(p, "without");
     given = given && p->at[1].kind == T_NAME && str_is(p->at[1].text, "context");
@@ -541,9 +540,9 @@ static quire_err parse_from(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Whether Jinja evaluates an expression at compile time: it has no names, no calls and no
- * filters that read the template's context. levels: its maximum depth; no render
- * evaluates a deeper one. */
+/* Whether Jinja evaluates an expression at compile time: it has no names, no calls, and
+ * no filters that read the context. levels: limit of its depth; no render evaluates a
+ * deeper one. */
 static bool jinja_parse_is_constant(const jnode *node, int levels) {
     static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
     if (node == NULL) {
@@ -567,7 +566,7 @@ static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
     return QUIRE_OK;
 }
 
-/* {% print a, b %}: prints each value. */
+/* Parses {% print a, b %}, which prints each value. */
 static quire_err parse_print_tag(jparser *p, jnode **out) {
     jnodes prints = {0};
     TRY(jparse_node(p, N_BODY, p->at, out));
@@ -629,9 +628,9 @@ static quire_err parse_statement(jparser *p, jnode **out) {
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
 }
 
-/* Parses text, prints and statements up to a tag in `ends`. p is then at that tag's name
- * (if the tag continues the statement) or, for the statement's last tag, on the token
- * before the block's end. */
+/* Parses text, prints and statements up to a tag in `ends`. Then p is at that tag's name
+ * (if the tag continues the statement) or, for its last tag, at the token before the
+ * block's end. */
 static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened,
                              jnodes *items) {
     for (;;) {
@@ -656,7 +655,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             TRY(expect_kind(p, T_PRINT_END, "end of print statement"));
             break;
         default:
-            p->at++; /* T_BLOCK_BEGIN: no other token is possible here */
+            p->at++; /* a T_BLOCK_BEGIN; no other token is possible here */
             if (p->at->kind == T_NAME && jname_in(p->at->text, ends, n_ends)) {
                 return QUIRE_OK;
             }
@@ -682,8 +681,8 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     return QUIRE_OK;
 }
 
-/* A body that ends with one tag, whose name is "end" and the name of the opening tag. An
- * unknown filter or test in it is an error even if the block is in a branch. */
+/* Parses a body that ends with the tag `end` plus the opening tag's name. An unknown
+ * filter or test in it is an error, even if the block is in a branch. */
 static quire_err parse_block(jparser *p, const char *end, jnode **out) {
     bool soft = p->soft;
     p->soft = false;

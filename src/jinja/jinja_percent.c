@@ -1,4 +1,4 @@
-/* The % operator of texts: %(name)s, %5d, %-8.3f. */
+/* Formatting: the % operator, str.format, and single values by a format specification. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 
 typedef struct percent {
     jrun *r;
-    str rest;      /* the unread part of the format */
-    jvalue args;   /* as given */
-    size_t n_used; /* items of a tuple, or 1 for a single value */
-    bool named;    /* a name was looked up */
-    bool escapes;  /* the format is safe: texts in it are escaped */
+    str rest;      /* the rest of the format */
+    jvalue args;   /* the right operand */
+    size_t n_used; /* number of items used of a tuple; 1 for a single value */
+    bool named;    /* an argument was looked up by name */
+    bool escapes;  /* the format is safe, so inserted texts are escaped */
 } percent;
 
 static char jinja_percent_take(percent *p) {
@@ -54,7 +54,7 @@ static quire_err named_value(percent *p, jvalue *out) {
     return QUIRE_OK;
 }
 
-/* A number of digits, or * for an argument. */
+/* Reads a number, or * for an argument. */
 static quire_err jinja_percent_count(percent *p, int64_t *out) {
     jvalue v;
     if (p->rest.n > 0 && p->rest.p[0] == '*') {
@@ -96,7 +96,7 @@ static quire_err flags(percent *p, jformat_spec *s) {
     return QUIRE_OK;
 }
 
-/* Escapes what is not ASCII, as Python's ascii() does of a repr. */
+/* Escapes characters that are not ASCII, like Python's ascii() of a repr. */
 static quire_err jformat_ascii(jrun *r, jvalue *text) {
     assert(text != NULL);
     jout o = jrun_out(r);
@@ -115,11 +115,11 @@ static quire_err jformat_ascii(jrun *r, jvalue *text) {
     return jrun_take_text(r, jrun_memory(r, e), &o, text);
 }
 
-/* A text for %s, %r and %a, or a number that the type takes. */
+/* Writes a text for %s, %r and %a, or a number if the type takes numbers. */
 static quire_err jinja_percent_write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
     bool number = jis_whole(v) || jis(v, J_FLOAT), is_safe = s->type == 's' && jis(v, J_STRING) && v.safe;
-    if (text || s->type == 'c') { /* the flag 0 pads numbers only */
+    if (text || s->type == 'c') { /* flag 0 pads numbers only */
         s->align = s->align == '=' ? '>' : s->align;
         s->fill = str_of(" ");
         s->precision = text ? s->precision : -1;
@@ -214,16 +214,16 @@ quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out) {
 
 /* str.format: fields in braces, {name.member[key]!conversion:specification}. */
 
-/* Fields are numbered automatically or by hand ({0}); a format must not mix the two. */
+/* How fields are numbered: automatically, or explicitly as in {0}, but not both. */
 typedef enum numbering { NUMBERS_NONE, NUMBERS_COUNT, NUMBERS_NAMED } numbering;
 
 typedef struct braces {
     jrun *r;
     const jargs *args;
-    int64_t next; /* the number of the next unnamed field */
+    int64_t next; /* number of the next unnumbered field */
     int depth;
     numbering numbering;
-    bool escapes; /* the format is safe: fields are escaped */
+    bool escapes; /* the format is safe, so fields are escaped */
 } braces;
 
 static quire_err jinja_braces_expand(braces *b, str format, jout *out);
@@ -244,7 +244,7 @@ static int64_t jinja_braces_number_of(str s) {
     return n;
 }
 
-/* The number of bytes of s before the first of stops. */
+/* The prefix of s before the first of these characters. */
 static str until(str s, const char *stops) {
     size_t n = 0;
     while (n < s.n && (s.p[n] == '\0' || strchr(stops, s.p[n]) == NULL)) {
@@ -282,7 +282,7 @@ static quire_err argument(braces *b, str name, jvalue *out) {
                : QUIRE_OK;
 }
 
-/* The value of a field's name: an argument, then members and keys. */
+/* Evaluates the name of a field: an argument, then members and keys. */
 static quire_err field_value(braces *b, str name, jvalue *v) {
     str first = until(name, ".[");
     TRY(argument(b, first, v));
@@ -341,7 +341,7 @@ static quire_err jinja_braces_read_spec(jrun *r, str s, jformat_spec *out) {
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
 }
 
-/* With a specification, booleans are numbers; only numbers and texts accept one. */
+/* Prepares v for a specification, which only numbers (booleans too) and texts accept. */
 static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
     bool as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
     if (jis(*v, J_BOOL)) {
@@ -366,7 +366,7 @@ static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
                : QUIRE_OK;
 }
 
-/* The value of a field of a safe format. */
+/* Formats and escapes the value of a field in a safe format. */
 static quire_err jinja_braces_escaped(braces *b, jvalue v, const jformat_spec *spec, bool has_spec,
                                       jout *out) {
     jout o = jrun_out(b->r);
@@ -380,7 +380,7 @@ static quire_err jinja_braces_escaped(braces *b, jvalue v, const jformat_spec *s
     return jrun_memory(b->r, jout_add(out, text.u.s));
 }
 
-/* One field, without its braces. */
+/* Expands one field, given without braces. */
 static quire_err expand_field(braces *b, str field, jout *out) {
     str name = until(field, "!:"), rest = jinja_braces_without(field, name.n);
     char conversion = 's', c;
@@ -393,7 +393,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
             TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
         }
     }
-    if (jinja_braces_skip(&rest, ":", &c)) { /* fields within the specification */
+    if (jinja_braces_skip(&rest, ":", &c)) { /* specifications may contain fields */
         jout o = jrun_out(b->r);
         if (++b->depth > 2) {
             TRY(jrun_fail(b->r, QUIRE_BAD_REQUEST, "Max string recursion exceeded"));
@@ -418,7 +418,7 @@ static quire_err expand_field(braces *b, str field, jout *out) {
                       : jformat_value(b->r, v, &spec, out);
 }
 
-/* The number of bytes between a field's { and }, or SIZE_MAX. */
+/* Number of bytes between a field's { and }; SIZE_MAX: there is no }. */
 static size_t field_size(str s) {
     int depth = 1;
     for (size_t i = 0; i < s.n; i++) {
@@ -471,8 +471,7 @@ quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out)
     return QUIRE_OK;
 }
 
-/* Format: one value by a format specification, as Python's format() and the % operator
- * have it. */
+/* One value by a format specification, as in Python's format() and % operator. */
 
 enum { MAX_PRECISION = 500 };
 
@@ -498,7 +497,7 @@ done:
     return e == QUIRE_OK ? e : jrun_fail(r, QUIRE_TOO_LARGE, "the text is too long");
 }
 
-/* Inserts the separator between groups of n digits before the point. */
+/* Inserts separators between groups of n digits before the point. */
 static quire_err group_digits(strbuf *b, char separator, size_t n) {
     size_t end = 0;
     while (end < b->n && hex_digit(b->p[end]) >= 0) {
@@ -518,7 +517,7 @@ done:
     return e;
 }
 
-/* Zeros that fill the width, with separators between them. */
+/* Adds zeros up to the width, with separators. */
 static quire_err fill_zeros(const jformat_spec *s, size_t n_head, strbuf *digits) {
     bool zeros = s->align == '=' && str_is(s->fill, "0") && s->group != 0 && s->width <= MAX_PRECISION;
     while (zeros && (int64_t)(n_head + digits->n) < s->width) {
@@ -571,7 +570,8 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
     for (size_t i = 0; e == QUIRE_OK && type == 'X' && i < digits.n; i++) {
         digits.p[i] = (char)(digits.p[i] >= 'a' ? digits.p[i] - 'a' + 'A' : digits.p[i]);
     }
-    while (e == QUIRE_OK && (int64_t)digits.n < s->precision && s->precision <= MAX_PRECISION) { /* %.5d */
+    /* %.5d: least number of digits */
+    while (e == QUIRE_OK && (int64_t)digits.n < s->precision && s->precision <= MAX_PRECISION) {
         strbuf more = {0};
         e = strbuf_addf(&more, "0%.*s", (int)digits.n, digits.p);
         strbuf_deinit(&digits);
@@ -585,7 +585,7 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
     return e;
 }
 
-/* The magnitude of a float. */
+/* Writes the magnitude of a float. */
 static quire_err jinja_format_write_digits(jrun *r, double f, const jformat_spec *s, strbuf *digits) {
     char text[1024], format[16];
     bool is_percent = s->type == '%', is_bare = s->type == 0;
@@ -598,7 +598,7 @@ static quire_err jinja_format_write_digits(jrun *r, double f, const jformat_spec
                            is_percent ? "%" : "");
     }
     int precision = (int)(s->precision > MAX_PRECISION ? MAX_PRECISION : s->precision < 0 ? 6 : s->precision);
-    if (is_bare && s->precision < 0) { /* as repr */
+    if (is_bare && s->precision < 0) { /* like repr */
         jout o = jrun_out(r);
         quire_err e = jfloat_write(f, &o);
         if (e == QUIRE_OK) {

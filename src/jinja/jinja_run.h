@@ -1,7 +1,7 @@
 /* A render in progress: its state, and the functions that the evaluator's files share.
  *
- * Functions return QUIRE_OK, or fill the render's error (with the line and column of the
- * node being evaluated) and return its code. */
+ * Functions return QUIRE_OK, or set the render's error (with line and column of the node
+ * being evaluated) and return its code. */
 #ifndef JINJA_JINJA_RUN_H
 #define JINJA_JINJA_RUN_H
 
@@ -16,21 +16,21 @@ typedef struct jrun {
     struct jtemplate *template; /* the template being executed */
     jout *out;                  /* the current output; NULL: output is dropped */
     jout scratch;
-    const struct tm *now; /* NULL: the current time */
+    const struct tm *now; /* NULL: the local time */
     quire_error *err;
     const jnode *at; /* the node being evaluated */
     int depth;
     bool autoescape;
-    /* within an expression that Jinja evaluates at compile time, where a failed slice is
+    /* in an expression that Jinja evaluates at compile time: a failed slice is
      * undefined */
     bool folds;
     jsteps steps;
     uint64_t chance; /* state of the random filter's generator */
-    jflow flow;      /* a break or continue on the way to its loop */
+    jflow flow;      /* a break or continue that has not reached its loop yet */
 } jrun;
 
-/* Variables of a template, loop body, macro or block. A name that is not found is looked
- * up in the parent, then in the outermost scope's context, then in the globals. */
+/* Variables of a template, loop body, macro or block. A name is looked up here, then in
+ * the parents, then in the outermost scope's context, then in the globals. */
 struct jscope {
     jscope *parent;
     struct jbinding {
@@ -38,19 +38,19 @@ struct jscope {
         jvalue value;
     } * bindings;
     size_t n, cap;
-    bool captured;  /* captured by a macro, which may outlive the scope's statement */
-    jdict *context; /* a template's outermost scope: its variables */
+    bool captured;  /* a macro refers to it, so it may outlive its statement */
+    jdict *context; /* the outermost scope of a template: its variables; else NULL */
 };
 
-/* A template being executed; if it extends others, all of them in turn. */
+/* A template being executed, with those that it extends. */
 typedef struct jtemplate {
     jscope *root;
-    const jinja_program *parent; /* the template that it extends, if any */
-    const jnode **blocks;        /* the blocks of all, those of extending templates first */
+    const jinja_program *parent; /* the template that it extends; NULL: none */
+    const jnode **blocks;        /* the blocks of all these templates, those of extending templates first */
     size_t n_blocks, cap;
 } jtemplate;
 
-/* self (no block), or one of its blocks. */
+/* The value of self (no block) or of a block. */
 typedef struct jblock_ref {
     jtemplate *template;
     size_t block;
@@ -62,7 +62,7 @@ typedef struct jmodule {
     str text;
 } jmodule;
 
-/* Arguments of a call, evaluated. */
+/* The evaluated arguments of a call. */
 typedef struct jargs {
     const jvalue *values;
     size_t n;
@@ -70,18 +70,19 @@ typedef struct jargs {
     size_t n_named;
 } jargs;
 
-/* A filter, test, method or global. params: names separated by blanks; "?name" may be
- * omitted (J_MISSING), a last "*" accepts further arguments, passed in rest. args: one
- * value per name; the first is the input or the object. how: selects among functions that
- * share a call. call: NULL for a function of Jinja that is not implemented here, which is
- * refused by name. */
+/* A filter, test, method or global.
+ *   params  names separated by spaces; "?name" may be omitted (then J_MISSING); a last
+ *           "*" accepts further arguments, passed in rest
+ *   args    one value per name; the first is the input, or the method's object
+ *   how     selects among functions that share a call
+ *   call    NULL: Jinja has the function, but this build refuses it by name */
 typedef struct jfunction {
     const char *name, *params;
     quire_err (*call)(jrun *r, int how, const jvalue *args, const jargs *rest, jvalue *out);
     int how;
 } jfunction;
 
-/* The head of such a function; most of them read only some of its parameters. */
+/* The head of such a function; most use only some of its parameters. */
 #define JFUNCTION(name)                                                                                      \
     quire_err name(__attribute__((unused)) jrun *r, __attribute__((unused)) int how,                         \
                    __attribute__((unused)) const jvalue *args, __attribute__((unused)) const jargs *rest,    \
@@ -92,7 +93,7 @@ typedef struct jmethod {
     jvalue self;
 } jmethod;
 
-/* A cycler, or a joiner: it returns its item from the second call on. */
+/* A cycler; or a joiner, which returns its item from the second call on. */
 typedef struct jturns {
     const jvalue *items;
     size_t n, at;
@@ -101,7 +102,7 @@ typedef struct jturns {
 
 typedef struct jmacro {
     const jnode *node;
-    jscope *scope; /* the scope where it was defined */
+    jscope *scope; /* the scope where the macro was defined */
 } jmacro;
 
 typedef struct jloop {
@@ -109,113 +110,113 @@ typedef struct jloop {
     size_t n, index;
     int depth;
     const jnode *node;
-    jscope *scope;        /* the scope that contains the loop, for recursive calls */
-    const jargs *changed; /* the arguments of the last loop.changed */
+    jscope *scope;        /* the scope around the loop, for recursive calls */
+    const jargs *changed; /* arguments of the last call of loop.changed */
 } jloop;
 
 /* ---- steps and errors (jinja.c) ---- */
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
-/* The result of jsteps_take or turn_poll: OK, QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the
- * render's steps are used up or its time is over. */
+/* Turns a result of jsteps_take or turn_poll into the render's error: QUIRE_OK,
+ * QUIRE_CANCELLED, or QUIRE_TOO_LARGE if the render is out of steps or time. */
 quire_err jrun_over(jrun *r, quire_err e);
-/* The result of a call that only memory can fail. */
+/* Turns the result of a call that can only run out of memory into the render's error. */
 quire_err jrun_memory(jrun *r, quire_err e);
-/* The error of an allocation if p, its result, is NULL. */
+/* The error of an allocation that returned p: QUIRE_OK unless p is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
 /* The error for an integer that is too big to compute, or to use here. */
 quire_err jrun_too_big(jrun *r);
-/* Counts n steps against the bound. */
+/* Counts n steps against the limit. */
 quire_err jrun_step(jrun *r, size_t n);
-/* Begins the evaluation of a node: one step, and one level deeper; the caller decrements
- * the level at its end. */
+/* Starts evaluating a node: takes a step and goes one level deeper. The caller decrements
+ * the level at the end. */
 quire_err jrun_enter(jrun *r, const jnode *node);
-/* The error for the use of an undefined value. */
+/* The error for using an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
 
 /* ---- making values (jinja.c) ---- */
 
-/* Memory for n values. */
+/* Allocates n values in the arena. */
 quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
-/* An empty dictionary. */
+/* Makes an empty dictionary. */
 quire_err jrun_dict(jrun *r, jdict **out);
-/* Appends right to left as jarena_append does. */
+/* Appends right to left, like jarena_append. */
 quire_err jrun_append(jrun *r, str left, str right, str *out);
-/* jvalue_equal and jvalue_matches. */
+/* jvalue_equal and jvalue_matches, with the render's error. */
 quire_err jrun_equal(jrun *r, jvalue a, jvalue b, bool *out);
 quire_err jrun_matches(jrun *r, jvalue a, jvalue b, bool *out);
-/* Adds to a dictionary; an unhashable key is an error. */
+/* Adds to a dictionary. An unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
-/* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
+/* Finds the value of a key; NULL if absent. An unhashable key is an error. */
 quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
-/* Copies bytes to a string. */
+/* Makes a string with a copy of these bytes. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends str(v) to *out; an escaped string counts as the plain one. */
+/* Appends str(v) to *out; an escaped string as it is. */
 quire_err jrun_write(jrun *r, jvalue v, jout *out);
-/* str(v) as a string of the arena (v itself where it is a string). */
+/* Sets *out to str(v) in the arena; for a string, to v's own text. */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
-/* v's text; a TypeError if it is not a string. `what` is its name in the message. */
+/* Sets *out to v's text. A TypeError if v is no string; `what` is its name there. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
-/* Whether an optional argument is given and not none. */
+/* Whether an optional argument is present and not none. */
 static inline bool jgiven(jvalue v) {
     return !jis(v, J_MISSING) && !jis(v, J_NONE);
 }
-/* Whether an optional flag is given and true. */
+/* Whether an optional flag is present and true. */
 static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
-/* An empty output of the render; the caller deinits it. */
+/* An empty output of this render; the caller deinits it. */
 jout jrun_out(jrun *r);
-/* Adds s to the scratch buffer: with its own origins, or with one origin. */
+/* Adds s to the scratch buffer, with its own origins or with one origin. */
 quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
-/* The scratch buffer's text as a string. */
+/* Makes a string of the scratch buffer's text. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
-/* The text of a buffer as a string, unless e, the result of filling it, is an error.
+/* Makes a string of the buffer's text, unless e, the result of filling it, is an error.
  * Frees the buffer. */
 quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
-/* The items of an iteration over v; exhausts an iterator. */
+/* The items of an iteration over v. Exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* The origin of the character at byte i of s. */
 static inline uint8_t jrun_origin(const jrun *r, str s, size_t i) {
     return jorigins_at(jarena_origins(&r->arena, s), i);
 }
-/* Escapes & < > ' " for HTML. A safe string is unchanged. */
+/* Escapes & < > ' " for HTML. A safe string stays as it is. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
 
 /* ---- expressions and statements ---- */
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out); /* jinja_eval.c */
 quire_err jexec(jrun *r, const jnode *node, jscope *scope);              /* jinja_exec.c */
-/* Executes a body into a string of its own. */
+/* Executes a body with its output as a string. */
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out);
 quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, int depth);
 quire_err jscope_new(jrun *r, jscope *parent, jscope **out);
 quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value);
 
-/* The arguments of a call, filter or test, evaluated. */
+/* Evaluates the arguments of a call, filter or test. */
 quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args);
 
-/* ---- templates with others, and blocks (jinja_templates.c) ---- */
+/* ---- blocks, and templates that use others (jinja_templates.c) ---- */
 
 /* Executes a program, and those that it extends, with root as the outermost scope. */
 quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root);
 quire_err jexec_block(jrun *r, const jnode *node, jscope *scope);
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope);
 quire_err jexec_include(jrun *r, const jnode *node, jscope *scope);
-/* N_IMPORT, N_FROM. */
+/* Executes an N_IMPORT or N_FROM. */
 quire_err jexec_import(jrun *r, const jnode *node, jscope *scope);
-/* self. */
+/* Makes the value of `self`. */
 quire_err jblock_self(jrun *r, jvalue *out);
-/* A block of self by its name, or the block that another one overrides (its member
- * super); J_MISSING: none. */
+/* A block of self by name, or the block that this one overrides (super); J_MISSING:
+ * none. */
 quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out);
-/* Calls a block: its text. */
+/* Calls a block; *out is its text. */
 quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out);
 
 /* ---- operators (jinja_ops.c) ---- */
@@ -223,14 +224,14 @@ quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *o
 quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out);
 quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out);
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
-/* Python's ordering. *order: <0, 0, >0, or 2 if the values are unordered (NaN). */
+/* Orders values like Python: *order is <0, 0, >0, or 2 if they are unordered (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
 
-/* ---- formatting (jinja_percent.c, jinja_percent.c) ---- */
+/* ---- formatting (jinja_percent.c) ---- */
 
-/* format % args. */
+/* Computes format % args. */
 quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out);
-/* format.format(args). */
+/* Computes format.format(args). */
 quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out);
 
 /* ---- members, items, calls ---- */
@@ -239,20 +240,20 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_m
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
 bool jcan_slice(jvalue v, const jvalue bounds[3]);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE if omitted */
-/* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback
+/* Follows a path like "city.zip" or "0", for filters with attribute=. fallback
  * (J_MISSING: none) replaces undefined values on the way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_eval.c */
-/* The argument of that name, or J_MISSING. */
+/* The argument with this name; J_MISSING: none. */
 jvalue jargs_named(const jargs *args, str name);
-/* args without the first n, which are positional. */
+/* args without the first n, which must be positional. */
 jargs jargs_without(const jargs *args, size_t n);
-/* Calls a function of the tables; input, if not NULL, goes before args. */
+/* Calls a function of the tables; input, unless NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
-/* ---- case (jinja_case.c): Python's full mappings ---- */
+/* ---- case, with Python's full mappings (jinja_case.c) ---- */
 
-/* CASE_WORDS: the first character of each word, after blanks and opening brackets,
+/* CASE_WORDS: the first character of each word, after spaces and opening brackets,
  * becomes upper case. */
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
@@ -267,13 +268,13 @@ bool jchar_is_decimal(int32_t c);
 bool jchar_is_digit(int32_t c);
 bool jchar_is_numeric(int32_t c);
 
-/* Cuts s at line ends as Python's splitlines does. */
+/* Splits s into lines like Python's splitlines. */
 quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n);
 
-/* A SecurityError for a name that is not allowed in a namespace (jinja_globals.c). */
+/* A SecurityError if the name is not allowed in a namespace (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
-/* ---- tables: NULL if there is none of that name ---- */
+/* ---- look-ups in tables; NULL: no such name ---- */
 
 const jfunction *jinja_find_filter(str name);
 const jfunction *jinja_find_test(str name);
@@ -287,14 +288,14 @@ quire_err jjson_read(jrun *r, str text, jvalue *out);
 typedef struct jjson_style {
     bool ascii, sort_keys;
     bool indented;
-    str indent; /* spaces per level if indented */
+    str indent; /* spaces per level, if indented */
     str item_separator, key_separator;
 } jjson_style;
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
-/* ---- jinja_methods.c: methods of strings, lists, dictionaries and loops ---- */
+/* ---- methods of strings, lists, dictionaries and loops (jinja_methods.c) ---- */
 
-/* A flag, false where it is missing. Python takes integers and booleans for one. */
+/* A flag argument, by default false. Python accepts integers and booleans. */
 quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out);
 
 JFUNCTION(str_split);
@@ -306,23 +307,23 @@ JFUNCTION(str_pad);
 JFUNCTION(str_zfill);
 JFUNCTION(str_expandtabs);
 
-/* ---- jinja_percent.c: one value by a specification ---- */
+/* ---- one value by a format specification (jinja_percent.c) ---- */
 
 #define JFORMAT_MAX_WIDTH 1000000
 
 typedef struct jformat_spec {
     str fill;          /* one character */
-    char align;        /* '<', '>', '^', '=', or 0: by the kind of value */
+    char align;        /* '<', '>', '^', '='; 0: by the kind of value */
     char sign;         /* '+', ' ' or '-' */
     bool alternate;    /* 0x before the digits, a point after them */
-    char group;        /* ',' or '_' between digits, or 0 */
-    int64_t width;     /* the minimum number of characters */
+    char group;        /* ',' or '_' between groups of digits; 0: none */
+    int64_t width;     /* least number of characters */
     int64_t precision; /* -1: not given */
     char type;         /* 0: by the kind of value */
 } jformat_spec;
 
-/* Appends v, a number, a text or what str() makes of another value. QUIRE_BAD_REQUEST for
- * a type that v does not have. */
+/* Appends v: a number, a text, or str(v). QUIRE_BAD_REQUEST if v cannot have this
+ * type. */
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *spec, jout *out);
 
 #endif

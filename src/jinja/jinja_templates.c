@@ -4,11 +4,11 @@
 
 #include "jinja/jinja_run.h"
 
-enum { MAX_EXTENDED = 100 /* the longest chain of templates */ };
+enum { MAX_EXTENDED = 100 /* longest chain of templates that extend one another */ };
 
 /* ---- finding a template ---- */
 
-/* The template of that name, or NULL. */
+/* The template with this name; NULL: none. */
 static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program **out) {
     const jinja_set *set = r->program->set;
     str s;
@@ -23,7 +23,7 @@ static quire_err jinja_templates_find(jrun *r, jvalue name, const jinja_program 
     return QUIRE_OK;
 }
 
-/* The error for a name, or a list of names, of which none exists. */
+/* The error if a name, or every name in a list, is unknown. */
 static quire_err jinja_templates_not_found(jrun *r, jvalue name) {
     const jinja_set *set = r->program->set;
     char names[200];
@@ -39,7 +39,7 @@ static quire_err jinja_templates_not_found(jrun *r, jvalue name) {
                      (int)(s.n < 80 ? s.n : 80), s.p, (int)n, names);
 }
 
-/* The template that an expression names; of a list, the first that exists. */
+/* The template that an expression names; if it is a list, the first that exists. */
 static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *scope,
                                           const jinja_program **out) {
     jvalue name;
@@ -57,7 +57,7 @@ static quire_err jinja_templates_find_any(jrun *r, const jnode *node, jscope *sc
     return *out != NULL || node->ignores_missing ? QUIRE_OK : jinja_templates_not_found(r, name);
 }
 
-/* ---- executing one ---- */
+/* ---- executing a template ---- */
 
 static quire_err add_blocks(jrun *r, jtemplate *t, const jinja_program *p) {
     for (size_t i = 0; i < p->n_blocks; i++) {
@@ -93,7 +93,7 @@ done:
     return e;
 }
 
-/* From here on the template defines blocks and variables, and its output is dropped. */
+/* From here on, the template defines blocks and variables, and its output is dropped. */
 quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     assert(r != NULL);
     const jinja_program *parent;
@@ -106,8 +106,8 @@ quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
     return QUIRE_OK;
 }
 
-/* The outermost scope of another template, which sees all of this one's variables or
- * none. */
+/* Makes the outermost scope for another template, which sees all of this one's variables
+ * or none. */
 static quire_err other_root(jrun *r, const jnode *node, jscope *scope, jscope **out) {
     return jscope_new(r, node->with_context ? scope : NULL, out);
 }
@@ -120,7 +120,7 @@ quire_err jexec_include(jrun *r, const jnode *node, jscope *scope) {
     return p == NULL || r->out == NULL ? QUIRE_OK : jexec_template(r, p, root);
 }
 
-/* Executes a template for its names. */
+/* Executes a template to get its names. */
 static quire_err load_module(jrun *r, const jnode *node, jscope *scope, jmodule **out) {
     const jinja_program *p;
     jscope *root;
@@ -171,7 +171,7 @@ quire_err jexec_import(jrun *r, const jnode *node, jscope *scope) {
 
 /* ---- blocks ---- */
 
-/* The first block of a name from an index on, or n_blocks. */
+/* Index of the first block with this name from `from` on; n_blocks: none. */
 static size_t jinja_templates_find_block(const jtemplate *t, str name, size_t from) {
     while (from < t->n_blocks && !str_eq(t->blocks[from]->name, name)) {
         from++;
@@ -187,7 +187,7 @@ static quire_err make_ref(jrun *r, jkind kind, jtemplate *t, size_t block, jvalu
     return QUIRE_OK;
 }
 
-/* Executes a block; `super` in it is the block that it overrides. */
+/* Executes a block. In it, `super` is the block that it overrides. */
 static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, jscope *around) {
     const jnode *node = t->blocks[block];
     size_t above = jinja_templates_find_block(t, node->name, block + 1);
@@ -208,7 +208,7 @@ static quire_err jinja_templates_run_block(jrun *r, jtemplate *t, size_t block, 
 quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
     assert(r != NULL);
     jtemplate *t = r->template;
-    if (r->out == NULL) { /* in a template that extends another, the block is rendered there */
+    if (r->out == NULL) { /* this template extends another one, which renders the block */
         return QUIRE_OK;
     }
     return jinja_templates_run_block(r, t, jinja_templates_find_block(t, node->name, 0),

@@ -1,4 +1,4 @@
-/* memmem, whose time is always linear, is outside POSIX. */
+/* For memmem: outside POSIX, but always linear. */
 #define _GNU_SOURCE
 /* Characters, and the text forms of values. */
 #include <math.h>
@@ -12,8 +12,8 @@
 
 /* ---- characters ---- */
 
-/* Yields to others, since all loops over a text pass here; if the render must end, its
- * next step fails. */
+/* Yields to other jobs, since all loops over a text pass here. If the render must end,
+ * its next step fails. */
 int32_t jchar_at(const char *p, size_t n, size_t *size) {
     utf8proc_int32_t c;
     (void)turn_poll(1);
@@ -120,7 +120,7 @@ quire_err jfloat_write(double f, jout *out) {
         return jout_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
     }
     char digits[40];
-    /* the fewest digits that read back as the same number */
+    /* finds the fewest digits that read back as the same number */
     for (int precision = 0; precision < 17; precision++) {
         snprintf(digits, sizeof digits, "%.*e", precision, f);
         if (strtod(digits, NULL) == f) {
@@ -138,7 +138,7 @@ quire_err jfloat_write(double f, jout *out) {
     return jout_f(out, "%.*f", decimals < 1 ? 1 : decimals, f);
 }
 
-/* Python's str.isprintable for a character. */
+/* Like Python's str.isprintable for one character. */
 bool jchar_is_printable(int32_t c) {
     const uint32_t hidden = JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) |
                             JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
@@ -146,7 +146,7 @@ bool jchar_is_printable(int32_t c) {
 }
 
 static quire_err write_escaped(int32_t c, jout *out) {
-    /* characters with a one-letter escape */
+    /* characters with a one-letter escape, and the letters */
     static const char plain[] = "\n\r\t", letters[] = "nrt";
     const char *short_form = c > 0 && c < 0x20 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
@@ -155,7 +155,7 @@ static quire_err write_escaped(int32_t c, jout *out) {
     return jout_f(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
 }
 
-/* The characters between the quotes; an escape's character has its origin. */
+/* Writes the characters between the quotes. An escape has its character's origin. */
 static quire_err jinja_text_write_inside(str s, char quote, jout *out) {
     jorigins origins = jarena_origins(out->arena, s);
     size_t done = 0;
@@ -218,7 +218,7 @@ done:
     return e;
 }
 
-/* Writes an object as Python does, but without an address. */
+/* Writes an object like Python, but without its address. */
 static quire_err jinja_text_write_object(jvalue v, jout *out) {
     switch (v.kind) {
     case J_NAMESPACE:
@@ -288,7 +288,7 @@ static quire_err write_repr(jvalue v, jout *out) {
     }
 }
 
-/* Numbers, brackets and so on have the value's origin. */
+/* Writes v; numbers, brackets and so on get v's origin. */
 static quire_err write_as(jvalue v, bool repr, jout *out) {
     uint8_t around = out->origin;
     out->origin = v.is_input ? JINJA_INPUT : JINJA_TEMPLATE;

@@ -61,7 +61,7 @@ static quire_err dicts_equal(jsteps *s, const jdict *a, const jdict *b, bool *ou
     return QUIRE_OK;
 }
 
-/* Counts work on a text; most are short. */
+/* Takes steps for work on a text; usually none. */
 static inline quire_err jinja_value_take_text(jsteps *s, size_t n) {
     return n < 64 ? QUIRE_OK : jsteps_take(s, n / 64);
 }
@@ -75,7 +75,7 @@ static bool ranges_equal(const jrange *a, const jrange *b) {
     return a->n == b->n && (a->n == 0 || (a->start == b->start && (a->n == 1 || a->step == b->step)));
 }
 
-/* An int64 equals a double only where the double is that very integer. */
+/* Exact: whether a double is this very integer. */
 static bool integer_equals_double(int64_t i, double f) {
     return f >= -0x1p63 && f < 0x1p63 && f == floor(f) && (int64_t)f == i;
 }
@@ -176,7 +176,7 @@ jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {
     if (list == NULL) {
         return (jvalue){.kind = J_MISSING};
     }
-    static jvalue none; /* so that pointer arithmetic in an empty list is valid */
+    static jvalue none; /* not NULL, so that pointer arithmetic in an empty list is valid */
     list->items = items != NULL ? items : &none;
     list->n = n;
     for (size_t i = 0; i < n; i++) {
@@ -213,14 +213,14 @@ static uint64_t jinja_value_mix(uint64_t h, uint64_t v) {
 static uint64_t hash_double(uint64_t h, double f) {
     uint64_t bits;
     if (f >= -0x1p63 && f < 0x1p63 && f == floor(f)) {
-        return jinja_value_mix(h, (uint64_t)(int64_t)f); /* hashed as the equal integer */
+        return jinja_value_mix(h, (uint64_t)(int64_t)f); /* same hash as the equal integer */
     }
     f = isnan(f) ? (double)NAN : f;
     memcpy(&bits, &f, sizeof bits);
     return jinja_value_mix(h, bits);
 }
 
-/* Hashed as an equal double. */
+/* Same hash as an equal double. */
 static uint64_t hash_big(uint64_t h, const jbig *b) {
     double f = jbig_to_double(b);
     uint64_t bits = b->limbs[0] + b->n;
@@ -243,7 +243,7 @@ static quire_err hash_tuple(jsteps *s, uint64_t h, const jlist *l, uint64_t *out
     return QUIRE_OK;
 }
 
-/* QUIRE_BAD_REQUEST: Python cannot hash it. Each part is a step. */
+/* Hashes v. QUIRE_BAD_REQUEST: Python cannot hash it. Each part takes a step. */
 static quire_err jinja_value_hash_of(jsteps *s, jvalue v, uint64_t *out) {
     const uint64_t h = 0x51ed270b;
     switch (v.kind) {
@@ -277,8 +277,8 @@ static quire_err jinja_value_hash_of(jsteps *s, jvalue v, uint64_t *out) {
     }
 }
 
-/* The entry number + 1 of a key, or 0. *slot: its slot in the index, or the slot for
- * inserting it. */
+/* Finds a key: its entry number + 1, or 0. *slot: its slot in the index, or the slot to
+ * insert it. */
 static quire_err jinja_value_find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry,
                                   size_t *slot) {
     bool matches = false;
@@ -315,7 +315,7 @@ quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out) {
     return QUIRE_OK;
 }
 
-/* Ensures room for one more entry, and an index that is at most half full. */
+/* Makes room for one more entry, in an index that is at most half full. */
 static bool jinja_value_grow(jarena *a, jdict *d) {
     if (d->n < d->cap) {
         return true;
@@ -373,15 +373,15 @@ quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value) {
     return QUIRE_OK;
 }
 
-/* Arena: the memory of a render, freed at once: its values, and its texts with their
- * origins. One budget counts all of it.
+/* Arena: the memory of a render, freed as a whole: values, and texts with their origins.
+ * All of it counts in one budget.
  *
- * The origin of a byte is the template or the variables. It belongs to a place in memory,
- * so a part of a text (a slice, a split, a strip) needs no extra work, and code that
- * copies bytes copies their origins (jinja_out.c). Texts of one origin lie in blocks of
- * that origin and cost only their bytes; only texts of both origins, which a render puts
- * together, have an origin for each byte. Bytes outside the arena, such as literals of
- * the program, are the template's. */
+ * The origin of a byte, template or variables, belongs to its place in memory. So a part
+ * of a text (slice, split, strip) needs no work, and code that copies bytes copies their
+ * origins (jinja_out.c). Texts of one origin are in blocks of that origin and need no
+ * more memory; only texts of both origins, which a render puts together, have one origin
+ * per byte. Bytes outside the arena, such as the program's literals, are the
+ * template's. */
 
 enum { BLOCK_BYTES = 64 << 10, TEXT_BYTES = 16 << 10, LONG_TEXT = 1024 };
 
@@ -391,7 +391,7 @@ typedef struct jblock {
     char bytes[];
 } jblock;
 
-/* bytes[0..cap) are text; of mixed texts bytes[cap..2 cap) are the origins. */
+/* bytes[0..cap) are text; mixed texts: bytes[cap..2 cap) are origins. */
 typedef struct jtext_block {
     struct jtext_block *next;
     size_t used, cap;
@@ -418,7 +418,7 @@ void jarena_release(jarena *a, size_t n) {
     turn_let_go(n);
 }
 
-/* Counts and allocates a block: a head and n bytes. */
+/* Counts and allocates a block with a head and n bytes. */
 static void *new_block(jarena *a, size_t head, size_t n) {
     if (!jarena_charge(a, n)) {
         return NULL;
@@ -433,7 +433,7 @@ static void *new_block(jarena *a, size_t head, size_t n) {
 void *jarena_new(jarena *a, size_t n) {
     assert(a != NULL);
     jblock *b = a->blocks;
-    size_t at = b == NULL ? 0 : size_align(b->used, 8); /* a block's bytes begin at a multiple of 8 */
+    size_t at = b == NULL ? 0 : size_align(b->used, 8); /* bytes of a block start at multiples of 8 */
     if (b == NULL || at > b->cap || n > b->cap - at) {
         size_t cap = n > BLOCK_BYTES ? n : BLOCK_BYTES;
         b = new_block(a, sizeof *b, cap);
@@ -455,7 +455,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     if (b == NULL || n > b->cap - b->used) {
         size_t cap = b == NULL ? TEXT_BYTES : 2 * b->cap, room = (a->max - a->total) / copies;
         cap = n > cap || cap > room ? n : cap;
-        if (n > a->max / copies) { /* checked before it is multiplied */
+        if (n > a->max / copies) { /* checked before the multiplication */
             a->refused = JARENA_FULL;
             return NULL;
         }
@@ -473,7 +473,7 @@ char *jarena_bytes(jarena *a, size_t n, int origin, uint8_t **origins) {
     return p;
 }
 
-/* The block of a text and its kind. NULL: it is outside the arena, and the template's. */
+/* The block of a text, and its kind. NULL: outside the arena, so the template's. */
 static const jtext_block *jinja_arena_block_of(const jarena *a, str s, int *kind) {
     for (int k = JINJA_TEMPLATE; k < N_JARENA_KINDS && s.n > 0; k++) {
         for (const jtext_block *b = a->texts[k]; b != NULL; b = b->next) {
@@ -500,8 +500,7 @@ bool jarena_is_input(const jarena *a, str s) {
                               : o.all == JINJA_INPUT && s.n > 0;
 }
 
-/* Copies s to `to`, and its origins to origins (NULL: the target block has one
- * origin). */
+/* Copies s to `to`, its origins to `origins` (NULL: the target block has one origin). */
 static void jinja_arena_put(const jarena *a, char *to, uint8_t *origins, str s) {
     mem_copy(to, s.p, s.n);
     if (origins != NULL && s.n > 0) {
@@ -545,8 +544,8 @@ bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
     return true;
 }
 
-/* Appends right in place, after left, if there is room and left is the newest text of its
- * block or the long text appended to last. */
+/* Appends right to left in place, if there is room and left is its block's newest text or
+ * the long text appended to last. */
 static bool append_in_place(jarena *a, str left, int kind, str right) {
     jtext_block *b = a->texts[kind];
     char *to = b == NULL ? NULL : b->bytes + b->used;

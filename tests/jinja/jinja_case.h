@@ -1,4 +1,4 @@
-/* What tests of templates share: a render that is as expected, or that is refused. */
+/* Helpers of template tests: expect a rendered text, or a refusal. */
 #ifndef TESTS_JINJA_JINJA_CASE_H
 #define TESTS_JINJA_JINJA_CASE_H
 

@@ -1,4 +1,4 @@
-/* Renders a template as a chat's are, at the vectors' time. */
+/* Renders a template with the settings of a chat's, at the time of the vectors. */
 #ifndef TESTS_JINJA_RENDER_H
 #define TESTS_JINJA_RENDER_H
 

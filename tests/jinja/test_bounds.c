@@ -1,5 +1,4 @@
-/* Bounds of templates: what would take too long, too much memory or too much of the stack
- * is refused. */
+/* Limits of templates: refuses what would take too much time, memory or stack. */
 #include "jinja/jinja_case.h"
 
 #include <pthread.h>

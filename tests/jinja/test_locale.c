@@ -1,5 +1,5 @@
-/* A template prints and reads numbers and dates as Python does, where the host's locale
- * has commas. */
+/* Templates print and read numbers and dates like Python, also if the host's locale has
+ * decimal commas. */
 #include "base/comma_locale.h"
 
 #include "render.h"

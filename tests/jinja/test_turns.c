@@ -1,4 +1,4 @@
-/* Renders of long texts take turns with others. */
+/* Renders of long texts yield to other jobs. */
 
 #include "base/clock.h"
 #include "base/turn.h"
