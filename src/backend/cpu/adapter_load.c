@@ -1,18 +1,18 @@
-/* Loads adapters: checks their changes and packs them. On any thread, beside steps: it only
- * reads what loading the model made. */
+/* Loads adapters: checks their changes and packs them. Any thread, even while steps run,
+ * since it only reads what loading the model made. */
 #include <string.h>
 
 #include "backend/cpu/adapter.h"
 #include "base/mem.h"
 #include "base/size.h"
 
-/* An adapter's memory, cut from the front. */
+/* An adapter's memory, handed out from the front. */
 typedef struct adapter_memory {
     uint8_t *at;
     size_t left;
 } adapter_memory;
 
-/* n * size bytes, counted in adapter_bytes before. */
+/* Takes n * size bytes, which `count` has counted before. */
 static void *take(adapter_memory *m, size_t n, size_t size) {
     const size_t bytes = size_align(n * size, MEM_ALIGN);
     void *p = m->at;
@@ -22,7 +22,7 @@ static void *take(adapter_memory *m, size_t n, size_t size) {
     return p;
 }
 
-/* Adds what take(n, size) takes. */
+/* Counts what take(n, size) takes. */
 static bool count(size_t *sum, size_t n, size_t size) {
     size_t bytes;
     return size_mul(n, size, &bytes) && bytes < SIZE_MAX / 2 &&
@@ -31,7 +31,7 @@ static bool count(size_t *sum, size_t n, size_t size) {
 
 /* ---- checks ---- */
 
-/* The name of a change in errors. */
+/* A change's name in errors. */
 static const char *change_name(const adapter_change *c) {
     const tensor_view *v = c->a != NULL              ? c->a
                            : c->weight != NULL       ? c->weight
@@ -42,7 +42,7 @@ static const char *change_name(const adapter_change *c) {
     return v != NULL ? v->name : "a bias";
 }
 
-/* Rows and columns of what is changed: [n_out, n_in] of a linear, [V, D] of an embedding. */
+/* Shape of the changed object: [n_out, n_in] of a linear, [V, D] of an embedding. */
 static void changed_shape(const adapter_change *c, int64_t *rows, int64_t *columns) {
     int32_t width = 0;
     if (c->w != NULL) {
@@ -54,7 +54,7 @@ static void changed_shape(const adapter_change *c, int64_t *rows, int64_t *colum
     }
 }
 
-/* A matrix of floats, rows x columns; 0: any number. */
+/* Checks that v is a matrix of floats, rows x columns; 0: any number. */
 static quire_err check_matrix(const tensor_view *v, int64_t rows, int64_t columns, quire_error *err) {
     size_t n, bytes;
     if (v->type != DTYPE_F32 && v->type != DTYPE_F16 && v->type != DTYPE_BF16) {
@@ -77,7 +77,8 @@ static quire_err check_matrix(const tensor_view *v, int64_t rows, int64_t column
     return QUIRE_OK;
 }
 
-/* A and B: of shapes that fit the object and each other, and the rank that steps have room for. */
+/* Checks that the shapes of A and B fit the object and each other, and that steps have
+ * room for the rank. */
 static quire_err check_segment(const cpu_backend *b, const adapter_change *c, quire_error *err) {
     int64_t rows, columns;
     changed_shape(c, &rows, &columns);
@@ -126,7 +127,7 @@ static size_t b_numbers(const adapter_change *c) {
     return size_align((size_t)c->b->dims[0], PACK_LANES) * (size_t)c->b->dims[1];
 }
 
-/* Adds the bytes of a change. Sizes were checked: those of tensors fit a size, and padding
+/* Counts the bytes of a change. Cannot overflow: tensor sizes were checked, and padding
  * makes them at most 64 times as large. */
 static bool count_change(const adapter_change *c, size_t *sum) {
     const size_t n_out = c->w != NULL ? (size_t)c->w->layout.n_blocks * PACK_LANES : 0;
@@ -137,7 +138,7 @@ static bool count_change(const adapter_change *c, size_t *sum) {
                                      count(sum, b_numbers(c), adapter_number_bytes(c->b->type))));
 }
 
-/* A of a linear: 16 inputs of a rank side by side. */
+/* Packs A of a linear: 16 inputs of a rank are adjacent. */
 static void pack_a(const tensor_view *v, uint8_t *to) {
     const size_t size = adapter_number_bytes(v->type), rank = (size_t)v->dims[0], n = (size_t)v->dims[1],
                  steps = size_align(n, PACK_LANES) / PACK_LANES;
@@ -159,7 +160,7 @@ static void copy_packed(const uint8_t *from, size_t size, uint8_t *to) {
     }
 }
 
-/* B: blocks of 16 outputs, [rank][16]. */
+/* Packs B in blocks of 16 outputs, [rank][16]. */
 static void pack_b(const tensor_view *v, uint8_t *to) {
     const size_t size = adapter_number_bytes(v->type), n = (size_t)v->dims[0], rank = (size_t)v->dims[1];
     for (size_t c = 0; c < n; c++) {
@@ -171,7 +172,7 @@ static void pack_b(const tensor_view *v, uint8_t *to) {
     }
 }
 
-/* A of an embedding: a row's ranks side by side. */
+/* Packs A of an embedding: the ranks of a row are adjacent. */
 static void pack_rows_of_a(const tensor_view *v, uint8_t *to) {
     const size_t size = adapter_number_bytes(v->type), rank = (size_t)v->dims[0], n = (size_t)v->dims[1];
     for (size_t i = 0; i < n; i++) {
@@ -217,8 +218,8 @@ static void adapter_close_store(cpu_backend *s) {
     }
 }
 
-/* A backend for objects that an adapter owns: its loading calls work on the calling thread.
- * Made at the first call. */
+/* The backend that holds objects owned by an adapter; its loading calls run on the
+ * calling thread. Made on first use. */
 static quire_err adapter_store_of(const cpu_backend *b, adapter *a, quire_error *err) {
     if (a->store != NULL) {
         return QUIRE_OK;
@@ -239,7 +240,8 @@ static quire_err adapter_store_of(const cpu_backend *b, adapter *a, quire_error 
     return QUIRE_OK;
 }
 
-/* The view with bytes that are copied, and in the tensor's own layout. */
+/* Checks a replacing tensor and makes a view of it as an unpacked tensor whose bytes will
+ * be copied. */
 static quire_err check_instead(const tensor_view *v, int64_t rows, int64_t columns, tensor_view *out,
                                quire_error *err) {
     if (v->packing != 0 || v->quant != NULL || v->n_dims != 2 || v->dims[0] != rows ||
@@ -290,7 +292,7 @@ static quire_err load_rows(adapter *a, const adapter_change *c, adapter_part *pa
     return QUIRE_OK;
 }
 
-/* Fills a part with all that a change says. */
+/* Fills a part from a change. */
 static quire_err take_change(const cpu_backend *b, adapter *a, const adapter_change *c, adapter_memory *m,
                              adapter_segment *segment, adapter_part *part, quire_error *err) {
     if (c->a != NULL) {
@@ -314,14 +316,14 @@ static quire_err take_change(const cpu_backend *b, adapter *a, const adapter_cha
 
 /* ---- adapters ---- */
 
-/* The bytes of an adapter's arrays: those that adapter_new takes. */
+/* Counts the bytes that adapter_new takes for arrays. */
 static bool count_arrays(const cpu_backend *b, size_t n_parts, size_t n_segments, size_t *sum) {
     *sum = 0;
     return count(sum, 1, sizeof(adapter)) && count(sum, (size_t)b->n_objects, sizeof(adapter_part *)) &&
            count(sum, n_parts, sizeof(adapter_part)) && count(sum, n_segments, sizeof(adapter_segment));
 }
 
-/* Allocates an adapter of n_bytes; *m: the memory that its arrays leave. */
+/* Allocates an adapter of n_bytes; *m is the memory left after its arrays. */
 static quire_err adapter_new(const cpu_backend *b, size_t n_bytes, size_t n_parts, size_t n_segments,
                              adapter_memory *m, adapter_part **parts, adapter_segment **segments,
                              adapter **out, quire_error *err) {
@@ -386,7 +388,7 @@ int64_t cpu_adapter_bytes(const adapter *a) {
 
 /* ---- blends ---- */
 
-/* Adds what another adapter changes of an object, times scale, to a part of a blend. */
+/* Adds another adapter's change of an object, times scale, to a part of a blend. */
 static quire_err blend_part(const adapter_part *from, float scale, adapter_segment **segments,
                             adapter_part *to, quire_error *err) {
     const bool is_first =
@@ -418,7 +420,7 @@ static quire_err blend_part(const adapter_part *from, float scale, adapter_segme
     return QUIRE_OK;
 }
 
-/* Segments of all parts, and how many objects some of them changes. */
+/* Counts the segments of all parts, and the objects that any of them changes. */
 static void count_parts(const cpu_backend *b, const adapter *const *parts, int32_t n, size_t *n_parts,
                         size_t *n_segments) {
     *n_parts = *n_segments = 0;

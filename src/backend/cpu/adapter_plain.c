@@ -1,5 +1,5 @@
-/* The two products of an adapter in plain C: what adapter_kernels.inc.h equals bit for
- * bit. */
+/* Plain C twin of an adapter's two products; adapter_kernels.inc.h gives the same
+ * bits. */
 #include <math.h>
 
 #include "backend/cpu/math.h"
@@ -8,7 +8,7 @@
 
 #define LANES 16
 
-/* Number i of A or B as they are packed. */
+/* Number i of packed A or B. */
 static float adapter_number(dtype type, const uint8_t *p, size_t i) {
     const uint16_t *halves = (const uint16_t *)(const void *)p;
     switch (type) {
@@ -21,7 +21,7 @@ static float adapter_number(dtype type, const uint8_t *p, size_t i) {
     }
 }
 
-/* The sum over k of rank r. */
+/* The sum over k for rank r. */
 static float shrink_sum(dtype type, const uint8_t *a, int32_t n_in, int32_t r, const float *h) {
     const int32_t k_padded = (n_in + LANES - 1) / LANES * LANES;
     const size_t ranks0 = (size_t)(r / ADAPTER_RANKS) * ADAPTER_RANKS * (size_t)k_padded;

@@ -1,5 +1,5 @@
-/* The rows of a step that name an adapter: grouped once a step, and t = A h of those that a
- * product reads. */
+/* Rows of a step that use an adapter: groups them once per step, and computes t = A h for
+ * those that a product reads. */
 #include "backend/cpu/adapter.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "backend/cpu/experts.h"
 #include "backend/cpu/linear_ops.h"
 
-#define SHRINK_TASK_RANKS 16 /* ranks of a task: a multiple of ADAPTER_RANKS */
+#define SHRINK_TASK_RANKS 16 /* ranks per task, a multiple of ADAPTER_RANKS */
 
 _Static_assert(ADAPTER_TILE_ROWS == LINEAR_TILE_ROWS, "t of a tile's rows");
 
-/* n * size bytes of scratch, counted. */
+/* Allocates n * size bytes of scratch, counted in step_bytes. */
 static void *adapter_scratch(cpu_backend *b, size_t n, size_t size) {
     void *p = cpu_own(b, n, size);
     b->step_bytes += p != NULL ? (int64_t)(n * size) : 0;
@@ -24,7 +24,7 @@ static quire_err open_groups(cpu_backend *b, int32_t n_rows, adapter_groups *g) 
     return g->first != NULL && g->order != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* The widest row that loaded weights read, 0 without any. */
+/* The widest row that loaded weights read; 0 without weights. */
 static int32_t widest_row(const cpu_backend *b) {
     int32_t widest = 0;
     for (int f = 0; b->linear_state != NULL && f < N_ROW_FORMATS; f++) {
@@ -71,8 +71,8 @@ quire_err cpu_adapter_step_open(cpu_backend *b) {
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* A counting sort of n rows by adapter; rows: which of the batch, or NULL. Those of the base
- * are left out. */
+/* Groups n rows by adapter with a counting sort. rows: their indices in the batch, or
+ * NULL. Rows without an adapter are left out. */
 static void group_rows(const batch *step, const int32_t *rows, int32_t n, adapter_groups *g) {
     memset(g->first, 0, sizeof *g->first * ((size_t)step->n_adapters + 1));
     for (int32_t i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ static void group_rows(const batch *step, const int32_t *rows, int32_t n, adapte
             g->order[g->first[j]++] = i;
         }
     }
-    /* each has become the next one's */
+    /* first[j] is now first[j + 1]: shift back */
     memmove(g->first + 1, g->first, sizeof *g->first * (size_t)step->n_adapters);
     g->first[0] = 0;
 }
@@ -112,11 +112,11 @@ float *adapter_t(const cpu_backend *b, int32_t n, int32_t n_rows) {
     return s->t + (size_t)n * (size_t)n_rows * (size_t)s->t_stride;
 }
 
-/* A stretch of the ranks of a part: SHRINK_TASK_RANKS of one segment, or what is left of it. */
+/* A stretch of a part's ranks: at most SHRINK_TASK_RANKS of one segment. */
 typedef struct rank_stretch {
     const adapter_segment *segment;
-    int32_t rank0, n_ranks; /* of the segment */
-    int32_t t0;             /* where its t lies in the part's */
+    int32_t rank0, n_ranks; /* within the segment */
+    int32_t t0;             /* first index of its t in the part's t */
 } rank_stretch;
 
 static int32_t n_rank_stretches(const adapter_part *part) {
@@ -138,13 +138,14 @@ static rank_stretch stretch_of(const adapter_part *part, int32_t i) {
     return (rank_stretch){s, rank0, left < SHRINK_TASK_RANKS ? left : SHRINK_TASK_RANKS, t0 + rank0};
 }
 
-/* Where A of a stretch begins. */
+/* Address of A at a stretch. */
 static const uint8_t *stretch_a(const adapter_rows *r, const rank_stretch *s) {
     const size_t n_in = (size_t)linear_pad(r->w->layout.n_in, PACK_LANES);
     return s->segment->a + (size_t)s->rank0 * n_in * adapter_number_bytes(s->segment->a_type);
 }
 
-/* t of a stretch for n rows, at most ADAPTER_ROWS. next: the A that is read then, or NULL. */
+/* Computes t of a stretch for n rows, at most ADAPTER_ROWS. next: the A to be read next,
+ * or NULL. */
 static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const rank_stretch *s,
                            const uint8_t *next, const int32_t *rows, int32_t n) {
     const float *h[ADAPTER_ROWS];
@@ -156,7 +157,7 @@ static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const ra
     b->math->shrink(s->segment->a_type, stretch_a(r, s), next, r->w->layout.n_in, s->n_ranks, h, n, t);
 }
 
-/* The entry and stretch of a task; *row0: its first row in the entry's. */
+/* The entry and stretch of a task; *row0: its first row within the entry's rows. */
 static const shrink_entry *entry_of_task(const shrink_job *job, int32_t task, int32_t *row0,
                                          rank_stretch *s) {
     const shrink_entry *e = job->entries;
@@ -170,7 +171,7 @@ static const shrink_entry *entry_of_task(const shrink_job *job, int32_t task, in
 }
 
 static void shrink_task(const shrink_job *job, int32_t task) {
-    const int32_t after = task + thread_pool_size(job->b->thread_pool); /* about the worker's next one */
+    const int32_t after = task + thread_pool_size(job->b->thread_pool); /* probably the worker's next task */
     int32_t row0, next_row0;
     rank_stretch s, then;
     const uint8_t *next = NULL;

@@ -3,11 +3,11 @@
  * attention_plain.c.
  *
  * A query's result is the merge of its chunks in ascending order, whichever worker
- * computes them. Items that cover all chunks merge them as they go. They may leave their
+ * computes them. Items that cover all chunks merge them as they go; they may leave their
  * states for another item to continue from, with the accumulator in the query's output. A
  * partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks +
- * (chunk - chunk0), and the merges join those. The way queries share a tile, and the
- * pages that hold the positions, never change the bits. */
+ * (chunk - chunk0), and the batch's merges combine those. How queries share a tile, and
+ * which pages hold the positions, never changes the bits. */
 #include <assert.h>
 #include <string.h>
 
@@ -17,20 +17,20 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* bytes of keys and values that several tiles of queries in turn read from a near
+/* bytes of keys and values that consecutive tiles of queries can read from a near
  * cache */
 #define NEAR_BYTES       (256 * 1024)
-#define MANY_CHUNKS      16   /* enough chunks that it matters little how the first is read */
-#define SMALL_PIECE      4096 /* bytes of a head's keys in a page */
-#define SMALL_INT8_PIECE 1024 /* likewise in int8, with which computing takes longer than reading */
-#define ENOUGH_TASKS     8    /* tasks per worker: enough that it matters little who runs the last */
-#define LEAST_QUERIES    4    /* queries of a task: their products take longer than reading the latents */
+#define MANY_CHUNKS      16   /* so many chunks that it matters little how the first one is read */
+#define SMALL_PIECE      4096 /* bytes of a head's keys in a page that count as small */
+#define SMALL_INT8_PIECE 1024 /* the same for int8, where computing takes longer than reading */
+#define ENOUGH_TASKS     8    /* tasks per worker at which it matters little who runs the last one */
+#define LEAST_QUERIES    4 /* queries per task at which their products take longer than reading the latents */
 
 static int32_t acc_stride_of(int32_t d_value) {
     return (int32_t)size_align((size_t)d_value, 16);
 }
 
-/* The widest key, or value, in elements: a latent may be used entirely as a value. */
+/* The most elements of a key, or value; a latent may be used as a value as a whole. */
 static int32_t widest_of(const kv_layout *l, kv_plane_kind kind) {
     int32_t widest = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
@@ -53,7 +53,7 @@ static bool reads_bytes(const kv_layout *l, kv_plane_kind kind) {
     return false;
 }
 
-/* Allocates n elements of size bytes, counted in step_bytes. */
+/* Allocates n elements of `size` bytes, counted in step_bytes. */
 static void *step_new(cpu_backend *b, size_t n, size_t size) {
     void *p = cpu_own(b, n, size);
     if (p != NULL) {
@@ -62,7 +62,7 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates a worker's scratch. All kv heads share the memory that is only used within
+/* Allocates a worker's scratch. All kv heads share the memory that is used only within
  * one chunk. */
 static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
     const int32_t q_stride = attn_int8_stride(widest_of(&b->layout, KV_PLANE_K));
@@ -104,7 +104,7 @@ static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn
     return QUIRE_OK;
 }
 
-/* Allocates the lists of chosen keys, if rows choose. */
+/* Allocates the lists of selected keys, if the model calls choose(). */
 static quire_err choice_open(cpu_backend *b, int32_t n_workers, attn_choice *c) {
     const size_t n_rows = (size_t)b->limits.max_rows, n_lists = (size_t)b->most_choices,
                  room = (size_t)b->most_chosen, n_candidates = (size_t)n_workers * (2 * room + ATTN_CHUNK);
@@ -184,8 +184,8 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 
 /* ---- chunks ---- */
 
-/* Loads the states that earlier items left for the tile's queries, if chunk0 is not the
- * first. */
+/* Loads the states that earlier items left for the tile's queries, unless chunk0 is the
+ * first chunk. */
 static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
@@ -203,11 +203,10 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Whether two kv heads are prefetched together while the previous two are computed, page
- * by page in the order of memory. Memory is read faster in larger pieces, and one head's
- * part of a small page is small. No computation hides the reads of the first two, so it
- * pays only with many chunks, and four heads must fit in the second-level cache at
- * once. */
+/* Whether two kv heads are prefetched together, page by page in memory order, while the
+ * two before are computed. Memory is read faster in large pieces, and one head's part of
+ * a small page is small. Nothing hides the reads of the first two heads, so there must be
+ * many chunks, and four heads must fit in L2 at once. */
 static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks) {
     const kv_planes *l = job->planes;
     int64_t head_bytes = 2 * ATTN_CHUNK * l->key.row_bytes, piece_bytes = l->page_tokens * l->key.row_bytes;
@@ -216,7 +215,7 @@ static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks
            4 * head_bytes <= job->b->near_bytes;
 }
 
-/* What is prefetched during `chunk` for head h of n_heads from kv_head on. */
+/* What to prefetch during `chunk` for head h of n_heads from kv_head on. */
 static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t chunk, int32_t last,
                          bool in_pairs) {
     int32_t then = in_pairs ? h - h % 2 + 2 : h + 1;
@@ -227,8 +226,8 @@ static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t ch
                        .part = h % 2};
 }
 
-/* Computes the visible part of a chunk and merges it into the tile's states. The first
- * chunk's sums are the states. */
+/* Computes the visible part of a chunk and merges it into the tile's states; the first
+ * chunk's results become the states. */
 static void merge_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next,
                         const attn_scratch *like, attn_scratch *s) {
     attn_tile *tile = &s->tile;
@@ -248,9 +247,9 @@ static void merge_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
     tile->acc = s->acc;
 }
 
-/* Computes the visible part of chunks from..end and merges it into the tiles' states:
- * n_heads tiles of the same rows, one for each kv head. All tiles compute one chunk
- * before the next, because it is in the same pages for all of them. */
+/* Computes the visible part of chunks from..end and merges it into the states of n_heads
+ * tiles: the same rows, one tile per kv head. All tiles compute one chunk before the
+ * next, since its pages are the same for all of them. */
 static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from,
                          int32_t end, attn_scratch *s) {
     int32_t first = INT32_MAX, last = 0;
@@ -287,7 +286,7 @@ static void finish(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Computes n of the item's queries for each kv head of the task, over all visible
+/* Computes n of the item's queries, for each kv head of the task, over all visible
  * positions from the item's first chunk on, into the output rows. */
 static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                       attn_scratch *s) {
@@ -301,8 +300,8 @@ static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* Computes the tile's queries over the item's chunks. Each chunk's state goes to its
- * partial buffer. */
+/* Computes the tile's queries over the item's chunks, each chunk into its partial
+ * buffer. */
 static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                         attn_scratch *s) {
     cpu_attention_state *state = job->state;
@@ -329,8 +328,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* Computes n of the item's queries over its chunks and saves their states for later
- * items. Computes a few chunks at a time for all tiles, so that memory is read once. */
+/* Computes n of the item's queries over its chunks and stores their states for later
+ * items. Runs all tiles over a few chunks at a time, so that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t first, int32_t n,
                       attn_scratch *s) {
     int32_t last = first + n, end = item->chunk0 + item->n_chunks;
@@ -346,13 +345,12 @@ static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* The first query of a part of n. */
+/* The first query of a part, if n queries are split into n_parts. */
 static int32_t part_begin(int32_t n, int32_t part, int32_t n_parts) {
     return (int32_t)((int64_t)n * part / n_parts);
 }
 
-/* The work of a task: n_together KV heads of one item, or queries first..last of one
- * head. */
+/* A task's work: n_together kv heads of one item, or queries first..last of one head. */
 typedef struct attn_part {
     const attn_item *item;
     int32_t kv_head, first, last;
@@ -362,8 +360,8 @@ static int32_t attn_tasks(const attn_job *job) {
     return job->n_items * job->planes->n_heads / job->n_together * job->n_parts;
 }
 
-/* The part of a task. The last items come first: in a prompt they take longest, so that all
- * workers finish at about the same time. */
+/* The work of a task. The last items, which take longest in a prompt, come first so that
+ * all workers finish at about the same time. */
 static attn_part attn_part_of(const attn_job *job, int32_t task) {
     const int32_t part = task % job->n_parts, at = task / job->n_parts * job->n_together,
                   n_heads = job->planes->n_heads;
@@ -377,7 +375,7 @@ static int32_t tile_queries(const attn_part *p, int32_t from) {
     return p->last - from < ATTN_TILE ? p->last - from : ATTN_TILE;
 }
 
-/* Prefetches the queries of the next tile: those of part p from `from` on, or, at its end,
+/* Prefetches the queries of the next tile: those of part p from `from` on or, at its end,
  * the first ones of the worker's next task. */
 static void fetch_next_tile(const attn_job *job, attn_part p, int32_t from, int32_t task) {
     const int32_t next = task + thread_pool_size(job->b->thread_pool);
@@ -390,7 +388,7 @@ static void fetch_next_tile(const attn_job *job, attn_part p, int32_t from, int3
     }
 }
 
-/* Thread pool task: runs one part. */
+/* Task: runs one part. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_part p = attn_part_of(job, task);
@@ -413,10 +411,9 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* The number of kv heads of an item in one task. Several if an item's queries fit one
- * tile, since pages are then read once and in larger pieces. But few enough that no
- * worker is idle: the tasks of one item take equally long, and several items must give
- * enough tasks. */
+/* Number of an item's kv heads per task. Several if an item's queries fit in one tile,
+ * since pages are then read once and in larger pieces; but few enough to keep all workers
+ * busy. An item's tasks take equally long; several items must give enough tasks. */
 static int32_t heads_together(const attn_job *job) {
     int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads,
             n = MOST_TOGETHER;
@@ -435,9 +432,9 @@ static int32_t heads_together(const attn_job *job) {
     return n;
 }
 
-/* The number of tasks that share the queries of an item. Normally one, since each task
- * reads the keys again. With latents, which all heads share, one item would be one task,
- * and with many heads computation dominates. */
+/* Number of tasks that share an item's queries. Normally one, since each task reads the
+ * keys again. With latents, which all heads share, an item would be a single task, and
+ * with many heads computation dominates, so it is split. */
 static int32_t parts_of_items(const attn_job *job) {
     int32_t n_queries = INT32_MAX, n_workers = thread_pool_size(job->b->thread_pool), n = 1;
     for (int32_t i = 0; i < job->n_items; i++) {
@@ -452,7 +449,7 @@ static int32_t parts_of_items(const attn_job *job) {
     return n;
 }
 
-/* Task: all heads of one merged row. */
+/* Task: merges all heads of one row. */
 static void run_merge(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_merge *merge = &job->b->batch->merges[task];

@@ -26,8 +26,8 @@ bool attn_choice_counts(const attn_job *job) {
     return false;
 }
 
-/* Computes n heads of a row from head `from` on, which share a KV head, over their chosen
- * keys, chunk by chunk. */
+/* Computes n heads of a row from head `from` on, which share a kv head, over their
+ * selected keys, chunk by chunk. */
 static void attend_chosen(const attn_job *job, int32_t row, int32_t from, int32_t n, attn_scratch *s) {
     const attn_choice *c = &job->state->choice;
     const int32_t kv_head = from / job->group_size,
@@ -79,18 +79,18 @@ void attn_run_chosen(const attn_job *job) {
     thread_pool_run(job->b->thread_pool, chosen_task, (void *)(uintptr_t)job, job->b->batch->n_rows);
 }
 
-/* ---- the choice ---- */
+/* ---- selection ---- */
 
 typedef struct choose_job {
-    attn_job attn; /* keys scored at a time */
+    attn_job attn; /* scores of keys, computed as attention */
     const choose_use *use;
 } choose_job;
 
-/* A row and its visible keys: those at the indices of its sequence's pages before
- * `plain`, then itself and, in a tree of drafts, its ancestors. */
+/* A row and its visible keys: indices below `plain` in its sequence's pages, then the row
+ * itself and, in a draft tree, its ancestors. */
 typedef struct chooser {
     const batch_seq *seq;
-    int32_t row, at, plain; /* at: the row's number in its sequence */
+    int32_t row, at, plain; /* at: the row's index in its sequence */
 } chooser;
 
 static bool chooser_sees(const chooser *c, int32_t place) {
@@ -115,7 +115,7 @@ static int32_t *candidate_places(const choose_job *job, int32_t worker) {
     return c->candidates + (size_t)worker * (2 * (size_t)c->most + ATTN_CHUNK);
 }
 
-/* The n-th largest of x[0..count), n from 1 on; x is reordered. */
+/* The n-th largest of x[0..count), n >= 1; reorders x. */
 static float nth_largest(float *x, int32_t count, int32_t n) {
     int32_t low = 0, high = count - 1, want = n - 1;
     while (low < high) {
@@ -143,7 +143,8 @@ static float nth_largest(float *x, int32_t count, int32_t n) {
     return x[want];
 }
 
-/* Keeps the `most` best of count candidates, in their order. Returns the number left. */
+/* Keeps the `most` best of `count` candidates in their order. Returns how many are
+ * left. */
 static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, int32_t most) {
     const attn_choice *c = &job->attn.state->choice;
     float *scores = candidate_scores(job, worker), *sorted = c->sorted + (scores - c->scores);
@@ -165,7 +166,8 @@ static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, i
     return n;
 }
 
-/* Adds the scores of a chunk's keys by n_heads index heads from `head` on: sums[0..n). */
+/* Adds the scores of a chunk's keys, for n_heads index heads from `head` on, to
+ * sums[0..n). */
 static void add_scores(const choose_job *job, const chooser *c, int32_t head, int32_t n_heads, int32_t n,
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
@@ -188,7 +190,8 @@ static void add_scores(const choose_job *job, const chooser *c, int32_t head, in
     }
 }
 
-/* Scores of keys base..base + n of the row's pages, in list `list`: sums[0..n). */
+/* Computes the scores of keys base..base + n of the row's pages for one list into
+ * sums[0..n). */
 static void score_keys(const choose_job *job, const chooser *c, int32_t list, int32_t base, int32_t n,
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
@@ -211,13 +214,13 @@ static void score_keys(const choose_job *job, const chooser *c, int32_t list, in
     }
 }
 
-/* The visible key before a row's or an ancestor's. */
+/* The visible key before `place`, which is that of the row or an ancestor. */
 static int32_t chooser_before(const chooser *c, int32_t place) {
     const int32_t other = place - c->plain;
     return c->seq->parents == NULL || other <= 0 ? place - 1 : c->plain + c->seq->parents[other];
 }
 
-/* Writes n places: `place` as the last, and the visible keys before it. */
+/* Writes n places: the n - 1 visible keys before `place`, then `place`. */
 static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to) {
     for (int32_t i = n - 1; i >= 0; i--) {
         to[i] = place;
@@ -225,13 +228,14 @@ static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to
     }
 }
 
-/* A row's blocks in one list: candidates are the places of their last keys. */
+/* A scan of a row's blocks for one list; candidates are the places of blocks' last
+ * keys. */
 typedef struct block_scan {
     const choose_job *job;
     const chooser *c;
     int32_t worker, list;
-    int32_t block, n_seen, n_blocks, most; /* `most` of n_blocks blocks are chosen */
-    int32_t n, n_passed;                   /* candidates, and visited keys */
+    int32_t block, n_seen, n_blocks, most; /* `most` of n_blocks blocks are to be selected */
+    int32_t n, n_passed;                   /* numbers of candidates, and of visited keys */
     float best;                            /* score of the current block */
 } block_scan;
 
@@ -250,7 +254,7 @@ static void block_pass(block_scan *s, int32_t place, float score) {
     }
 }
 
-/* Writes a list: the chosen blocks and, for pools, the keys after the last whole
+/* Writes a list: the selected blocks and, for pools, the keys after the last whole
  * block. */
 static int32_t choice_write(const block_scan *s, int32_t *to) {
     const int32_t *places = candidate_places(s->job, s->worker), last = s->c->plain + s->c->at;

@@ -45,8 +45,8 @@ void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base,
     c->run(p, &p->key, &key);
 }
 
-/* Runs tile code for one query. The lanes' faults are in regs->faults, without those of
- * row and key code. */
+/* Runs the tile code for one query. Afterwards regs->faults has the lanes' faults, except
+ * those of row and key code. */
 static void run_query(attn_change *c, int32_t query) {
     attn_lanes tile = key_lanes(c);
     tile.row_regs = c->regs->rows;
@@ -57,13 +57,13 @@ static void run_query(attn_change *c, int32_t query) {
     c->run(c->program, &c->program->tile, &tile);
 }
 
-/* Adds the faults of a query at a lane. */
+/* Adds the faults of a lane to a query's. */
 static void attention_mods_note_faults(attn_change *c, int32_t query, int32_t lane) {
     c->faults[query] |=
         (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
 }
 
-/* Whether any of n scores is NaN or infinite, so that a softmax has no meaning. */
+/* Whether any of n scores is NaN or infinite, for which a softmax is undefined. */
 static bool any_without_meaning(const float *scores, int32_t n) {
     int wrong = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -72,7 +72,7 @@ static bool any_without_meaning(const float *scores, int32_t n) {
     return wrong != 0;
 }
 
-/* Faults at a query's visible positions. */
+/* Notes faults at a query's visible positions. */
 static void check_scores(const attn_tile *t, int32_t query) {
     const float *scores = t->scores + query * ATTN_CHUNK;
     attn_change *c = t->change;
@@ -104,7 +104,7 @@ void attn_change_scores(const attn_tile *t, int32_t query) {
     check_scores(t, query);
 }
 
-/* The lanes of a block with nonzero integers, as bits. */
+/* A bitmap of the lanes of a block that are nonzero. */
 static uint16_t bits_of(const int64_t *lanes) {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < ATTN_BLOCK; i++) {
@@ -113,14 +113,14 @@ static uint16_t bits_of(const int64_t *lanes) {
     return (uint16_t)bits;
 }
 
-/* Bits of the positions first..end of the chunk that lie in block b. */
+/* A bitmap of the positions first..end of the chunk that are in block b. */
 static uint16_t bits_between(int32_t first, int32_t end, int32_t b) {
     int32_t low = first - b * ATTN_BLOCK, high = end - b * ATTN_BLOCK;
     uint32_t below = high >= ATTN_BLOCK ? 0xffffu : high <= 0 ? 0u : (1u << high) - 1u;
     return (uint16_t)(low <= 0 ? below : low >= ATTN_BLOCK ? 0u : below & ~((1u << low) - 1u));
 }
 
-/* Narrows a query's first..end to its visible positions. False: these are not
+/* Narrows a query's first..end to its visible positions. False: they are not
  * contiguous. */
 static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *seen) {
     int32_t first = t->first[query], end = t->end[query], n = 0, low = ATTN_CHUNK, high = 0;
@@ -177,7 +177,7 @@ void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen) {
     const attn_program *p = c->program;
     bool has_gaps = false;
-    for (int32_t i = 0, same = -1; i < q->n; i++) { /* same: an earlier query with the same answer */
+    for (int32_t i = 0, same = -1; i < q->n; i++) { /* same: an earlier query with the same inputs */
         uint16_t *to = seen + i * ATTN_BLOCKS;
         if (t->first[i] >= t->end[i]) {
             memset(to, 0, sizeof *to * ATTN_BLOCKS);
@@ -199,7 +199,7 @@ bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_
 /* ---- the map ---- */
 
 /* Evaluates a mask for rows at `positions` and the keys in chunks low..high - 1. Rows of
- * several sequences may share chunks; a row sees at most the keys of its own sequence. */
+ * several sequences may share chunks; a row sees only keys of its own sequence. */
 static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
                       attn_range heads) {
     int64_t end = chunks.high * ATTN_CHUNK < seq->n_tokens ? chunks.high * ATTN_CHUNK : seq->n_tokens;
@@ -214,7 +214,8 @@ static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range po
     return attn_program_seen(p, &r);
 }
 
-/* Fills verdicts [chunks.high - chunks.low]. Splits uncertain ranges in halves. */
+/* Fills verdicts [chunks.high - chunks.low], halving ranges while the result is
+ * uncertain. */
 static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
                         attn_range heads, uint8_t *verdicts) {
     attn_seen seen = look(p, seq, positions, chunks, heads);

@@ -7,11 +7,11 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* kernels read whole vectors past the last value, and unpack whole groups of int4 past
- * the last row */
+/* kernels read whole vectors past the last value, and unpack whole int4 groups past the
+ * last row */
 #define READ_AHEAD_BYTES 1024
 
-/* The type in which kernels read a plane. */
+/* The type as which kernels read a plane. */
 static dtype type_read(const kv_plane *plane) {
     return plane->type == DTYPE_I4 ? DTYPE_I8 : plane->type;
 }
@@ -25,13 +25,13 @@ static size_t block_bytes(const kv_plane *plane) {
     return row_read(plane) * ATTN_BLOCK;
 }
 
-/* For fp8, with room for f16. */
+/* Bytes of a plane's copies; for fp8, of its f16. */
 static size_t copies_bytes(const kv_plane *plane) {
     const size_t n = plane->type == DTYPE_F8_E4M3 ? 2 * ATTN_BLOCKS : ATTN_BLOCKS;
     return size_align(n * block_bytes(plane) + READ_AHEAD_BYTES, MEM_ALIGN);
 }
 
-/* Bytes of the largest copies of keys, and of values. */
+/* Bytes of the largest copies of keys, or of values, in any cache. */
 static size_t largest_copies(const kv_layout *l, kv_plane_kind kind) {
     size_t most = 0;
     for (int32_t i = 0; i < l->n_caches; i++) {
@@ -55,19 +55,19 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
     c->values = c->keys + largest_copies(l, KV_PLANE_K);
 }
 
-/* With more queries than this, unpacking fp8's codes once costs less than in every
- * group. */
+/* with more queries, unpacking fp8 codes once costs less than unpacking them in every
+ * product */
 #define UNPACKING_QUERIES 12
 
-/* One of a tile's two kinds of rows, and its copies. */
+/* One of a tile's two planes (keys or values), and its copies. */
 typedef struct side {
     kv_plane_kind kind;
     const kv_plane *plane;
-    const void **blocks;  /* the tile's */
-    const float **scales; /* the tile's */
+    const void **blocks;  /* of the tile */
+    const float **scales; /* of the tile */
     uint8_t *copies;
     float *copied_scales;
-    dtype read; /* the type in which the tile's kernels read blocks in pages */
+    dtype read; /* type as which the kernels read blocks in pages */
 } side;
 
 static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c, attn_tile *tile) {
@@ -76,7 +76,7 @@ static side side_of(const kv_planes *l, kv_plane_kind kind, const attn_copies *c
                : (side){kind, &l->key, tile->k_blocks, tile->k_scales, c->keys, c->k_scales, tile->k_type};
 }
 
-/* Makes the block's rows and scales point to copies. The caller fills them. */
+/* Points the block's rows and scales to copies, which the caller fills. */
 static void use_copy(side s, int32_t block) {
     s.blocks[block] = s.copies + block_bytes(s.plane) * (size_t)block;
     s.scales[block] = s.copied_scales + block * ATTN_BLOCK;
@@ -94,7 +94,7 @@ static void copy_block(side s, int32_t block) {
     }
 }
 
-/* The place of the chunk's position p among the copies. */
+/* The row of the chunk's position p among the copies. */
 static cpu_row copied_row(side s, int32_t p) {
     uint8_t *rows = s.copies + block_bytes(s.plane) * (size_t)(p / ATTN_BLOCK);
     return cpu_row_at(type_read(s.plane), s.kind, (int64_t)row_read(s.plane), ATTN_BLOCK, rows,
@@ -109,8 +109,8 @@ static void copy_int4(side s, cpu_row from, int32_t p) {
     cpu_row_put(copied_row(s, p), (const uint8_t *)integers);
 }
 
-/* Copies n tokens of one block of a page, from `offset` on, into the copies from the
- * chunk's position p on. */
+/* Copies n tokens of one block of a page, from `offset` on, to the chunk's positions from
+ * p on. */
 static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offset, int32_t n, int32_t p) {
     const kv_planes *l = attn_pages_planes(a);
     uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind),
@@ -131,7 +131,7 @@ static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offse
     }
 }
 
-/* Copies blocks from pages of fewer tokens than a block. */
+/* Copies blocks from pages that have fewer tokens than a block. */
 static void find_copies(const attn_pages *a, side s, int32_t base, int32_t first, int32_t end) {
     int32_t n = a->b->layout.page_tokens;
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
@@ -142,7 +142,7 @@ static void find_copies(const attn_pages *a, side s, int32_t base, int32_t first
     }
 }
 
-/* Takes a block of rows from a page, as stored or as int8. */
+/* Uses a block of rows of a page, as stored or unpacked to int8. */
 static void find_block(const attn_pages *a, side s, const uint8_t *rows, const float *scales, int32_t block) {
     s.blocks[block] = rows;
     s.scales[block] = scales;
@@ -154,7 +154,7 @@ static void find_block(const attn_pages *a, side s, const uint8_t *rows, const f
     }
 }
 
-/* Converts blocks of fp8 in pages to f16. */
+/* Unpacks fp8 blocks in pages to f16. */
 static void unpack_fp8(const attn_pages *a, side s, int32_t first, int32_t end) {
     const int32_t n = (int32_t)block_bytes(s.plane);
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
@@ -183,7 +183,7 @@ static void find_side(const attn_pages *a, side s, int32_t base, int32_t first, 
     }
 }
 
-/* Copies the values of latents out of the tile's keys, from block to block1. */
+/* Copies the values of latents from the tile's keys, for blocks block to block1. */
 static void find_latents(const attn_pages *a, int32_t block, int32_t block1, attn_copies *c,
                          attn_tile *tile) {
     const dtype type = tile->k_type;
@@ -197,8 +197,8 @@ static void find_latents(const attn_pages *a, int32_t block, int32_t block1, att
     }
 }
 
-/* The type in which n_queries read a plane of pages with whole blocks. most_int4: the
- * most queries that multiply codes directly. */
+/* The type as which n_queries read a plane of pages with whole blocks. most_int4: most
+ * queries that read int4 codes directly. */
 static dtype type_shared(const kv_plane *plane, const math_kernels *math, int32_t n_queries,
                          int32_t most_int4) {
     if (plane->type == DTYPE_I4 && n_queries > 0 && n_queries <= most_int4) {
@@ -238,9 +238,8 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
     }
 }
 
-/* Sets the block of a head in a plane of a page, from its token `offset` on, to be
- * prefetched while block i is multiplied: with its keys if i is below ATTN_BLOCKS, else
- * with its values. */
+/* Sets what to prefetch while block i is multiplied: a head's block in a page, from token
+ * `offset` on; with the keys if i is below ATTN_BLOCKS, else with the values. */
 static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, int32_t head, int32_t offset,
                        int32_t i, attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
@@ -257,8 +256,8 @@ static void fetch_with(const attn_pages *a, kv_plane_kind kind, int32_t page, in
     }
 }
 
-/* Uses data already in cache: nothing else is prefetched. k_bytes, v_bytes: of such a
- * block. */
+/* Prefetches blocks that are already cached, that is nothing. k_bytes, v_bytes: sizes of
+ * such a block. */
 static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
     tile->fetch_k_bytes = (int32_t)k_bytes;
     tile->fetch_v_bytes = (int32_t)v_bytes;
@@ -268,7 +267,8 @@ static void fetch_own(int64_t k_bytes, int64_t v_bytes, attn_tile *tile) {
     memcpy(tile->fetch_v_scales, tile->v_scales, sizeof tile->fetch_v_scales);
 }
 
-/* The rows of one kind at positions base..base + n, with blocks i on. */
+/* Sets the rows of one plane at positions base..base + n to be prefetched with blocks
+ * from i on. */
 static void fetch_side(const attn_pages *a, kv_plane_kind kind, int32_t base, int32_t n, int32_t i,
                        attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
@@ -299,7 +299,7 @@ void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_ti
 void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part,
                            attn_tile *tile) {
     const kv_planes *l = attn_pages_planes(a);
-    /* of a head and of these heads, in a plane */
+    /* blocks of one head, and of these heads, in a plane */
     int32_t n_blocks = l->page_tokens / ATTN_BLOCK, plane_blocks = n_heads * n_blocks;
     int32_t page = base / l->page_tokens, end = page + (n + l->page_tokens - 1) / l->page_tokens,
             at = part * 2 * ATTN_BLOCKS;
@@ -340,7 +340,7 @@ void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies
     }
 }
 
-/* The number of consecutive places among the first of n, within a block of the pages. */
+/* Number of consecutive places at the start of the n, within a block of the pages. */
 static int32_t gather_stretch(const int32_t *places, int32_t n) {
     int32_t i = 1;
     while (i < n && places[i] == places[0] + i && places[i] % ATTN_BLOCK != 0) {
@@ -350,7 +350,7 @@ static int32_t gather_stretch(const int32_t *places, int32_t n) {
 }
 
 /* Makes a block of the tokens at n <= ATTN_BLOCK places: a block of the pages if it
- * begins with them, else a copy. */
+ * starts with them, else a copy. */
 static void gather_block(const attn_pages *a, side s, const int32_t *places, int32_t n, int32_t block) {
     const kv_planes *l = attn_pages_planes(a);
     const int32_t page = places[0] / l->page_tokens, offset = places[0] % l->page_tokens;

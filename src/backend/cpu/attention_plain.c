@@ -1,22 +1,22 @@
 /* Plain C twin of the attention kernels: the reference of attention_kernels.inc.h.
  *
- * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale;
- * then soft cap; then slope (position - query); then the program that changes scores.
- * max: over the visible positions, 16 lanes by position mod 16 in ascending order, then
- * the tree; 0 if that is -infinity, so that the sum is 0, or NaN if a score is NaN. sum:
- * likewise over exp(s - max). acc[d] = sum over visible positions, ascending, of exp(s -
- * max) v[d] by fma, from 0.
+ * Score of a position: s = sum_e q[e] k[e], by fma in ascending e, from 0; then s *
+ * scale; then the soft cap; then slope (position - query); then the program that changes
+ * scores. max: over the visible positions, 16 lanes by position mod 16 in ascending
+ * order, then the tree; 0 if that is -infinity, so that the sum is 0; NaN if a score is
+ * NaN. sum: likewise over exp(s - max). acc[d] = sum over visible positions, ascending,
+ * of exp(s - max) v[d], by fma, from 0.
  *
- * fp8 keys: s = (the sum over their codes' f16) k's scale, then as above. fp8 values:
- * acc[d] as above, with the rounded product exp(s - max) v's scale as the weight, and
- * their codes' f16.
+ * fp8 keys: s = (the sum over their codes as f16) * the key's scale, then as above. fp8
+ * values: acc[d] as above over their codes as f16, with the rounded product exp(s - max)
+ * * the value's scale as the weight.
  *
- * Int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum
- * exact in int32. Int8 values: u = exp(s - max) v's scale. With top the largest u,
- * weights are u 126 / top as integers, by lane as above. The rounding error of a position
- * is carried to the next of its lane, so that many small weights are not lost. acc[d] =
- * (sum of integer weight v[d]) (top / 126), the sum exact. Int4 is a compact form of
- * int8: attention_pages.c and unpack_int4 widen it. */
+ * int8 keys, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, with the sum
+ * exact in int32. int8 values: u = exp(s - max) * the value's scale. With top the largest
+ * u, weights are u 126 / top as integers, by lane as above. The rounding error of a
+ * position is carried to the next in its lane, so that many small weights are not lost.
+ * acc[d] = (sum of integer weight v[d]) (top / 126), with the sum exact. int4 is a
+ * compact form of int8: attention_pages.c and unpack_int4 widen it. */
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/math.h"
 #include "core/half.h"

@@ -9,13 +9,14 @@ attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_h
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
-/* The batch's row for the item's row number `at`. */
+/* The batch's row of the item's row `at`. */
 static int32_t attn_item_row(const attn_job *job, const attn_item *item, int32_t at) {
     const int32_t *rows = job->b->batch->work_rows;
     return rows != NULL ? rows[item->row0 + at] : item->row0 + at;
 }
 
-/* Sets the positions that a query at `position` sees: first..end. */
+/* Sets first..end to the positions that a query at `position` sees by the layer's
+ * spec. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
                       int32_t *end) {
     *first = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
@@ -30,7 +31,7 @@ static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens,
     }
 }
 
-/* Sets the inputs of the queries' programs, and the known results for the item's
+/* Sets the inputs of the queries' programs, and the map's results for the item's
  * chunks. */
 static void set_mods(const attn_job *job, const attn_item *item, const batch_seq *seq, attn_scratch *s) {
     s->mods = seq->mods;
@@ -40,7 +41,7 @@ static void set_mods(const attn_job *job, const attn_item *item, const batch_seq
     if (s->mods == NULL) {
         return;
     }
-    const attn_map *map = &job->state->map; /* set whenever a batch has programs */
+    const attn_map *map = &job->state->map; /* set if the batch has any programs */
     int64_t i = item - job->b->batch->work;
     s->asked.n = s->tile.n_queries;
     s->asked.b = seq->b;
@@ -131,17 +132,17 @@ void attn_fetch_queries(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* ---- trees of drafts ---- */
+/* ---- draft trees ---- */
 
-/* Whether the chunk holds positions of a draft tree: those after its first row, the
+/* Whether the chunk has positions of a draft tree: those after its first row, the
  * root. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* Copies the keys and values of row `row` and its ancestors to the chunk's positions
- * first..end, as far as they are in the tree. Overwrites those of other branches. The
- * tile has blocks of these positions only. */
+/* Copies the keys and values of row `row` and its ancestors in the tree to the chunk's
+ * positions first..end, over those of other branches. The tile's blocks cover these
+ * positions only. */
 static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end,
                         int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
@@ -158,7 +159,7 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base,
     attn_pages_placed(&pages, first, end, &s->copies, &s->tile);
 }
 
-/* Makes queries from..from+n of a tile a separate tile that writes to the same
+/* Makes queries from..from+n of a tile a tile of their own that writes to the same
  * results. */
 static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *part) {
     *part = *whole;
@@ -183,9 +184,9 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
     part->acc += (int64_t)from * whole->acc_stride;
 }
 
-/* Computes the tile over a chunk that holds positions of its tree. Consecutive queries
- * whose rows form a chain (each the child of the one before) share a branch, so they are
- * one part. */
+/* Computes the tile over a chunk with positions of a draft tree. Consecutive queries
+ * whose rows form a chain, each the child of the one before, share a branch and are
+ * computed together. */
 static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first,
                             int32_t end, attn_scratch *s) {
     for (int32_t from = 0, to; from < s->tile.n_queries; from = to) {
@@ -207,8 +208,8 @@ static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* Sets the tile's first..end to the positions of the chunk at `base` that sequences and
- * layer allow its queries. */
+/* Sets the tile's first..end to the positions in the chunk at `base` that each query sees
+ * by sequence and layer. */
 static void cut_to_chunk(attn_scratch *s, int32_t base) {
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
         s->tile.first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
@@ -216,7 +217,8 @@ static void cut_to_chunk(attn_scratch *s, int32_t base) {
     }
 }
 
-/* The positions that any query of the tile sees: first..end. False: none. */
+/* Sets first..end to the range of positions that any query of the tile sees. False:
+ * none. */
 static bool seen_by_some(const attn_tile *tile, int32_t *first, int32_t *end) {
     *first = ATTN_CHUNK;
     *end = 0;
@@ -238,14 +240,14 @@ static void report_faults(const attn_job *job, const attn_scratch *s) {
     }
 }
 
-/* Applies the sequence's mask to the tile, whose first..end are those of the chunk. */
+/* Applies the sequence's mask to the tile, whose first..end are in the chunk. */
 static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_t end, attn_scratch *s) {
     uint8_t verdict = s->map.verdicts != NULL ? s->map.verdicts[chunk - s->map_chunk0] : ATTN_SEES_SOME;
     s->tile.seen = NULL;
     if (s->mods->mask == NULL || verdict == ATTN_SEES_ALL) {
         return;
     }
-    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* does not pay for a single row */
+    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* not worth it for a single row */
         attn_change_narrow(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, &s->tile, &first, &end);
     }
     attn_change_begin(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, first, end, &s->change);
@@ -257,7 +259,7 @@ static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_
     }
 }
 
-/* Takes the mask's result from the tile of another kv head. */
+/* Copies the mask's result from another kv head's tile. */
 static void copy_mask(const attn_scratch *like, attn_scratch *s) {
     const size_t n = (size_t)s->tile.n_queries;
     memcpy(s->tile.first, like->tile.first, n * sizeof *s->tile.first);
@@ -265,7 +267,7 @@ static void copy_mask(const attn_scratch *like, attn_scratch *s) {
     s->tile.seen = like->tile.seen;
 }
 
-/* Prepares the sequence's change of scores for the tile. */
+/* Prepares the sequence's score program for the tile. */
 static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch *s) {
     if (s->mods != NULL && s->mods->score != NULL) {
         attn_change_begin(s->mods->score, &s->asked, base, first, end, &s->change);

@@ -1,6 +1,6 @@
-/* Short causal convolutions. A unit's state is its last inputs, [K - 1][CONV_UNIT], the
- * oldest first. A task processes some units over the rows of all sequences: it copies a
- * few rows to follow the state, so that the output may overwrite the input. */
+/* Short causal convolutions. A unit's state is its last inputs, [K - 1][CONV_UNIT],
+ * oldest first. A task processes some units over the rows of all sequences. It copies a
+ * few rows at a time after the state, so that the output may overwrite the input. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -10,12 +10,11 @@
 
 struct conv_taps {
     int32_t n_channels, n_taps;
-    float *taps; /* [units][n_taps][CONV_UNIT], zeros past the last channel */
-    float *bias; /* [units][CONV_UNIT], zeros without a bias */
+    float *taps; /* [units][n_taps][CONV_UNIT], 0 past the last channel */
+    float *bias; /* [units][CONV_UNIT], 0 without a bias */
 };
 
-/* The elements of any float type as f32, in memory of the caller's, freed with
- * mem_free. */
+/* Converts the elements of a float tensor to f32. Free *out with mem_free. */
 static quire_err conv_floats(const tensor_view *t, size_t n, float **out, quire_error *err) {
     *out = NULL;
     if (dtype_is_quantised(t->type) || t->quant != NULL) {
@@ -103,7 +102,7 @@ typedef struct conv_job {
     int32_t n_units, task_units;
 } conv_job;
 
-/* The state consists of inputs, so these are rounded. */
+/* Rounds the inputs if states are rounded, since they become the state. */
 static void conv_take_input(const cpu_backend *b, int32_t cache, const float *x, int32_t n, float *to) {
     uint16_t rounded[CONV_UNIT];
     if (cpu_state_rounds(b, cache)) {

@@ -1,4 +1,4 @@
-/* The CPU backend: instruction set, op table, buffers. */
+/* The CPU backend: instruction set, op table and buffers. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
     return QUIRE_OK;
 }
 
-/* One scratch row per worker, each on its own cache lines. */
+/* Allocates a scratch row per worker, each on its own cache lines. */
 static quire_err cpu_scratch_open(cpu_backend *b) {
     int32_t widest = 0;
     for (int32_t i = 0; i < b->n_acts; i++) {
@@ -74,7 +74,7 @@ static quire_err cpu_scratch_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
-/* The scratch of recurrences (states.h); none in a layout without states. */
+/* Allocates the scratch of recurrences (states.h); none in a layout without states. */
 static quire_err state_scratch_open(cpu_backend *b) {
     int64_t largest = 0;
     for (int32_t i = 0; i < b->layout.n_caches; i++) {
@@ -126,7 +126,7 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
 
 #ifdef QUIRE_DEBUG
 /* Fills the step's rows with NaN, so that an element that an op fails to write never
- * shows a value of an earlier step, perhaps another tenant's. */
+ * exposes a value of an earlier step, perhaps another tenant's. */
 static void poison_rows(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         memset(b->buffers[i].rows, 0xFF,
@@ -151,7 +151,7 @@ static void cpu_step_begin(backend *b, const batch *step) {
 #endif
 }
 
-/* Does nothing: ops run when they are called. */
+/* Nothing to wait for: ops run when they are called. */
 static void cpu_step_wait(backend *b) {
     ((cpu_backend *)b)->batch = NULL;
 }
@@ -173,7 +173,7 @@ static void cpu_act_write(backend *b, buffer a, int32_t row0, int32_t n, const f
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
-/* Rows that tasks process, task_rows each. */
+/* Rows processed in tasks of task_rows each. */
 typedef struct shared_rows {
     thread_pool_fn fn;
     void *context;
@@ -314,7 +314,7 @@ static bool is_several(uint64_t nodes) {
     return (nodes & (nodes - 1)) != 0;
 }
 
-/* The NUMA nodes over which memory is spread. 0: there is only one, or the system
+/* The NUMA nodes over which memory is spread; 0: there is only one, or the system
  * refuses. */
 static uint64_t spread_nodes(const cpu_placement *p) {
     uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
@@ -347,7 +347,7 @@ static void write_description(cpu_backend *b, const cpu_placement *p) {
                    p->n_threads, p->n_threads == 1 ? "" : "s", bound, spread);
 }
 
-/* Opens the thread pool and sets the placement of threads and memory. */
+/* Opens the thread pool and places threads and memory. */
 static quire_err open_team(cpu_backend *b, const backend_options *options, quire_error *err) {
     cpu_mask allowed;
     topology all = {.n_cpus = 0};

@@ -1,6 +1,6 @@
-/* Embeddings of tokens, positions and token types: rows stay in the file's format (in
- * place if possible), or in the packed form of a head with the same matrix, and are
- * converted to f32 when they are read. */
+/* Embeddings of tokens, positions and token types. Rows stay in the file's format (in
+ * place if possible), or in the packed form of a head that has the same matrix, and are
+ * converted to f32 when read. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,16 +13,16 @@
 #include "core/quant.h"
 
 struct embedding {
-    int32_t id; /* among the backend's objects */
+    int32_t id; /* index among the backend's objects */
     dtype type;
     int32_t width;
     int64_t n_rows;
     size_t row_bytes;
     const uint8_t *rows;
-    const linear *weights; /* weights that hold the rows, in place of `rows`; or NULL */
+    const linear *weights; /* packed weights that hold the rows, instead of `rows`; or NULL */
 };
 
-#define COPIED_BYTES MEM_HUGE_BYTES /* by a task: few system pages are two tasks' */
+#define COPIED_BYTES MEM_HUGE_BYTES /* bytes per task: two tasks share few system pages */
 
 typedef struct embedding_copy {
     const uint8_t *from;
@@ -93,7 +93,7 @@ quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **
 }
 
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes) {
-    *n_bytes = (size_t)e->n_rows * e->row_bytes; /* its type when it was loaded */
+    *n_bytes = (size_t)e->n_rows * e->row_bytes; /* type of the loaded tensor */
     return e->rows;
 }
 
@@ -111,14 +111,14 @@ typedef struct embed_job {
     const embed_use *use;
 } embed_job;
 
-/* The loaded row `id`, as f32. */
+/* Reads loaded row `id` as f32. */
 static void embed_read_row(const embedding *e, int64_t id, float *out) {
     assert(id >= 0 && id < e->n_rows);
     if (e->weights != NULL) {
         pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, NULL, out);
         return;
     }
-    /* the type was checked at load */
+    /* cannot fail: the type was checked at load */
     (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)e->width, out);
 }
 
@@ -130,7 +130,7 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
     if (part == NULL || part->n_segments == 0) {
         return;
     }
-    /* whole blocks of 16; out may be shorter than the last */
+    /* y has whole blocks of 16, out may be shorter */
     float *t = adapter_worker_t(b, worker), *y = adapter_worker_row(b, worker);
     memcpy(y, out, sizeof *y * (size_t)width);
     for (int32_t s = 0; s < part->n_segments; s++) {
@@ -143,7 +143,7 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
     memcpy(out, y, sizeof *y * (size_t)width);
 }
 
-/* out = the row of the token, or the external row; zeros without tokens. */
+/* out = the token's row or the external row; zeros without tokens. */
 static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, int32_t width, int32_t worker,
                       float *out) {
     if (use->tokens == NULL) {
@@ -171,10 +171,10 @@ static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 
-/* A row's position if padding is skipped. */
+/* A row's position when padding is skipped. */
 static int64_t skip_padding(const batch *rows, int32_t padding, int32_t row, int64_t position) {
     assert(row >= position);
-    const int32_t *tokens = rows->tokens + row - position; /* of the sequence */
+    const int32_t *tokens = rows->tokens + row - position; /* tokens of the sequence */
     int64_t n = 0;
     for (int64_t i = 0; i < position; i++) {
         n += tokens[i] == padding;

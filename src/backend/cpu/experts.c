@@ -1,10 +1,10 @@
-/* A step's rows through a mixture of experts. Rows are sorted by expert; then the workers
- * share the column tiles of all experts.
+/* Computes a step's rows through a mixture of experts. Rows are sorted by expert; then
+ * the workers share the column tiles of all experts.
  *
  * Barriers: one for gate and up of all experts, one for down, which also sums; more only
  * with many rows, or if down's input format needs the whole hidden row for its scale.
- * Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, from cache
- * after the first time. Order of a row's sum: s = 0; s = fma(weight, down, s) over its
+ * Bytes: an expert's weights once for every LINEAR_TILE_ROWS of its rows, after the first
+ * time from cache. Order of a row's sum: s = 0; s = fma(weight, down, s) over its
  * experts, ascending; y = fma(scale, s, y), or scale * s. */
 #include "backend/cpu/experts.h"
 
@@ -14,14 +14,14 @@
 #include "backend/cpu/math.h"
 #include "base/clock.h"
 
-#define SERIAL_ROWS     4     /* up to this many rows are gathered by the caller */
-#define SERIAL_ELEMENTS 32768 /* up to this many hidden elements are converted by the caller */
-#define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
-/* and the least tasks per worker if tasks are wider than a tile: of gate and up, */
+#define SERIAL_ROWS     4     /* most rows that the caller gathers itself */
+#define SERIAL_ELEMENTS 32768 /* most hidden elements that the caller converts itself */
+#define HIDDEN_BLOCKS   16    /* gate and up: most column blocks per task */
+/* gate and up: fewest tasks per worker with tasks wider than a tile */
 #define HIDDEN_TASKS   8
-#define SUM_TASKS      4 /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
+#define SUM_TASKS      4 /* the same for down, whose tasks have at most EXPERTS_SUM_BLOCKS */
 #define TILE_FLOATS    (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
-#define SUM_FLOATS     (2 * TILE_FLOATS) /* down needs no second tile */
+#define SUM_FLOATS     (2 * TILE_FLOATS) /* down does not use the second tile */
 #define GROUPS_AT_ONCE 4
 
 typedef struct experts_job {
@@ -32,18 +32,18 @@ typedef struct experts_job {
     const float *x; /* [n_rows, x_width] */
     float *y;       /* [n_rows, y_width] */
     int32_t x_width, y_width, n_rows;
-    int32_t most_rows;                 /* of an expert */
-    int32_t hidden_blocks, sum_blocks; /* column blocks of a task */
-    size_t hidden_bytes;               /* from row to row */
-    /* adapters of the batch change a gate or up, or a down, of experts with rows: their
-     * rows stay f32 until t is computed */
+    int32_t most_rows;                 /* most rows of one expert */
+    int32_t hidden_blocks, sum_blocks; /* column blocks per task */
+    size_t hidden_bytes;               /* stride of hidden rows */
+    /* adapters of the batch change a gate or up, or a down, of experts with rows: rows
+     * stay f32 until t is computed */
     bool changes_hidden, changes_sums;
 } experts_job;
 
 /* ---- sorting ---- */
 
-/* Gives every assignment its place: a counting sort by expert. Returns the most rows of
- * any expert with weights. */
+/* Gives every assignment its place, with a counting sort by expert. Returns the most rows
+ * of an expert with weights. */
 static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n_weighed, int32_t n) {
     int32_t *first = s->first, most = 0;
     memset(first, 0, sizeof *first * ((size_t)n_experts + 1));
@@ -62,18 +62,19 @@ static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n
         s->places[i] = first[s->chosen[i]]++;
         s->sources[s->places[i]] = i;
     }
-    memmove(first + 1, first, sizeof *first * (size_t)n_experts); /* each has become the next one's */
+    /* first[e] is now first[e + 1]: shift back */
+    memmove(first + 1, first, sizeof *first * (size_t)n_experts);
     first[0] = 0;
     return most;
 }
 
-/* ---- the rows that experts read ---- */
+/* ---- input rows of experts ---- */
 
 static float *worker_row(const cpu_experts_state *s, int32_t worker) {
     return s->rows + (size_t)worker * (size_t)s->row_width;
 }
 
-/* x times the weight, in the worker's scratch row. */
+/* Writes x times the weight to the worker's scratch row. */
 static const float *scaled_input(const experts_job *job, const float *x, float weight, int32_t worker) {
     float *scaled = worker_row(job->s, worker);
     for (int32_t k = 0; k < job->w->d_in; k++) {
@@ -82,14 +83,14 @@ static const float *scaled_input(const experts_job *job, const float *x, float w
     return scaled;
 }
 
-/* The row at a place as read by w, an expert's gate or up. */
+/* The row at a place as w, an expert's gate or up, reads it. */
 static uint8_t *gathered_row(const experts_job *job, row_format f, bool is_up, int32_t place) {
     uint8_t *rows = is_up && job->w->has_orders ? job->s->gathered_up : job->s->gathered[f];
     return rows + (size_t)place * linear_row_bytes(f, job->w->d_in);
 }
 
-/* Makes the rows at a place for its expert's gate and up, which may have orders of
- * inputs. */
+/* Writes the rows at an assignment's place for its expert's gate and up, which may have
+ * input orders. */
 static void gather_ordered(const experts_job *job, int32_t assignment, const float *input, int32_t worker) {
     const int32_t e = job->s->chosen[assignment], place = job->s->places[assignment];
     const linear *up = job->w->up[e], *gate = job->w->gate != NULL ? job->w->gate[e] : NULL;
@@ -99,14 +100,14 @@ static void gather_ordered(const experts_job *job, int32_t assignment, const flo
     }
 }
 
-/* Where an input row of experts is kept in f32: by row, or by place if it is scaled for
- * each expert. */
+/* Address of an expert's input row in f32: by row, or by place if it is scaled for each
+ * expert. */
 static float *kept_input(const experts_job *job, int32_t i) {
     const cpu_adapter_state *a = job->b->adapter_state;
     return a->kept + (int64_t)i * a->kept_stride;
 }
 
-/* Norms a row, converts it once for each format, and copies it to its places. */
+/* Norms a row, converts it once per format, and copies it to its places. */
 static void gather_row(void *context, int32_t row, int32_t worker) {
     const experts_job *job = context;
     const cpu_experts_state *s = job->s;
@@ -152,7 +153,7 @@ static void gather_row(void *context, int32_t row, int32_t worker) {
 
 /* ---- products ---- */
 
-/* A worker's part of the scratch of products. */
+/* A worker's part of the scratch for products. */
 typedef struct tile_scratch {
     float *y, *up; /* TILE_FLOATS each */
 } tile_scratch;
@@ -163,9 +164,9 @@ static tile_scratch scratch_of(const cpu_backend *b, int32_t worker) {
     return (tile_scratch){y, y + TILE_FLOATS};
 }
 
-/* ---- what adapters change ---- */
+/* ---- changes by adapters ---- */
 
-/* The input rows of an expert's gate (which 0) or up (1), by place. */
+/* The input rows of an expert's gate (which = 0) or up (1), by place. */
 static adapter_rows hidden_changed(const experts_job *job, const linear *w, int32_t which) {
     const cpu_experts_state *s = job->s;
     return (adapter_rows){.w = w,
@@ -176,7 +177,7 @@ static adapter_rows hidden_changed(const experts_job *job, const linear *w, int3
                           .t = adapter_t(job->b, which, job->n_rows * job->w->n_used)};
 }
 
-/* The input rows of its down, which are f32 until convert_hidden. */
+/* The input rows of an expert's down; they are f32 until convert_hidden. */
 static adapter_rows sums_changed(const experts_job *job, const linear *w) {
     return (adapter_rows){.w = w,
                           .rows = job->s->place_rows,
@@ -185,7 +186,7 @@ static adapter_rows sums_changed(const experts_job *job, const linear *w) {
                           .t = adapter_t(job->b, 0, job->n_rows * job->w->n_used)};
 }
 
-/* Finds the batch's adapter changes to experts that have rows. */
+/* Finds the adapters' changes to experts that have rows. */
 static void note_changes(experts_job *job, int32_t n_places) {
     const cpu_backend *b = job->b;
     const experts *w = job->w;
@@ -202,9 +203,9 @@ static void note_changes(experts_job *job, int32_t n_places) {
     }
 }
 
-#define SHRINK_PLACES 8 /* places of a task */
+#define SHRINK_PLACES 8 /* places per task */
 
-/* The end of the places from `place` on with the same expert, at most `end`. */
+/* The end of the run of places with the same expert from `place` on, at most `end`. */
 static int32_t end_of_expert(const cpu_experts_state *s, int32_t place, int32_t end) {
     const int32_t of_expert = s->first[s->chosen[s->sources[place]] + 1];
     return of_expert < end ? of_expert : end;
@@ -242,7 +243,7 @@ static void shrink_sums(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* The columns of a task, and the rows whose results fit n_floats at once. */
+/* Columns of a task, and how many rows' results fit n_floats at once. */
 typedef struct tile {
     int32_t block0, n_blocks, column0, n_columns, stride, rows_at_once;
 } tile;
@@ -262,8 +263,8 @@ static int32_t n_tiles(int32_t width, int32_t task_blocks) {
     return (width + task_blocks * PACK_LANES - 1) / (task_blocks * PACK_LANES);
 }
 
-/* Converts a tile's hidden rows to groups. A row of few groups would cost as much as one
- * of GROUPS_AT_ONCE, so then the tile is converted as one row, in the second tile. */
+/* Converts a tile's hidden rows to groups. Kernels convert GROUPS_AT_ONCE groups at a
+ * time, so shorter rows are converted together as one row, in the second tile. */
 static void experts_store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare,
                                  uint8_t *out) {
     const size_t row_bytes = (size_t)n / PACK_GROUP * sizeof(row_group);
@@ -280,7 +281,7 @@ static void experts_store_groups(const experts_job *job, int32_t n_rows, int32_t
     }
 }
 
-/* out = f(gate) * up; without a gate f(gate), where gate is up's product. */
+/* out = f(gate) * up; ungated: f of up's product, which is passed as gate. */
 static void experts_activate(const experts_job *job, const float *gate, const float *up, int32_t n,
                              float *out) {
     if (job->w->gate != NULL) {
@@ -290,7 +291,7 @@ static void experts_activate(const experts_job *job, const float *gate, const fl
     }
 }
 
-/* A tile of the product of the rows from `place` on. */
+/* Computes a tile of the product for the rows from `place` on. */
 static void experts_tile(const experts_job *job, const linear_tile_use *use, row_view rows, int32_t place,
                          int32_t n_rows, float *y) {
     if (use->rows->w != NULL) {
@@ -300,7 +301,7 @@ static void experts_tile(const experts_job *job, const linear_tile_use *use, row
     }
 }
 
-/* A tile of a down product. */
+/* Computes a tile of a down product. */
 static void down_tile(const experts_job *job, const linear *down, const tile *t, int32_t place,
                       int32_t n_rows, float *y, int32_t worker) {
     const adapter_rows changed = job->changes_sums ? sums_changed(job, down) : (adapter_rows){.w = NULL};
@@ -313,7 +314,7 @@ static void down_tile(const experts_job *job, const linear *down, const tile *t,
     experts_tile(job, &use, rows, place, n_rows, y);
 }
 
-/* A tile of hidden columns of one expert, for all its rows. */
+/* Task: computes a tile of one expert's hidden columns for all its rows. */
 static void hidden_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const cpu_experts_state *s = job->s;
@@ -353,8 +354,8 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Converts a hidden row in place to the format of its expert's down product, if that
- * needs the whole row or t had to be computed from it first. */
+/* Task: converts a hidden row in place to the input format of its expert's down, if that
+ * needs the whole row or if t had to be computed from it first. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
     const int32_t source = job->s->sources[place];
@@ -362,7 +363,7 @@ static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const adapter_part *part =
         job->changes_sums ? adapter_part_of(job->b, down->id, source / job->w->n_used) : NULL;
     if (part != NULL && part->instead != NULL) {
-        return; /* converted for the replaced weights of down, whose sums are not used */
+        return; /* an adapter replaces down: its sums are not used */
     }
     if (experts_need_whole(down) || (job->changes_sums && down->format != ROWS_F32)) {
         float *copy = worker_row(job->s, worker);
@@ -388,7 +389,7 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, int32_t
     }
 }
 
-/* Adds the results of experts without weights: their input. */
+/* Adds the results of experts without weights, which are their inputs. */
 static void add_inputs(const experts_job *job, const tile *t, float *sums) {
     const cpu_experts_state *s = job->s;
     for (int32_t i = 0; i < job->n_rows * job->w->n_used && job->w->n_weighed < job->w->n_experts; i++) {
@@ -401,7 +402,7 @@ static void add_inputs(const experts_job *job, const tile *t, float *sums) {
     }
 }
 
-/* A tile of columns of y, for all rows and experts. */
+/* Task: computes a tile of columns of y for all rows and experts. */
 static void sum_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const math_kernels *math = job->b->math;
@@ -423,9 +424,9 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* ---- results with a norm of their own ---- */
+/* ---- results with a norm ---- */
 
-/* A tile of one expert's results, for all its rows. */
+/* Task: computes a tile of one expert's results for all its rows. */
 static void result_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const cpu_experts_state *s = job->s;
@@ -442,7 +443,7 @@ static void result_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Norms a row's results, and sums them. */
+/* Task: norms a row's results and sums them. */
 static void sum_results(void *context, int32_t row, int32_t worker) {
     const experts_job *job = context;
     const cpu_experts_state *s = job->s;
@@ -463,9 +464,10 @@ static void sum_results(void *context, int32_t row, int32_t worker) {
     }
 }
 
-/* With few rows a task can be wider, as long as its results fit: memory is read faster in
- * long runs, and an expert's tile is one run. But there must be enough tasks for the
- * threads to finish together. fit: blocks that fit; most: blocks of a task. */
+/* Column blocks per task. With few rows a task can be wider, as long as its results fit,
+ * because memory is read faster in long runs and an expert's tile is one run. But there
+ * must be enough tasks for the threads to finish together. fit: blocks that fit; most:
+ * upper limit. */
 static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit,
                            int32_t most) {
     int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);
@@ -489,7 +491,7 @@ static void run_experts(experts_job *job) {
     int32_t n_places = job->n_rows * w->n_used;
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
     job->most_rows = sort_by_expert(job->s, w->n_experts, w->n_weighed, n_places);
-    n_places = job->s->first[w->n_weighed]; /* those of experts with weights */
+    n_places = job->s->first[w->n_weighed]; /* only those of experts with weights */
     note_changes(job, n_places);
     const int32_t shrink_tasks = linear_pad(n_places, SHRINK_PLACES) / SHRINK_PLACES;
     run(job, gather_row, job->n_rows, job->n_rows <= SERIAL_ROWS);

@@ -1,17 +1,17 @@
-/* Loads mixtures of experts: checks the routing and the shapes of weights that are loaded
- * already, and sizes the scratch of their ops. */
+/* Loads mixtures of experts: checks the routing and the shapes of the loaded weights, and
+ * allocates the scratch of their ops. */
 #include "backend/cpu/experts.h"
 
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
 #include <assert.h>
 
-#define LINE_FLOATS 16 /* floats of a cache line: workers do not share one */
-/* floats of a worker's sums, which fit its L2 cache, unless LINEAR_TILE_COLUMNS of all
- * rows need more */
+#define LINE_FLOATS 16 /* floats per cache line; workers do not share one */
+/* floats of a worker's sums, which fit its L2 cache; more if LINEAR_TILE_COLUMNS of all
+ * rows need it */
 #define SUMS_FLOATS 65536
 
-/* Made at the first call; NULL when out of memory. */
+/* Made on first use; NULL: out of memory. */
 static cpu_experts_state *experts_load_state_of(cpu_backend *b) {
     if (b->experts_state == NULL) {
         b->experts_state = cpu_own(b, 1, sizeof *b->experts_state);
@@ -61,7 +61,7 @@ static quire_err check_routing(const routing *r, quire_error *err) {
     return check_groups(r, err);
 }
 
-/* Copies the pointers and checks that all weights have expert 0's shape. */
+/* Copies the pointers and checks that all weights have the shape of expert 0's. */
 static quire_err take_weights(cpu_backend *b, linear *const *from, const char *what, int32_t n_out,
                               int32_t n_in, const linear ***out, int32_t n, quire_error *err) {
     *out = cpu_own(b, (size_t)n, sizeof **out);
@@ -156,7 +156,7 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     return QUIRE_OK;
 }
 
-/* n * size bytes of scratch, counted. */
+/* Allocates n * size bytes of scratch, counted in step_bytes. */
 static void *scratch(cpu_backend *b, size_t n, size_t size) {
     void *p = cpu_own(b, n, size);
     b->step_bytes += p != NULL ? (int64_t)(n * size) : 0;

@@ -1,5 +1,5 @@
-/* Products with separate weights for each head. A task is one head and some rows: a
- * worker converts the head's part of them in its scratch. */
+/* Products with separate weights per head. A task is one head and some rows: the worker
+ * converts the head's part of the rows in its scratch. */
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
@@ -7,7 +7,7 @@
 typedef struct heads_job {
     const cpu_backend *b;
     const head_products_use *use;
-    int32_t n_parts; /* of the rows */
+    int32_t n_parts; /* parts into which rows are split */
 } heads_job;
 
 quire_err cpu_head_linears_load(backend *base, linear *const *w, int32_t n_heads, head_linears **out,
@@ -35,7 +35,7 @@ quire_err cpu_head_linears_load(backend *base, linear *const *w, int32_t n_heads
     return QUIRE_OK;
 }
 
-/* The input of a head's product from n_rows rows: in place if it reads floats. */
+/* The input of a head's product for n_rows rows, in place if it reads floats. */
 static row_view head_rows(const heads_job *job, int32_t head, int32_t row0, int32_t n_rows, int32_t worker) {
     const cpu_backend *b = job->b;
     const linear *w = job->use->w->w[head];

@@ -9,22 +9,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUID_AVXVNNI (1u << 4)  /* of leaf 7.1, eax */
-#define CPUID_AMX     (3u << 24) /* of leaf 7, edx: AMX_TILE and AMX_INT8 */
-#define XCR0_TILES    (3u << 17) /* their configuration and their data */
-/* of arch_prctl: requests a state component that processes lack by default, Linux 5.16 */
+#define CPUID_AVXVNNI (1u << 4)  /* in leaf 7.1, eax */
+#define CPUID_AMX     (3u << 24) /* in leaf 7, edx: AMX_TILE and AMX_INT8 */
+#define XCR0_TILES    (3u << 17) /* tile configuration and tile data */
+/* arch_prctl code that requests a state component which processes lack by default; Linux
+ * 5.16 */
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
-#define HAS_DOT_PRODUCT (1u << 20) /* of AT_HWCAP: ASIMDDP, 8-bit products of ARMv8.2 */
-#define HAS_I8MM        (1u << 13) /* of AT_HWCAP2: products of int8 matrices, ARMv8.6 */
+#define HAS_DOT_PRODUCT (1u << 20) /* in AT_HWCAP: ASIMDDP, 8-bit products of ARMv8.2 */
+#define HAS_I8MM        (1u << 13) /* in AT_HWCAP2: products of int8 matrices, ARMv8.6 */
 #endif
 
 typedef struct isa_entry {
     const char *name;
     bool (*runs)(void);
-    bool (*is_chosen)(void); /* chosen by "auto" if it runs */
+    bool (*is_chosen)(void); /* whether "auto" chooses it if it runs */
     const math_kernels *math;
     const linear_kernels *linear;
 } isa_entry;
@@ -40,14 +41,14 @@ static bool has_avx2(void) {
            __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
 
-#if defined(QUIRE_AVXVNNI) /* the compiler knows it */
+#if defined(QUIRE_AVXVNNI) /* the compiler supports it */
 static bool has_avxvnni(void) {
     unsigned a, b, c, d;
     return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & CPUID_AVXVNNI) != 0;
 }
 #endif
 
-#ifdef SIMD_EMULATE /* AVX-512 goes through SIMDe, for tests that name it */
+#ifdef SIMD_EMULATE /* AVX-512 through SIMDe, for tests that ask for it by name */
 #define EMULATED true
 #else
 #define EMULATED false
@@ -64,14 +65,14 @@ static bool has_avx512bf16(void) {
     return has_avx512() && (EMULATED || __builtin_cpu_supports("avx512bf16"));
 }
 
-#if defined(QUIRE_AMX) /* the compiler knows it */
+#if defined(QUIRE_AMX) /* the compiler supports it */
 static bool has_amx(void) {
     unsigned a, b, c, d;
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & CPUID_AMX) == CPUID_AMX;
 }
 
-/* Whether the kernel saves the tiles of this process's threads. The permission holds for
- * all of them, and is never taken back. */
+/* Whether the kernel saves tile registers for this process. The permission covers all its
+ * threads and is never withdrawn. */
 static bool may_use_amx(void) {
     uint32_t low, high;
     if (!has_amx()) {
@@ -93,10 +94,10 @@ static bool is_native(void) {
     return !EMULATED;
 }
 
-/* Intel's processors start a 512-bit vdpbf16ps every second cycle: measured on Emerald
- * Rapids, 89 GOP/s per thread, where vfmadd over weights widened to f32 reaches 178. The
- * vendor decides, not a timing, because this instruction gives other bits: results must
- * not depend on a measurement. */
+/* Whether vdpbf16ps is fast. Intel's processors start a 512-bit vdpbf16ps only every
+ * second cycle: measured on Emerald Rapids, 89 GOP/s per thread, against 178 with vfmadd
+ * over weights widened to f32. The vendor decides, not a timing: the instruction gives
+ * other bits, and results must not depend on a measurement. */
 static bool is_dot_bf16_fast(void) {
     return !EMULATED && !__builtin_cpu_is("intel");
 }
@@ -133,14 +134,14 @@ static const isa_entry ISAS[N_ISAS] = {
 #else
     [ISA_AMX] = {.name = "amx"},
 #endif
-#if defined(QUIRE_AMX_MODEL) /* the build has tests */
+#if defined(QUIRE_AMX_MODEL) /* the build includes tests */
     [ISA_AMX_MODEL] = {"amx-model", has_avx2, never, &math_avx2, &linear_amx_model},
 #else
     [ISA_AMX_MODEL] = {.name = "amx-model"},
 #endif
 #if defined(__aarch64__)
     [ISA_NEON] = {"neon", has_neon, always, &math_neon, &linear_neon},
-    [ISA_I8MM] = {"i8mm", has_i8mm, always, &math_neon, &linear_i8mm}, /* neon, except for products of int8 */
+    [ISA_I8MM] = {"i8mm", has_i8mm, always, &math_neon, &linear_i8mm}, /* as neon, except int8 products */
 #else
     [ISA_NEON] = {.name = "neon"},
     [ISA_I8MM] = {.name = "i8mm"},

@@ -1,5 +1,5 @@
-/* Keys of pools and rows of n-grams, which depend on a row's few last tokens. A
- * sequence's last rows are its state; a task processes its rows in order. */
+/* Pooled keys and n-gram embeddings, which depend on a row's last few tokens. A
+ * sequence's state is its last rows; a task processes its rows in order. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -14,7 +14,7 @@ typedef struct pool_job {
     int32_t width, n_units;
 } pool_job;
 
-/* One key of a channel from n rows of x and gates, `stride` apart. */
+/* One pooled key of a channel, from n rows of x and gates that are `stride` apart. */
 static float pool_channel(const pool_use *use, const float *x, const float *gates, const float *bias,
                           int32_t stride, int32_t n_channels) {
     float most = gates[0] + bias[0], sum = 0.0f, all = 0.0f;
@@ -85,7 +85,7 @@ typedef struct ngram_job {
     const ngram_use *use;
 } ngram_job;
 
-/* The numbers of the table's rows from the last tokens; t[0] is the row's own. */
+/* The row indices in the tables for the last tokens; t[0] is the row's own token. */
 static void ngram_rows(const ngram_desc *d, const int64_t *t, int32_t *rows) {
     uint64_t hash = (uint64_t)t[0] * (uint64_t)d->multipliers[0];
     for (int32_t g = 1; g < d->n; g++) {
@@ -100,8 +100,8 @@ static void ngram_rows(const ngram_desc *d, const int64_t *t, int32_t *rows) {
     }
 }
 
-/* The tokens of an n-gram: `end` from the last token with that id on. kept: earlier ids +
- * 1, the newest last. */
+/* The tokens of an n-gram: `end` from the most recent token with that id backwards. kept:
+ * earlier ids + 1, newest last. */
 static void ngram_tokens(const ngram_desc *d, int32_t token, const int32_t *kept, int64_t *t) {
     bool ended = false;
     t[0] = token >= 0 ? token : d->end;

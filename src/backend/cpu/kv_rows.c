@@ -1,5 +1,5 @@
 /* Rows of keys and values: rounds them to their type and back, and computes their
- * places. */
+ * location. */
 #include "backend/cpu/kv_rows.h"
 
 #include <assert.h>
@@ -9,10 +9,10 @@
 #include "core/half.h"
 
 #define E4M3_LARGEST 448.0f
-#define INT4_LARGEST 119.0f /* fits an int8 of at most 127 with any multiplier of its group */
+#define INT4_LARGEST 119.0f /* makes an int8 of at most 127 with any multiplier of its group */
 #define INT4_CODES   15.0f
 
-/* ---- places ---- */
+/* ---- location ---- */
 
 int32_t cpu_row_run(dtype type, kv_plane_kind kind, int32_t page_tokens) {
     const int32_t most = kind == KV_PLANE_K ? CPU_KV_BLOCK : cpu_kv_is_bytes(type) ? 4 : KV_MAX_PAGE_TOKENS;
@@ -54,7 +54,7 @@ void cpu_row_put(cpu_row to, const uint8_t *bytes) {
             memcpy(to.at + i * to.stride, bytes + 4 * i, 4);
         }
         break;
-    default: /* a value in one piece */
+    default: /* a value is contiguous */
         memcpy(to.at, bytes, (size_t)to.unit);
     }
 }
@@ -94,8 +94,8 @@ float cpu_fp8_encode(const float *x, int32_t n, float fixed, uint8_t *codes) {
     return scale * 0x1p8f;
 }
 
-/* Writes the codes of a group with the numbers u for a multiplier m. Returns the sum of
- * squared errors. */
+/* Writes the codes of a group's numbers u for a multiplier m. Returns the sum of squared
+ * errors. */
 static float round_group(const float *u, float low, int32_t m, uint8_t *codes, int32_t *zero) {
     const float inverse = 1.0f / (float)m, z = fminf(rintf(-low * inverse), INT4_CODES);
     float error = 0.0f;
@@ -109,7 +109,7 @@ static float round_group(const float *u, float low, int32_t m, uint8_t *codes, i
     return error;
 }
 
-/* Rounds one group: with the multiplier whose 15 steps span its numbers, or the next
+/* Rounds one group. Uses the multiplier whose 15 steps span its numbers, or the next
  * smaller one, which clips the ends, if its error is lower. */
 static uint8_t encode_group(const float *u, uint8_t *bytes) {
     uint8_t codes[2][INT4_GROUP];

@@ -6,10 +6,10 @@
 typedef struct latent_job {
     const cpu_backend *b;
     const latent_store_use *use;
-    int32_t group, width; /* of the cache: its number, and the elements of a latent */
+    int32_t group, width; /* of the cache: its group, and elements of a latent */
 } latent_job;
 
-/* Rotates the end of each head, and scales the row by its position. */
+/* Rotates the end of each query head and scales the row by its position. */
 static void prepare_queries(const latent_job *job, int32_t row) {
     const latent_store_use *use = job->use;
     const cpu_backend *b = job->b;
@@ -43,7 +43,7 @@ static void latent_store_row(void *context, int32_t row, int32_t worker) {
     }
     const kv_slot slot = b->batch->slots[job->group][row];
     if (slot.v >= 0) {
-        /* a row that is not finite has a scale that is not, and so is every score */
+        /* if the row is not finite, neither is its scale, nor any score */
         (void)cpu_kv_write_row(b, use->cache, KV_PLANE_K, 0, slot, x, 0.0f);
     }
 }

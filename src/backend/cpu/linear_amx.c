@@ -1,4 +1,5 @@
-/* Products on AMX with int8, and all that it does not change on AVX-512 with VNNI. */
+/* Products on AMX with int8; everything that AMX does not change runs on AVX-512 with
+ * VNNI. */
 #define LINEAR_TABLE  linear_amx
 #define LINEAR_GROUPS linear_groups_amx
 #define LINEAR_BASE   linear_avx512

@@ -1,7 +1,7 @@
-/* Linear attention: a task processes some 16-column groups of one head over the rows of
+/* Linear attention. A task processes some 16-column groups of one head over the rows of
  * one sequence. It prepares a few rows at a time (norms of q and k, decays, beta) and
- * passes them to the kernel, which keeps the columns of one or two groups in the nearest
- * cache. Every column has its own sums, so the way heads are split changes no bit. */
+ * passes them to the kernel, which keeps the columns of one or two groups in L1. Every
+ * column has its own sums, so how heads are split changes no bit. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/states.h"
@@ -10,12 +10,12 @@
 typedef struct linear_attention_job {
     const cpu_backend *b;
     const linear_attention_use *use;
-    int32_t n_groups, n_cuts; /* of 16 columns; a head's tasks */
+    int32_t n_groups, n_cuts; /* 16-column groups of a head; tasks per head */
 } linear_attention_job;
 
 /* Prepared rows of a head. */
 typedef struct head_rows {
-    float *q, *k, *a, *ak; /* [STATE_ROWS, Dk]; a: [STATE_ROWS] where the decay is not per channel */
+    float *q, *k, *a, *ak; /* [STATE_ROWS, Dk]; a: [STATE_ROWS] unless the decay is per channel */
     float t[STATE_ROWS], beta[STATE_ROWS];
 } head_rows;
 
@@ -43,7 +43,7 @@ static void prepare_decays(const linear_attention_job *job, int32_t row, int32_t
                 use->decay_bias != NULL ? x[i] + use->decay_bias[(int64_t)head * per_row + i] : x[i];
         }
     }
-    if (use->per_channel) { /* ak is free for t, which nothing reads */
+    if (use->per_channel) { /* t is not used then: ak serves as its scratch */
         job->b->math->state_decays(&form, to->a, n * per_row, to->ak, to->a);
     } else {
         job->b->math->state_decays(&form, to->a, n, to->t, to->a);
@@ -80,8 +80,8 @@ static void fetch_floats(const float *x, int32_t n) {
     }
 }
 
-/* Prefetches n rows from `row` on: a head's rows lie far apart, so each read would
- * stall. */
+/* Prefetches n rows from `row` on. A head's rows are far apart in memory, so each read
+ * would stall. */
 static void fetch_rows(const linear_attention_job *job, int32_t row, int32_t n, int32_t head, int32_t first,
                        int32_t n_columns) {
     const cpu_backend *b = job->b;
@@ -153,7 +153,7 @@ static void linear_attention_task(void *context, int32_t task, int32_t worker) {
                 (end < use->d_value ? end : use->d_value) - first, worker);
 }
 
-/* The number of tasks per head, so that there are a few tasks per worker. */
+/* Number of tasks per head, for a few tasks per worker. */
 static int32_t cut_heads(const cpu_backend *b, const linear_attention_use *use, int32_t n_groups) {
     enum { TASKS_A_WORKER = 4 };
     const int32_t wanted = TASKS_A_WORKER * thread_pool_size(b->thread_pool),

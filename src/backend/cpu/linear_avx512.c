@@ -1,8 +1,8 @@
 /* Products on AVX-512 with VNNI. */
 #include <stdbool.h>
 
-/* AVX512_VBMI finds rows of a grid in registers. Cascade Lake and Cooper Lake, which lack
- * it, take a load for each. */
+/* AVX512_VBMI looks up rows of a grid in registers. Cascade Lake and Cooper Lake lack it
+ * and need a load for each. */
 static bool has_vbmi(void) {
 #ifdef SIMD_EMULATE
     return true;

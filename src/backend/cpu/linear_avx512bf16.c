@@ -1,19 +1,19 @@
-/* Products on AVX-512 with VNNI and BF16: bf16 rows by its dot instruction, all others as
- * in linear_avx512.c. */
+/* Products on AVX-512 with VNNI and BF16: bf16 rows with its dot instruction, all others
+ * as in linear_avx512.c. */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
 #define LANES PACK_LANES
 
-/* acc + the pair of products of each lane. */
+/* acc + the pair of products in each lane. */
 static inline f32x16 dot_bf16(f32x16 acc, i32x16 w, i32x16 x) {
     return (f32x16){_mm512_dpbf16_ps(acc.v, (__m512bh)w.v, (__m512bh)x.v)};
 }
 #define LINEAR_DOT_BF16 dot_bf16
 
-/* 16 pairs of E4M3 codes, without NaN, as pairs of bf16, times 2^-8. The exponent's bias
- * grows from 7 to 119 by bits that a code has not; of a subnormal, which has 0 for an
- * exponent, all that is to change stands in a table. */
+/* Converts 16 pairs of E4M3 codes, not NaN, to pairs of bf16, times 2^-8. The exponent's
+ * bias grows from 7 to 119 by adding bits that a code does not have; subnormals, whose
+ * exponent is 0, need a different change, which is in a table. */
 static inline i32x16 bf16_of_e4m3(const uint8_t *p) {
 #ifdef SIMD_EMULATE
     return (i32x16){_mm512_or_si512(i_shr(f_bits(f_load_e4m3_pairs(p, false)), 16).v,

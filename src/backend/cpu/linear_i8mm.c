@@ -1,5 +1,4 @@
-/* Products on NEON with dot products, and with products of int8 matrices (ARMv8.6,
- * I8MM). */
+/* Products on NEON with dot products and int8 matrix products (ARMv8.6, I8MM). */
 #define LINEAR_TABLE      linear_i8mm
 #define LINEAR_INTEGERS   linear_integers_neon
 #define LINEAR_TABLES     linear_tables_neon

@@ -11,9 +11,9 @@
 #define MAX_PART_BLOCKS 64
 #define TASKS_A_WORKER  4
 #define TASK_ROWS       LINEAR_TILE_ROWS
-#define LINE_FLOATS     16 /* of a cache line */
+#define LINE_FLOATS     16 /* floats in a cache line */
 #define GROUPS_AT_ONCE  4
-#define STREAMED_FLOATS (1 << 20) /* logits: of more, none stay in the caches until they are sampled */
+#define STREAMED_FLOATS (1 << 20) /* more logits bypass the caches: they would not stay until sampling */
 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
 #define COLUMNS_A_FLOAT 2
 
@@ -22,19 +22,19 @@ _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group)
 
 /* ---- quantising rows ---- */
 
-/* The input rows of an op, and the formats of the weights that read them. */
+/* The input rows of an op, and the formats in which its weights read them. */
 typedef struct rows_job {
     cpu_backend *b;
     float *x; /* [.., width] */
     int32_t width, n_rows;
-    const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
-    bool is_quantised;   /* x has its only reader's format already */
-    const norm *nm;      /* or NULL */
-    float *kept;         /* where adapted rows go after the norm, by row of the batch; NULL: nowhere */
+    const int32_t *rows; /* row indices in x; NULL: 0..n_rows */
+    bool is_quantised;   /* x already has the format of its only reader */
+    const norm *nm;      /* may be NULL */
+    float *kept;         /* where adapted rows are kept after the norm, by row of the batch; NULL: not kept */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
     int32_t n_ordered;
-    /* weights with orders of inputs, one of each order: their rows are in state's
+    /* weights with input orders, one per distinct order; their rows are in the state's
      * ordered[] */
     const linear *ordered[LINEAR_MAX_USES];
 } rows_job;
@@ -77,7 +77,7 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
     }
 }
 
-/* The view of rows with w's order of inputs. */
+/* The rows permuted to w's input order. */
 static row_view ordered_view(rows_job *job, const linear *w) {
     const cpu_linear_state *s = job->b->linear_state;
     int32_t o = 0;
@@ -90,7 +90,8 @@ static row_view ordered_view(rows_job *job, const linear *w) {
     return (row_view){s->ordered[o], linear_row_bytes(w->format, job->width)};
 }
 
-/* out[i] = the rows of weights[i]. f32 rows without a norm are read in place. */
+/* out[i] = the rows as weights[i] reads them. f32 rows without a norm are read in
+ * place. */
 static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n, row_view *out) {
     cpu_linear_state *s = job->b->linear_state;
     bool quantise = false;
@@ -126,35 +127,35 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
 typedef enum product_end { END_STORE, END_ADD, END_ACTIVATE, END_GATE_UP, END_LOGITS } product_end;
 
 /* The products of one op. Tasks are column tiles: those of weights[0], then of
- * weights[1]... For END_GATE_UP both weights have the same columns and a task computes
- * both. */
+ * weights[1], and so on. For END_GATE_UP both weights have the same columns, and a task
+ * computes both. */
 typedef struct product_job {
     cpu_backend *b;
-    row_view views[LINEAR_MAX_USES]; /* the rows of each of weights */
-    /* the same where adapters of the batch change the weights; w NULL: none does */
+    row_view views[LINEAR_MAX_USES]; /* rows for each of weights */
+    /* adapted rows of each of weights; w NULL: no adapter changes it */
     adapter_rows changed[LINEAR_MAX_USES];
-    shrink_job shrink; /* t of these */
+    shrink_job shrink; /* computes t of the adapted rows */
     int32_t n_rows, n;
-    int32_t task_blocks;            /* column blocks of a task */
-    int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
-    /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are
-     * near */
+    int32_t task_blocks;            /* column blocks per task */
+    int32_t tail_from, tail_blocks; /* the last weights' blocks from tail_from on have tasks of tail_blocks */
+    /* tasks with the same columns, TASK_ROWS rows each: adjacent, while the weights are
+     * still cached */
     int32_t n_parts;
     const linear *weights[LINEAR_MAX_USES];
     float *out[LINEAR_MAX_USES];     /* [n_rows, width] */
-    int32_t widths[LINEAR_MAX_USES]; /* floats from row to row */
+    int32_t widths[LINEAR_MAX_USES]; /* stride of out, in floats */
     product_end end;
     activation f;
-    float limit;             /* of f */
-    const xielu_desc *xielu; /* of f */
-    /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are
-     * in cache, in place of f32 */
+    float limit;             /* parameter of f */
+    const xielu_desc *xielu; /* parameters of f */
+    /* END_ACTIVATE, END_GATE_UP: quantise the results to ROWS_GROUPS while they are in
+     * cache, instead of storing f32 */
     bool to_groups;
     float scale, cap;
-    bool is_streamed; /* END_LOGITS: the results are written past the caches */
+    bool is_streamed; /* END_LOGITS: results bypass the caches */
 } product_job;
 
-/* The weights whose columns are cut into tasks. */
+/* Number of weights whose columns are cut into tasks. */
 static int32_t n_cut(const product_job *job) {
     return job->end == END_GATE_UP ? 1 : job->n;
 }
@@ -163,7 +164,7 @@ static int32_t linear_ops_divide_up(int32_t n, int32_t by) {
     return (n + by - 1) / by;
 }
 
-/* Blocks of weights[use] in tasks of full width; the rest are narrow ones. */
+/* Blocks of weights[use] in full-width tasks; the rest are in narrow tasks. */
 static int32_t n_wide_blocks(const product_job *job, int32_t use) {
     return use == n_cut(job) - 1 ? job->tail_from : job->weights[use]->layout.n_blocks;
 }
@@ -174,7 +175,8 @@ static int32_t n_tasks_of(const product_job *job, int32_t use) {
            linear_ops_divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
 }
 
-/* The columns of a task, and of which weights. n_blocks 0: there is no such task. */
+/* The columns of a task, and the weights that they belong to. n_blocks 0: no such
+ * task. */
 static linear_part part_of_task(const product_job *job, int32_t task, int32_t *use) {
     *use = 0;
     while (*use < n_cut(job) && task >= n_tasks_of(job, *use)) {
@@ -192,23 +194,24 @@ static linear_part part_of_task(const product_job *job, int32_t task, int32_t *u
         .w = job->weights[*use], .block0 = block0, .n_blocks = end - block0 < width ? end - block0 : width};
 }
 
-/* The worker's next task: those of its share of the thread pool's are that far apart,
- * until others steal. */
+/* The worker's probable next task: tasks of its share are n_workers apart, until others
+ * steal them. */
 static linear_part part_after(const product_job *job, int32_t task) {
     int32_t use;
     return part_of_task(job, (task + thread_pool_size(job->b->thread_pool)) / job->n_parts, &use);
 }
 
-/* Where `part` begins, for a thread that multiplies weights laid out like w before; else
- * NULL. */
+/* Address of `part` for a thread that has just multiplied weights laid out like w;
+ * otherwise NULL. */
 static const uint8_t *start_after(const linear *w, const linear_part *part) {
     const bool is_alike = part->n_blocks > 0 && part->w->layout.kind == w->layout.kind &&
                           part->w->layout.block_bytes == w->layout.block_bytes;
     return is_alike ? linear_block(part->w, part->block0) : NULL;
 }
 
-/* With few rows a task can be wider, as far as its results fit a tile: memory is read
- * faster in long runs. But there must be enough tasks for the threads to end together. */
+/* Column blocks per task. With few rows a task can be wider, as long as its results fit a
+ * tile, because memory is read faster in long runs. But there must be enough tasks for
+ * the threads to finish together. */
 static int32_t widest_task(const product_job *job) {
     int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS,
             enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
@@ -222,8 +225,8 @@ static int32_t widest_task(const product_job *job) {
     return blocks;
 }
 
-/* The last tasks, as many as would be one wide task a worker, are a quarter as wide: so
- * the workers end together. */
+/* Makes the last tasks, about one wide task per worker, a quarter as wide so that the
+ * workers finish together. */
 static void set_tasks(product_job *job) {
     const int32_t n_blocks = job->weights[n_cut(job) - 1]->layout.n_blocks;
     const int32_t least = job->to_groups ? GROUPS_AT_ONCE * PACK_GROUP / PACK_LANES : LINEAR_TILE_BLOCKS;
@@ -237,8 +240,8 @@ static void set_tasks(product_job *job) {
                                 : 0;
 }
 
-/* The part's product of the rows of weights[use] from row0 on. after: what the thread will
- * probably compute then. */
+/* Computes the part's product for the rows of weights[use] from row0 on. after: what the
+ * thread will probably compute next. */
 static void tile_product(const product_job *job, int32_t use, linear_part part, const linear_part *after,
                          int32_t row0, int32_t n_rows, float *y, int32_t y_stride, int32_t worker) {
     row_view x = job->views[use];
@@ -258,7 +261,7 @@ static void tile_product(const product_job *job, int32_t use, linear_part part, 
     }
 }
 
-/* out = f(y), n of them, for END_ACTIVATE. out may be y. */
+/* out = f(y) for n elements, for END_ACTIVATE. out may be y. */
 static void activate_columns(const product_job *job, const float *y, int32_t n, float *out) {
     if (job->f == ACT_XIELU) {
         job->b->math->xielu(job->xielu, y, n, out);
@@ -284,7 +287,7 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     case END_GATE_UP:
         math->gate_up(job->f, job->limit, y, up, n, out);
         break;
-    case END_LOGITS: /* end_logits */
+    case END_LOGITS: /* done by end_logits */
         break;
     }
 }
@@ -295,7 +298,7 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
     float value = math->largest(logits, n);
     bool is_it = value > to->value || (value == to->value && column0 < to->id);
     if (isnan(value)) {
-        to->value = NAN; /* and stays NaN: no comparison with it is true */
+        to->value = NAN; /* stays NaN, since no comparison with it is true */
     } else if (is_it) {
         int32_t i = 0;
         while (logits[i] != value) {
@@ -305,8 +308,7 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
     }
 }
 
-/* Finishes a tile of logits. Where those of all rows take more than the caches, they go
- * past them. */
+/* Finishes a tile of logits. If all rows' logits exceed the caches, they bypass them. */
 static void end_logits(const product_job *job, float *y, int32_t stride, int32_t n, int32_t n_rows,
                        int32_t column0, float *out, row_argmax *largest) {
     const math_kernels *math = job->b->math;
@@ -324,9 +326,9 @@ static void end_logits(const product_job *job, float *y, int32_t stride, int32_t
     }
 }
 
-/* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together.
- * Where a row of the tile has fewer, all rows are quantised as one, in the second tile,
- * which is free by then. */
+/* Quantises a tile's activations to groups. Kernels quantise GROUPS_AT_ONCE groups
+ * together, so if a row of the tile has fewer, all rows are quantised as one, in the
+ * second tile, which is free by then. */
 static void linear_ops_store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up,
                                     float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
@@ -372,7 +374,7 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
-    /* results need no tile: there is nothing else to do with them */
+    /* the kernel writes the results directly: nothing else is done to them */
     const bool is_direct = job->end == END_STORE && n_columns == stride;
     for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
@@ -400,8 +402,8 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Prepares the rows of those weights that adapters of the batch change. Returns whether there
- * are such. */
+/* Prepares the rows of weights that adapters of the batch change. Returns whether there
+ * are any. */
 static bool note_changed(product_job *job, rows_job *rows) {
     const cpu_backend *b = job->b;
     bool some = false;
@@ -486,7 +488,8 @@ void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, b
     run_products(&job, &rows);
 }
 
-/* True when h's rows can be quantised in place: each row whole in one task. */
+/* Whether h's rows can be quantised in place: each row must be computed whole by one
+ * task. */
 static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
     return reader != NULL && reader->format == ROWS_GROUPS && reader->order == NULL &&
            h->width % PACK_GROUP == 0 &&
@@ -512,7 +515,7 @@ void cpu_feed_forward(backend *base, const feed_forward_use *use) {
         add_product(&job, use->gate, use->h);
     }
     add_product(&job, up, use->h);
-    /* adapters of the reader's read h in f32 */
+    /* if adapters change the reader, it reads h in f32 */
     job.to_groups = h->is_quantised = can_be_groups(h, use->reader) && !adapter_changes(b, use->reader);
     if (job.to_groups) {
         job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));

@@ -1,5 +1,5 @@
-/* Loads weights: checks them, packs them on all threads, and sizes the scratch of their
- * products. */
+/* Loads weights: checks them, packs them on all threads, and allocates the scratch of
+ * their products. */
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
@@ -21,8 +21,8 @@ size_t linear_row_bytes(row_format format, int32_t k) {
     } else {
         bytes = padded * sizeof(float);
     }
-    /* an odd number of cache lines: rows of a power of two would map to few sets of a
-     * cache */
+    /* an odd number of cache lines: rows a power of two apart would map to few cache
+     * sets */
     return size_align(bytes, 64) | 64;
 }
 
@@ -34,7 +34,7 @@ static quire_err linear_ops_load_state_of(cpu_backend *b, cpu_linear_state **out
     return *out != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Checks the shape and that the bytes are all there. */
+/* Checks the shape, and that all bytes are present. */
 static quire_err check_weight(const tensor_view *w, quire_error *err) {
     if (w->n_dims != 2 || w->dims[0] < 1 || w->dims[1] < 1 || w->dims[0] > INT32_MAX ||
         w->dims[1] > INT32_MAX) {
@@ -52,7 +52,7 @@ static quire_err check_weight(const tensor_view *w, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Checks the scales of int8 weights: one a row, floats. */
+/* Checks the scales of int8 weights: floats, one per row. */
 static quire_err check_scale(const tensor_view *w, quire_error *err) {
     const tensor_view *s = w->scale;
     if (w->packing != 0 || (w->type != DTYPE_I8 && s == NULL)) {
@@ -100,12 +100,12 @@ typedef struct pack_job {
     linear *l;
     const tensor_view *w;
     int32_t n_workers;
-    const matrix_plan *plan; /* of weights that w has as a quant_matrix whose codes are kept, else NULL */
-    uint8_t *codes;          /* of a plan with an order: [workers][PACK_LANES][n_in] */
+    const matrix_plan *plan; /* weights from a quant_matrix whose codes are kept; else NULL */
+    uint8_t *codes;          /* plan with an order: [workers][PACK_LANES][n_in] */
 } pack_job;
 
-/* Maps the system pages of n blocks from `block` on, and those of their rows in the
- * file. */
+/* Maps the system pages of n packed blocks from `block` on, and those of their rows in
+ * the file. */
 static void populate_blocks(const pack_job *job, int32_t block, int32_t n) {
     const pack_layout *p = &job->l->layout;
     const tensor_view *w = job->w;
@@ -119,9 +119,9 @@ static void populate_blocks(const pack_job *job, int32_t block, int32_t n) {
 }
 
 /* The block of a task. A worker's tasks (thread_pool_run) are consecutive blocks, whose
- * system pages it maps some megabytes at a time. If workers took blocks in turn, two could
- * fault on one page and both clear it, and a worker still clearing a page at the end would
- * delay the others. */
+ * system pages it maps some megabytes at a time. If workers took blocks in turn, two
+ * could fault on one page and both clear it, and a worker still clearing a page at the
+ * end would delay the others. */
 static int32_t begin_task(const pack_job *job, int32_t task) {
     const int32_t n = job->n_workers, share = task % n, at = task / n;
     const int32_t n_blocks = job->l->layout.n_blocks, more = n_blocks % n;
@@ -155,10 +155,9 @@ static void pack_part(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* ---- what weights are packed as ---- */
+/* ---- trailer of packed weights ---- */
 
-/* The end of packed weights: what they are, whatever was asked for when they were
- * packed. */
+/* The trailer of packed weights: it records how they were packed. */
 typedef struct packed_end {
     uint32_t kind, format, table, shift;
     float unit, factor;
@@ -170,8 +169,8 @@ typedef struct packed_end {
 
 _Static_assert(sizeof(packed_end) == 64, "packed weights are whole cache lines");
 
-/* Bytes of packed weights up to their end: the blocks, then INT8's scales, T4_FLOAT's
- * numbers, or the order of inputs. false when they are too many. */
+/* Bytes of packed weights before the trailer: the blocks, then INT8's scales, T4's
+ * numbers, or the input order. False: too many. */
 static bool packed_bytes(const pack_layout *p, bool has_order, size_t *out) {
     size_t n_blocks = (size_t)p->n_blocks, n;
     const size_t n_floats = p->kind == PACK_INT8 ? n_blocks * PACK_LANES : pack_n_numbers(p->kind);
@@ -180,7 +179,7 @@ static bool packed_bytes(const pack_layout *p, bool has_order, size_t *out) {
            size_add(size_align(n, 64), sizeof(packed_end), out);
 }
 
-/* Whether rows of a format are multiplied with weights of a kind, in a compute mode. */
+/* Whether a compute mode multiplies rows of a format with weights of a kind. */
 static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
     switch (format) {
     case ROWS_F32:
@@ -199,7 +198,7 @@ static quire_err bad_packed(const tensor_view *w, quire_error *err) {
                    "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
 }
 
-/* How weights that were packed before are: their kind, rule, format and factor. */
+/* Reads how packed weights were packed: kind, rule, format and factor. */
 static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l, pack_kind *kind,
                           quant_rule *rule, bool *has_order, quire_error *err) {
     packed_end end;
@@ -247,9 +246,9 @@ static void write_end(const linear *l, size_t n_bytes) {
     memcpy(l->data + n_bytes - sizeof end, &end, sizeof end);
 }
 
-/* Chooses how a checkpoint's weights are packed. Under int8, and floats under bf16 too, a
- * quantised matrix keeps its codes where a kind has them exactly; otherwise it is rounded
- * to bf16, and under int8 multiplied with rows of f32, whose bits no instruction set
+/* Chooses how to pack a checkpoint's weights. Under int8, and for floats under bf16 too,
+ * a quantised matrix keeps its codes if a kind has them exactly. Otherwise it is rounded
+ * to bf16; under int8 it is then multiplied with f32 rows, whose bits no instruction set
  * changes. */
 static quire_err linear_ops_load_choose(const cpu_backend *b, const linear_spec *spec, linear *l,
                                         pack_kind *kind, quant_rule *rule, matrix_plan *plan,
@@ -283,8 +282,8 @@ static quire_err linear_ops_load_choose(const cpu_backend *b, const linear_spec 
     return QUIRE_OK;
 }
 
-/* Takes the order of inputs after the blocks: that of weights loaded shortly before
- * where it is the same, so that rows are made once. */
+/* Takes the input order after the blocks. If recently loaded weights have the same one it
+ * is shared, so that rows are permuted once. */
 static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w, const int32_t *order,
                             quire_error *err) {
     const int32_t n = l->layout.n_in;
@@ -307,8 +306,8 @@ static quire_err take_order(cpu_linear_state *s, linear *l, const tensor_view *w
     return QUIRE_OK;
 }
 
-/* Allocates memory for the weights, or uses the file's bytes in place. order: of inputs,
- * of weights that are not packed yet; or NULL. */
+/* Allocates memory for the weights, or uses the file's bytes in place. order: input order
+ * of weights to be packed; or NULL. */
 static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const int32_t *order, bool has_order,
                        quire_error *err) {
     size_t n_bytes, in_blocks = (size_t)l->layout.n_blocks * l->layout.block_bytes;
@@ -318,7 +317,7 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const in
     if (w->packing != 0 && w->n_bytes != n_bytes) {
         return bad_packed(w, err);
     }
-    /* only this file writes there, while it loads */
+    /* only this file writes there, and only while loading */
     l->data = w->packing != 0 ? (uint8_t *)(uintptr_t)w->data : cpu_own(b, n_bytes, 1);
     if (l->data == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", w->name);
@@ -339,7 +338,7 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const in
 }
 
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing) {
-    (void)packed_bytes(&l->layout, l->order != NULL, n_bytes); /* as when it was loaded */
+    (void)packed_bytes(&l->layout, l->order != NULL, n_bytes); /* cannot fail: computed at load too */
     *packing = PACK_VERSION;
     return l->data;
 }
@@ -368,7 +367,7 @@ void cpu_linear_row(const backend *b, const linear *w, int32_t r, float *out) {
     }
 }
 
-/* What rows go through before they are multiplied, under fp8. */
+/* Sets the rounding of rows before they are multiplied, under fp8. */
 static quire_err take_rounding(const cpu_backend *b, const linear_spec *spec, linear *l, quire_error *err) {
     l->rounding = b->base.compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
     if (l->rounding.to != ROUND_NOTHING &&
@@ -442,7 +441,7 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
 }
 
 void cpu_linear_close(cpu_backend *b) {
-    b->linear_state = NULL; /* the backend frees the blocks (cpu_own) */
+    b->linear_state = NULL; /* cpu_own frees the blocks */
 }
 
 quire_err cpu_linear_step_open(cpu_backend *b) {

@@ -1,5 +1,5 @@
-/* Products in plain C: the reference that the SIMD kernels equal bit for bit (except bf16
- * by the dot instruction of AVX512_BF16). Clear before fast. */
+/* Products in plain C: the reference. The SIMD kernels give the same bits, except bf16
+ * with the dot instruction of AVX512_BF16. Clear before fast. */
 #include <math.h>
 #include <string.h>
 
@@ -155,7 +155,7 @@ void linear_scaled_row(const linear *w, int32_t row, float *out) {
     const uint8_t *block = linear_block(w, row / LANES);
     const int32_t stretch = pack_stretch(&w->layout);
     const int c = row % LANES;
-    /* NaN where the row has a code that is */
+    /* NaN if the row has a NaN code */
     const float start =
         pack_is_fours(w->layout.kind) ? 0.0f : float_at(block + w->layout.supers_at, (size_t)c);
     for (int32_t k = 0; k < w->layout.n_in; k++) {
@@ -200,11 +200,11 @@ static void product_token(const linear *w, const uint8_t *block, const float *sc
     }
 }
 
-/* ---- grouped weights: one group of 32 of k, read from its planes ---- */
+/* ---- grouped weights: a group of 32 of k, read from its planes ---- */
 
 typedef struct plain_group {
-    int32_t q[PACK_GROUP][LANES];         /* zero taken off */
-    float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
+    int32_t q[PACK_GROUP][LANES];         /* codes less their zero */
+    float scale[2][LANES], min[2][LANES]; /* per 16, or for all 32 */
 } plain_group;
 
 /* Code i of column c in a group whose planes start at p. */
@@ -240,7 +240,7 @@ static float half_at(const uint8_t *area, size_t i) {
     return f16_to_f32(h);
 }
 
-/* The row of halves that a group shares with others. */
+/* Index of the row of f16 scales that a group shares with others. */
 static size_t shared_row(const linear *w, size_t g) {
     return g >> w->layout.rule.shift;
 }
@@ -257,8 +257,8 @@ static int zero_at(const linear *w, const uint8_t *block, size_t g, int c) {
     return stored + w->layout.rule.least;
 }
 
-/* The scale (and min) of part `part` of a group: n = the number of groups of f->group
- * before it. spare: the code of SCALE_ODD_SPARE. */
+/* The scale (and min) of part `part` of group g of 32 elements. n: number of f->group
+ * groups before it. spare: the scale's code with SCALE_ODD_SPARE. */
 static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, unsigned spare,
                        float *scale, float *min) {
     const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;

@@ -1,9 +1,9 @@
-/* A tile of a product: the kernel's sums, what adapters change of them, the bias. */
+/* A tile of a product: the kernel's sums, changes by adapters, and the bias. */
 #include <string.h>
 
 #include "backend/cpu/linear_ops.h"
 
-/* A row at a time, rounded in scratch, by the kernels that need none. */
+/* One row at a time, rounded in scratch, by kernels that need no scratch themselves. */
 static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                             float *scratch) {
     const int32_t n = part->w->layout.n_in;
@@ -42,7 +42,8 @@ void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int3
     tile_add_bias(b, part, part->w->bias, n_rows, y, y_stride);
 }
 
-/* The product with other weights, of rows that are converted for them here. */
+/* The product with an adapter's replacement weights, whose input rows are converted
+ * here. */
 static void instead_sums(const linear_tile_use *use, const linear *w, int32_t row, int32_t n_rows, float *y) {
     const cpu_adapter_state *s = use->b->adapter_state;
     const size_t stride = linear_row_bytes(w->format, w->layout.n_in);
@@ -56,23 +57,23 @@ static void instead_sums(const linear_tile_use *use, const linear *w, int32_t ro
               linear_scratch(use->b, use->worker));
 }
 
-/* ---- what adapters change ---- */
+/* ---- changes by adapters ---- */
 
 #define SOON_RUNS  16
-#define SOON_BYTES 262144 /* they are to be in the L2 still when they are read */
+#define SOON_BYTES 262144 /* bytes that should still be in L2 when they are read */
 
-/* Where B of a segment begins for the columns from a block on. */
+/* Address of a segment's B for the columns from a block on. */
 static const uint8_t *segment_b(const adapter_segment *s, int32_t block0) {
     return s->b + (size_t)block0 * (size_t)s->rank * PACK_LANES * adapter_number_bytes(s->b_type);
 }
 
-/* The same of a part's first segment; NULL: it has none. */
+/* The same for a part's first segment; NULL: it has none. */
 static const uint8_t *part_b(const adapter_part *c, int32_t block0) {
     return c != NULL && c->n_segments > 0 ? segment_b(c->segments, block0) : NULL;
 }
 
-/* Changes the sums of rows row .. row + n_rows - 1, which one part is for, and adds the bias.
- * next: the B that is read after those of the part, or NULL. */
+/* Applies an adapter's part to the sums of its rows row .. row + n_rows - 1, and adds the
+ * bias. next: the B to be read after those of the part, or NULL. */
 static void change_rows(const linear_tile_use *use, const adapter_part *c, const uint8_t *next, int32_t row,
                         int32_t n_rows, float *y) {
     const cpu_backend *b = use->b;
@@ -95,14 +96,14 @@ static void change_rows(const linear_tile_use *use, const adapter_part *c, const
     tile_add_bias(b, part, c->bias != NULL ? c->bias : part->w->bias, n_rows, y, use->y_stride);
 }
 
-/* What the adapter of a row changes of the weights of one part or the other. */
+/* What the adapter of a row changes of the tile's weights; NULL: nothing. */
 static const adapter_part *tile_part(const linear_tile_use *use, const linear_part *part, int32_t row) {
     return part->n_blocks > 0 ? adapter_part_of(use->b, part->w->id, adapter_batch_row(use->rows, row))
                               : NULL;
 }
 
-/* The rows row .. end - 1 from row on that have this part, at most as many as can be changed
- * at once. */
+/* Number of rows from `row` on, before `end`, that have this part, at most as many as can
+ * be changed at once. */
 static int32_t rows_alike(const linear_tile_use *use, const adapter_part *part, int32_t row, int32_t end) {
     const int32_t most = part != NULL && row + ADAPTER_INSTEAD_ROWS < end ? row + ADAPTER_INSTEAD_ROWS : end;
     int32_t i = row + 1;
@@ -112,7 +113,8 @@ static int32_t rows_alike(const linear_tile_use *use, const adapter_part *part, 
     return i - row;
 }
 
-/* The B that rows row0 .. row0 + n_rows - 1 read of the tile, as far as they are few. */
+/* The memory of B that rows row0 .. row0 + n_rows - 1 of the tile will read, if it is
+ * little. */
 static int32_t soon_runs(const linear_tile_use *use, int32_t row0, int32_t n_rows, linear_run *runs) {
     int32_t n_runs = 0;
     size_t left = SOON_BYTES;

@@ -1,5 +1,5 @@
 /* A gated linear recurrence (backend.h's lru). A task processes some units of 16 channels
- * over the rows of all sequences: the unit's gates stay in the nearest cache. */
+ * over the rows of all sequences, so that the unit's gates stay in L1. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/states.h"
 

@@ -39,10 +39,10 @@ static float activate(activation f, float x) {
     case ACT_SOFTPLUS:
         return plain_softplus(x);
     case ACT_NONE:
-    case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
+    case ACT_SWIGLU_CLAMPED: /* has two arguments: see gate_up_plain */
     case ACT_SILU_CLAMPED:
     case ACT_CLAMPED_SILU:
-    case ACT_XIELU: /* xielu_plain */
+    case ACT_XIELU: /* see xielu_plain */
         break;
     }
     return x;

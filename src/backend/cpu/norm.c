@@ -1,22 +1,22 @@
-/* Norms: weights as f32, one row at a time. */
+/* Norms: f32 weights, one row at a time. */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
 #include "core/quant.h"
 
 struct norm {
-    int32_t id; /* among the backend's objects */
+    int32_t id; /* index among the backend's objects */
     norm_kind kind;
     bool replaces;
     float eps, cutoff;
-    int32_t width;     /* of the group over which statistics are taken */
-    int32_t n_weights; /* a multiple of width: consecutive groups use consecutive weights, in turn */
+    int32_t width;     /* elements of a group */
+    int32_t n_weights; /* a multiple of width: consecutive groups use consecutive weights, cyclically */
     float *weight;     /* [n_weights] */
     float *bias;       /* [n_weights], or NULL */
-    float *ones;       /* [width] of NORM_RMS_WEIGHED, else NULL */
+    float *ones;       /* [width] for NORM_RMS_WEIGHED, else NULL */
 };
 
-/* The number of weights in t: width, or width for each of several groups. 0: another
+/* Number of weights in t: width, or width for each of several groups. 0: another
  * shape. */
 static int32_t count_weights(const tensor_view *t, int32_t width) {
     int64_t last = t->dims[t->n_dims == 2 ? 1 : 0], rows = t->n_dims == 2 ? t->dims[0] : 1;
@@ -24,7 +24,7 @@ static int32_t count_weights(const tensor_view *t, int32_t width) {
     return is_shape && last >= 1 && rows >= 1 && rows <= INT32_MAX / last ? (int32_t)(rows * last) : 0;
 }
 
-/* The elements of any float type as f32, owned by the backend. */
+/* Converts the elements of a float tensor to f32, owned by the backend. */
 static quire_err norm_load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out,
                                    quire_error *err) {
     if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)n / (size_t)dtype_block_elements(t->type)) {
@@ -44,7 +44,7 @@ static quire_err norm_load_weights(cpu_backend *b, const tensor_view *t, int32_t
     return QUIRE_OK;
 }
 
-/* Checks the spec; *n: the number of its weights. */
+/* Checks the spec; *n: number of its weights. */
 static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err) {
     if (spec->width < 1) {
         return err_set(err, QUIRE_INVALID, -1, "a norm over %d elements", spec->width);
@@ -68,7 +68,7 @@ static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err)
     return QUIRE_OK;
 }
 
-/* A norm without weights gets ones, which change no bit. */
+/* Loads ones for a norm without weights; multiplying by them changes no bit. */
 static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *err) {
     *out = cpu_own(b, (size_t)n, sizeof **out);
     if (*out == NULL) {
@@ -83,7 +83,7 @@ static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *
 
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n = 0; /* for compilers that do not see that a failed check returns */
+    int32_t n = 0; /* for compilers that don't see that a failed check returns */
     TRY(check_spec(spec, &n, err));
     norm *nm = cpu_own(c, 1, sizeof *nm);
     if (nm == NULL) {
@@ -126,8 +126,8 @@ bool cpu_norm_is_alike(const norm *a, const norm *b) {
 
 #define NORM_LANES 16
 
-/* The sum of f(x) over n elements: 16 partial sums, each of every 16th element, added in
- * order. */
+/* The sum of f(x) over n elements: 16 partial sums, each over every 16th element, added
+ * in order. */
 static double norm_sum(const float *x, double mean, bool squares, int32_t n) {
     double lanes[NORM_LANES] = {0}, sum = 0.0;
     for (int32_t i = 0; i < n; i += NORM_LANES) {
@@ -143,17 +143,17 @@ static double norm_sum(const float *x, double mean, bool squares, int32_t n) {
     return sum;
 }
 
-/* The part of x that exceeds its mean by more than `cutoff` standard deviations. */
+/* Keeps the part of x that exceeds its mean by more than `cutoff` standard deviations. */
 static void norm_above(const float *x, float cutoff, int32_t n, float *out) {
     double mean = norm_sum(x, 0.0, false, n) / n, deviation = sqrt(norm_sum(x, mean, true, n) / n);
     float least = (float)(mean + (double)cutoff * deviation);
     for (int32_t i = 0; i < n; i++) {
         float above = x[i] - least;
-        out[i] = above < 0.0f ? 0.0f : above; /* NaN stays */
+        out[i] = above < 0.0f ? 0.0f : above; /* keeps NaN */
     }
 }
 
-/* Norms one group; weight and bias are those of its elements. */
+/* Norms one group with the weight and bias of its elements. */
 static void norm_stretch(const cpu_backend *b, const norm *nm, const float *x, int32_t w, float *out) {
     const float *weight = nm->weight + w, *bias = nm->bias != NULL ? nm->bias + w : NULL;
     switch (nm->kind) {

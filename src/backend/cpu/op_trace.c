@@ -1,5 +1,5 @@
 /* Op traces: wrappers that time the backend's own ops. While a trace is on, the backend's
- * table is a copy with these wrappers, so that an untraced op checks nothing. */
+ * table is a copy with these wrappers, so untraced ops check nothing. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/linear_ops.h"
@@ -26,7 +26,7 @@ static void count_rows(op_time *op, const linear *w, int32_t n_rows) {
 }
 
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once
- * for all. A window counts at most its length plus the rows, as if nothing were
+ * for all. With a window, counts its length plus the rows at most, as if nothing were
  * shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q, const attn_spec *spec,
                             buffer out) {
@@ -46,7 +46,7 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, bu
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
-/* The body of a wrapper: the op, timed, with `counted` before it. */
+/* The body of a wrapper: runs `counted`, then the op, timed. */
 #define TRACED(kind, n_rows, counted, call)                                                                  \
     cpu_backend *b = (cpu_backend *)base;                                                                    \
     op_time op = begin(b, kind, n_rows);                                                                     \
@@ -123,7 +123,7 @@ static void traced_route(backend *base, const routing *r, buffer logits) {
     TRACED(OP_ROUTE, b->batch->n_rows, (void)0, route(base, r, logits));
 }
 
-/* Counts the experts that have rows. */
+/* Counts only the experts that have rows. */
 static void traced_experts(backend *base, const experts_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     const cpu_experts_state *s = b->experts_state;
@@ -140,14 +140,14 @@ static void traced_experts(backend *base, const experts_use *use) {
     end(b, &op);
 }
 
-/* Counts n_units units of a cache for each sequence, read and written. */
+/* Counts n_units units of a cache per sequence, read and written. */
 static void count_states(op_time *op, const cpu_backend *b, int32_t cache, int64_t n_units,
                          int64_t row_operations) {
     op->bytes += 2 * n_units * b->layout.caches[cache].state.unit_bytes * b->batch->n_seqs;
     op->operations += row_operations * b->batch->n_rows;
 }
 
-/* The number of inputs per channel in a convolution's state. */
+/* Number of inputs per channel in a convolution's state. */
 static int64_t conv_inputs(const cpu_backend *b, int32_t cache) {
     const kv_state_place *p = &b->layout.caches[cache].state;
     return p->unit_bytes / p->element_bytes / CONV_UNIT;
@@ -161,8 +161,8 @@ static void traced_conv(backend *base, const conv_use *use) {
            conv(base, use));
 }
 
-/* Operations per element of the state: its decay, a product and a sum for the update and
- * for the output; with the delta rule also for the key. */
+/* Operations per element of the state: its decay, and a product and sum each for the
+ * update and the output; with the delta rule, also for the key. */
 static void traced_linear_attention(backend *base, const linear_attention_use *use) {
     const int64_t element = use->beta.id != BUFFER_NONE.id ? 7 : 5;
     TRACED(OP_LINEAR_ATTENTION, b->batch->n_rows,

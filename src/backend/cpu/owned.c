@@ -1,16 +1,15 @@
-/* The blocks of memory that a backend owns until it closes. */
+/* Memory blocks that a backend owns until it closes. */
 #include "backend/cpu/cpu.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "base/topology.h"
 
-/* Blocks of middle size share slabs, so that the many small matrices of a mixture of
- * experts are in huge pages, as large ones are. From small pages they were read 10%
- * slower (bench experts). Under a sanitizer each block has its own memory, so that it
- * sees the ends. */
+/* Medium-sized blocks share slabs, so that the many small matrices of a mixture of
+ * experts are in huge pages. From small pages they were read 10% slower (bench experts).
+ * Under a sanitizer each block is allocated separately, so that overruns are detected. */
 #define SLAB_BYTES ((size_t)64 << 20)
 #define SLAB_LEAST ((size_t)64 << 10)
-#if defined(__has_feature) /* clang's spelling */
+#if defined(__has_feature) /* clang's form */
 #if __has_feature(address_sanitizer)
 #define WITHOUT_SLABS
 #endif
@@ -21,7 +20,7 @@
 #define SLAB_MOST (SLAB_BYTES / 4)
 #endif
 
-/* A block of cpu_own: this header, then its bytes. */
+/* A block of cpu_own: this header, followed by its bytes. */
 typedef struct cpu_owned {
     struct cpu_owned *next;
 } cpu_owned;
@@ -29,13 +28,13 @@ typedef struct cpu_owned {
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     void *p = mem_new_huge(n_bytes, 1);
     if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
-        /* fails only without memory: spread_nodes has tried it */
+        /* fails only out of memory: spread_nodes has tried it */
         (void)numa_interleave(p, n_bytes, b->nodes);
     }
     return p;
 }
 
-/* A block with its header in the list, n_bytes after it; NULL when out of memory. */
+/* Adds a block of n_bytes to the list; NULL: out of memory. */
 static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     cpu_owned *block = n_bytes <= SIZE_MAX - MEM_ALIGN ? cpu_new_spread(b, n_bytes + MEM_ALIGN) : NULL;
     if (block == NULL) {
@@ -46,7 +45,7 @@ static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     return (uint8_t *)block + MEM_ALIGN;
 }
 
-/* n_bytes of a slab, or NULL. The first slab is small and each one after it twice as
+/* Takes n_bytes from a slab, or NULL. The first slab is small and each next one twice as
  * large, so that a small model reserves little. */
 static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
     if (b->slab_left < n_bytes) {

@@ -5,22 +5,22 @@
 
 #include "backend/cpu/pack_lanes.h"
 
-/* The blocks of 16 columns from one k on, and where to write next. */
+/* The blocks of 16 columns at one k, and where to write next. */
 typedef struct block_run {
     const uint8_t *columns[PACK_LANES];
     uint8_t *quants, *scales, *supers;
-    const uint8_t *ahead, *ahead_out; /* what to prefetch: the next 16 columns, and their target */
+    const uint8_t *ahead, *ahead_out; /* what to prefetch: the next 16 columns, and their destination */
     const quant_format *format;
 } block_run;
 
-/* Packs one block of each column and moves the run's areas on. */
+/* Packs one block of each column and advances the run's areas. */
 typedef void block_packer(block_run *r);
 
 /* ---- parts of packers ---- */
 
-/* Prefetches the next 16 columns up to `end`, source and target, a few cache lines at a
- * time because few fetches can be in flight. The hardware prefetcher does not follow so many
- * short rows. */
+/* Prefetches the next 16 columns up to `end`, source and destination, a few cache lines
+ * at a time because few fetches can be in flight. The hardware prefetcher does not follow
+ * so many short rows. */
 static void fetch_ahead(block_run *r, const uint8_t *end) {
     for (; r->ahead < end; r->ahead += PACK_PLANE_BYTES, r->ahead_out += PACK_PLANE_BYTES) {
         __builtin_prefetch(r->ahead);
@@ -41,21 +41,21 @@ static uint8_t *next_scales(block_run *r, size_t n_rows) {
     return at;
 }
 
-/* Planes that are words of the file as they are. */
+/* Copies planes that are words of the file unchanged. */
 static void move_planes(block_run *r, size_t at, size_t n) {
     for (size_t i = 0; i < n; i += 4) {
         pack_load(r->columns, at + 4 * i, next_quants(r, 4));
     }
 }
 
-/* Rows of bytes that are bytes of the file as they are: n of them, a multiple of 4. */
+/* Copies n rows of bytes, n a multiple of 4, that are bytes of the file unchanged. */
 static void put_byte_rows(pack_row *words, int n, uint8_t *out) {
     for (int i = 0; i < n; i++) {
         pack_put_bytes(words[i / 4], 8 * (i % 4), out + i * PACK_LANES);
     }
 }
 
-/* A half of each block. */
+/* Copies an f16 of each block. */
 static void move_halves(const block_run *r, size_t at, uint8_t *out) {
     PACK_EACH(c) {
         memcpy(out + 2 * c, r->columns[c] + at, 2);
@@ -69,8 +69,8 @@ static void put_super(block_run *r, size_t at) {
 
 /* ---- blocks of 32 and 64 ---- */
 
-/* Fifth bits: bit 4t + j of a column's word is that of byte j of quad t, and goes to bit t
- * of byte j of its plane. */
+/* Writes fifth bits: bit 4t + j of a column's word belongs to byte j of quad t, and goes
+ * to bit t of byte j of its plane. */
 static void put_fifth_bits(block_run *r, size_t at) {
     pack_row words;
     PACK_EACH(c) {
@@ -85,8 +85,8 @@ static void put_fifth_bits(block_run *r, size_t at) {
     memcpy(next_quants(r, 1), words, sizeof words);
 }
 
-/* A half, another where there is a min, fifth bits, nibbles of elements i and i + 16 or
- * bytes, as they lie in planes too. */
+/* Packs a block of an f16, another one if there is a min, fifth bits if any, and nibbles
+ * of elements i and i + 16 or bytes, which already have the layout of planes. */
 static void pack_halves_block(block_run *r) {
     const bool has_min = r->format->coding == SCALE_F16_MIN, is_five = r->format->bits == 5;
     const size_t bits_at = has_min ? 4 : 2;
@@ -100,7 +100,7 @@ static void pack_halves_block(block_run *r) {
     }
 }
 
-/* A byte of scale, nibbles. */
+/* Packs a block of a byte of scale and nibbles. */
 static void pack_mxfp4(block_run *r) {
     uint8_t *scales = next_scales(r, 1);
     move_planes(r, 1, 4);
@@ -109,8 +109,8 @@ static void pack_mxfp4(block_run *r) {
     }
 }
 
-/* 64 elements: four bytes of scales, and for each 16 elements 8 bytes of nibbles of
- * elements i and i + 8. */
+/* Packs a block of 64 elements: four bytes of scales, and for each 16 elements 8 bytes of
+ * nibbles of elements i and i + 8. */
 static void pack_nvfp4(block_run *r) {
     pack_row quants[8];
     for (int g = 0; g < 4; g++) {
@@ -134,7 +134,7 @@ static void pack_nvfp4(block_run *r) {
     }
 }
 
-/* ---- K types and IQ4_XS: core/quant.c has their layouts ---- */
+/* ---- K types and IQ4_XS: their layouts are in core/quant.c ---- */
 
 static void pack_q2_k(block_run *r) {
     pack_row words[8];
@@ -150,7 +150,7 @@ static void pack_q2_k(block_run *r) {
     put_super(r, 82);
 }
 
-/* Group g of the scales: four numbers of four low and two high bits. */
+/* Writes group g of the scales: four numbers of four low and two high bits. */
 static void put_q3_scales(block_run *r) {
     pack_row words[4];
     pack_load_rows(r->columns, 92, 4, words);
@@ -182,7 +182,7 @@ static void pack_q3_k(block_run *r) {
     put_super(r, 108);
 }
 
-/* The scales of a block of Q4_K or Q5_K: words 1 to 3. */
+/* Writes the scales of a block of Q4_K or Q5_K, words 1 to 3. */
 static void put_q45_scales(block_run *r) {
     pack_row words[4], s, m, numbers;
     pack_load_rows(r->columns, 0, 4, words);
@@ -249,7 +249,7 @@ static void pack_iq4_xs(block_run *r) {
     r->supers += 2 * PACK_LANES;
     for (int half = 0; half < 2; half++) {
         pack_row numbers;
-        PACK_EACH(c) { /* four nibbles and four pairs of bits to four bytes */
+        PACK_EACH(c) { /* four nibbles and four 2-bit pairs to four bytes */
             uint32_t low = words[1][c] >> (16 * half) & 0xffffu,
                      high = words[0][c] >> (16 + 8 * half) & 0xffu;
             low = (low | low << 8) & 0x00ff00ffu;
@@ -263,9 +263,9 @@ static void pack_iq4_xs(block_run *r) {
     }
 }
 
-/* ---- grids: core/quant_grid.c has their layouts ---- */
+/* ---- grids: their layouts are in core/quant_grid.c ---- */
 
-/* Four numbers of rows, the low eight bits of each. */
+/* Writes the low eight bits of four row numbers. */
 static void put_grid_rows(block_run *r, const pack_row x) {
     uint16_t plane[2 * PACK_LANES];
     for (int four = 0; four < PACK_LANES; four += 4) {
@@ -277,7 +277,7 @@ static void put_grid_rows(block_run *r, const pack_row x) {
     memcpy(next_quants(r, 1), plane, sizeof plane);
 }
 
-/* A group's signs, sign i of eight j at bit 8j + i. */
+/* Writes a group's signs, sign i of eight j at bit 8j + i. */
 static void put_signs(block_run *r, const pack_row x) {
     pack_row word;
     if (r->format->run == 8) {
@@ -300,13 +300,14 @@ static void put_signs(block_run *r, const pack_row x) {
     memcpy(next_quants(r, 1), word, sizeof word);
 }
 
-/* Rows' ninth and tenth bits: a byte a group. */
+/* Writes the rows' ninth and tenth bits: a byte per group. */
 static void put_high_bits(block_run *r, const pack_row x) {
     pack_put_bytes(x, 0, r->quants);
     r->quants += PACK_LANES;
 }
 
-/* Four times seven signs, each eighth one a bit of the scale above them. */
+/* Writes four times seven signs, with a bit of the scale above them in place of the
+ * eighth. */
 static void put_spare_signs(block_run *r, const pack_row x) {
     pack_row signs;
     PACK_EACH(c) {
@@ -359,7 +360,7 @@ static void pack_iq2_s(block_run *r) {
     pack_load_rows(r->columns, 66, 4, rest);
     for (int g = 0; g < 8; g++) {
         pack_row high;
-        PACK_EACH(c) { /* pairs of bits: the first of each to the low nibble, the second to the high one */
+        PACK_EACH(c) { /* pairs of bits: the first of each to the low nibble, the second to the high nibble */
             const uint32_t x = rest[g / 4][c] >> (g % 4 * 8) & 255u;
             high[c] = (x & 1u) | (x >> 1 & 2u) | (x >> 2 & 4u) | (x >> 3 & 8u) | (x << 3 & 16u) |
                       (x << 2 & 32u) | (x << 1 & 64u) | (x & 128u);

@@ -1,5 +1,5 @@
-/* Packs codes that a source reads, one column after the other, in chunks of QUANT_SUPER
- * of k: any form, from any checkpoint. */
+/* Packs codes from a source, one column after the other, in chunks of QUANT_SUPER of k:
+ * any form, from any checkpoint. */
 #include "backend/cpu/pack_lanes.h"
 
 /* Packs the planes of one group. */
@@ -33,15 +33,15 @@ static void write_half(uint8_t *area, size_t index, uint16_t value) {
     memcpy(area + 2 * index, &value, sizeof value);
 }
 
-/* Writes four numbers of 6 bits for column c into three bytes. */
+/* Writes four 6-bit numbers of column c into three bytes. */
 static void write_six(uint8_t *area, int c, const uint8_t n[4]) {
     for (int i = 0; i < 3; i++) {
         area[i * PACK_LANES + c] = (uint8_t)(n[i] | (n[3] >> (2 * i) & 3) << 6);
     }
 }
 
-/* Writes the halves of groups group0.. of column c, and the zeros; of groups that share
- * them, the first one's. */
+/* Writes the f16 scales of column c from group0 on, and the zeros; groups that share a
+ * scale have that of the first one. */
 static void join_shared(const quant_rule *rule, const quant_codes *codes, size_t lane, size_t group0,
                         size_t n, uint8_t *scales, uint8_t *zeros) {
     const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
@@ -58,7 +58,7 @@ static void join_shared(const quant_rule *rule, const quant_codes *codes, size_t
     }
 }
 
-/* Writes codes of 6 bits of column c, from elements k0 on. */
+/* Writes 6-bit codes of scales of column c, from element k0 on. */
 static void join_sixes(const quant_format *f, const quant_codes *codes, int c, size_t k0, uint8_t *scales) {
     const uint8_t *s = codes->scale, *m = codes->min;
     const size_t n = f->coding == SCALE_SIX ? (size_t)(QUANT_SUPER / f->group / 4) : 4;
@@ -69,7 +69,7 @@ static void join_sixes(const quant_format *f, const quant_codes *codes, int c, s
     }
 }
 
-/* Writes codes of whole bytes, and pairs of nibbles. */
+/* Writes scale codes of whole bytes, and of pairs of nibbles. */
 static void join_bytes(const quant_format *f, const quant_codes *codes, size_t lane, size_t k0, size_t n,
                        uint8_t *scales) {
     const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
@@ -117,8 +117,8 @@ static void join_scales(const quant_rule *rule, const quant_codes *codes, int c,
     }
 }
 
-/* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a
- * block. */
+/* Writes the codes of elements k0..k0+n of 16 columns into a block; k0 is a multiple of
+ * QUANT_SUPER. */
 static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n,
                        uint8_t *block) {
     const quant_format f = *pack_format(plan->kind);

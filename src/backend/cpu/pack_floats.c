@@ -1,6 +1,6 @@
-/* Packs blocks of 16 columns: floats and int8 here, floats with scales too; the others in
- * pack_blocks.c and pack_codes.c. In chunks of QUANT_SUPER of k, so that 16 columns of a
- * chunk stay in cache. */
+/* Packs blocks of 16 columns of floats, int8, and floats with scales; other kinds are in
+ * pack_blocks.c and pack_codes.c. Works in chunks of QUANT_SUPER of k, so that a chunk of
+ * 16 columns stays in cache. */
 #include "backend/cpu/pack_weights.h"
 
 #include <assert.h>
@@ -17,15 +17,15 @@
 static float column_scale(const tensor_view *w, int32_t column) {
     const tensor_view *s = w->scale;
     float scale = 0.0f;
-    /* The type was checked when the weights were loaded. */
+    /* cannot fail: the type was checked at load */
     (void)quant_dequantise(
         s->type, (const uint8_t *)s->data + (size_t)column * (size_t)dtype_block_bytes(s->type), 1, &scale);
     return scale;
 }
 
-/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a
- * chunk run over all QUANT_SUPER elements: with a constant length the compiler vectorises
- * them. */
+/* Reads elements k0..k0+n of the block's columns as f32; everything else is 0. Loops over
+ * a chunk run over all QUANT_SUPER elements: with a constant length the compiler
+ * vectorises them. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                          float out[PACK_LANES][QUANT_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
@@ -55,7 +55,7 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
                 out[c][k] = (float)(int8_t)from[k] * scale;
             }
         } else {
-            /* Types were checked by pack_choose. */
+            /* pack_choose has checked the type */
             (void)quant_dequantise(w->type, from, (size_t)n, out[c]);
         }
     }
@@ -72,14 +72,14 @@ static void chunk_columns(const void *chunk, size_t size, const uint8_t *columns
     }
 }
 
-/* Fetches four rows of words that are written a chunk later. */
+/* Prefetches four rows of words that will be written a chunk later. */
 static void fetch_packed_rows(const uint8_t *out) {
     for (size_t i = 0; i < 4; i++) {
         __builtin_prefetch(out + (QUANT_SUPER + i) * sizeof(pack_row), 1);
     }
 }
 
-/* Puts n words of each column of a chunk side by side. */
+/* Interleaves n words of each column of a chunk. */
 static void put_words(const void *chunk, size_t size, size_t n, uint8_t *out) {
     const uint8_t *columns[PACK_LANES];
     chunk_columns(chunk, size, columns);
@@ -100,7 +100,7 @@ static void pack_f32(const pack_layout *plan, const tensor_view *w, int32_t bloc
     }
 }
 
-/* Reads elements k0..k0+n of the block's columns, which are halves; all else is 0. */
+/* Reads elements k0..k0+n of the block's columns, which are f16; everything else is 0. */
 static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                         half_chunk out) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
@@ -115,7 +115,7 @@ static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t b
     }
 }
 
-/* f32_to_bf16(f16_to_f32(h)), without a branch, so that the compiler vectorises it. */
+/* f32_to_bf16(f16_to_f32(h)) without a branch, so that the compiler vectorises it. */
 static uint16_t bf16_of_f16(uint16_t h) {
     const uint32_t magnitude = h & 0x7fffu, moved = magnitude << 13;
     const uint32_t finite = float_bits(float_of_bits(moved) * 0x1p112f); /* exact */
@@ -124,13 +124,14 @@ static uint16_t bf16_of_f16(uint16_t h) {
     return (uint16_t)((magnitude < 0x7c00u ? rounded : other) | (h & 0x8000u));
 }
 
-#define FEW 32 /* f16 that are converted together */
+#define FEW 32 /* f16 values converted together */
 
-/* Converts f16 to bf16 in place. Of normal numbers the exponent moves, and three bits are
- * rounded off, which needs 16 bits only. */
+/* Converts f16 to bf16 in place. For normal numbers only the exponent changes and three
+ * bits are rounded off, which 16-bit operations can do. */
 static void round_f16(uint16_t x[QUANT_SUPER]) {
     for (int k = 0; k < QUANT_SUPER; k += FEW) {
-        uint16_t moved[FEW], lacking = 0; /* the top bit: one of them is not a normal number */
+        /* lacking: the top bit is set if one of them is not a normal number */
+        uint16_t moved[FEW], lacking = 0;
         for (int i = 0; i < FEW; i++) {
             const uint16_t h = x[k + i], m = h & 0x7fff;
             const uint16_t kept = (uint16_t)((m + 3 + (m >> 3 & 1)) >> 3);
@@ -166,7 +167,7 @@ static void read_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
-/* Makes NaNs quiet, since a file's may not be: two numbers in each word. */
+/* Makes NaNs quiet, since a file's may be signalling; two numbers per word. */
 static void pack_bf16(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     half_chunk halves;
     const uint8_t *columns[PACK_LANES];
@@ -188,7 +189,7 @@ static void pack_bf16(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
-/* 16-bit weights are moved, not converted. */
+/* f16 weights are moved, not converted. */
 static void pack_f16(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     half_chunk halves;
     const uint8_t *columns[PACK_LANES];
@@ -209,8 +210,8 @@ static void pack_f16(const pack_layout *plan, const tensor_view *w, int32_t bloc
 
 /* ---- int8 ---- */
 
-/* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is
- * above infinity. */
+/* The largest of a chunk's magnitudes and `so_far`, compared by bits: in this order NaN
+ * is above infinity. */
 static float pack_weights_largest_of(const float x[QUANT_SUPER], float so_far) {
     int32_t largest, bits[QUANT_SUPER];
     memcpy(&largest, &so_far, sizeof largest);
@@ -223,8 +224,8 @@ static float pack_weights_largest_of(const float x[QUANT_SUPER], float so_far) {
     return so_far;
 }
 
-/* Rounds half to even: adding 1.5 * 2^23 leaves the nearest integer. A subnormal scale is
- * rounded so much that the quotient may exceed 127. */
+/* Rounds half to even: adding 1.5 * 2^23 leaves the nearest integer. With a subnormal
+ * scale, which is imprecise, the quotient may exceed 127. */
 static int8_t quantised(float x, float scale) {
     float q = x / scale;
     q = q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q;
@@ -235,7 +236,7 @@ static void put_quads(int8_t q[PACK_LANES][QUANT_SUPER], int32_t k0, int32_t n, 
     put_words(q, 1, (size_t)(n + 3) / 4, out + (size_t)k0 * PACK_LANES);
 }
 
-/* Copies weights that were quantised before, numbers and scales unchanged. */
+/* Copies weights that are already int8: numbers and scales unchanged. */
 static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out,
                       float *scales) {
     int32_t n_columns =
@@ -253,8 +254,8 @@ static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
-/* A column with a value that is not finite gets the scale NaN and zeros, so that its
- * products are NaN. */
+/* Packs int8. A column with a value that is not finite gets the scale NaN and zeros, so
+ * that its products are NaN. */
 static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out,
                       float *scales) {
     float columns[PACK_LANES][QUANT_SUPER], largest[PACK_LANES] = {0};
@@ -305,8 +306,8 @@ static void put_fours(const uint8_t *q, int32_t n, size_t c, size_t k0, uint8_t 
     }
 }
 
-/* Writes the codes of the scales of column c, the place of the first, and the outer
- * scales that they need. */
+/* Writes the scale codes of column c, the index of the first, and the outer scales that
+ * they need. */
 static void put_nested(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c,
                        uint8_t *block) {
     const size_t n = (size_t)pack_n_stretches(&plan->rule, plan->n_in),
@@ -325,7 +326,7 @@ static void put_nested(const pack_layout *plan, const scaled_source *from, int32
     }
 }
 
-/* Writes the scales of column c, which is a row of the matrix. */
+/* Writes the scales of column c, a row of the matrix. */
 static void put_scales(const pack_layout *plan, const scaled_source *from, int32_t row, size_t c,
                        uint8_t *out) {
     const int64_t stretch = pack_stretch(plan);
@@ -334,7 +335,7 @@ static void put_scales(const pack_layout *plan, const scaled_source *from, int32
         const float value = from->scale(from->context, row, (int32_t)(g * stretch));
         int exponent;
         if (plan->kind == PACK_E4M3_E8M0) {
-            (void)frexpf(value, &exponent); /* 2^(exponent - 1) */
+            (void)frexpf(value, &exponent); /* the value is 2^(exponent - 1) */
             out[at] = (uint8_t)(exponent + 126);
         } else if (plan->kind != PACK_E4M3_TILE || c == 0) {
             memcpy(out + sizeof value * (plan->kind == PACK_E4M3_TILE ? (size_t)g : at), &value,
@@ -376,9 +377,9 @@ void pack_numbers(pack_kind kind, const scaled_source *from, float *out) {
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
-/* Blocks of a file's tensor as a source. */
+/* A pack_source over the blocks of a file's tensor. */
 typedef struct block_source {
     const tensor_view *w;
     int32_t n_in;

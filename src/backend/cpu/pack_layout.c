@@ -1,4 +1,5 @@
-/* The layouts of packed weights: which kind weights go into, and where its parts lie. */
+/* Layouts of packed weights: chooses the kind for weights, and computes where its parts
+ * are. */
 #include "backend/cpu/pack_lanes.h"
 
 #include "base/size.h"
@@ -39,7 +40,7 @@ quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out
     return QUIRE_OK;
 }
 
-/* Whether kernels take a stretch of 1 or more. */
+/* Whether kernels support a stretch of 1 or more. */
 static bool is_stretch(pack_kind kind, int32_t stretch) {
     return stretch >= LEAST_STRETCH && stretch <= PACK_MOST_STRETCH &&
            stretch % (pack_is_fours(kind) ? 8 : 2) == 0;
@@ -53,8 +54,8 @@ int32_t pack_stretch_of(pack_kind kind, int32_t group) {
     return group == 0 ? 0 : n >= LEAST_STRETCH ? n : -1;
 }
 
-/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers;
- * not of forms whose groups share scales. */
+/* Bits of quants, scales and supers for one column and QUANT_SUPER of k. Not for forms
+ * whose groups share scales. */
 static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, size_t *supers) {
     const size_t n_groups = (size_t)(QUANT_SUPER / f->group);
     const size_t scale_bits[] = {
@@ -69,8 +70,7 @@ static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, 
                                                                                            : 0;
 }
 
-/* Rows of 16 halves that a block's scales take, of the forms whose groups may share
- * them. */
+/* Rows of 16 f16 that a block's scales take, for forms whose groups may share them. */
 static size_t n_shared(const quant_rule *rule, int32_t n_in) {
     return (size_t)((n_in / PACK_GROUP - 1) >> rule->shift) + 1;
 }
@@ -81,13 +81,13 @@ static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
                                                               : 0;
 }
 
-/* How many blocks of NESTED_BLOCK the n scales of a column reach into, wherever in such a
- * block they begin: rows follow one another. */
+/* How many blocks of NESTED_BLOCK a column's n scales can overlap, wherever they begin:
+ * rows follow one another. */
 static int32_t outer_of(int32_t n) {
     return NESTED_BLOCK % n == 0 ? 1 : (n + NESTED_BLOCK - 2) / NESTED_BLOCK + 1;
 }
 
-/* Bytes of the scales of a block of a scaled kind, and of what its supers are. */
+/* Bytes of the scales and supers of a block of a scaled kind. */
 static void scaled_bytes(const pack_layout *p, size_t *scales, size_t *supers) {
     const size_t n = (size_t)pack_n_stretches(&p->rule, p->n_in), floats = PACK_LANES * sizeof(float);
     const bool is_tile = p->kind == PACK_E4M3_TILE,
@@ -98,8 +98,8 @@ static void scaled_bytes(const pack_layout *p, size_t *scales, size_t *supers) {
                                          : floats;
 }
 
-/* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a
- * cache line. */
+/* Bytes of a block that has `bits` bits per column and k_unit of k, rounded up to a cache
+ * line. */
 static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
     size_t bytes;
     if (!size_mul(n_in, bits, &bytes) || !size_mul(bytes, PACK_LANES / 8, &bytes) || bytes > SIZE_MAX / 2) {

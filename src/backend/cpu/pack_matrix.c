@@ -13,8 +13,8 @@ static bool is_half(float v) {
     return f16_to_f32(f32_to_f16(v)) == v;
 }
 
-/* The power of two by which all scales become halves: 1 where they are, else the one that
- * makes the largest of the size of the largest half. 0: none does. */
+/* The power of two that makes all scales exact f16: 1 if they are already, else the one
+ * that scales the largest to the exponent of the largest f16. 0: none. */
 static float find_power(const quant_matrix *m) {
     const size_t n = n_scales(m);
     float largest = 0.0f;
@@ -36,8 +36,7 @@ static float find_power(const quant_matrix *m) {
     return fits ? power : 0.0f;
 }
 
-/* Whether the zeros fit their bits, each 1 less where one is too large by that: GPTQ's
- * are from 1 on. */
+/* Whether the zeros fit their bits, as they are or (GPTQ's start from 1) each 1 less. */
 static bool zeros_fit(const quant_matrix *m, int32_t *least) {
     const size_t n = n_scales(m);
     const int32_t most = (1 << pack_zero_bits(m->bits)) - 1;
@@ -61,7 +60,7 @@ static bool plan_integers(const quant_matrix *m, int32_t n_in, matrix_plan *out)
     return out->scale_by != 0.0f;
 }
 
-/* E2M1 by its table: doubled, its values are those of TABLE_E2M1. */
+/* Whether the table is E2M1: doubled, its values are those of TABLE_E2M1. */
 static bool is_e2m1(const quant_matrix *m) {
     for (int i = 0; i < 16; i++) {
         if (m->table[i] * 2.0f != (float)quant_tables[TABLE_E2M1][i]) {
@@ -71,7 +70,7 @@ static bool is_e2m1(const quant_matrix *m) {
     return m->bits == 4 && m->scale_rows == 1;
 }
 
-/* Whether each scale comes back from its byte. */
+/* Whether each scale is exactly represented by its byte. */
 static bool scales_are(const quant_matrix *m, quant_scale coding) {
     const size_t n = n_scales(m);
     bool are = true;
@@ -101,8 +100,8 @@ static size_t first_scale(const quant_matrix *m, int32_t row) {
     return m->runs_on ? r * (size_t)(m->n_in / m->group) : r / (size_t)m->scale_rows * (size_t)m->n_groups;
 }
 
-/* What scales are: all powers of two; the same for each 16 rows; and none so large that
- * kernels cannot take 256 times it. */
+/* Properties of the scales: all powers of two; the same for each 16 rows; none so large
+ * that kernels cannot multiply it by 256. */
 typedef struct scale_traits {
     bool powers, tiles, fit;
 } scale_traits;
@@ -166,10 +165,10 @@ scaled_source pack_matrix_source(const matrix_plan *plan) {
                            .context = plan};
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
-/* order[0..n_in) = the inputs by their groups, ascending within each. false: a group has
- * more or less than m->group, or no memory. next: [n_groups], zeroed. */
+/* order[0..n_in) = the inputs by group, ascending within each group. False: a group does
+ * not have m->group inputs, or out of memory. next: [n_groups], zeroed. */
 static bool sort_inputs(const quant_matrix *m, int32_t n_in, int32_t *next, int32_t *order) {
     for (int32_t i = 0; i < n_in; i++) {
         const int32_t g = m->group_of[i];
@@ -223,7 +222,7 @@ static void put_scale(const matrix_plan *p, size_t scale, int32_t at, quant_code
     int exponent;
     switch (quant_formats[p->rule.form].coding) {
     case SCALE_E8M0:
-        (void)frexpf(value, &exponent); /* 2^(exponent - 1) */
+        (void)frexpf(value, &exponent); /* the value is 2^(exponent - 1) */
         out->scale[at / 32] = (uint8_t)(exponent + 126);
         break;
     case SCALE_E4M3:

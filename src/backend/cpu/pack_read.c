@@ -35,7 +35,7 @@ static void read_floats(const pack_layout *p, const uint8_t *block, size_t c, fl
     }
 }
 
-/* ---- codes: what pack_codes.c's join_codes wrote ---- */
+/* ---- codes: the inverse of join_codes in pack_codes.c ---- */
 
 static uint16_t half_bits(const uint8_t *area, size_t i) {
     uint16_t h;
@@ -43,7 +43,7 @@ static uint16_t half_bits(const uint8_t *area, size_t i) {
     return h;
 }
 
-/* The halves of groups group0.. and their zeros. */
+/* Reads the f16 scales from group0 on, and their zeros. */
 static void read_shared(const quant_rule *rule, const uint8_t *scales, const uint8_t *zeros, size_t c,
                         size_t group0, size_t n, quant_codes *out) {
     const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
@@ -72,9 +72,9 @@ static void read_sixes(const quant_format *f, const uint8_t *scales, int c, size
     }
 }
 
-/* E4M3 of the code with 3 more in the exponent (pack_e5m3_of). */
+/* The E4M3 of a code with exponent + 3 (pack_e5m3_of). */
 static uint8_t e4m3_of(uint8_t e5m3) {
-    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* of the numbers with the exponent 0 */
+    static const uint8_t least[8] = {0, 8, 16, 20, 24, 26, 28, 30}; /* for numbers with exponent 0 */
     uint8_t code = 0;
     while (code < 7 && least[code] != e5m3) {
         code++;
@@ -139,7 +139,7 @@ static uint32_t word_at(const uint8_t *planes, int plane, int c) {
     return word;
 }
 
-/* Quad t of column c of codes of 3 bits. */
+/* Reads quad t of column c of 3-bit codes. */
 static uint32_t read_three(const uint8_t *p, int c, int t) {
     if (t < 6) {
         return word_at(p, t / 2, c) >> (4 * (t % 2)) & 0x07070707u;
@@ -151,7 +151,7 @@ static uint32_t read_three(const uint8_t *p, int c, int t) {
     return word;
 }
 
-/* The 32 codes of column c in a group whose planes start at p, as words of four. */
+/* Reads the 32 codes of column c in a group whose planes start at p, as words of four. */
 static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     for (int t = 0; t < 8; t++) {
         out[t] = bits == 8   ? word_at(p, t, c)
@@ -171,8 +171,8 @@ static void read_planes(int bits, const uint8_t *p, int c, uint32_t out[8]) {
     }
 }
 
-/* Eight j's signs; the last of 7 makes their number even, and *spare is the bit in its
- * place. */
+/* The signs of eight j. With 7 stored signs, the last one makes the number of minus signs
+ * even, and *spare is the bit in its place. */
 static unsigned read_signs(const quant_format *f, uint32_t word, int j, unsigned *spare) {
     unsigned signs = 0, odd = 0;
     for (int i = 0; i < 8; i++) {
@@ -206,7 +206,7 @@ unsigned pack_read_rows(quant_form form, const uint8_t *p, int c, uint8_t q[PACK
     return spares;
 }
 
-/* The codes of elements k0..k0+n of column c. */
+/* Reads the codes of elements k0..k0+n of column c. */
 static void read_codes(const pack_layout *p, const uint8_t *block, int c, size_t k0, size_t n,
                        quant_codes *out) {
     const quant_format *f = pack_format(p->kind);

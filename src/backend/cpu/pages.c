@@ -1,5 +1,5 @@
-/* KV pages in memory: writes keys and values at slots, reads them back, copies and moves
- * them. */
+/* KV pages in memory: writes keys and values to slots, reads them back, and copies and
+ * moves them. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "core/half.h"
 
-#define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
+#define READ_AHEAD_BYTES 64 /* attention reads whole vectors past the last value row */
 
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
@@ -59,7 +59,7 @@ void cpu_kv_write_page(backend *b, int32_t page, const void *host) {
     memcpy(c->kv + (int64_t)page * c->layout.page_bytes, host, (size_t)c->layout.page_bytes);
 }
 
-/* A slot's row of a head, and its scale. */
+/* A head's row in a slot, and its scale. */
 static cpu_row row_at(const cpu_backend *b, int32_t cache, kv_plane_kind kind, int32_t head, kv_slot slot,
                       float **scale) {
     const kv_planes *l = &b->layout.caches[cache];
@@ -161,7 +161,7 @@ typedef struct store_job {
     const kv_planes *planes;
 } store_job;
 
-/* The factor that all heads share. */
+/* The scaling factor that all heads share. */
 static float shared_query_scale(const query_scale *s, int64_t position) {
     if (s->power != 0.0f) {
         return (float)exp((double)s->power * log1p((double)position / (double)s->length));
@@ -186,7 +186,7 @@ void cpu_scale_queries(const cpu_backend *b, const query_scale *s, int32_t row, 
     }
 }
 
-/* Norms, clips and rotates one activation row of queries or keys, in place. */
+/* Norms, clips and rotates one row of queries or keys in place. */
 static void prepare_row(const store_job *job, buffer a, const norm *nm, const rope *r, bool after,
                         int32_t row) {
     float *x = cpu_act_row(job->b, a, row);
@@ -207,8 +207,8 @@ static void prepare_row(const store_job *job, buffer a, const norm *nm, const ro
 }
 
 /* Rounds x[0..width) to the plane's type. Returns the row's scale: NaN if some x is not
- * finite; 0 for types without scales. fixed: the scale of fp8_e4m3; 0: computed for the
- * row. */
+ * finite; 0 for types without scales. fixed: a given scale for fp8_e4m3; 0: computed from
+ * the row. */
 static float encode_row(const cpu_backend *b, const kv_plane *plane, const float *x, float fixed,
                         uint8_t *bytes) {
     int32_t n = plane->width, sum;
@@ -242,7 +242,7 @@ bool cpu_kv_write_row(const cpu_backend *b, int32_t cache, kv_plane_kind kind, i
     return !isnan(rounded);
 }
 
-/* Makes a token's key not finite, for one head. */
+/* Makes a token's key for one head not finite. */
 static void poison_key(const store_job *job, int32_t head, kv_slot slot) {
     float *scale;
     const cpu_row to = row_at(job->b, job->use->cache, KV_PLANE_K, head, slot, &scale);

@@ -1,5 +1,5 @@
-/* Residual streams: the coefficients of hyper-connections, and weighted reads and writes
- * of streams. */
+/* Residual streams: coefficients of hyper-connections, and weighted reads and writes of
+ * streams. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void hyper_divide(float *x, int32_t n, int32_t stride, float eps) {
     }
 }
 
-/* Normalises every row of a matrix [n, n], or every column. */
+/* Normalises every row, or every column, of a matrix [n, n]. */
 static void hyper_divide_all(float *mix, int32_t n, bool columns, float eps) {
     for (int32_t i = 0; i < n; i++) {
         hyper_divide(mix + (columns ? i : i * n), n, columns ? n : 1, eps);
@@ -117,9 +117,9 @@ typedef struct write_job {
     const streams_write_use *use;
 } write_job;
 
-enum { WRITE_COLUMNS = 64 }; /* columns of all streams at a time, so that they stay in the nearest cache */
+enum { WRITE_COLUMNS = 64 }; /* columns of all streams processed at a time, so that they stay in L1 */
 
-/* Columns first..first + n of all streams. */
+/* Writes columns first..first + n of all streams. */
 static void write_columns(const write_job *job, int32_t row, int32_t first, int32_t n, const float *gains) {
     const streams_write_use *use = job->use;
     const math_kernels *math = job->b->math;

@@ -1,9 +1,9 @@
-/* Rotary embedding: frequencies and their scaling, and the cosines and sines of a step's
+/* Rotary embedding: frequencies and their scaling, and cosines and sines for a step's
  * rows.
  *
  * Frequencies and angles are rounded to f32 where the models' reference code rounds them,
- * so that far positions agree with it. Cosines and sines are computed in double and
- * rounded once. A row's angles depend on its position alone. Su et al. 2021,
+ * so that distant positions agree with it. Cosines and sines are computed in double and
+ * rounded once. A row's angles depend on its position only. Su et al. 2021,
  * arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
 #include <assert.h>
 #include <math.h>
@@ -16,10 +16,10 @@ struct rope {
     rope *next;
     rope_pairs pairs;
     int32_t n_pairs, behind;
-    float amplitude;        /* of cosines and sines */
+    float amplitude;        /* multiplies cosines and sines */
     float *frequencies;     /* [n_pairs] */
-    float *cosines, *sines; /* [max_rows, n_pairs]: of the running step's rows */
-    int64_t *row_steps;     /* [max_rows]: the step for which a row of the tables was computed */
+    float *cosines, *sines; /* [max_rows, n_pairs] for the rows of the current step */
+    int64_t *row_steps;     /* [max_rows] the step for which each row was computed */
 };
 
 /* theta^(2i / n_dims). */
@@ -28,7 +28,7 @@ static float wavelength(float theta, int32_t i, int32_t n_dims) {
     return (float)pow((double)theta, (double)exponent);
 }
 
-/* NTK scaling by the configured maximum length: the base grows with its ratio to the
+/* NTK scaling: the base grows with the ratio of the configured maximum length to the
  * trained length. */
 static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     double length = max_positions > d->original_positions ? max_positions : d->original_positions;
@@ -36,8 +36,8 @@ static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     return (float)((double)d->theta * pow(growth, (double)d->n_dims / (d->n_dims - 2)));
 }
 
-/* Llama 3: long wavelengths are divided by factor, short ones are kept, those in between
- * are blended. With equal bounds none are in between. */
+/* Llama 3: long wavelengths are divided by factor, short ones kept, and those in between
+ * blended. With equal limits none are in between. */
 static float llama3_frequency(const rope_desc *d, float f) {
     float length = (float)d->original_positions;
     float wave = (float)TWO_PI / f;
@@ -58,7 +58,7 @@ static double yarn_dimension(const rope_desc *d, double n_turns) {
 }
 
 /* YaRN: dimensions that rotate often keep their frequency, those that rotate rarely are
- * interpolated, with a linear ramp between. */
+ * interpolated, with a linear ramp in between. */
 static void yarn_frequencies(const rope_desc *d, float *out) {
     double low = yarn_dimension(d, (double)d->beta_fast);
     double high = yarn_dimension(d, (double)d->beta_slow);
@@ -184,7 +184,7 @@ quire_err cpu_rope_step_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
-/* Computes the angles of a row; called by the first layer of a step that needs the
+/* Computes the angles of a row. Called by the first layer of a step that needs the
  * row. */
 static void fill_row(const cpu_backend *b, const rope *r, int32_t row) {
     const int32_t own = b->batch->positions[(int64_t)row * b->batch->n_axes];

@@ -1,5 +1,5 @@
 /* Routing: from a row's logits to its experts and their weights. One source for all
- * instruction sets: only exp is a kernel. */
+ * instruction sets, since only exp is a kernel. */
 #include <string.h>
 
 #include "backend/cpu/experts.h"
@@ -7,15 +7,15 @@
 #include "core/math_plain.h"
 
 #define LANES       16
-#define SERIAL_ROWS 8      /* up to this many rows are routed by the caller */
-#define LEAST_SUM   1e-20f /* added to a sum of weights, which may all be 0 */
+#define SERIAL_ROWS 8      /* most rows that the caller routes itself */
+#define LEAST_SUM   1e-20f /* added to a sum of weights, since all may be 0 */
 
 static float without_nan(float x) {
     return isnan(x) ? -INFINITY : x;
 }
 
-/* The n best of scores[0..n_scores), best first, the lower index first in a tie. No score
- * is NaN; n <= n_scores. */
+/* The n best of scores[0..n_scores), best first; ties go to the lower index. No score is
+ * NaN; n <= n_scores. */
 static void route_choose(const float *scores, int32_t n_scores, int32_t n, int32_t *out) {
     int32_t n_out = 0;
     for (int32_t i = 0; i < n_scores; i++) {
@@ -31,7 +31,7 @@ static void route_choose(const float *scores, int32_t n_scores, int32_t n, int32
     }
 }
 
-/* The sum in the order of the norms (math.h). */
+/* The sum in the order that norms use (math.h). */
 static float sum_of(const float *x, int32_t n) {
     float lanes[LANES] = {0};
     for (int32_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ static float sum_of(const float *x, int32_t n) {
     return plain_tree_sum(lanes);
 }
 
-/* x[i] = exp(x[i] - largest); returns their sum, NaN if any is NaN. */
+/* x[i] = exp(x[i] - largest); returns the sum, NaN if any element is NaN. */
 static float exp_from(const math_kernels *math, float largest, int32_t n, float *x) {
     for (int32_t i = 0; i < n; i++) {
         x[i] -= largest;
@@ -70,7 +70,7 @@ static void sigmoid(const math_kernels *math, int32_t n, float *x) {
     }
 }
 
-/* Excludes the experts outside the best groups from the choice. */
+/* Excludes experts outside the best groups from the choice. */
 static void close_groups(const routing *r, float *choice) {
     float scores[ROUTE_MAX_EXPERTS];
     int32_t best[ROUTE_MAX_EXPERTS], size = r->n_experts / r->n_groups;
@@ -103,7 +103,7 @@ static void sort_ascending(int32_t *ids, int32_t n) {
     }
 }
 
-/* The weights of the chosen experts, in their order, from the scores. */
+/* Computes the weights of the chosen experts, in their order, from the scores. */
 static void route_weigh(const math_kernels *math, const routing *r, const float *scores,
                         const int32_t *chosen, float *weights) {
     for (int32_t i = 0; i < r->n_used; i++) {
@@ -148,7 +148,7 @@ static void by_scores(const math_kernels *math, const routing *r, const float *l
     route_weigh(math, r, scores, chosen, weights);
 }
 
-/* The best logit except `taken`, the lowest index in a tie; *weight is its share of the
+/* The best logit except `taken`; ties go to the lowest index. *weight is its share of the
  * softmax over the logits near it. */
 static int32_t mix_one(const math_kernels *math, const routing *r, const float *logits, int32_t taken,
                        float *weight) {

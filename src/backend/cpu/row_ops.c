@@ -1,12 +1,12 @@
-/* Ops on one row at a time, without weights except a norm's: norms in place or onto a
- * residual, products of elements, scaling. */
+/* Ops on one row at a time without weights (except a norm's): norms in place or onto a
+ * residual, elementwise products, scaling. */
 #include <string.h>
 
 #include "backend/cpu/adapter.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 
-/* The buffer holds f32 rows from now on. */
+/* Marks the buffer as holding f32 rows. */
 static void will_write(cpu_backend *b, buffer a) {
     b->buffers[a.id].is_quantised = false;
 }

@@ -1,6 +1,6 @@
 /* Mamba's selective scan. A task processes some units of 16 channels over the rows of all
- * sequences: it transposes the units' coefficients once, from [channel, state] to the
- * lanes' order. */
+ * sequences. It transposes the units' coefficients once, from [channel, state] to lane
+ * order. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/states.h"
 
@@ -10,8 +10,7 @@ typedef struct scan_job {
     int32_t n_units, task_units;
 } scan_job;
 
-/* to [n_states][16] = the coefficients of the channels from `first` on; 0 past the
- * last. */
+/* to [n_states][16] = the coefficients of channels from `first` on; 0 past the last. */
 static void turn_coefficients(const scan_use *use, int32_t first, int32_t n_channels, float *to) {
     for (int32_t lane = 0; lane < STATE_LANES; lane++) {
         const float *a = use->a + (int64_t)(first + lane) * use->n_states;
@@ -21,7 +20,7 @@ static void turn_coefficients(const scan_use *use, int32_t first, int32_t n_chan
     }
 }
 
-/* Processes one unit, with the coefficients a, over a sequence's rows. */
+/* Processes one unit with coefficients a over a sequence's rows. */
 static void scan_sequence(const scan_job *job, const batch_seq *s, int32_t unit, const float *a,
                           float *copy) {
     const cpu_backend *b = job->b;

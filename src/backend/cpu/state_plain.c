@@ -1,4 +1,4 @@
-/* Plain C twins of the kernels of recurrences: the reference of state_kernels.inc.h. */
+/* Plain C twins of the recurrence kernels: the reference of state_kernels.inc.h. */
 #include "backend/cpu/math.h"
 #include "core/half.h"
 #include "core/math_plain.h"
@@ -25,7 +25,7 @@ void state_decays_plain(const decay_form *f, const float *x, int32_t n, float *t
     }
 }
 
-/* The factor of a row with this sum of squares. */
+/* The normalising factor of a row with this sum of squares. */
 static float row_factor(const float *x, float eps, float scale, int32_t n) {
     float lanes[LANES] = {0};
     if (!(eps > 0.0f)) {
@@ -53,7 +53,7 @@ void state_key_plain(const float *x, float eps, const float *a, bool per_channel
     }
 }
 
-/* One row against one group of columns. */
+/* Processes one row against one group of columns. */
 static void row_and_columns(const state_rows *s, int32_t row, int32_t column, float *state) {
     const float *q = s->q + (int64_t)row * s->stride, *k = s->k + (int64_t)row * s->stride,
                 *ak = s->ak + (int64_t)row * s->stride,

@@ -1,9 +1,9 @@
-/* Recurrent states in pages, and the division of their work into tasks. */
+/* Recurrent states in pages, and how their work is split into tasks. */
 #include <string.h>
 
 #include "backend/cpu/states.h"
 
-/* The memory of a part in the state pages of a sequence or snapshot. */
+/* Address of a part in the state pages of a sequence or snapshot. */
 static void *states_part_at(const cpu_backend *b, state_part p, const int32_t *pages) {
     const kv_planes *planes = &b->layout.caches[p.cache];
     int32_t page = 0;
