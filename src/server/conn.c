@@ -226,6 +226,10 @@ static void conn_go_on(conn *c, http_event e) {
     } else if (e == HTTP_GOT_ALL) {
         conn_run_request(c);
     } else {
+        if (c->body.state == BODY_NONE && c->request.path.n > 0) {
+            conn_take_head(c); /* finds the form of its errors; the refusal is this one */
+            c->refusal = 0;
+        }
         c->keep_alive = false;
         if (c->refusal != 0) {
             conn_send_refusal(c);

@@ -293,13 +293,15 @@ static int http_check_head(http_request *r) {
     if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
         return http_refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
     }
+    if (http_decode_path(r) != 0) {
+        strbuf_clear(&r->path);
+        return -1;
+    }
     if (r->length > r->max_body_bytes) {
         return http_refuse(r, 413, "the body is too large");
     }
-    if (r->expectation_unknown) {
-        return http_refuse(r, 417, "the only expectation understood is 100-continue");
-    }
-    return http_decode_path(r);
+    return r->expectation_unknown ? http_refuse(r, 417, "the only expectation understood is 100-continue")
+                                  : 0;
 }
 
 static int http_on_head(http_parser *p) {

@@ -39,6 +39,20 @@ TEST(a_routes_own_limit_holds_for_a_body_in_chunks) {
     stop(s);
 }
 
+TEST(a_body_refused_by_its_length_is_refused_in_the_form_of_its_path) {
+    site *s = start_default();
+    const char *messages =
+        ask(s, "POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n");
+    expect_in(messages, "HTTP/1.1 413 ");
+    expect_in(messages, "{\"type\":\"error\",\"error\":{\"type\":\"request_too_large\",");
+    const char *ollama = ask(s, "POST /api/chat HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                                "Expect: more\r\nContent-Length: 2\r\n\r\n");
+    expect_in(ollama, "HTTP/1.1 417 ");
+    expect_in(ollama, "Connection: close\r\n");
+    expect_in(ollama, "{\"error\":\"the only expectation");
+    stop(s);
+}
+
 /* Sends a request without a body and expects these methods to be named. */
 static void expect_allowed(const site *s, const char *line, const char *methods) {
     char text[200], header[100];
