@@ -1,11 +1,12 @@
 /* The two products of an adapter, t = A h and y += scale * (B t) (math.h). Part of
  * math_table.inc.h.
  *
- * Bytes: A and B once for as many rows as a tile has; with one row a load, a widening and
- * a multiplication each: bound by memory, which several streams read faster than one. With
- * many rows a tile of sums stays in registers. Sums do not depend on each other, so a tile
- * may have any shape. With 512 bits 4 ranks x 4 rows and 4 blocks x 4 rows are 16 sums, for
- * 8 loads; with fewer bits 2 x 3 and 2 x 2, which take 12 and 8 registers of 256 bits. */
+ * Bytes: A and B once for as many rows as a tile has. One row takes a load, a widening
+ * and a multiplication per number: it is memory-bound, and several streams are read
+ * faster than one. With many rows a tile of sums stays in registers. Sums do not depend
+ * on each other, so a tile may have any shape. With 512 bits, 4 ranks x 4 rows and 4
+ * blocks x 4 rows are 16 sums for 8 loads; with fewer bits, 2 x 3 and 2 x 2 take 12 and 8
+ * registers of 256 bits. */
 #ifndef CPU_ADAPTER_KERNELS_INC_H
 #define CPU_ADAPTER_KERNELS_INC_H
 
@@ -15,7 +16,7 @@
 #define SHRINK_RANKS  4
 #define SHRINK_ROWS   4
 #define SHRINK_BLOCKS 4
-#define SHRINK_AHEAD  2048 /* bytes of a stream */
+#define SHRINK_AHEAD  2048 /* bytes that each stream prefetches ahead */
 #define EXPAND_BLOCKS 4
 #define EXPAND_ROWS   4
 #else
@@ -33,7 +34,7 @@ INLINE size_t adapter_size(dtype type) {
     return type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Numbers i..i+16 of A or B. */
+/* Numbers i..i+16 of A or B as floats. */
 INLINE f32x16 adapter_numbers(dtype type, const uint8_t *p, size_t i) {
     const uint16_t *halves = (const uint16_t *)(const void *)p;
     switch (type) {
@@ -46,8 +47,8 @@ INLINE f32x16 adapter_numbers(dtype type, const uint8_t *p, size_t i) {
     }
 }
 
-/* Adds k..k+16 to the sums of n_ranks ranks, from rank0 of their ADAPTER_RANKS on, and n_rows
- * rows. */
+/* Adds elements k..k+16 to the sums of n_rows rows and n_ranks ranks, from rank0 within
+ * their ADAPTER_RANKS on. */
 INLINE void shrink_step(dtype type, const uint8_t *a, int32_t k, int rank0, int n_ranks, const f32x16 *x,
                         int n_rows, f32x16 sums[][SHRINK_ROWS]) {
     UNROLL
@@ -96,7 +97,7 @@ INLINE void shrink_tile(dtype type, const uint8_t *a, int32_t n_in, int rank0, i
     }
 }
 
-/* The ranks of one ADAPTER_RANKS, of which n_kept are wanted. */
+/* Computes one group of ADAPTER_RANKS ranks, of which n_kept are stored. */
 INLINE void shrink_ranks(dtype type, const uint8_t *a, int32_t n_in, int n_kept, const float *const *h,
                          int32_t n_rows, float *const *t) {
     int32_t i = 0;
@@ -110,8 +111,9 @@ INLINE void shrink_ranks(dtype type, const uint8_t *a, int32_t n_in, int n_kept,
     }
 }
 
-/* The ranks of SHRINK_BLOCKS times ADAPTER_RANKS, for one row: memory is read faster in
- * several streams. They are short, so they are prefetched, and at their ends the next ones. */
+/* Computes SHRINK_BLOCKS groups of ADAPTER_RANKS ranks for one row, since memory is read
+ * faster in several streams. The streams are short, so they are prefetched, and towards
+ * their ends the next ones. */
 INLINE void shrink_row(dtype type, const uint8_t *a, const uint8_t *next, size_t bytes, int32_t n_in,
                        const float *h, float *t) {
     f32x16 sums[SHRINK_BLOCKS][ADAPTER_RANKS];
@@ -212,10 +214,10 @@ INLINE void expand_tile(dtype type, const uint8_t *b, int32_t rank, int n_blocks
     }
 }
 
-/* All blocks for one row: two halves side by side, as memory is read faster in several
- * streams. A row of a decode batch reads a few KB of B, less than the processor needs to
- * find a stream: so meanwhile what comes next is prefetched, line for line, as a burst would
- * hold up the loads. */
+/* Computes all blocks for one row, in two halves side by side, since memory is read
+ * faster in several streams. A row of a decode batch reads only a few KB of B, less than
+ * the hardware prefetcher needs to detect a stream, so the next memory is prefetched
+ * meanwhile, line by line, as a burst would delay the loads. */
 INLINE void expand_row(dtype type, const uint8_t *b, const uint8_t *next, size_t bytes, int32_t rank,
                        int32_t n_blocks, float scale, const float *t, float *y) {
     const int32_t half = n_blocks / 2;
@@ -240,7 +242,7 @@ INLINE void expand_row(dtype type, const uint8_t *b, const uint8_t *next, size_t
     }
 }
 
-/* n_blocks blocks for all rows. */
+/* Computes n_blocks blocks for all rows. */
 INLINE void expand_blocks(dtype type, const uint8_t *b, int32_t rank, int n_blocks, float scale,
                           const float *t, int32_t t_stride, int32_t n_rows, float *y, int32_t y_stride) {
     int32_t i = 0;
@@ -257,7 +259,7 @@ INLINE void expand_blocks(dtype type, const uint8_t *b, int32_t rank, int n_bloc
 INLINE void expand_with(dtype type, const uint8_t *b, const uint8_t *next, int32_t rank, int32_t n_blocks,
                         float scale, const float *t, int32_t t_stride, int32_t n_rows, float *y,
                         int32_t y_stride) {
-    const size_t bytes = (size_t)rank * LANES * adapter_size(type); /* of a block */
+    const size_t bytes = (size_t)rank * LANES * adapter_size(type); /* bytes of a block */
     int32_t c = 0;
     if (n_rows == 1) {
         expand_row(type, b, next, bytes, rank, n_blocks, scale, t, y);

@@ -1,11 +1,12 @@
-/* Rows of int4 for the attention kernels; kv_rows.h defines the bytes. Part of
- * attention_kernels.inc.h. Many queries share int8 that is unpacked block by block; few
- * multiply codes.
+/* int4 rows for the attention kernels; kv_rows.h defines the bytes. Part of
+ * attention_kernels.inc.h. For many queries, blocks are unpacked to int8; few queries
+ * multiply codes directly.
  *
- * Unpacking. Codes times their multiplier are at most 15 * 16, so that two bytes of a
- * 16-bit lane are multiplied by the same number at once: m (code - zero) is that product
- * minus m zero, in bytes. Keys: lanes are positions, each with its own multiplier. Values:
- * four positions a lane, whose bytes are multiplied in two turns. */
+ * Unpacking. Codes times their multiplier are at most 15 * 16, so the two bytes of a
+ * 16-bit lane can be multiplied by the same number at once: m (code - zero) is that
+ * product minus m zero, in bytes. Keys: lanes are positions, each with its own
+ * multiplier. Values: a lane has four positions, whose bytes are multiplied in two
+ * steps. */
 #include "backend/cpu/kv_rows.h"
 
 typedef uint16_t n_words __attribute__((vector_size(4 * N_LANES)));
@@ -14,7 +15,7 @@ INLINE ni n_mul_words(ni a, ni b) {
     return (ni)((n_words)a * (n_words)b);
 }
 
-/* Half h of the 16 positions of a group's keys. */
+/* Unpacks half h of the 16 positions of a group's keys. */
 INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t group, int h, int8_t *out) {
     const ni form =
         n_and(n_shr(n_load(forms + group / 4 * QUAD_BYTES + 4 * h * N_LANES), 8 * (group % 4)), n_set1(255));
@@ -33,11 +34,11 @@ INLINE void unpack_keys(const uint8_t *codes, const uint8_t *forms, int32_t grou
 }
 
 #define MOST_INT4_GROUPS (DESC_MAX_HEAD / INT4_GROUP)
-#define FORM_QUADS       (N_LANES / 4) /* fours of positions in a register, each with four groups' forms */
+#define FORM_QUADS       (N_LANES / 4) /* fours of positions in a register, with four forms each */
 #define WORD_NIBBLES     0x000f000f
 #define WORD_ONES        0x00010001
 
-/* 16 bytes each of FORM_QUADS places, `step` bytes apart. */
+/* Loads 16 bytes from each of FORM_QUADS places, `step` bytes apart. */
 INLINE ni load_forms(const uint8_t *p, int32_t step) {
     ni forms = n_set1(0);
 #if defined(__aarch64__)
@@ -59,13 +60,13 @@ INLINE ni load_forms(const uint8_t *p, int32_t step) {
 #endif
 }
 
-/* Multipliers of a block's values for four groups, by fours of positions, each the words
+/* Multipliers of a block's values for four groups, by fours of positions, as words: those
  * of positions 0 and 2, and of 1 and 3; and multipliers times zeros, in bytes. */
 typedef struct int4_forms {
     uint32_t even[4][4], odd[4][4], less[4][4];
 } int4_forms;
 
-/* p: the forms of the first four positions; `step` bytes to the next four's. */
+/* p: forms of the first four positions; step: bytes to the next four's. */
 INLINE void find_forms(const uint8_t *p, int32_t step, int4_forms *out) {
     const ni low = n_set1(WORD_NIBBLES), ones = n_set1(WORD_ONES);
     UNROLL
@@ -79,14 +80,14 @@ INLINE void find_forms(const uint8_t *p, int32_t step, int4_forms *out) {
     }
 }
 
-/* The lower four bits of each four positions' bytes, times the position's own multiplier:
- * products are bytes. */
+/* Multiplies the lower four bits of each four positions' bytes by the positions'
+ * multipliers; the products fit in bytes. */
 INLINE ni times_each(ni codes, ni even, ni odd) {
     return n_or(n_mul_words(n_and(codes, n_set1(WORD_NIBBLES)), even),
                 n_mul_words(n_and(codes, n_set1(WORD_NIBBLES << 8)), odd));
 }
 
-/* The elements of a group of four positions' values, with form i of forms. */
+/* Unpacks the elements of a group for four positions' values, with form i of `forms`. */
 INLINE void unpack_values(const uint8_t *codes, const int4_forms *forms, int quad, int i, int8_t *out) {
     const ni even = n_set1((int32_t)forms->even[quad][i]), odd = n_set1((int32_t)forms->odd[quad][i]),
              less = n_set1((int32_t)forms->less[quad][i]);
@@ -109,7 +110,7 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
         }
         return;
     }
-    /* backwards, as the last group may write past its row's end, where others begin */
+    /* backwards: the last group may write past its row's end, where other rows begin */
     for (int32_t first = (n_groups - 1) / 4 * 4, end = n_groups; first >= 0; end = first, first -= 4) {
         int4_forms forms;
         find_forms(block + n_groups * QUAD_BYTES + 4 * first, 4 * row_bytes, &forms);
@@ -123,9 +124,9 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
     }
 }
 
-/* Multiplying codes, exactly, as all sums are integers. Keys: a group adds
- * m (sum of q code - z sum of q). Values: w m is at most 127 * 16 and code at most 15, so
- * pairs of positions are multiplied as words; then the sum of w m z is taken off. */
+/* Multiplying codes. All sums are integers, so the result is exact. Keys: a group adds m
+ * (sum of q code - z sum of q). Values: w m is at most 127 * 16 and a code at most 15, so
+ * pairs of positions are multiplied as words; then the sum of w m z is subtracted. */
 #if defined(__aarch64__)
 #define INT4_KEY_QUERIES   0
 #define INT4_VALUE_QUERIES 0
@@ -134,14 +135,14 @@ static void unpack_int4_kernel(bool values, const uint8_t *block, int32_t width,
 #else
 #define INT4_KEY_QUERIES   (N_LANES == 16 ? 2 : 8)
 #define INT4_VALUE_QUERIES 2
-#define INT4_ROWS          5 /* of a group, with which keys are prefetched */
+#define INT4_ROWS          5 /* rows of a group, with each of which keys are prefetched */
 
-/* sum + the products of two words each. */
+/* sum + the products of two pairs of words. */
 INLINE n_sum n_add_pairs(n_sum sum, ni a, ni b) {
 #if N_LANES == 16 && !defined(SIMD_EMULATE)
     return (n_sum)_mm512_dpwssd_epi32((ni)sum, a, b);
 #elif N_LANES == 16
-    /* by its own name: the alias that simde defines takes other arguments */
+    /* by its own name: SIMDe's alias takes other arguments */
     return (n_sum)n_add((ni)sum, simde_mm512_madd_epi16(a, b));
 #else
     return (n_sum)n_add((ni)sum, _mm256_madd_epi16(a, b));
@@ -156,7 +157,8 @@ INLINE int32_t int4_row_bytes(int32_t width) {
     return attn_int8_stride(17 * int4_groups(width));
 }
 
-/* Minus the sum of a query's elements in each group, as the lower of two words. */
+/* Computes minus the sum of a query's elements in each group, as the lower of two
+ * words. */
 static void sum_query_groups(const int8_t *q, int32_t n, int32_t *sums) {
     for (int32_t group = 0; group * INT4_GROUP < n; group++) {
         const int32_t end = n < (group + 1) * INT4_GROUP ? n : (group + 1) * INT4_GROUP;
@@ -168,7 +170,8 @@ static void sum_query_groups(const int8_t *q, int32_t n, int32_t *sums) {
     }
 }
 
-/* The sums of q code of n_q queries, over the first n_quads of a group's quads. */
+/* Computes the sums of q * code of n_q queries over the first n_quads quads of a
+ * group. */
 INLINE void dot_int4_group(int n_q, const uint8_t *codes, const int8_t *q, int32_t stride, int32_t n_quads,
                            ni *dots) {
     UNROLL
@@ -196,7 +199,8 @@ INLINE void dot_int4_group(int n_q, const uint8_t *codes, const int8_t *q, int32
     }
 }
 
-/* Raw scores of n_q queries with half h of a block. sums: of sum_query_groups. */
+/* Computes unscaled scores of n_q queries with half h of a block. sums: from
+ * sum_query_groups. */
 INLINE void score_int4(int n_q, const attn_tile *t, attn_group g, int32_t block, int h,
                        const int32_t (*sums)[MOST_INT4_GROUPS]) {
     const int32_t n_groups = int4_groups(t->d_head), stride = attn_int8_stride(t->d_head);
@@ -253,7 +257,8 @@ INLINE void score_int4_block(int n_q, const attn_tile *t, attn_group g, int32_t 
 #define EACH_INT4_KEYS(CASE) CASE(1) CASE(2) CASE(3) CASE(4)
 #endif
 
-/* Raw products of all the tile's queries with blocks block0..block1 of int4 keys. */
+/* Computes unscaled products of all the tile's queries with blocks block0..block1 of int4
+ * keys. */
 static void score_int4_tile(const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t stride = attn_int8_stride(t->d_head);
     const int32_t n_groups = (t->n_queries + INT4_KEY_GROUP - 1) / INT4_KEY_GROUP;
@@ -280,14 +285,14 @@ static void score_int4_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     }
 }
 
-/* A query's weights times the multipliers of four groups, as pairs of words: of positions 0
- * and 2 of each four, and of 1 and 3. less: the sums of these products times zeros. */
+/* A query's weights times the multipliers of four groups, as pairs of words: of positions
+ * 0 and 2 of each four, and of 1 and 3. less: the sums of these products times zeros. */
 typedef struct int4_weights {
     uint32_t even[ATTN_CHUNK / 4][4], odd[ATTN_CHUNK / 4][4];
     int32_t less[4];
 } int4_weights;
 
-/* Each of FORM_QUADS words four times. */
+/* Loads FORM_QUADS words, each into four lanes. */
 INLINE ni load_each_four(const uint8_t *p) {
 #if N_LANES == 16
     const __m128i words = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -300,7 +305,7 @@ INLINE ni load_each_four(const uint8_t *p) {
 #endif
 }
 
-/* Over four groups whose forms begin at byte `at` of each four positions' values. */
+/* For four groups whose forms begin at byte `at` of each four positions' values. */
 static void multiply_weights(const attn_tile *t, int32_t query, int32_t at, int32_t block0, int32_t block1,
                              int4_weights *out) {
     const int32_t step = 4 * int4_row_bytes(t->d_value);
@@ -331,11 +336,12 @@ static void multiply_weights(const attn_tile *t, int32_t query, int32_t at, int3
     }
 }
 
-/* acc of n_q queries, the 32 elements of a group. step: the value of a weight of 1. */
+/* Computes acc of n_q queries for the 32 elements of a group. step: the value of a weight
+ * of 1. */
 INLINE void weigh_int4(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1,
                        int32_t group, const int4_weights *w, const float *step) {
     const int32_t quad_bytes = 4 * int4_row_bytes(t->d_value);
-    /* of elements 0..15 and 16..31, by positions 0 and 2, and 1 and 3 */
+    /* [query][half][elements 0..15, 16..31][positions 0 and 2, 1 and 3] */
     n_sum s[INT4_VALUE_QUERIES][N_HALVES][2][2];
     UNROLL
     for (int i = 0; i < 4 * N_HALVES * n_q; i++) {
@@ -344,7 +350,7 @@ INLINE void weigh_int4(int n_q, const attn_tile *t, attn_group g, int32_t block0
     for (int32_t block = block0; block < block1; block++) {
         const uint8_t *codes = (const uint8_t *)t->v_blocks[block] + group * QUAD_BYTES;
         const uint8_t *next = (const uint8_t *)t->fetch_v[block] + LINE_BYTES * lines_for_softmax(t);
-        next += (g.fetched + 4 * group * g.step) / 2; /* the other half */
+        next += (g.fetched + 4 * group * g.step) / 2; /* the softmax has prefetched the first half */
         ROLLED
         for (int32_t quad = 4 * block; quad < 4 * block + 4; quad++) {
             UNROLL

@@ -1,22 +1,22 @@
 /* Attention kernels over one chunk of int8 keys and values; attention_plain.c defines
  * what they compute. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
- * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a
- * cycle and core at best (VNNI, 512 bits). They are exact in int32, so order and grouping
- * change no bit. Scores: lanes are positions, four elements a lane. Values: lanes are
- * elements, four positions a lane. */
+ * Bytes: half of what 16-bit types take (attention_kernels.inc.h). Products: at best 64
+ * per cycle and core (VNNI, 512 bits). They are exact in int32, so order and grouping
+ * change no bit. Scores: lanes are positions, with four elements per lane. Values: lanes
+ * are elements, with four positions per lane. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
 #include "backend/cpu/round_int8.inc.h"
 
 #define INT8_GROUP (N_LANES / 2) /* queries that share each load */
-/* blocks of keys, or vectors of elements, that share weights or queries: sums in 16
- * registers or 8 */
+/* blocks of keys, or vectors of elements, that share loaded weights or queries; sums take
+ * 16 registers or 8 */
 #define INT8_VECTORS     (N_LANES == 16 ? 2 : 1)
 #define INT8_SUMS        (INT8_VECTORS * N_HALVES)
 #define INT8_ROUNDED     (N_LANES == 16 ? 4 : 2) /* queries whose weights are rounded together */
-#define QUAD_BYTES       64                      /* of 16 positions or elements */
+#define QUAD_BYTES       64                      /* bytes of a quad of 16 positions or elements */
 #define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
 
 /* Quantises a head's key, value or query (math.h). */
@@ -32,7 +32,7 @@ static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t 
     return scale;
 }
 
-/* Raw scores of n_q queries with n_b blocks. */
+/* Computes unscaled scores of n_q queries with n_b blocks. */
 INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32_t block) {
     int32_t query = g.query, n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
     const int8_t *x = t->q_int8 + query * stride;
@@ -80,8 +80,8 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
     }
 }
 
-/* Converts the softmax weights of n_q queries to integers of 0..127 times step.
- * Several queries run together, because each waits for what rounding carries from
+/* Converts the softmax weights of n_q queries to integers of 0..127 times step. Several
+ * queries run together, because each has to wait for the rounding error carried from
  * block to block. */
 INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1,
                             const float *top, float *step) {
@@ -105,8 +105,8 @@ INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t 
     }
 }
 
-/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks
- * block0..block1. step: the value of a weight of 1. */
+/* Computes acc of n_q queries for n_v vectors of elements from d on, from their weights
+ * over blocks block0..block1. step: the value of a weight of 1. */
 INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0,
                                int32_t block1, const float *step, int32_t d) {
     int32_t query = g.query, quad_bytes = 4 * attn_int8_stride(t->d_value);
@@ -122,7 +122,8 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
         const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
         const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
         const int8_t *next = (const int8_t *)t->fetch_v[block];
-        next += LINE_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
+        /* the softmax has prefetched the first half */
+        next += LINE_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2;
         ROLLED
         for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step / 2) {
             ni v[INT8_SUMS];
@@ -210,7 +211,8 @@ static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n, int32_
     return group_of(t, i, n, (width + 3) / 4, fetched_bytes);
 }
 
-/* Raw products of all the tile's queries with blocks block0..block1 of keys. */
+/* Computes unscaled products of all the tile's queries with blocks block0..block1 of
+ * keys. */
 static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
     attn_group groups[MOST_INT8_GROUPS];
@@ -225,7 +227,8 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     }
 }
 
-/* Softmax: weights of all the tile's queries, and the value of a weight of 1. */
+/* Softmax: computes the weights of all the tile's queries, and the value of a weight of
+ * 1. */
 static void soften_int8(const attn_tile *t, int32_t block0, int32_t block1, float *step) {
     float top[ATTN_TILE];
     int32_t query = 0;

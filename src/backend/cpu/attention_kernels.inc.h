@@ -2,51 +2,51 @@
  * they compute. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
  * Scores: lanes are positions. Values: lanes are elements. Both are rows of numbers times
- * vectors of 16 lanes: a tile of sums, queries x vectors, stays in registers. No sum is
+ * vectors of 16 lanes, with a tile of sums, queries x vectors, in registers. No sum is
  * ever split, so the grouping of queries changes no bit.
  *
- * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys
- * of a block are multiplied, and while its values are, a block each is prefetched that
- * attention_pages.c has chosen. Each group prefetches its share, row by row, so
- * that memory and multipliers work at the same time. */
+ * Bytes: pages can be anywhere in memory, so the processor cannot predict the next one.
+ * While the keys of a block are multiplied, and while its values are, a block chosen by
+ * attention_pages.c is prefetched. Each group of queries prefetches its share, row by
+ * row, so that memory and multipliers work at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
-/* Vectors in a tile with n_rows queries: enough sums to hide the latency of fma, 8
- * registers with 256 bits, 4 with 512. */
+/* Vectors in a tile with n_rows queries: enough sums to hide the latency of fma, in 8
+ * registers of 256 bits or 4 of 512. */
 #if N_LANES == 16
 #define TILE_VECTORS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
 #define TILE_VECTORS(n_rows) ((n_rows) == 1 ? 4 : (n_rows) <= 3 ? 2 : 1)
 #endif
 #define MOST_VECTORS 4
-#define GROUP        N_FLOAT_ROWS /* queries at most */
+#define GROUP        N_FLOAT_ROWS /* most queries in a group */
 
 typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
 
 #define MOST_GROUPS ((ATTN_TILE + GROUP - 1) / GROUP)
 
-/* A group of queries that share loads. All of them see positions first..end, or none does
- * if the group has no such positions; some of them see some_first..some_end. The group
- * prefetches `step` bytes of each wanted block with each row that it multiplies, from byte
- * `fetched` on. */
+/* A group of queries that share loads. All of them see positions first..end; if there are
+ * no such positions the range is empty. Some of them see some_first..some_end. With each
+ * row that it multiplies, the group prefetches `step` bytes of each block to prefetch,
+ * starting at byte `fetched`. */
 typedef struct attn_group {
     int32_t query, n, first, end, some_first, some_end, fetched, step;
 } attn_group;
 
-/* FORGET makes the compiler load again what it has read from memory, instead of keeping
- * it in registers. */
+/* FORGET makes the compiler load values from memory again instead of keeping them in
+ * registers. */
 #if N_LANES == 8
 #define FORGET() __asm__ volatile("" ::: "memory")
 #else
 #define FORGET() ((void)0)
 #endif
 
-/* Makes the compiler address what lies at fixed distances from p through p alone, instead
- * of keeping more pointers than there are registers. */
+/* Makes the compiler address memory at fixed distances from p through p only; otherwise
+ * it keeps more pointers than there are registers. */
 #define ONE_POINTER(p) __asm__("" : "+r"(p))
 
-/* Prefetches into the second-level cache: the bytes are used half a chunk later. */
+/* Prefetches into L2: the bytes are used half a chunk later. */
 INLINE void prefetch(const void *p) {
     __builtin_prefetch(p, 0, 2);
 }
@@ -55,7 +55,7 @@ INLINE int32_t element_bytes(dtype type) {
     return type == DTYPE_F32 ? 4 : type == DTYPE_F8_E4M3 ? 1 : 2;
 }
 
-/* 16 elements as floats, in the lane order that is cheapest to load. */
+/* Loads 16 elements as floats, in the lane order that is cheapest to load. */
 INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     if (type == DTYPE_F32) {
         return f_load((const float *)(const void *)p);
@@ -76,14 +76,14 @@ INLINE void store_sums(dtype type, float *p, f32x16 sums) {
     f_store(p, type == DTYPE_BF16 ? f_together(sums) : sums);
 }
 
-/* sums += each query's number k times each vector. */
+/* sums += element k of each query times each vector. */
 INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k,
                          const uint8_t *const *vectors, attn_sums sums) {
     f32x16 pair[2];
     UNROLL
     for (int c = 0; c < n_v; c++) {
         if (type == DTYPE_F8_E4M3 && n_v > 1 && c % 2 == 0) {
-            f_load_e4m3_pair(vectors[c], pair); /* of a value, whose vectors lie one after the other */
+            f_load_e4m3_pair(vectors[c], pair); /* of a value, whose vectors are adjacent */
         }
         f32x16 v = type == DTYPE_F8_E4M3 && n_v > 1 ? pair[c % 2] : load_elements(type, vectors[c]);
         UNROLL
@@ -92,12 +92,14 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
             KEEP(sums[r][c]);
         }
         if (n_v > 1 && n_q * n_v > 4) {
-            FORGET(); /* 12 registers hold sums; none are left for numbers that the next vector needs too */
+            /* 12 registers hold sums, so none are left to keep loaded numbers for the
+             * next vector */
+            FORGET();
         }
     }
 }
 
-/* sums += the products of rows e and e + 1 of fp8 keys, two rows widened together. */
+/* sums += the products of rows e and e + 1 of fp8 keys, which are widened together. */
 INLINE void add_fp8_rows(int n_q, int n_b, const float *const *numbers, int32_t e, const uint8_t *const *keys,
                          attn_sums sums) {
     UNROLL
@@ -118,7 +120,7 @@ INLINE void add_fp8_rows(int n_q, int n_b, const float *const *numbers, int32_t 
     }
 }
 
-/* Raw products of n_q queries with n_b blocks of keys. */
+/* Computes unscaled products of n_q queries with n_b blocks of keys. */
 INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_group g, int32_t block) {
     const float *q[GROUP];
     const uint8_t *keys[MOST_VECTORS], *fetch[MOST_VECTORS];
@@ -136,7 +138,7 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
             sums[r][c] = f_zero();
         }
     }
-    const int n_rows = type == DTYPE_F8_E4M3 ? 2 : 1; /* widths are even */
+    const int n_rows = type == DTYPE_F8_E4M3 ? 2 : 1; /* fp8 widths are even */
     const bool is_scaled = type == DTYPE_F8_E4M3 || (type == DTYPE_F16 && t->k_is_scaled);
     for (int32_t e = 0; e < t->d_head; e += n_rows) {
         if (type == DTYPE_F8_E4M3) {
@@ -161,11 +163,11 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
     }
 }
 
-/* What the sums of values start from: 0, or the contents of acc. */
+/* Start of the sums of values: 0, or the contents of acc. */
 typedef enum sums_from { FROM_ZERO, FROM_ACC } sums_from;
 
-/* acc of n_q queries = (FROM_ACC: +=) weights . values over the group's positions, for n_v
- * vectors of elements from d on. */
+/* acc of n_q queries = (FROM_ACC: +=) weights . values over the group's positions, for
+ * n_v vectors of elements from d on. */
 INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, sums_from from,
                           int32_t d) {
     const int32_t size = element_bytes(type), row = t->d_value * size;
@@ -212,7 +214,7 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
     }
 }
 
-/* Multiplies blocks block..end of the keys, as many at a time as fit the registers. */
+/* Multiplies blocks block..end of the keys, as many at a time as fit in registers. */
 INLINE void dot_group(dtype type, int n_q, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
     for (; block + TILE_VECTORS(n_q) <= end; block += TILE_VECTORS(n_q)) {
         dot_blocks(type, n_q, TILE_VECTORS(n_q), t, g, block);
@@ -232,7 +234,7 @@ INLINE void weigh_group(dtype type, int n_q, const attn_tile *t, attn_group g, s
     }
 }
 
-/* Calls with the group's number of queries as a constant. */
+/* Calls CASE with the group's number of queries as a constant. */
 #if N_FLOAT_ROWS == 8
 #define EACH_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #else
@@ -265,9 +267,9 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g, sums_from fr
 
 #include "backend/cpu/attention_softmax.inc.h"
 
-/* Group i of n groups of nearly equal size: a group of one or two would leave the
- * multipliers idle. Also its share of the prefetch of a block of `bytes` bytes, with each
- * of n_rows rows. */
+/* Group i of n groups of nearly equal size, since a group of one or two would leave the
+ * multipliers idle; and its share of prefetching a block of `bytes` bytes with n_rows
+ * rows. */
 INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t bytes) {
     const int32_t row_bytes = (bytes + n_rows - 1) / n_rows;
     int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n;
@@ -289,8 +291,8 @@ INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_r
     return g;
 }
 
-/* acc of each of the group's queries, one by one, += weights . values over its positions
- * from `from` to `to`. */
+/* For each of the group's queries separately: acc += weights . values over its positions
+ * within from..to. */
 INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
     for (int32_t q = g.query; q < g.query + g.n; q++) {
         int32_t first = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
@@ -300,8 +302,7 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     }
 }
 
-/* The end of the stretch of positions from p on that a query sees, or does not see, all
- * alike. */
+/* The end of the run of positions from p on that a query sees, or does not see. */
 static int32_t stretch_end(const uint16_t *seen, int32_t p, int32_t end) {
     uint32_t same = (seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0 ? 0xffffu : 0u;
     while (p < end) {
@@ -315,7 +316,7 @@ static int32_t stretch_end(const uint16_t *seen, int32_t p, int32_t end) {
     return p < end ? p : end;
 }
 
-/* The same for queries that see some of first..end only, between `from` and `to`. */
+/* Like weigh_alone, for queries that see only some of first..end. */
 INLINE void weigh_seen(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
     for (int32_t q = g.query; q < g.query + g.n; q++) {
         const uint16_t *seen = t->seen + q * ATTN_BLOCKS;
@@ -329,8 +330,8 @@ INLINE void weigh_seen(dtype type, const attn_tile *t, attn_group g, int32_t fro
     }
 }
 
-/* acc of a group's queries += weights . values, where a query may see only some of its
- * first..end: stretches that all of them see together, what lies between them one query
+/* acc of a group's queries += weights . values, if a query may see only some of its
+ * first..end: runs that all of them see together, the positions in between for one query
  * at a time. */
 INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
     uint16_t all[ATTN_BLOCKS];
@@ -355,7 +356,7 @@ INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
 }
 
 /* acc of a group's queries = weights . values: the positions that all of them see
- * together, the positions before and after one query at a time. */
+ * together, the positions before and after for one query at a time. */
 INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
     const bool all_first = t->seen == NULL && g.some_first == g.first && g.first < g.end;
     if (!all_first) {
@@ -397,8 +398,8 @@ INLINE void fetch_scales(dtype type, const float *const *scales, int32_t block0,
 }
 
 #if N_LANES == 8
-/* Where two groups share rows of fp8, the first one widens them, which takes as long as
- * two queries' products, and keeps them as floats for the second. */
+/* If two groups share rows of fp8, the first one widens them, which takes as long as two
+ * queries' products, and keeps them as floats for the second. */
 typedef enum kept_use { KEPT_WRITTEN, KEPT_READ } kept_use;
 
 INLINE f32x16 kept_row(kept_use use, const uint8_t *codes, float *kept) {
@@ -410,7 +411,7 @@ INLINE f32x16 kept_row(kept_use use, const uint8_t *codes, float *kept) {
     return row;
 }
 
-/* Raw products of n_q queries with a block of keys. kept: [d_head][16]. */
+/* Computes unscaled products of n_q queries with a block of keys. kept: [d_head][16]. */
 INLINE void dot_kept(kept_use use, int n_q, const attn_tile *t, attn_group g, int32_t block, float *kept) {
     const uint8_t *keys = t->k_blocks[block], *fetch = (const uint8_t *)t->fetch_k[block] + g.fetched;
     const float *q[GROUP];
@@ -437,7 +438,7 @@ INLINE void dot_kept(kept_use use, int n_q, const attn_tile *t, attn_group g, in
     }
 }
 
-/* acc of n_q queries = weights . values, elements d..d + 16. kept: [256][16]. */
+/* acc of n_q queries = weights . values for elements d..d + 16. kept: [256][16]. */
 INLINE void weigh_kept(kept_use use, int n_q, const attn_tile *t, attn_group g, int32_t d, float *kept) {
     const float *weights[GROUP];
     f32x16 sums[GROUP];
@@ -492,7 +493,8 @@ INLINE void weigh_kept_any(kept_use use, const attn_tile *t, attn_group g, int32
     }
 }
 
-/* Raw products of two groups. False: they are not two, or keys are too wide. */
+/* Computes unscaled products of two groups. False: there are not two, or keys are too
+ * wide. */
 static bool score_fp8_pair(const attn_tile *t, const attn_group *groups, int32_t n_groups, int32_t block0,
                            int32_t block1) {
     float kept[DESC_MAX_HEAD * ATTN_BLOCK];
@@ -506,8 +508,8 @@ static bool score_fp8_pair(const attn_tile *t, const attn_group *groups, int32_t
     return true;
 }
 
-/* acc of two groups, all of whose queries see the same positions. False: they are not two,
- * or do not. */
+/* Computes acc of two groups whose queries all see the same positions. False: there are
+ * not two, or they don't. */
 static bool weigh_fp8_pair(const attn_tile *t) {
     float kept[ATTN_CHUNK * LANES];
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
@@ -539,7 +541,8 @@ static bool weigh_fp8_pair(const attn_tile *t) {
 }
 #endif
 
-/* Raw products of all the tile's queries with blocks block0..block1 of keys. */
+/* Computes unscaled products of all the tile's queries with blocks block0..block1 of
+ * keys. */
 INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     attn_group groups[MOST_GROUPS];
@@ -558,7 +561,8 @@ INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t
 }
 
 #if defined(__AVX512F__)
-/* 32 codes of E4M3, without NaN, as halves of 2^-8 of their value (core/half.h). */
+/* Converts 32 codes of E4M3, not NaN, to halves of 2^-8 times their value
+ * (core/half.h). */
 static inline ni e4m3_halves(const uint8_t *p) {
     const ni words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
     return n_and(_mm512_slli_epi16(words, 7), _mm512_set1_epi16((short)0xbfff));
@@ -576,7 +580,7 @@ static void unpack_fp8_kernel(const uint8_t *codes, int32_t n, uint16_t *out) {
 #define UNPACK_FP8 NULL
 #endif
 
-/* acc of all the tile's queries. */
+/* Computes acc of all the tile's queries. */
 INLINE void weigh_floats(dtype type, const attn_tile *t) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     fetch_scales(type, t->fetch_v_scales, 0, ATTN_BLOCKS);
@@ -668,7 +672,7 @@ static float max1(float a, float b) {
     return a > b ? a : b;
 }
 
-/* Merges a state, where the factors of what it has and of the chunk's are a and b. */
+/* Merges the chunk's state into `to`, with factors a for `to` and b for the chunk. */
 INLINE void merge_state(attn_state *to, const attn_state *chunk, float a, float b, int32_t acc_stride) {
     if (chunk->sum == 0.0f) {
         return;
@@ -686,8 +690,8 @@ INLINE void merge_state(attn_state *to, const attn_state *chunk, float a, float 
     }
 }
 
-/* The exponentials of LANES states are computed together: one by one they take longer
- * than the sums. */
+/* Computes the exponentials of LANES states together: one by one they take longer than
+ * the sums. */
 static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
     for (int32_t first = 0; first < n; first += LANES) {
         const int32_t count = n - first < LANES ? n - first : LANES;

@@ -1,11 +1,11 @@
-/* Values of latents for the attention kernels: blocks of keys, whose positions lie across
- * lanes, become rows. Part of attention_kernels.inc.h; attention_values_of_keys_plain
- * defines what is written.
+/* Values of latents for the attention kernels: transposes blocks of keys, whose positions
+ * are across lanes, to rows. Part of attention_kernels.inc.h;
+ * attention_values_of_keys_plain defines the result.
  *
- * Eight rows of a block are turned together. Interleaving the rows that differ in the
- * highest bit of their number moves this bit below those of an element's position, and the
- * position's highest bit into the vector's number; three times, and a vector has all eight
- * elements of a position. */
+ * Eight rows of a block are transposed together. Interleaving rows that differ in the
+ * highest bit of their index moves that bit below the bits of an element's position, and
+ * the position's highest bit into the vector's index. After three such steps a vector has
+ * all eight elements of a position. */
 
 #if N_LANES == 4
 #define TURN_BYTES 16
@@ -34,7 +34,7 @@ typedef uint32_t turn_u32 __attribute__((vector_size(TURN_BYTES)));
 #define TURN_HIGH_8(a, b)                                                                                    \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
-/* n rows become n vectors, one bit of their number at a time. */
+/* Turns n rows into n vectors, one bit of the row index at a time. */
 #define TURN(vector, bits, n_rows, n_bits, rows)                                                             \
     do {                                                                                                     \
         UNROLL                                                                                               \
@@ -49,9 +49,9 @@ typedef uint32_t turn_u32 __attribute__((vector_size(TURN_BYTES)));
         }                                                                                                    \
     } while (0)
 
-enum { TURN_LANE = 16 }; /* bytes that interleaving keeps together */
+enum { TURN_LANE = 16 }; /* bytes within which an interleaving stays */
 
-/* Four elements of 4 bytes of all positions, of a row of `row` bytes. */
+/* Transposes four 4-byte elements of all positions. row: bytes of a row. */
 INLINE void turn_words(const uint8_t *keys, size_t row, uint8_t *values) {
     for (int p = 0; p < ATTN_BLOCK; p += TURN_BYTES / 4) {
         turn_u32 rows[4];
@@ -71,7 +71,7 @@ INLINE void turn_words(const uint8_t *keys, size_t row, uint8_t *values) {
     }
 }
 
-/* Eight elements of 2 bytes. */
+/* Transposes eight 2-byte elements. */
 INLINE void turn_halves(const uint8_t *keys, size_t row, uint8_t *values) {
     for (int p = 0; p < ATTN_BLOCK; p += TURN_BYTES / 2) {
         turn_u16 rows[8];
@@ -91,7 +91,7 @@ INLINE void turn_halves(const uint8_t *keys, size_t row, uint8_t *values) {
     }
 }
 
-/* Eight elements of a byte: a vector then has two positions. */
+/* Transposes eight 1-byte elements; a vector then has two positions. */
 INLINE void turn_bytes(const uint8_t *keys, size_t row, uint8_t *values) {
     turn_u8 rows[8];
     UNROLL
@@ -105,7 +105,7 @@ INLINE void turn_bytes(const uint8_t *keys, size_t row, uint8_t *values) {
     }
 }
 
-/* Quads of elements to quads of positions. */
+/* Converts quads of elements to quads of positions. */
 static void turn_quads(const uint8_t *keys, int32_t row, uint8_t *values) {
     for (int32_t quad = 0; quad < row / 4; quad++) {
         UNROLL

@@ -1,5 +1,6 @@
-/* Attention's softmax within one chunk: raw products become weights, for all queries of a
- * tile. Part of attention_kernels.inc.h; attention_plain.c defines what is computed. */
+/* Attention's softmax within one chunk: turns unscaled products into weights, for all
+ * queries of a tile. Part of attention_kernels.inc.h; attention_plain.c defines what is
+ * computed. */
 
 /* The lanes of a block that a query sees. */
 static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block) {
@@ -10,7 +11,7 @@ static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block
                      m_first(t->first[query] - block * ATTN_BLOCK));
 }
 
-/* exp16 of n vectors, whose lanes are at most 0. */
+/* exp16 of n vectors whose lanes are at most 0. */
 INLINE void exp_below(int n, f32x16 *x) {
     mask16 normal = m_le(f_set1(EXP_NORMAL), x[0]);
     UNROLL
@@ -26,20 +27,19 @@ INLINE void exp_below(int n, f32x16 *x) {
     }
 }
 
-/* Whether raw products need more than the scale to become scores. */
+/* Whether products need more than the scale to become scores. */
 static inline bool has_changes(const attn_tile *t) {
     return t->soft_cap > 0.0f || t->has_slopes || t->change != NULL;
 }
 
-/* cap tanh(s / cap), quicker where all lanes are far below the cap, as they nearly always
+/* cap tanh(s / cap), faster if all lanes are far below the cap, as they nearly always
  * are. */
 INLINE f32x16 cap16(f32x16 cap, f32x16 s) {
     f32x16 x = f_div(s, cap), a = f_abs(x);
     return f_mul(cap, m_all(m_lt(a, f_set1(TANH_SMALL))) ? with_sign_of(tanh_small16(a), x) : tanh16(x));
 }
 
-/* Turns raw products of blocks block0..block1 into scores, with cap, slope and
- * program. */
+/* Turns products of blocks block0..block1 into scores, with cap, slope and program. */
 static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
     f32x16 slope = f_set1(t->slopes[query]),
@@ -60,7 +60,7 @@ static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int
     }
 }
 
-/* True when a query sees all of a block, which then needs no mask. */
+/* Whether a query sees all of a block, so that no mask is needed. */
 static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
     return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query] &&
            (t->seen == NULL || t->seen[query * ATTN_BLOCKS + block] == 0xffff);
@@ -68,14 +68,14 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
 
 #define LINE_BYTES 64
 
-/* How many lines of the block that fetch_v names are prefetched during the softmax before
- * int8 values are weighed. The softmax takes half of a chunk's time, and memory would be
+/* Number of lines of the block in fetch_v to prefetch during the softmax, before int8
+ * values are weighed. The softmax takes half of a chunk's time, in which memory would be
  * idle. */
 INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return t->fetch_v_bytes / LINE_BYTES / 2;
 }
 
-/* queries at a time: one waits for its instructions while others run */
+/* queries at a time, so that others run while one waits for its instructions */
 #define SOFTMAX_ROWS (N_LANES == 16 ? 4 : 2)
 
 /* The end of the run of blocks from block0 on that all n_q queries see entirely. */
@@ -90,7 +90,7 @@ static int32_t whole_blocks(const attn_tile *t, int32_t n_q, int32_t query, int3
     return end / ATTN_BLOCK > block0 ? end / ATTN_BLOCK : block0;
 }
 
-/* max of n_q queries' scores in blocks block..end. */
+/* Updates max of n_q queries with their scores in blocks block..end. */
 INLINE void highest_scores(bool is_whole, int n_q, const attn_tile *t, int32_t query, int32_t block,
                            int32_t end, float factor, f32x16 *max) {
     for (; block < end; block++) {
@@ -105,8 +105,8 @@ INLINE void highest_scores(bool is_whole, int n_q, const attn_tile *t, int32_t q
     }
 }
 
-/* Stores the weights of n_q queries' scores in blocks block..end, adds them up, and finds
- * the largest that is stored. */
+/* Stores the weights of n_q queries in blocks block..end, adds them up, and finds the
+ * largest one stored. */
 INLINE void store_weights(dtype type, bool is_whole, int n_q, const attn_tile *t, int32_t query,
                           int32_t block, int32_t end, float factor, const float *highest, f32x16 *sum,
                           f32x16 *most) {
@@ -139,10 +139,10 @@ INLINE void store_weights(dtype type, bool is_whole, int n_q, const attn_tile *t
     }
 }
 
-/* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries
+/* Turns products of blocks block0..block1 into weights and their sum, for n_q queries
  * side by side. Weights of positions that are not seen are undefined. For values with
- * scales a weight is stored times its value's scale; for int8 values 0 where a position is
- * not seen, and top is the largest. */
+ * scales, a weight is stored times its value's scale; for int8 values it is 0 if the
+ * position is not seen, and top is the largest. */
 INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1,
                     float *top) {
     const float factor = has_changes(t) ? 1.0f : t->scale;
@@ -159,7 +159,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     UNROLL
     for (int i = 0; i < n_q; i++) {
         highest[i] = f_tree_max(max[i]);
-        /* the sum is then 0, or NaN where a score is: f_max may lose it */
+        /* the sum is then 0, or NaN if a score is, which f_max may lose */
         highest[i] = highest[i] == -INFINITY ? 0.0f : highest[i];
     }
     store_weights(type, true, n_q, t, query, block0, whole, factor, highest, sum, most);
@@ -191,7 +191,7 @@ static void soften_floats(const attn_tile *t, int32_t block0, int32_t block1) {
     soften_all(DTYPE_F32, t, block0, block1, top);
 }
 
-/* For values of fp8. */
+/* Softmax for fp8 values. */
 static void soften_scaled(const attn_tile *t, int32_t block0, int32_t block1) {
     float top[ATTN_TILE];
     soften_all(DTYPE_F8_E4M3, t, block0, block1, top);

@@ -2,23 +2,23 @@
  * linear_avx512bf16.c, which defines LINEAR_DOT_BF16.
  *
  * A tile of rows x blocks of 16 columns stays in registers while k runs.
- *   Few rows   read the packed weights directly, once, and prefetch them: they are bound
- *              by memory.
- *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows
- *              pass. They are widened to f32 where no instruction multiplies them as
- *              packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in
- *              L2 while the blocks pass. Each tile prefetches its share of the next
- *              weights, so that memory works while the tiles do.
+ *   Few rows   read the packed weights directly, once, and prefetch them: they are
+ *              memory-bound.
+ *   Many rows  run over chunks of k. The weights of a tile's chunk stay in L1 while all
+ *              rows are multiplied. They are first widened to f32, once for up to
+ *              LINEAR_TILE_ROWS rows, unless an instruction multiplies them as packed. The
+ *              rows of a chunk stay in L2 while the blocks are multiplied. Each tile
+ *              prefetches its share of the next weights.
  * A multiplication takes its weights from a register and broadcasts its element of x from
- * memory. With 256 bits 6 rows x 1 block are 12 sums in flight where 2 ports x 4 cycles
- * need 8, and 8 loads for 12 multiplications. With 512 bits 8 rows x 2 blocks are 16, and
- * 10. With 128 bits and 32 registers 6 rows x 1 block are 24. */
-#define CHUNK_BYTES    16384 /* weights that stay in L1 */
+ * memory. With 256 bits, 6 rows x 1 block are 12 sums in flight, where 2 ports x 4 cycles
+ * need 8, and take 8 loads for 12 multiplications. With 512 bits, 8 rows x 2 blocks are
+ * 16 sums and 10 loads. With 128 bits and 32 registers, 6 rows x 1 block are 24 sums. */
+#define CHUNK_BYTES    16384 /* bytes of weights that stay in L1 */
 #define PREFETCH_BYTES 1024  /* how far ahead few rows prefetch */
 
-/* With 16 registers and 12 sums gcc needs hints about which values stay in registers.
- * KEEP (simd.h) keeps a sum in its registers between two multiplications. FORGET makes
- * gcc load a pointer's bytes again instead of keeping them in a register. */
+/* With 16 registers and 12 sums, gcc needs hints about what to keep in registers. KEEP
+ * (simd.h) keeps a sum in its registers between two multiplications. FORGET makes gcc
+ * load a pointer's bytes again instead of keeping them in a register. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -34,32 +34,32 @@
 
 #ifdef LINEAR_DOT_BF16
 #define DOTS(format) ((format) == ROWS_BF16)
-#else /* rows of bf16 are f32, and multiplied like all others */
+#else /* rows of bf16 are widened to f32 and multiplied like all others */
 #define DOTS(format)               ((format) == ROWS_BF16 && false)
 #define LINEAR_DOT_BF16(sum, w, x) ((void)(w), (void)(x), (sum))
 #endif
 
 typedef f32x16 float_sums[N_FLOAT_ROWS][MOST_BLOCKS];
 
-/* The operands of a tile at its first k; the sums go to y. */
+/* The operands of a tile, at its first k; sums go to y. */
 typedef struct float_tile {
     const uint8_t *w, *x[N_FLOAT_ROWS];
     size_t w_stride; /* bytes between blocks */
     float *y;
     int32_t y_stride, n_k;
     bool go_on; /* start from the sums in y, not from 0 */
-    /* of each block's columns: the sums times scale are added to start, or where that is
-     * NULL to y; or NULL */
+    /* for each block's columns: the sums times scale are added to start, or to y if start
+     * is NULL; scale NULL: the sums are stored */
     const float *scale, *start;
 
-    /* For many rows: the next weights, and how many bytes of each block this tile
-     * prefetches with each k. */
+    /* for many rows: the next weights, and how many bytes of each block this tile
+     * prefetches with each k */
     const uint8_t *next;
     size_t next_stride, next_step;
 } float_tile;
 
 /* 16 columns of a block at k. BF16 are pairs: even k in the low halves, odd k in the high
- * ones. */
+ * halves. */
 INLINE i32x16 load_pair(const uint8_t *block, int32_t k) {
     return i_load((const int32_t *)(const void *)block + (size_t)(k / 2) * LANES);
 }
@@ -77,8 +77,8 @@ INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int 
     return f_of_bits(i_shl(load_pair(block, k), 16));
 }
 
-/* Prefetches the weights PREFETCH_BYTES ahead: the hardware prefetcher alone does not use
- * the memory's full bandwidth. */
+/* Prefetches the weights PREFETCH_BYTES ahead: the hardware prefetcher alone does not
+ * reach the full memory bandwidth. */
 INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
@@ -87,7 +87,7 @@ INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32
     }
 }
 
-/* The same for many rows: each tile prefetches a share. */
+/* Prefetches a tile's share of the next weights, for many rows. */
 INLINE void fetch_next(int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
@@ -95,7 +95,7 @@ INLINE void fetch_next(int n_blocks, const float_tile *t, int32_t k) {
     }
 }
 
-/* What is stored of a sum at y. */
+/* The value to store at y for a sum. */
 INLINE f32x16 tile_result(const float_tile *t, int c, const float *y, f32x16 sum) {
     if (t->scale == NULL) {
         return sum;
@@ -157,7 +157,7 @@ INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, i
             add_k(kind, n_rows, n_blocks, t, k, 1, acc);
         }
     }
-    for (; !DOTS(format) && k < t->n_k; k++) { /* of BF16 the last, when it has no other */
+    for (; !DOTS(format) && k < t->n_k; k++) { /* the last k of BF16, if it has no pair */
         if (few) {
             fetch_ahead(kind, n_blocks, t, k);
         } else {
@@ -182,8 +182,8 @@ INLINE void pass_blocks(float_tile *t, int n_blocks) {
     t->start = t->start != NULL ? t->start + n_blocks * LANES : NULL;
 }
 
-/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as
- * fit the registers. */
+/* Computes the columns of n_blocks blocks for the rows of one tile, as many blocks at a
+ * time as fit in registers. */
 INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows, float_tile t,
                          int32_t n_blocks) {
     int32_t i = 0;
@@ -218,7 +218,7 @@ INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_row
     }
 }
 
-/* Widens n_k (even, or the last) of n_blocks blocks to f32. */
+/* Widens n_k elements of k of n_blocks blocks to f32; n_k is even, except at the end. */
 INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t n_blocks, int32_t n_k,
                   float *out, size_t out_stride) {
     for (int32_t i = 0; i < n_blocks; i++) {
@@ -237,8 +237,8 @@ INLINE int32_t tiles_of(int32_t n_rows) {
     return (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
 }
 
-/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or
- * two would leave the multipliers idle. */
+/* Multiplies all rows with one chunk, in tiles of nearly equal numbers of rows, since a
+ * tile of one or two would leave the multipliers idle. */
 INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t,
                        int32_t n_blocks) {
     int32_t n_tiles = tiles_of(n_rows);
@@ -275,7 +275,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear_part 
         return;
     }
     const int32_t chunk = CHUNK_BYTES / MANY_BLOCKS / LANES / (widens ? 4 : weight_bytes);
-    const int32_t row_bytes = LANES * weight_bytes; /* of a block at one k */
+    const int32_t row_bytes = LANES * weight_bytes; /* bytes of a block at one k */
     t.next_step = (size_t)((row_bytes + tiles_of(n_rows) - 1) / tiles_of(n_rows));
     for (int32_t k0 = 0; k0 < k_end; k0 += chunk) {
         row_view xk = {x.data + (size_t)(k0 * x_bytes), x.stride};
@@ -285,7 +285,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear_part 
             int32_t n = n_blocks - i < MANY_BLOCKS ? n_blocks - i : MANY_BLOCKS;
             const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * row_bytes);
             bool more = i + MANY_BLOCKS < n_blocks;
-            /* from the start again: for the next rows */
+            /* 0 for the next rows, which start over */
             int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0;
             t.next = blocks + (size_t)(more ? i + MANY_BLOCKS : 0) * stride + (size_t)(next_k * row_bytes);
             t.y = y + i * LANES;

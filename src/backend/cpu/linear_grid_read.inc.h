@@ -1,12 +1,12 @@
 /* Reads weights of a grid (pack_weights.h) for the product kernels. Part of
  * linear_groups.inc.h.
  *
- * A register's rows come as two bytes each, of rows of 8 with four numbers of 2 bits, of
- * rows of 4 with two of 4 bits. Beside the two bytes of another row they fill a lane,
- * whose nibbles, with signs on top of them, are codes as those of a table of 16. Four of
- * one shift are a quad that mixes two rows: elements 2t, 2t + 1, 8 + 2t and 9 + 2t of 16,
- * or 2t, 2t + 1, 4 + 2t and 5 + 2t of 8. Few rows of activations are put in that order
- * (grid_order). For many the quads are, while they are unpacked. */
+ * Rows are looked up as two bytes each: rows of 8 have four 2-bit numbers per byte, rows
+ * of 4 two 4-bit numbers. With the two bytes of another row they fill a lane; its
+ * nibbles, with the signs added on top, are codes for a table of 16. Four nibbles at one
+ * shift are a quad that mixes two rows: elements 2t, 2t + 1, 8 + 2t and 9 + 2t of 16, or
+ * 2t, 2t + 1, 4 + 2t and 5 + 2t of 8. For few rows of activations, these are permuted to
+ * that order (grid_order); for many, the quads are reordered while they are unpacked. */
 #include "backend/cpu/simd_grid.h"
 
 /* Prepares the look-up of a form's rows: even elements in the first byte, odd ones in the
@@ -26,8 +26,8 @@ INLINE bool has_even_signs(group_format f) {
     return f.run == 8 ? f.bits < 10 : f.bits < 9;
 }
 
-/* The words of signs with the eighth of seven, which makes the number of minus signs
- * even. */
+/* The words of signs, with the eighth sign derived from seven: it makes the number of
+ * minus signs even. */
 INLINE ni whole_signs(group_format f, ni word) {
     const ni eighths = n_set1(f.run == 8 ? (int32_t)0xa000a000u : (int32_t)0xf0000000u);
     const ni sevens = n_and(word, n_xor(eighths, n_set1(-1)));
@@ -37,7 +37,7 @@ INLINE ni whole_signs(group_format f, ni word) {
     return n_select(eighths, odd, sevens);
 }
 
-/* What the bits in place of the eighth signs hold: bit j that of eight j. */
+/* The bits stored in place of the eighth signs: bit j belongs to eight j. */
 INLINE ni spare_bits(group_format f, ni word) {
     return f.run == 4 ? n_shr(word, 28)
                       : n_or(n_and(n_shr(word, 13), n_set1(5)), n_and(n_shr(word, 28), n_set1(10)));
@@ -47,9 +47,9 @@ INLINE const uint8_t *sign_words(group_format f, const uint8_t *planes) {
     return planes + 64 * (8 / f.run);
 }
 
-/* The codes of a group of n registers' columns, from lane[c] on, whose planes start at
- * p[c]: quad t of those that mix rows is in nibbles[c][t / 2], at bit 4 (t % 2) of each
- * byte; bit 2 of codes of 2 bits is undefined. */
+/* The codes of a group for n registers of columns, from lane[c] on, with planes at p[c]:
+ * quad t, in mixed order, is in nibbles[c][t / 2], at bit 4 (t % 2) of each byte. Bit 2
+ * of 2-bit codes is undefined. */
 INLINE void grid_nibbles(group_format f, int n, const uint8_t *const *p, const int *lane, ni nibbles[][4]) {
     ni signs[N_GRID_SIDE], high[N_GRID_SIDE];
     UNROLL
@@ -123,7 +123,7 @@ INLINE void reorder_row(row_group *to, const row_group *from, const uint8_t orde
 #endif
 }
 
-/* A group's quads in their own order. */
+/* A group's quads in natural order. */
 INLINE void grid_quads(group_format f, const ni nibbles[4], ni quads[QUADS]) {
     UNROLL
     for (int t = 0; t < QUADS; t += 2) {
@@ -134,7 +134,8 @@ INLINE void grid_quads(group_format f, const ni nibbles[4], ni quads[QUADS]) {
     }
 }
 
-/* load_scales, of forms too whose scales lie beside the signs in the planes at p. */
+/* Like load_scales, also for forms whose scales are beside the signs in the planes at
+ * p. */
 INLINE void load_group_scales(group_format f, const uint8_t *p, const uint8_t *scales, const uint8_t *supers,
                               const group_supers *d, int32_t group, int odd, int lane, group_scales *out) {
     if (f.coding == SCALE_ODD_SPARE) {

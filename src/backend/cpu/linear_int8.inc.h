@@ -1,25 +1,24 @@
-/* Products of INT8 weights, one scale a column. Part of linear_kernels.inc.h.
+/* Products of INT8 weights with one scale per column. Part of linear_kernels.inc.h.
  *
- * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. The weights
- * stay in cache while the rows pass: k is cut into chunks of INT8_CHUNK, and the int32
- * sums are stored in y between chunks. Each pass also prefetches its share of the next
- * chunk, so that memory works while the arithmetic does. With 256 bits it pays for many
- * rows to keep converted quads in scratch. On AVX2 products of them cost less but take
- * more registers, which leaves a tile of INT8_KEPT_ROWS rows. With AVX-512 units that
- * products leave idle convert them in each pass. One row or two need every weight once:
- * they read more blocks side by side, because the processor fetches several streams
- * faster than one. */
+ * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. Weights stay
+ * in cache while all rows are multiplied: k is cut into chunks of INT8_CHUNK, and the
+ * int32 sums are stored in y between chunks. Each pass also prefetches its share of the
+ * next chunk. With 256 bits, many rows gain from converted quads in scratch. On AVX2
+ * their products are cheaper but take more registers, which leaves a tile of
+ * INT8_KEPT_ROWS rows. With AVX-512, units that products leave idle convert quads in each
+ * pass. One or two rows need every weight once: they read more blocks side by side,
+ * because the processor fetches several streams faster than one. */
 #define INT8_FEW_ROWS   2
-#define INT8_KEPT_FROM  32  /* from so many rows on it pays to keep converted quads */
-#define INT8_KEPT_CHUNK 512 /* 16 KB of them */
+#define INT8_KEPT_FROM  32  /* rows from which converted quads pay off */
+#define INT8_KEPT_CHUNK 512 /* elements of k; 16 KB of converted quads */
 
-/* Part of k of some blocks. */
+/* A range of k of some blocks. */
 typedef struct int8_chunk {
     const linear *w;
     int32_t block, k0, n_k;
-    const uint8_t *kept; /* its quads as n_quad_keep writes them, then the corrections for their sums */
-    /* what this pass prefetches: ahead_step bytes for each quad of k, and as much in each
-     * block that follows */
+    const uint8_t *kept; /* converted quads from n_quad_keep, followed by the corrections for their sums */
+    /* what this pass prefetches: ahead_step bytes per quad of k, and as many in each
+     * following block */
     const int8_t *ahead;
     size_t ahead_step;
 } int8_chunk;
@@ -29,7 +28,7 @@ INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     enum { MAX_SUMS = INT8_FEW_BLOCKS * N_HALVES };
     const linear *w = c->w;
     n_sum sums[N_INT8_ROWS][MAX_SUMS];
-    const int8_t *thirds[(N_INT8_ROWS + 2) / 3]; /* a pointer and three distances reach three rows */
+    const int8_t *thirds[(N_INT8_ROWS + 2) / 3]; /* a pointer and three distances address three rows */
     const int n_sums = n_blocks * N_HALVES;
     const uint8_t *lacks = kept ? c->kept + (size_t)(c->n_k / 4 * n_sums) * sizeof(n_quad) : NULL;
     UNROLL
@@ -114,8 +113,8 @@ INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     }
 }
 
-/* Multiplies all rows with n_blocks blocks of a chunk, in passes of nearly equal numbers
- * of rows: 3 at least. next: the next chunk. */
+/* Multiplies all rows, at least 3, with n_blocks blocks of a chunk, in passes of nearly
+ * equal numbers of rows. next: the next chunk. */
 INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x,
                         int32_t n_rows, float *y, int32_t y_stride) {
     int32_t most = kept ? INT8_KEPT_ROWS : N_INT8_ROWS, n_passes = (n_rows + most - 1) / most;
@@ -154,7 +153,7 @@ INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
     }
 }
 
-/* A chunk of n_blocks blocks. next: the chunk after it. */
+/* Multiplies with a chunk of n_blocks blocks. next: the chunk after it. */
 INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows,
                       float *y, int32_t y_stride, uint8_t *scratch) {
     if (kept) {

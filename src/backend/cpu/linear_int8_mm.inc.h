@@ -2,25 +2,25 @@
  * Part of linear_kernels.inc.h.
  *
  * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the
- * products of sdot an instruction, for operands of the same size. Two quads of k that
- * follow each other in a block (pack_weights.h), zipped, are such pairs of columns. 8
- * bytes of each of two rows are a pair of rows. Sums of a tile of up to MM_PAIRS pairs of
- * rows x 16 columns stay in registers over a chunk of k, whose weights stay in L1 while
- * the rows pass. Between chunks they are stored in y as int32. Integers are exact, so the
- * bits are those of linear_int8.inc.h. */
+ * products of sdot per instruction, for operands of the same size. Two consecutive quads
+ * of k in a block (pack_weights.h), zipped, are such pairs of columns; 8 bytes each of
+ * two rows are a pair of rows. Sums of a tile of up to MM_PAIRS pairs of rows x 16
+ * columns stay in registers over a chunk of k, whose weights stay in L1 while all rows
+ * are multiplied. Between chunks they are stored in y as int32. Integers are exact, so
+ * the bits are those of linear_int8.inc.h. */
 #define MM_PAIRS    3
-#define MM_FROM     4    /* from so many rows on the zips pay */
-#define MM_CHUNK    1024 /* of k: 16 KB of weights */
+#define MM_FROM     4    /* rows from which zipping pays off */
+#define MM_CHUNK    1024 /* elements of k: 16 KB of weights */
 #define MM_QUARTERS (LANES / 4)
 
-/* One pass: 2 * n_pairs rows, of which n_rows exist (one less at most), over k0..k0+n_k
- * of a block. */
+/* One pass: 2 * n_pairs rows, of which n_rows exist (at most one is missing), over
+ * k0..k0+n_k of a block. */
 typedef struct mm_pass {
     const linear *w;
     int32_t block, k0, n_k, n_rows;
 } mm_pass;
 
-/* The address of row r of the tile. The row after the last repeats the last. */
+/* Address of row r of the tile; a missing last row repeats the one before. */
 INLINE const uint8_t *mm_row(const mm_pass *p, row_view x, int r) {
     return x.data + (size_t)(r < p->n_rows ? r : p->n_rows - 1) * x.stride;
 }
@@ -80,7 +80,7 @@ INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t
         }
         UNROLL
         for (int i = 0; i < MM_QUARTERS; i++) {
-            /* all weights loaded at once would leave too few registers for the sums */
+            /* loading all weights at once would leave too few registers for the sums */
             __asm__ volatile("" ::: "memory");
             int32x4_t first = n_load(from + 16 * i), second = n_load(from + 4 * LANES + 16 * i);
             int8x16_t w0 = vreinterpretq_s8_s32(vzip1q_s32(first, second)),

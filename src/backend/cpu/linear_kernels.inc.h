@@ -1,11 +1,11 @@
 /* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c,
- * linear_avx512.c, linear_neon.c and linear_i8mm.c, which define LINEAR_TABLE, and
+ * linear_avx512.c, linear_neon.c and linear_i8mm.c. They define LINEAR_TABLE;
  * LINEAR_INTEGERS, LINEAR_TABLES and LINEAR_GRIDS, the products of grouped weights
- * (linear_groups.inc.h), and LINEAR_FINDS_ROWS. linear.h defines the arithmetic and its
+ * (linear_groups.inc.h); and LINEAR_FINDS_ROWS. linear.h defines the arithmetic and its
  * order; the plain twin has the same bits.
  *
- * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A
- * single row streams the weights: it is bound by memory. */
+ * Bytes: every weight is read once for up to LINEAR_TILE_ROWS rows of a call. A single
+ * row streams the weights and is memory-bound. */
 #include <math.h>
 
 #include "backend/cpu/linear.h"

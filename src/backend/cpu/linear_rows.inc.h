@@ -1,4 +1,4 @@
-/* Quantises activation rows for products (linear.h defines how): one row a call, on any
+/* Quantises activation rows for products as defined in linear.h: one row per call, on any
  * thread. Part of linear_kernels.inc.h. */
 #include "backend/cpu/round_int8.inc.h"
 
@@ -17,7 +17,7 @@ INLINE float scale_of(uint32_t largest_bits, float *inverse) {
     return a / 127.0f;
 }
 
-/* scale_of for 4 groups. */
+/* The scales of 4 groups at once. */
 INLINE n_four scales_of(n_four a, n_four *inverse) {
     const n_four nan = {NAN, NAN, NAN, NAN};
     n_four_ints finite = a < INFINITY, some = finite & (a >= ROWS_TINY);
@@ -25,7 +25,7 @@ INLINE n_four scales_of(n_four a, n_four *inverse) {
     return (n_four)(((n_four_ints)(a / 127.0f) & some) | ((n_four_ints)nan & ~finite));
 }
 
-/* The fields of 4 groups besides q. */
+/* Sets the fields of 4 groups other than q. */
 INLINE void store_sums(row_group *to, n_four scale, const n_bytes q[4]) {
     n_four_ints halves[2];
 #if N_WORDS
@@ -45,8 +45,7 @@ INLINE void store_sums(row_group *to, n_four scale, const n_bytes q[4]) {
     n_store_lanes(&to->scale, sizeof *to, fields);
 }
 
-/* Quantises 4 groups: each number that a group has once is computed for all four
- * together. */
+/* Quantises 4 groups; what a group has only one of is computed for all four together. */
 INLINE void quantise_four(const float *x, row_group *to) {
     ni largest[4];
     n_bytes q[4];

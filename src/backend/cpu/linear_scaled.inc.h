@@ -3,15 +3,14 @@
  * they use.
  *
  *   Few rows   widen the codes while they multiply, with a stretch's sums in registers.
- *              The sums over the stretches before are in y, which are read and written
- *              once for a stretch.
- *   Many rows  go by stretches, or by chunks of one that is the whole row, widened once
- *              for all rows to f32, or to the dot instruction's pairs. The last chunk of
- *              a stretch multiplies the sums with the scale when it stores them.
- *
- * linear_avx512bf16.c defines LINEAR_PAIR_E4M3. kind is PACK_E4M3 for all kinds of E4M3:
- * they differ in where a stretch's scale comes from. */
-#define SCALED_STEP     8 /* of k that few rows widen at a time: one word of codes of 4 bits */
+ *              The total over earlier stretches is in y, read and written once per
+ *              stretch.
+ *   Many rows  work by stretches, or by chunks of a stretch that is the whole row. Codes
+ *              are widened once for all rows to f32, or to pairs for the dot instruction.
+ *              The last chunk of a stretch applies the scale when it stores the sums.
+ * linear_avx512bf16.c defines LINEAR_PAIR_E4M3. kind is PACK_E4M3 for all kinds of E4M3,
+ * which differ only in where a stretch's scale is stored. */
+#define SCALED_STEP     8 /* elements of k that few rows widen at a time: one word of 4-bit codes */
 #define SCALED_CHUNK(f) (CHUNK_BYTES / MANY_BLOCKS / LANES / (DOTS(f) ? 2 : 4))
 
 #ifndef LINEAR_PAIR_E4M3
@@ -21,7 +20,7 @@
 _Static_assert(PACK_MOST_STRETCH *MANY_BLOCKS *LANES * 4 <= LINEAR_SCRATCH_BYTES,
                "the longest stretch fits when it is widened");
 
-/* The operands of few rows; the sums go to y. */
+/* The operands of few rows; sums go to y. */
 typedef struct scaled_tile {
     const linear *of;
     const uint8_t *w, *x[N_FLOAT_ROWS];
@@ -35,8 +34,7 @@ INLINE int32_t code_bytes(pack_kind kind) {
     return kind == PACK_T4_FLOAT ? LANES / 2 : LANES;
 }
 
-/* The numbers at k + i, k being even, and a multiple of SCALED_STEP where codes have 4
- * bits. */
+/* The numbers at k + i; k is even, and a multiple of SCALED_STEP for 4-bit codes. */
 INLINE f32x16 load_number(pack_kind kind, const uint8_t *block, int32_t k, int32_t i, f32x16 table) {
     if (kind == PACK_T4_FLOAT) {
         return f_lookup(table,
@@ -72,7 +70,7 @@ INLINE f32x16 nested_scale(const linear *w, const uint8_t *block, int32_t stretc
     return f_add(f_mul(f_lookup_256(numbers, codes), outer), f_set1(numbers[256]));
 }
 
-/* What a stretch's sum is multiplied with. */
+/* The factor of a stretch's sum. */
 INLINE f32x16 stretch_scale(pack_kind kind, const linear *w, const uint8_t *block, int32_t stretch) {
     const pack_layout *l = &w->layout;
     const uint8_t *scales = block + l->scales_at;
@@ -130,7 +128,7 @@ INLINE void fetch_codes(pack_kind kind, int n_blocks, const scaled_tile *t, int3
     }
 }
 
-/* Multiplies the sums of a stretch with its scale, and adds them to those before. */
+/* Adds a stretch's sums times its scale to the total. */
 INLINE void add_stretch(pack_kind kind, int n_rows, int n_blocks, const scaled_tile *t, int32_t stretch,
                         float_sums sums) {
     UNROLL
@@ -167,8 +165,8 @@ INLINE void scaled_sums(pack_kind kind, row_format format, int n_rows, int n_blo
     }
 }
 
-/* The columns of n_blocks blocks for few rows, as many blocks at a time as fit the
- * registers. */
+/* Computes the columns of n_blocks blocks for few rows, as many blocks at a time as fit
+ * in registers. */
 INLINE void scaled_columns(pack_kind kind, row_format format, int n_rows, scaled_tile t, int32_t n_blocks) {
     const int side = TILE_BLOCKS(n_rows);
     int32_t i = 0;
@@ -213,7 +211,7 @@ INLINE void scaled_few(pack_kind kind, row_format format, const linear_part *par
 
 /* ---- many rows ---- */
 
-/* Widens `step` of a block's numbers from k + i0 on, k as load_number has it. */
+/* Widens `step` numbers of a block from k + i0 on; k as for load_number. */
 INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_t *block, int32_t k,
                        int32_t i0, f32x16 table, float *out) {
     UNROLL
@@ -226,7 +224,7 @@ INLINE void widen_step(pack_kind kind, row_format format, int step, const uint8_
     }
 }
 
-/* Widens n_k of a block's numbers from k0 on, where a stretch or a chunk begins. */
+/* Widens n_k numbers of a block from k0 on, where a stretch or chunk begins. */
 INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *block, int32_t k0, int32_t n_k,
                           f32x16 table, float *out) {
     const int32_t step_floats = SCALED_STEP * LANES / (DOTS(format) ? 2 : 1);
@@ -242,11 +240,11 @@ INLINE void widen_numbers(pack_kind kind, row_format format, const uint8_t *bloc
 /* A chunk of k of some blocks. */
 typedef struct scaled_chunk {
     int32_t k0, n_k, stretch, block, n_blocks;
-    bool is_last; /* of its stretch */
+    bool is_last; /* last chunk of its stretch */
     float scales[MOST_BLOCKS * LANES], starts[MOST_BLOCKS * LANES];
 } scaled_chunk;
 
-/* Widens a chunk, and points t to it. */
+/* Widens a chunk and points t to it. */
 INLINE void open_chunk(pack_kind kind, row_format format, const linear *w, scaled_chunk *c, float_tile *t,
                        uint8_t *scratch) {
     t->w = scratch;

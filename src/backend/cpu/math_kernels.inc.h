@@ -42,8 +42,8 @@ static inline f32x16 exp16(f32x16 x) {
 
 #define MOST_EXPS 4
 
-/* exp16 of n vectors side by side, for lanes from EXP_NORMAL to 0, where no handling of
- * subnormal results is needed. */
+/* exp16 of n vectors side by side, for lanes from EXP_NORMAL to 0, whose results are not
+ * subnormal. */
 INLINE void exp_normals(int n, f32x16 *x) {
     f32x16 shifted[MOST_EXPS], r[MOST_EXPS], p[MOST_EXPS];
     UNROLL
@@ -161,7 +161,7 @@ static inline f32x16 clamped_silu16(f32x16 limit, f32x16 gate, f32x16 up) {
     return f_mul(silu16(f_min(limit, gate)), u);
 }
 
-/* Forces the copy of a loop for one function. */
+/* Forces a copy of the loop for each function. */
 
 INLINE void map(f32x16 (*f)(f32x16), const float *x, int32_t n, float *out) {
     int32_t i = 0;
@@ -233,10 +233,10 @@ static void activate_kernel(activation f, const float *x, int32_t n, float *out)
         map(softplus16, x, n, out);
         break;
     case ACT_NONE:
-    case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
+    case ACT_SWIGLU_CLAMPED: /* has two arguments: see gate_up_kernel */
     case ACT_SILU_CLAMPED:
     case ACT_CLAMPED_SILU:
-    case ACT_XIELU: /* xielu_kernel */
+    case ACT_XIELU: /* see xielu_kernel */
         map(none16, x, n, out);
         break;
     }
@@ -313,7 +313,7 @@ static void scale_cap_kernel(float scale, float cap, int32_t n, float *x) {
     }
 }
 
-/* A number minus itself is 0, except for infinities and NaN. So the sum of these
+/* A number minus itself is 0, except for infinities and NaN, so the sum of these
  * differences shows whether there were any. */
 static float largest_kernel(const float *x, int32_t n) {
     f32x16 most = f_set1(-INFINITY), fault = f_zero();
@@ -433,7 +433,7 @@ static inline f32x16 turned_b(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
     return f_add(f_mul(b, c), f_mul(a, s));
 }
 
-/* 8 pairs (a, b): x c plus (b, a) times (-s, s). The bits are turned_a's and turned_b's,
+/* 8 pairs (a, b): x c plus (b, a) times (-s, s). Same bits as turned_a and turned_b,
  * since p - q is p + -q, and -b s is b times -s. */
 static inline f32x16 turned_neighbours(f32x16 x, f32x16 c, f32x16 s) {
     static const float signs[LANES] = {-0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f,

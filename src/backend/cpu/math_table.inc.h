@@ -1,6 +1,6 @@
-/* The table of the functions of math_kernels.inc.h, attention_kernels.inc.h,
- * state_kernels.inc.h and adapter_kernels.inc.h, under the name MATH_TABLE. PROGRAM_RUNNER
- * runs attention programs. */
+/* The table MATH_TABLE of the functions in math_kernels.inc.h, attention_kernels.inc.h,
+ * state_kernels.inc.h and adapter_kernels.inc.h. PROGRAM_RUNNER runs attention
+ * programs. */
 #include "backend/cpu/adapter_kernels.inc.h"
 #include "backend/cpu/state_kernels.inc.h"
 

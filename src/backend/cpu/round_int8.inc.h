@@ -1,12 +1,12 @@
-/* Quantises 32 floats to int8, for activation rows and for heads of keys, values and
- * queries. Needs simd_int.h. */
+/* Quantises floats to int8, 32 at a time, for activation rows and for heads of keys,
+ * values and queries. Needs simd_int.h. */
 #ifndef CPU_ROUND_INT8_INC_H
 #define CPU_ROUND_INT8_INC_H
 
 #define ROUND_NUMBERS   32
 #define ROUND_REGISTERS (ROUND_NUMBERS / N_LANES)
 
-/* The largest magnitude of each lane, as integers: they order like the floats, with NaN
+/* The largest magnitude of each lane, as integers, which order like the floats, with NaN
  * above infinity. */
 INLINE ni magnitudes32(const float *x) {
     ni largest = n_magnitude_bits(nf_load(x));
@@ -17,8 +17,8 @@ INLINE ni magnitudes32(const float *x) {
     return largest;
 }
 
-/* The largest magnitude of x[0..n). The last n % 32 numbers go to tail, with zeros
- * after. */
+/* The largest magnitude of x[0..n). Copies the last n % 32 numbers to tail, followed by
+ * zeros. */
 INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUMBERS]) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     memset(tail, 0, ROUND_NUMBERS * sizeof *tail);
@@ -30,7 +30,7 @@ INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUM
     return n_max_lane(largest);
 }
 
-/* x * inverse, ties to even; inverse 0 gives zeros, whatever x is. */
+/* x * inverse, ties to even; inverse 0 gives zeros for any x. */
 INLINE n_bytes rounded32(const float *x, float inverse) {
     ni v[ROUND_REGISTERS];
     UNROLL
@@ -40,7 +40,7 @@ INLINE n_bytes rounded32(const float *x, float inverse) {
     return n_bytes_of(v);
 }
 
-/* Quantises n numbers, a multiple of 32, to q in the same way. Returns their sum. */
+/* Quantises n numbers, a multiple of 32, to q. Returns their sum. */
 INLINE int32_t round_all(const float *x, float inverse, int32_t n, int8_t *q) {
     n_byte_sum sum = n_byte_sum_zero();
     for (int32_t i = 0; i < n; i += ROUND_NUMBERS) {

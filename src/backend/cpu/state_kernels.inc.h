@@ -1,19 +1,18 @@
 /* Kernels of recurrences (recurrences.h), 16 lanes at a time. Their plain twins
  * (state_plain.c) define what they compute: each line here is the same operation on every
- * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, after
- * math_kernels.inc.h.
+ * lane. Included by math_avx2.c, math_avx512.c and math_neon.c, after math_kernels.inc.h.
  *
- * state_rows: of a state's element the update takes a product and a fma, the output a
- * fma, and with beta the key's sum another. The sum for the next row is taken while this
- * row's update has the element in a register, so that each row loads and stores the
- * columns once. Several groups of columns at once share the loads of a row's elements,
- * and their sums do not wait for each other. */
+ * state_rows: per element of a state, the update takes a product and an fma, the output
+ * an fma and, with beta, the key's sum another one. The sum for the next row is
+ * accumulated while this row's update has the element in a register, so each row loads
+ * and stores the columns once. Several groups of columns at once share the loads of a
+ * row's elements, and their sums do not wait for each other. */
 #ifndef CPU_STATE_KERNELS_INC_H
 #define CPU_STATE_KERNELS_INC_H
 
 #include "backend/cpu/math_kernels.inc.h"
 
-/* Groups of columns at once, as many as have their sums and values in registers. */
+/* Most groups of columns at once whose sums and values fit in registers. */
 #if defined(__AVX512F__) || defined(SIMD_EMULATE)
 #define STATE_GROUPS 4
 #else
@@ -95,12 +94,12 @@ static void state_key_kernel(const float *x, float eps, const float *a, bool per
     }
 }
 
-/* What the compiler knows about state_rows where it makes a kernel. */
+/* Properties of a state_rows that are compile-time constants in a kernel. */
 typedef struct state_form {
     bool per_channel, rounds;
 } state_form;
 
-/* w = the sum for the key of the first row, of n_groups groups of columns. */
+/* w = the key's sum of the first row, for n_groups groups of columns. */
 INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_groups, f32x16 *w) {
     const int64_t n = s->d_key;
     const float *key = s->ak;
@@ -116,11 +115,11 @@ INLINE void first_key_sums(const state_rows *s, const float *state, int32_t n_gr
     }
 }
 
-/* Updates n_groups groups of columns by one row, of the values u. out: the sums for its
- * query; w: with `next` those for the next row's key. Elements are loaded before one is
- * stored: groups lie a multiple of 4 KiB apart, where a load after a store waits for
- * it. A lone row comes to each column once, from memory: it prefetches the groups after
- * these. */
+/* Updates n_groups groups of columns by one row with values u. out: the sums for its
+ * query; w: with `next`, those for the next row's key. Elements are loaded before any is
+ * stored, because groups are a multiple of 4 KiB apart, where a load after a store has to
+ * wait for it. A single row reads each column once, from memory: it prefetches the groups
+ * after these. */
 INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, state_form form, bool next,
                            bool fetch, float *state, const f32x16 *u, f32x16 *out, f32x16 *w) {
     const int64_t n = s->d_key, first = (int64_t)row * s->stride;
@@ -156,7 +155,8 @@ INLINE void update_columns(const state_rows *s, int32_t row, int32_t n_groups, s
     }
 }
 
-/* All rows, or one alone, against the n_groups groups of columns from `column` on. */
+/* Applies all rows, or a single one, to the n_groups groups of columns from `column`
+ * on. */
 INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, state_form form,
                          bool is_alone) {
     float *state = s->state + (int64_t)column * s->d_key;
@@ -184,8 +184,8 @@ INLINE void pass_columns(const state_rows *s, int32_t column, int32_t n_groups, 
     }
 }
 
-/* A lone row takes one group at a time: memory is its limit, and reads one stream
- * best. */
+/* A single row takes one group at a time: it is memory-bound and reads one stream
+ * fastest. */
 INLINE void pass_all(const state_rows *s, state_form form) {
     int32_t column = 0;
     for (; s->n_rows > 1 && column + (STATE_GROUPS - 1) * LANES < s->n_columns;
@@ -236,7 +236,7 @@ static void state_scan_kernel(const scan_rows *s) {
     }
 }
 
-/* Few beside the products of the gates: lane by lane. */
+/* Few compared with the products of the gates, so computed lane by lane. */
 static inline f32x16 sqrt16(f32x16 x) {
     float lanes[LANES];
     f_store(lanes, x);
@@ -267,7 +267,7 @@ static void state_lru_kernel(const lru_rows *s) {
     }
 }
 
-/* The 16 channels from c on, of a few taps, a number that the compiler knows: they stay
+/* Convolves the 16 channels from c on with few taps, a compile-time constant: they stay
  * in registers. */
 INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {
     f32x16 taps[4];
@@ -287,7 +287,7 @@ INLINE void conv_lanes(const conv_rows *s, int32_t c, int32_t n_taps) {
     }
 }
 
-/* As above, for any number of taps. */
+/* The same for any number of taps. */
 static void conv_lanes_any(const conv_rows *s, int32_t c) {
     for (int64_t row = 0; row < s->n_rows; row++) {
         const float *window = s->window + row * CONV_UNIT + c;
