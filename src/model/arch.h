@@ -1,4 +1,4 @@
-/* Architectures: each defines the names of its numbers and weights and the structure of
+/* Architectures. Each defines the names of its metadata and weights, and the structure of
  * its layers. One file per family; the table is in architectures.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
@@ -15,39 +15,39 @@
 #define ARCH_MAX_NAMES 6
 
 typedef struct arch {
-    /* general.architecture, up to the first NULL; the first is what the model is
-     * called */
+    /* names in general.architecture, up to the first NULL; the first one names the
+     * model */
     const char *gguf[ARCH_MAX_NAMES];
-    const char *hf[ARCH_MAX_NAMES]; /* config.json: architectures[0] */
+    const char *hf[ARCH_MAX_NAMES]; /* names in config.json's architectures[0] */
     const arch_names *names;        /* NULL: Llama's */
-    /* Fills the description from the file's metadata. The caller zeroes it and sets
+    /* Fills the description from the file's metadata. The caller has zeroed it and set
      * architecture and name. */
     quire_err (*describe)(const config *c, model_desc *d);
-    const score_head *scores; /* heads of its ..ForSequenceClassification; NULL: not supported */
+    const score_head *scores; /* head of its ..ForSequenceClassification; NULL: not supported */
 } arch;
 
 struct model {
     model_desc desc;
     backend *b;
     const arch *arch;
-    model_file *file; /* shared while b uses its bytes, else NULL */
+    model_file *file; /* shared while b uses its bytes; else NULL */
     struct decoder *decoder;
-    pooled_layers *pooling; /* NULL: nothing follows the pooling */
-    weight_table weights;   /* the names by which adapters are bound */
-    bool from_gguf;         /* the model's own format; for a packed model that of its source */
+    pooled_layers *pooling; /* NULL: nothing follows pooling */
+    weight_table weights;   /* names by which adapters refer to weights */
+    bool from_gguf;         /* the model's own format; for a packed model, its source's */
     head_rows rows;         /* as in config */
 };
 
-/* The architecture of a name in general.architecture or in config.json. NULL: this build
- * has none; the known ones are then offered to *similar. */
+/* The architecture of a name in general.architecture or config.json. NULL: unknown; known
+ * names are then offered to *similar. */
 const arch *arch_find(model_format format, str name, nearest *similar);
 
-/* The i-th architecture, or NULL past the last: for tables. */
+/* The i-th architecture, or NULL after the last; for tables. */
 const arch *arch_at(size_t i);
 
 /* ---- open_model.c ---- */
-/* Refuses a checkpoint whose config.json contradicts its biases. Keys that it leaves out
- * are not checked. */
+/* Refuses a checkpoint whose biases contradict its config.json; keys that are absent are
+ * not checked. */
 quire_err biases_check(const config *c, const arch_names *names);
 
 #endif

@@ -39,24 +39,24 @@ extern const arch arch_mamba, arch_mamba2, arch_nemotron_h, arch_granite_h, arch
     arch_jamba, arch_zamba2, arch_griffin;
 extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
-/* Names of weights that several families share. */
+/* Weight names that several families share. */
 extern const arch_names mixtral_names;
 
-/* ---- known and refused ---- */
+/* ---- known but refused ---- */
 
-/* Architectures that are known and refused: each needs a mechanism that is not
- * implemented. docs/models.md has the same table. */
+/* Architectures that are recognised but refused, because each needs a mechanism that is
+ * not implemented. docs/models.md has the same table. */
 
 #define MOST_REFUSED 18
 
 typedef struct refused_arch {
-    const char *hf, *gguf; /* config.json's class; general.architecture, or NULL */
+    const char *hf, *gguf; /* class in config.json; general.architecture, or NULL */
     const char *reason;    /* the missing mechanism: "hyper-connections of four streams" */
 } refused_arch;
 
-/* The i-th, or NULL past the last. */
+/* The i-th entry, or NULL after the last. */
 const refused_arch *refused_at(size_t i);
-/* Why an architecture is refused by name; NULL: it is not refused. */
+/* Why an architecture is refused; NULL: it is not. */
 const char *refused_reason(model_format format, str name);
 
 #endif

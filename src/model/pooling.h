@@ -1,7 +1,7 @@
-/* Pooling of a model's rows, and what follows it: the modules of sentence-transformers
- * (Reimers and Gurevych 2019, arXiv:1908.10084), or what a GGUF file has in their place.
- * src/engine/row_pooling.h takes the rows; here is what the model's files say about
- * it. */
+/* Pooling of a model's rows, and what follows it: modules of sentence-transformers
+ * (Reimers and Gurevych 2019, arXiv:1908.10084), or their counterparts in GGUF files.
+ * src/engine/row_pooling.h pools the rows; this file reads what the model's files say
+ * about it. */
 #ifndef MODEL_POOLING_H
 #define MODEL_POOLING_H
 
@@ -9,42 +9,42 @@
 #include "model/config.h"
 #include "model/loader.h"
 
-/* What a server needs to know of a model's rows: whether they may be cut, and whether the
- * files name the function of its scores. */
+/* What a server needs to know of a model's rows: whether they can be shortened, and
+ * whether the files name the function of scores. */
 
 #define ROW_MAX_WIDTHS 16
 
 typedef struct row_facts {
-    /* rows may be cut (Matryoshka embeddings: Kusupati et al. 2022, arXiv:2205.13147): to
-     * one of these widths or, where n_widths is 0, to any */
+    /* rows can be shortened (Matryoshka embeddings: Kusupati et al. 2022,
+     * arXiv:2205.13147) to one of these widths; n_widths 0: to any */
     bool is_matryoshka;
     int32_t n_widths, widths[ROW_MAX_WIDTHS];
-    bool names_function; /* a function for the scores of a head is named */
+    bool names_function; /* the files name a function for a head's scores */
 } row_facts;
 
-/* Reads vLLM's names of config.json: is_matryoshka, matryoshka_dimensions; and those of
- * sentence-transformers for the function. Before the overrides are checked.
- * QUIRE_BAD_FILE: a value is of another type. */
+/* Reads vLLM's keys of config.json (is_matryoshka, matryoshka_dimensions) and the
+ * function that sentence-transformers names. Call before the overrides are checked.
+ * QUIRE_BAD_FILE: a value of the wrong type. */
 quire_err row_facts_read(const model_file *f, row_facts *out, quire_error *err);
 
-/* The weights of the steps after the pooling, in f32. */
+/* The f32 weights of the steps after pooling. */
 typedef struct pooled_layers pooled_layers;
 
 /* The head of an architecture's ..ForSequenceClassification: a product with a function, a
- * norm, the product that gives the scores. Names as in weight_name, of checkpoints; NULL:
- * there is none. */
+ * norm, and the product that gives the scores. Names are those of checkpoints, as in
+ * weight_name; NULL: none. */
 typedef struct score_head {
-    pooling_kind kind, gguf_kind; /* what it reads */
+    pooling_kind kind, gguf_kind; /* the pooling that it reads */
     const char *dense, *norm, *out;
     row_function f;
-    bool gguf_softmax; /* GGUF files have the scores' logits of yes and no */
+    bool gguf_softmax; /* in GGUF files the scores are logits of yes and no */
 } score_head;
 
 /* ---- describing ---- */
 
-/* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL.
- * QUIRE_UNSUPPORTED names a module, or a kind of pooling, that this build does not
- * compute; QUIRE_BAD_FILE a number that contradicts another. */
+/* Reads d->pooling; the widths of d must be known. head: the architecture's, or NULL.
+ * QUIRE_UNSUPPORTED: a module or kind of pooling that this build does not compute, which
+ * err names. QUIRE_BAD_FILE: contradicting numbers. */
 quire_err pooling_describe(const config *c, const score_head *head, model_desc *d);
 
 /* Adds the head to d->pooling. QUIRE_UNSUPPORTED: the architecture has none. */
@@ -52,11 +52,11 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
 
 /* ---- loading and applying ---- */
 
-/* Loads the weights of the steps that d->pooling lists. *out NULL: there are no steps. */
+/* Loads the weights of the steps in d->pooling. *out NULL: there are no steps. */
 quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out);
 void pooling_close(pooled_layers *p);
-/* Applies the steps to one row of `width` elements, as model_pooled describes. p NULL:
- * there are none. */
+/* Applies the steps to one row of `width` elements, as in model_pooled. p NULL: no
+ * steps. */
 void pooling_apply(const pooled_layers *p, int32_t width, const float *row, float *out);
 
 #endif

@@ -1,15 +1,14 @@
 /* The steps of a layer: what it computes, in order. `describe` gives every layer such a
  * list; decoder_layers.c binds the lists to weights and to the backend's ops.
  *
- * A list works on three rows of the model's width: X, the residual, and A and B, its
- * branches, which last as long as the layer. A step reads one row and writes one; ADD
- * adds to it.
+ * A list works on three rows of the model's width: X, the residual, and its branches A
+ * and B, which last as long as the layer. A step reads one row and writes one; ADD adds
+ * to it.
  *
  *   NORM(role, X, A)  ATTEND(A, A)  ADD(A, X)     x += attend(norm(x))
- *   NORM(role, X, X)                              the residual itself is normed
- *
- * Steps say the order alone. Numbers of a layer are in layer_desc; what all layers share
- * is in model_desc: norm, attend, moe, activation, residual_scale.
+ *   NORM(role, X, X)                              norms the residual
+ * Steps only define the order. A layer's parameters are in layer_desc, those that all
+ * layers share in model_desc: norm, attend, moe, activation, residual_scale.
  *
  * A new kind of layer is a new kind of step: a value of step_kind, a name in steps.c, and
  * a function in decoder_layers.c's table. */
@@ -26,27 +25,27 @@ typedef enum step_kind {
     STEP_LATENT, /* attention to one latent for all heads */
     STEP_MLP,
     STEP_MOE,    /* a mixture of experts, with its shared expert */
-    STEP_INPUT,  /* f(row gate^T) * the layer's own input, out^T (Gemma 4) */
-    STEP_ADD,    /* to the residual: times model_desc.residual_scale */
-    STEP_SCALE,  /* by a number of the file (Gemma 4) */
+    STEP_INPUT,  /* f(row gate^T) * the layer's own input, times out^T (Gemma 4) */
+    STEP_ADD,    /* adds the row times model_desc.residual_scale to the residual */
+    STEP_SCALE,  /* multiplies by a number in the file (Gemma 4) */
     STEP_LAUREL, /* row + norm(row left^T right^T) (Gemma 3n) */
-    /* to the residual x: sqrt(1 - s^2) x + s row, s = sigmoid(weight / temperature) of each
-     * element (Muse Spark) */
+    /* sets the residual x to sqrt(1 - s^2) x + s row, s = sigmoid(weight / temperature)
+     * per element (Muse Spark) */
     STEP_BLEND,
-    STEP_JOIN,    /* to the residual, and both divided by the root of 2 */
-    STEP_PREDICT, /* all streams by one; the residual is then the active one (AltUp) */
-    STEP_CORRECT, /* all streams by the residual; it is then the active one */
-    STEP_SPREAD,  /* to all streams but the first */
-    STEP_MIX,     /* adds to the residual by layer_desc.mixes (MiniMax) */
+    STEP_JOIN,    /* adds to the residual and divides the sum by sqrt(2) */
+    STEP_PREDICT, /* predicts all streams from one; the residual is then the active one (AltUp) */
+    STEP_CORRECT, /* corrects all streams by the residual, which is then the active one */
+    STEP_SPREAD,  /* adds to all streams but the first */
+    STEP_MIX,     /* adds to the residual as layer_desc.mixes says (MiniMax) */
     STEP_CONV,    /* a gated short convolution (LFM2) */
     STEP_DELTA,   /* linear attention */
     STEP_MAMBA,   /* Mamba's mixer */
-    STEP_SHARED,  /* a block whose weights serve several layers (Zamba 2) */
+    STEP_SHARED,  /* a block whose weights several layers share (Zamba 2) */
     STEP_LRU,     /* a gated linear recurrence (RecurrentGemma) */
-    STEP_GATHER,  /* from all streams to the row, by coefficients of W_HYPER_* or W_GATED_* */
-    STEP_SCATTER, /* from the row to all streams, by what the last STEP_GATHER computed */
-    STEP_NGRAMS,  /* to all streams: rows of the last tokens */
-    STEP_GATE,    /* row * sigmoid(silu(row down^T) up^T), of low rank (A.X K2) */
+    STEP_GATHER,  /* makes the row from all streams, with coefficients of W_HYPER_* or W_GATED_* */
+    STEP_SCATTER, /* writes the row to all streams, as the last STEP_GATHER computed */
+    STEP_NGRAMS,  /* adds n-gram embeddings of the last tokens to all streams */
+    STEP_GATE,    /* row * sigmoid(silu(row down^T) up^T) of low rank (A.X K2) */
     N_STEP_KINDS
 } step_kind;
 
@@ -55,10 +54,11 @@ typedef enum step_row { X, A, B, N_STEP_ROWS } step_row;
 struct layer_step {
     step_kind kind;
     step_row from, to;
-    /* of STEP_NORM; of STEP_BLEND, the weight; of STEP_GATHER and STEP_GATE, the first of several */
+    /* STEP_NORM: the norm; STEP_BLEND: the weight; STEP_GATHER, STEP_GATE: the first of
+     * several */
     weight_role norm;
-    /* of a layer that has two of its kind it is the second: its weights have the names of
-     * arch_names.second, its cache is CACHE_SECOND */
+    /* the second one of its kind in the layer: its weights have the names of
+     * arch_names.second, and its cache is CACHE_SECOND */
     bool second;
 };
 
@@ -91,7 +91,7 @@ struct layer_step {
 #define SECOND(step, from, to, role) {step, from, to, role, true}
 /* clang-format on */
 
-/* Lists of several families; those of one are in its file. */
+/* Lists that several families use; those of a single family are in its file. */
 extern const layer_step steps_pre_norm[];     /* x += attend(norm(x)); x += mlp(norm(x)): Llama */
 extern const layer_step steps_pre_norm_moe[]; /* the same with experts: Mixtral */
 /* x += norm(attend(norm(x))); x += norm(mlp(norm(x))): Gemma 2 */
@@ -105,23 +105,24 @@ extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(no
 
 extern const layer_step steps_delta[]; /* x += delta(norm(x)); x += mlp(norm(x)): Qwen3.5 */
 extern const layer_step steps_delta_moe[];
-extern const layer_step steps_latent[]; /* as steps_pre_norm, with latents: DeepSeek's dense layers */
+/* as steps_pre_norm, with latent attention: DeepSeek's dense layers */
+extern const layer_step steps_latent[];
 extern const layer_step steps_latent_moe[];
 extern const layer_step steps_mamba[];     /* x += mamba(norm(x)): Mamba */
 extern const layer_step steps_mamba_mlp[]; /* x += mamba(norm(x)); x += mlp(norm(x)): Bamba */
 extern const layer_step steps_mamba_moe[]; /* the same with experts: Granite 4 */
 
-/* Gives every layer a list. It is static: descriptions are copied. */
+/* Gives every layer this list, which must be static, since descriptions are copied. */
 void steps_set(model_desc *d, const layer_step *steps);
-/* One list for layers with experts and another for the others. */
+/* Gives layers with experts one list and all others another. */
 void steps_set_mixed(model_desc *d, const layer_step *dense, const layer_step *moe);
 
-/* Whether the row of a norm, a step of a list, is read after the row that it norms has
- * changed: it is then kept, else each reader norms. */
+/* Whether the result of a list's norm is read after the row that it norms has changed. If
+ * so it is stored; otherwise each reader computes it. */
 bool step_is_kept(const layer_step *norm);
 
-/* The kinds in order: "norm attend add norm mlp add"; "norm(x)" for one of the residual
- * itself. Cut to n bytes. */
+/* Writes the kinds in order: "norm attend add norm mlp add"; "norm(x)" for a norm of the
+ * residual itself. Truncated to n bytes. */
 void steps_text(const layer_step *steps, char *out, size_t n);
 
 #endif

@@ -1,13 +1,13 @@
-/* The names of weights: a role in a decoder, and what GGUF files and Hugging Face
- * checkpoints call it. */
+/* Names of weights: a role in a decoder, and its names in GGUF files and Hugging Face
+ * checkpoints. */
 #ifndef MODEL_WEIGHT_NAMES_H
 #define MODEL_WEIGHT_NAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between
- * them. "model." at the beginning of an hf name stands for wherever the file has its text
+/* A weight's two names, without ".weight"; %d is the layer. Alternatives are separated by
+ * '|'. "model." at the start of an hf name stands for wherever the file has its text
  * model. */
 typedef struct weight_name {
     const char *gguf, *hf;
@@ -30,31 +30,31 @@ typedef enum weight_role {
     W_Q_NORM,
     W_K_NORM,
     W_SINKS,
-    W_K_SCALE, /* of keys and values that are kept as FP8: numbers, not a linear's weights */
+    W_K_SCALE, /* scales of keys and values stored as FP8: numbers, not weights of a linear */
     W_V_SCALE,
-    W_Q_A, /* of latent attention: to the queries' latent, its norm, and from it */
+    W_Q_A, /* latent attention: to the queries' latent, its norm, and from it */
     W_Q_A_NORM,
     W_Q_B,
-    W_KV_A, /* to the latent of keys and values with the rotary part, and the former's norm */
+    W_KV_A, /* to the latent of keys and values with the rotary part, and the latent's norm */
     W_KV_A_NORM,
-    W_KV_B, /* from it: each head's keys, then its values */
-    W_K_B,  /* the same in a GGUF file: of each head the keys' transpose, and the values' */
+    W_KV_B, /* from that latent: each head's keys, then its values */
+    W_K_B,  /* the same in GGUF files: per head the keys' transpose, and the values' */
     W_V_B,
-    W_INDEX_K, /* of the choice of keys: to the index key, its norm, to queries, to the heads' weights */
+    W_INDEX_K, /* key selection: to the index key, its norm, to queries, to the heads' weights */
     W_INDEX_K_NORM,
     W_INDEX_Q,
     W_INDEX_WEIGHTS,
     W_INDEX_QK,   /* queries and keys in one tensor */
-    W_INDEX_GATE, /* of pools: to the gates of their keys, and a matrix of places */
+    W_INDEX_GATE, /* pools: to the gates of their keys, and a matrix of positions */
     W_INDEX_PLACES,
-    W_INDEX_Q_NORM, /* of index queries, or of the row that they are products of */
-    W_QUERY_SLOPE,  /* numbers a head, which queries are scaled by: whole names */
+    W_INDEX_Q_NORM, /* norms index queries, or the row from which they are computed */
+    W_QUERY_SLOPE,  /* a number per head that scales queries: full names */
     W_QUERY_BIAS,
-    W_INDEX_SLOPE, /* the same of index queries */
+    W_INDEX_SLOPE, /* the same for index queries */
     W_INDEX_BIAS,
     W_O,
     W_ATTN_GATE,
-    W_ATTN_GATE_BIAS,  /* a number a head: its whole name */
+    W_ATTN_GATE_BIAS,  /* a number per head: its full name */
     W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */
     W_FFN_INNER_NORM,
     W_ATTN_POST_NORM,
@@ -67,22 +67,22 @@ typedef enum weight_role {
     W_ROUTER,
     W_ROUTER_BIAS,
     W_EXPERT_GATE_UP, /* a checkpoint's stacked gate and up of all experts */
-    W_EXPERT_GATE,    /* of one expert: its number is the second %d */
+    W_EXPERT_GATE,    /* one expert, whose index is the second %d */
     W_EXPERT_UP,
     W_EXPERT_DOWN,
-    W_EXPERTS_DOWN, /* beside W_EXPERT_GATE_UP: of all experts, where W_EXPERT_DOWN is of one */
+    W_EXPERTS_DOWN, /* all experts' down, used with W_EXPERT_GATE_UP; W_EXPERT_DOWN is for one expert */
     W_SHARED_GATE_UP,
     W_SHARED_GATE,
     W_SHARED_UP,
     W_SHARED_DOWN,
-    W_SHARED_ROUTER, /* one logit: how much the shared expert counts */
-    W_ROUTER_NORM,   /* Gemma 4: whole names, without ".weight" */
+    W_SHARED_ROUTER, /* one logit, the weight of the shared expert */
+    W_ROUTER_NORM,   /* Gemma 4: full names, without ".weight" */
     W_EXPERT_SCALES,
     W_LAYER_SCALE,
-    W_MLP_POST_NORM, /* of the MLP and of the experts beside it */
+    W_MLP_POST_NORM, /* norms the MLP and the experts beside it */
     W_EXPERTS_NORM,
     W_EXPERTS_POST_NORM,
-    W_INPUT_TABLE, /* of the inputs that each layer has of its own */
+    W_INPUT_TABLE, /* for the own inputs of layers */
     W_INPUT_PROJECTION,
     W_INPUT_PROJECTION_NORM,
     W_INPUT_GATE,
@@ -90,25 +90,25 @@ typedef enum weight_role {
     W_INPUT_POST_NORM,
     W_EXPERTS_IN_NORM,
     W_EXPERT_RESULT_NORM,
-    W_ATTN_BLEND, /* whole names; per element, how much of a branch is added to the residual */
+    W_ATTN_BLEND, /* full names; weight per element of adding a branch to the residual */
     W_FFN_BLEND,
-    W_STREAM_IN, /* of residual streams, %d is one: what makes it of the first, and turns it back */
+    W_STREAM_IN, /* residual streams, %d is the stream: from the first stream, and back */
     W_STREAM_OUT,
-    W_STREAM_NORM, /* of a layer: what the coefficients are made of */
+    W_STREAM_NORM, /* per layer: what the coefficients are computed from */
     W_STREAM_ROUTER,
     W_STREAM_PREDICT,
     W_STREAM_CORRECT,
-    W_STREAM_SCALE,     /* a whole name, without ".weight" */
-    W_HYPER_ATTN,       /* of streams by coefficients, before attention: products of all streams, */
-    W_HYPER_ATTN_SCALE, /* and vectors: whole names */
+    W_STREAM_SCALE,     /* a full name, without ".weight" */
+    W_HYPER_ATTN,       /* streams with coefficients, before attention: products of all streams */
+    W_HYPER_ATTN_SCALE, /* and vectors: full names */
     W_HYPER_ATTN_BASE,
     W_HYPER_FFN, /* the same before the feed-forward part */
     W_HYPER_FFN_SCALE,
     W_HYPER_FFN_BASE,
-    W_GATED_ATTN_NORM, /* of streams by gates, before attention */
+    W_GATED_ATTN_NORM, /* streams with gates, before attention */
     W_GATED_ATTN_DOWN,
     W_GATED_ATTN_UP,
-    W_GATED_ATTN_WRITE, /* to what each stream takes */
+    W_GATED_ATTN_WRITE, /* to the share that each stream takes */
     W_GATED_FFN_NORM,
     W_GATED_FFN_DOWN,
     W_GATED_FFN_UP,
@@ -116,38 +116,38 @@ typedef enum weight_role {
     W_GATED_END_NORM, /* after the last layer */
     W_GATED_END_DOWN,
     W_GATED_END_UP,
-    W_NGRAM_TABLE, /* of n-grams */
+    W_NGRAM_TABLE, /* n-grams */
     W_NGRAM_KEY,
     W_NGRAM_VALUE,
     W_NGRAM_KEY_NORM,
     W_NGRAM_QUERY_NORM,
     W_NGRAM_CONV_NORM,
     W_NGRAM_CONV,
-    W_ATTN_NORM_DOWN, /* of a gate after a norm: to its rank, and back */
+    W_ATTN_NORM_DOWN, /* gate after a norm: to its rank, and back */
     W_ATTN_NORM_UP,
     W_FFN_NORM_DOWN,
     W_FFN_NORM_UP,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
-    W_EXPERTS_IN, /* to the width of the rows that experts read, and back */
+    W_EXPERTS_IN, /* to the width of the rows that experts use, and back */
     W_EXPERTS_OUT,
-    W_MAMBA_IN_NORM, /* of Mamba's rows, where attention beside it has its own */
+    W_MAMBA_IN_NORM, /* norm of Mamba's input if attention beside it has its own */
     W_MAMBA_IN,
     W_MAMBA_TAPS,
     W_MAMBA_X, /* Mamba-1: time step, B and C */
     W_MAMBA_STEP,
-    W_MAMBA_STEP_BIAS, /* Mamba-2's; of Mamba-1 it is W_MAMBA_STEP's */
+    W_MAMBA_STEP_BIAS, /* Mamba-2; Mamba-1's is in W_MAMBA_STEP */
     W_MAMBA_STEP_NORM,
     W_MAMBA_B_NORM,
     W_MAMBA_C_NORM,
-    W_MAMBA_RATE, /* a checkpoint's logarithms; GGUF files have the negative rates */
+    W_MAMBA_RATE, /* logarithms in checkpoints; GGUF files have the negative rates */
     W_MAMBA_SKIP,
     W_MAMBA_NORM, /* after the heads */
     W_MAMBA_OUT,
-    W_SHARED_NORM, /* of a shared block's rows: of twice the model's width */
+    W_SHARED_NORM, /* norm of a shared block's input, which has twice the model's width */
     W_SHARED_OUT,
-    W_Q_ADAPTER_A, /* of a layer of many that share a block: its number is the second %d */
+    W_Q_ADAPTER_A, /* adapter of one of the layers that share a block; its index is the second %d */
     W_Q_ADAPTER_B,
     W_K_ADAPTER_A,
     W_K_ADAPTER_B,
@@ -155,18 +155,18 @@ typedef enum weight_role {
     W_V_ADAPTER_B,
     W_FFN_ADAPTER_A,
     W_FFN_ADAPTER_B,
-    W_LRU_X, /* of a gated linear recurrence */
+    W_LRU_X, /* gated linear recurrence */
     W_LRU_Y,
     W_LRU_TAPS,
-    W_LRU_INPUT, /* gates: whole names, without "_weight" and "_bias" */
+    W_LRU_INPUT, /* gates: full names, without "_weight" and "_bias" */
     W_LRU_DECAY,
     W_LRU_RATE,
     W_LRU_OUT,
-    W_CONV_IN, /* of a gated short convolution: its gates B and C, and its input */
+    W_CONV_IN, /* gated short convolution: gates B and C, and its input */
     W_CONV_TAPS,
     W_CONV_OUT,
-    W_DELTA_IN,   /* of linear attention: q, k, v, z, b, a in one tensor */
-    W_DELTA_QKVZ, /* in one, by key head */
+    W_DELTA_IN,   /* linear attention: q, k, v, z, b, a in one tensor */
+    W_DELTA_QKVZ, /* the same, grouped by key head */
     W_DELTA_BA,
     W_DELTA_QKV,
     W_DELTA_Q,
@@ -181,23 +181,23 @@ typedef enum weight_role {
     W_DELTA_CONV_Q,
     W_DELTA_CONV_K,
     W_DELTA_CONV_V,
-    W_DELTA_RATE, /* numbers a head: whole names, without ".weight" */
+    W_DELTA_RATE, /* numbers per head: full names, without ".weight" */
     W_DELTA_BIAS,
     W_DELTA_NORM,
     W_DELTA_OUT,
     N_WEIGHT_ROLES
 } weight_role;
 
-/* What an architecture names otherwise than Llama does. NULL: as Llama; NO_WEIGHT: it has
- * none. */
+/* Names in which an architecture differs from Llama. NULL: as in Llama; NO_WEIGHT: it has
+ * no such weight. */
 #define MAX_LEFT_OUT_NAMES 4
 
 typedef struct arch_names {
     const char *gguf[N_WEIGHT_ROLES], *hf[N_WEIGHT_ROLES];
-    const struct arch_names *second; /* of a layer's second attention, MLP and norms; NULL: there is none */
-    /* What its checkpoints hold beside it and nothing here reads: masks that follow from
-     * the model, heads for training. The beginnings of names, up to a dot; "model." and
-     * %d as above. */
+    const struct arch_names *second; /* names of a layer's second attention, MLP and norms; NULL: none */
+    /* Extra tensors of its checkpoints that are not read: masks that follow from the
+     * model, heads for training. Prefixes of names, up to a dot; "model." and %d as
+     * above. */
     const char *left_out[MAX_LEFT_OUT_NAMES];
 } arch_names;
 
@@ -205,15 +205,16 @@ typedef struct arch_names {
 
 /* The names of a role. names NULL: Llama's. */
 weight_name weight_name_of(const arch_names *names, weight_role role);
-/* The name of the i-th of several weights of a layer: an expert's, a head's. The second
- * %d of the checkpoint's name is i; *memory holds it. */
+/* The name of the i-th of several weights of a layer, such as an expert's or head's: the
+ * second %d of the checkpoint's name becomes i. *memory holds it. */
 #define WEIGHT_NAME_BYTES 160
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]);
-/* Whether a checkpoint has such a weight for each expert or head: its hf name has a
- * second %d. */
+/* Whether a checkpoint has such a weight per expert or head: its hf name has a second
+ * %d. */
 bool weight_name_is_list(weight_name name);
-/* Whether a tensor's name begins as a pattern, or one of its alternatives, up to its end
- * or a dot. %d is any number; root: what "model." is in the file (find_weight.h). */
+/* Whether a tensor's name starts with a pattern, or one of its alternatives, followed by
+ * the end or a dot. %d is any number; root: what "model." stands for in the file
+ * (find_weight.h). */
 bool weight_is_named(const char *root, const char *pattern, const char *name);
 /* Whether the architecture has such a weight. */
 bool weight_role_is(const arch_names *names, weight_role role);
