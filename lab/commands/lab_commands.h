@@ -25,11 +25,11 @@
 /* All of them, in the order of --help, with commas between. */
 #define LAB_COMMANDS(X)                                                                                      \
     X(bench), X(sim), X(bench_speed), X(bench_roofline), X(bench_profile), X(bench_kv), X(bench_engine),     \
-        X(bench_memory), X(bench_attention), X(bench_states), X(bench_lora), X(bench_serving),               \
-        X(bench_sampler), X(bench_text), X(bench_kernels), X(bench_experts), X(bench_speculation),           \
-        X(bench_stall), X(bench_start), X(bench_pages), X(bench_sharing), X(bench_prefix),                   \
-        X(bench_workload), X(bench_ablation), X(bench_headline), X(bench_tiers), X(bench_latency),           \
-        X(bench_grammar), X(bench_json), X(bench_quality), X(perplexity), X(demo)
+        X(bench_memory), X(bench_attention), X(bench_lora), X(bench_serving), X(bench_sampler),              \
+        X(bench_text), X(bench_kernels), X(bench_speculation), X(bench_stall), X(bench_start),               \
+        X(bench_pages), X(bench_sharing), X(bench_prefix), X(bench_workload), X(bench_ablation),             \
+        X(bench_headline), X(bench_tiers), X(bench_latency), X(bench_grammar), X(bench_json),                \
+        X(bench_quality), X(perplexity), X(demo)
 #define LAB_COMMAND_NAME(id) command_##id
 extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
 

@@ -33,8 +33,8 @@ def test_quire_lists_the_commands_of_quire_lab(quire):
 
 def test_a_link_to_quire_finds_quire_lab_beside_the_file(quire, tmp_path):
     (tmp_path / "q").symlink_to(pathlib.Path(QUIRE).resolve())
-    done = run(str(tmp_path / "q"), "demo", "radix", "--json", env={"PATH": ""})
-    assert done.returncode == 0 and done.stdout == run(LAB, "demo", "radix", "--json").stdout != ""
+    done = run(str(tmp_path / "q"), "demo", "schedule", "--json", env={"PATH": ""})
+    assert done.returncode == 0 and done.stdout == run(LAB, "demo", "schedule", "--json").stdout != ""
 
 
 def test_quire_lab_is_found_in_path(quire, tmp_path):

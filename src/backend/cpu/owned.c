@@ -5,7 +5,7 @@
 #include "base/topology.h"
 
 /* Medium-sized blocks share slabs, so that the many small matrices of a mixture of
- * experts are in huge pages. From small pages they were read 10% slower (bench experts).
+ * experts are in huge pages. From small pages they were read 10% slower.
  * Under a sanitizer each block is allocated separately, so that overruns are detected. */
 #define SLAB_BYTES ((size_t)64 << 20)
 #define SLAB_LEAST ((size_t)64 << 10)
