@@ -123,12 +123,12 @@ static bool is_hyphen(str line, size_t at) {
     size_t back = at, ahead = at + 1;
     int32_t last = jinja_filter_texts_before(line, &back),
             last_but_one = jinja_filter_texts_before(line, &back);
-    bool behind = is_wordly(last) && is_wordly(last_but_one);
-    behind = behind || (last_but_one == '-' && jinja_filter_texts_is_inside(last) &&
-                        is_wordly(jinja_filter_texts_before(line, &back)));
+    bool is_after_word = is_wordly(last) && is_wordly(last_but_one);
+    is_after_word = is_after_word || (last_but_one == '-' && jinja_filter_texts_is_inside(last) &&
+                                      is_wordly(jinja_filter_texts_before(line, &back)));
     int32_t first = next(line, &ahead), second = next(line, &ahead);
     second = second == '-' ? next(line, &ahead) : second;
-    return behind && is_wordly(first) && is_wordly(second);
+    return is_after_word && is_wordly(first) && is_wordly(second);
 }
 
 /* Length of the unbreakable piece at `at`: spaces, dashes between words, or a word up to

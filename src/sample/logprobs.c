@@ -31,7 +31,7 @@ token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalize
 
 /* Whether a is less likely than b, or equally likely with a higher id. logprob still
  * holds the logit here. */
-static bool is_behind(const token_logprob *a, const token_logprob *b) {
+static bool ranks_after(const token_logprob *a, const token_logprob *b) {
     return a->logprob != b->logprob ? a->logprob < b->logprob : a->id > b->id;
 }
 
@@ -39,10 +39,10 @@ static bool is_behind(const token_logprob *a, const token_logprob *b) {
 static void logprobs_sift(token_logprob *heap, int32_t n, int32_t i) {
     token_logprob moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && is_behind(&heap[child + 1], &heap[child])) {
+        if (child + 1 < n && ranks_after(&heap[child + 1], &heap[child])) {
             child++;
         }
-        if (!is_behind(&heap[child], &moved)) {
+        if (!ranks_after(&heap[child], &moved)) {
             break;
         }
         heap[i] = heap[child];
@@ -88,7 +88,7 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
     }
     for (int32_t i = n; i < n_vocab; i++) {
         token_logprob next = {.id = i, .logprob = logits[i]};
-        if (is_behind(&out[0], &next)) {
+        if (ranks_after(&out[0], &next)) {
             out[0] = next;
             logprobs_sift(out, n, 0);
         }

@@ -75,8 +75,8 @@ static size_t write_tail(beam_stop_matcher *w, const int32_t *tokens, int32_t fr
 /* Whether the stop string ends within the last n_last bytes of the tail. */
 static bool ends_in(const beam_stop_matcher *w, str stop, size_t length, size_t n_last) {
     const char *end = w->tail + w->cap;
-    for (size_t behind = 0; behind < n_last && behind + stop.n <= length; behind++) {
-        if (memcmp(end - behind - stop.n, stop.p, stop.n) == 0) {
+    for (size_t from_end = 0; from_end < n_last && from_end + stop.n <= length; from_end++) {
+        if (memcmp(end - from_end - stop.n, stop.p, stop.n) == 0) {
             return true;
         }
     }
