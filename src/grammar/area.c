@@ -1,5 +1,5 @@
 /* Reserved areas of addresses. */
-#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE, mremap */
+#define _GNU_SOURCE /* for MAP_ANONYMOUS, MAP_NORESERVE, mremap */
 #include "grammar/area.h"
 
 #include <assert.h>
@@ -40,7 +40,7 @@ quire_err area_grow(area *a, size_t bytes) {
 
 #define ACCOUNT_BLOCK ((size_t)64 << 10)
 
-/* Takes n bytes from the account, if its share has them. */
+/* Takes n bytes from the account if its share allows. */
 static bool account_take(area_account *a, size_t n) {
     size_t own = atomic_fetch_add(&a->used, n) + n, all = atomic_fetch_add(&a->pool->used, n) + n;
     if (all <= a->pool->max && own <= a->pool->max - all) {

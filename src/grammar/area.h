@@ -1,9 +1,9 @@
-/* Reserved areas: address ranges that are reserved once and grow in place, without the
- * allocator. Private to this room.
+/* Areas: reserved address ranges that grow in place, without the allocator. Private to
+ * this room.
  *
- * The system gives memory when a page is first written. Areas begin small; area_grow,
- * which may move one, is called between operations, never by code that has pointers into
- * it, nor within a step. */
+ * The system supplies memory when a page is first written. Areas start small. area_grow
+ * may move one, so it is called between operations, never inside a step or by code with
+ * pointers into the area. */
 #ifndef GRAMMAR_AREA_H
 #define GRAMMAR_AREA_H
 
@@ -15,12 +15,12 @@
 
 typedef struct area {
     void *p;
-    size_t reserved, used; /* bytes */
+    size_t reserved, used; /* in bytes */
 } area;
 
-/* Bytes that many owners take together. Each account may grow while what it has is at
- * most what is free then: k accounts that take all they can have an equal part each, and
- * as much stays free for another one. */
+/* Bytes that several owners share. An account may grow while it has no more than is free
+ * after that. So k accounts that take all they can get equal parts, and an equal part
+ * stays free for another one. */
 typedef struct area_pool {
     size_t max;
     atomic_size_t used;
@@ -30,29 +30,30 @@ typedef struct area_account {
     atomic_size_t used;
 } area_account;
 
-/* Bytes that all areas of one owner may use together. What they use is taken from an
- * account in blocks. */
+/* Limit on the bytes of all areas of one owner. They are taken from an account in
+ * blocks. */
 typedef struct area_budget {
     size_t max, used;
     area_account *account; /* NULL: none */
-    size_t taken;          /* from it */
+    size_t taken;          /* bytes taken from the account */
 } area_budget;
 
 typedef enum area_result {
     AREA_USED,
-    AREA_PAST_RESERVE, /* area_grow, then again */
+    AREA_PAST_RESERVE, /* area_grow first, then retry */
     AREA_PAST_BUDGET,
-    AREA_PAST_SHARE /* of the account */
+    AREA_PAST_SHARE /* the account's share is used up */
 } area_result;
 
-/* Reserves bytes, which read as zero. QUIRE_NO_MEMORY. */
+/* Reserves this many bytes, which read as zero. QUIRE_NO_MEMORY. */
 quire_err area_open(area *a, size_t bytes);
 void area_close(area *a);
-/* Reserves `bytes` in all; what is in use may move. QUIRE_NO_MEMORY: nothing changed. */
+/* Extends the reservation to `bytes`; may move the area. QUIRE_NO_MEMORY: nothing
+ * changed. */
 quire_err area_grow(area *a, size_t bytes);
-/* Makes at least `bytes` usable; on any failure nothing changed. */
+/* Makes the first `bytes` usable, or more. A failure changes nothing. */
 area_result area_use(area *a, area_budget *budget, size_t bytes);
-/* Gives back what the budget has taken from its account. */
+/* Returns what the budget has taken from its account. */
 void area_budget_close(area_budget *budget);
 
 #endif

@@ -1,4 +1,4 @@
-/* Trees of expressions: made by parsers, written out as nodes. */
+/* Syntax trees: built by parsers, then emitted as nodes. */
 #include "grammar/ast.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-#define EXPAND_MAX 64 /* nodes up to which a counted repeat is written out rather than counted */
+#define EXPAND_MAX 64 /* counted repeats of up to this many nodes are expanded */
 
 static uint32_t node_new(ast *t, ast_node n) {
     ast_node *p = NFA_PUSH(t->b, t->nodes);
@@ -34,7 +34,7 @@ void ast_add(ast *t, ast_list *l, uint32_t node) {
     if (t->b->failed != QUIRE_OK) {
         return;
     }
-    /* the empty text, or a node that is in a list: a copy */
+    /* an empty text, or a node that is in a list already, is copied */
     if (node == 0 || t->nodes.p[node].sibling != 0 || node == l->last) {
         node = node_new(t, t->nodes.p[node]);
         if (t->b->failed != QUIRE_OK) {
@@ -58,7 +58,7 @@ static uint32_t list_size(const ast *t, uint32_t child) {
     return size > NFA_NONE ? NFA_NONE : (uint32_t)size;
 }
 
-/* A node with children from n.child on. */
+/* Makes a node whose children start at n.child. */
 static uint32_t parent_new(ast *t, ast_node n) {
     for (uint32_t c = n.child; c != 0; c = t->nodes.p[c].sibling) {
         n.depth = t->nodes.p[c].depth >= n.depth ? t->nodes.p[c].depth + 1 : n.depth;
@@ -136,7 +136,7 @@ uint32_t ast_char(ast *t, uint32_t c) {
     return ast_class(t, &(nfa_range){c, c}, 1, false);
 }
 
-/* Whether the counts are those of * + or ? */
+/* Whether the counts are those of *, + or ?. */
 static bool ast_is_plain(uint32_t min, uint32_t max) {
     return min <= 1 && (max == 1 || max == NFA_NONE);
 }
@@ -168,15 +168,15 @@ uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first) {
     return node_new(t, (ast_node){.kind = kind, .first = first, .size = 1});
 }
 
-/* ---- writing out ---- */
+/* ---- emitting nodes ---- */
 
-/* The character of a class of one, or NFA_NONE. */
+/* The character of a class with just one; else NFA_NONE. */
 static uint32_t single(const ast *t, const ast_node *n) {
     const nfa_range *r = n->kind == AST_CLASS && n->n == 1 ? &t->ranges.p[n->first] : NULL;
     return r != NULL && r->lo == r->hi ? r->lo : NFA_NONE;
 }
 
-/* Children that are one character each become bytes: from[0 .. n) of them. */
+/* Emits from[0 .. n), children that are one character each, as bytes. */
 static uint32_t emit_bytes(ast *t, const uint32_t *from, uint32_t n, uint32_t next) {
     strbuf text = {0};
     for (uint32_t i = 0; i < n; i++) {
@@ -254,7 +254,7 @@ static uint32_t emit_alt(ast *t, const ast_node *n, uint32_t next, unsigned edge
 
 static uint32_t ast_emit_repeat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
     uint32_t rounds = n->max == NFA_NONE ? n->min : n->max;
-    edges = n->min <= 1 && n->max == 1 ? edges : 0; /* an optional part stands where it stands */
+    edges = n->min <= 1 && n->max == 1 ? edges : 0; /* a part that is optional keeps its place in the text */
     if (n->max == 0) {
         return next;
     }
@@ -316,7 +316,7 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
     return next;
 }
 
-/* ---- rules by name ---- */
+/* ---- named rules ---- */
 
 void named_rules_init(named_rules *r, ast *t) {
     *r = (named_rules){.t = t, .first = t->b->a.rules.n};

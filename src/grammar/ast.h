@@ -1,7 +1,7 @@
-/* Expressions over characters as a tree: what regexes and EBNF parse to. Private to this
+/* Syntax trees over characters, the result of parsing a regex or EBNF. Private to this
  * room.
  *
- * Nodes are numbers; children are a list by `sibling`. Node 0 is the empty text. */
+ * Nodes are numbers; `sibling` links the children of a node. Node 0 is the empty text. */
 #ifndef GRAMMAR_AST_H
 #define GRAMMAR_AST_H
 
@@ -9,75 +9,75 @@
 
 typedef enum ast_kind {
     AST_EMPTY,
-    AST_CLASS,  /* one character of ranges[first .. first + n) */
-    AST_CAT,    /* children one after the other */
+    AST_CLASS,  /* one character out of ranges[first .. first + n) */
+    AST_CAT,    /* the children in sequence */
     AST_ALT,    /* one of the children */
-    AST_REPEAT, /* child min to max times */
-    AST_START,  /* nothing precedes */
-    AST_END,    /* nothing follows */
-    AST_MARK,   /* one special token of the nfa's set of marks number first */
-    AST_RULE    /* rule number first */
+    AST_REPEAT, /* the child, min to max times */
+    AST_START,  /* the start of the text */
+    AST_END,    /* the end of the text */
+    AST_MARK,   /* one special token out of the nfa's mark set `first` */
+    AST_RULE    /* a call of rule `first` */
 } ast_kind;
 
 typedef struct ast_node {
     ast_kind kind;
     uint32_t child, sibling;
-    uint32_t first, n; /* of AST_CLASS, AST_MARK, AST_RULE */
-    uint32_t min, max; /* of AST_REPEAT */
-    uint32_t size;     /* nodes that it takes when it is written out, saturating */
-    uint32_t depth;    /* of the nodes below it */
+    uint32_t first, n; /* AST_CLASS, AST_MARK, AST_RULE */
+    uint32_t min, max; /* AST_REPEAT */
+    uint32_t size;     /* number of nodes when expanded, saturating */
+    uint32_t depth;    /* height of the tree below the node */
 } ast_node;
 
 typedef struct ast {
     build *b;
-    bool only_space; /* white space of JSON alone: other characters are taken out of classes */
+    bool only_space; /* white space of JSON only: other characters are removed from classes */
     NFA_VEC(ast_node) nodes;
     NFA_VEC(nfa_range) ranges;
 } ast;
 
-#define AST_MAX_DEPTH 250 /* of groups */
-/* Of nodes: a group has an alternative, a sequence and a repeat. What walks the tree
- * calls itself as often. */
+#define AST_MAX_DEPTH 250 /* most nesting of groups */
+/* Most nesting of nodes, and so of recursion over the tree: a group has an alternative, a
+ * sequence and a repeat. */
 #define AST_MAX_NESTED (4 * AST_MAX_DEPTH)
-/* Rounds of nested repeats together; more are refused. */
+/* Limit on the rounds of nested counted repeats, multiplied. */
 #define AST_MAX_SIZE 200000
 
 void ast_init(ast *t, build *b);
 void ast_deinit(ast *t);
-/* A list of children under construction: {0} is empty. */
+/* A list of children under construction; zeroed is empty. */
 typedef struct ast_list {
     uint32_t first, last, n;
 } ast_list;
 void ast_add(ast *t, ast_list *l, uint32_t node);
-/* The list as one node. */
+/* Makes one node of the list: its elements in sequence. */
 uint32_t ast_cat(ast *t, ast_list l);
 uint32_t ast_alt(ast *t, ast_list l);
-/* Sorts and merges the n ranges, and takes their complement where `negated`. */
+/* Makes a class: sorts and merges n ranges, and complements them if `negated`. */
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated);
 uint32_t ast_char(ast *t, uint32_t c);
-/* child must be in no list: it may become the repeat. */
+/* Makes a repeat. child must not be in a list, since it may become the repeat itself. */
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first);
 
-/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it is
- * at the beginning of the whole text; bit 1, at its end: there anchors match, elsewhere
- * they are refused. Rules have the numbers of the nfa's. */
+/* Appends the tree to the nfa in raw mode; returns its first node. Anchors match only at
+ * the edges of the whole text, and are refused elsewhere. edges: bit 0: the tree is at
+ * the start of the text; bit 1: at its end. Rules have the nfa's numbers. */
 uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges);
 
 /* ---- rules by name ---- */
 
-/* Rules that a text names, before and after it defines them: of GBNF, W3C's EBNF and
- * Lark's notation. Private to this room.
+/* Named rules of GBNF, W3C's EBNF and Lark's notation, which a text may use before it
+ * defines them. Private to this room.
  *
- * A rule is known by its place in the list, 0 for the first that was named. Its number in
- * the nfa is another where the nfa has rules already. */
+ * A rule is known by its index in the list, 0 for the first one named. Its number in the
+ * nfa differs if the nfa has rules already. */
 
 #define NAMED_RULES_MAX 20000
 
 typedef struct named_rule {
     str name;
-    uint32_t root; /* of its tree */
-    size_t at;     /* where it was named first */
+    uint32_t root; /* root of its tree */
+    size_t at;     /* byte offset of the first use */
     bool defined;
 } named_rule;
 
@@ -87,20 +87,19 @@ typedef struct named_rules {
     NFA_VEC(named_rule) list;
 } named_rules;
 
-/* Begins an empty list after the rules that the nfa of t has. The names are borrowed.
- * Errors are those of the tree's build. */
+/* Starts an empty list; rules are numbered after those in the nfa of t. Names are
+ * borrowed. Errors go to the tree's build. */
 void named_rules_init(named_rules *r, ast *t);
 void named_rules_deinit(named_rules *r);
-/* The rule of that name, a new one at its first mention, at byte `at`. After an error
- * 0. */
+/* The rule with this name; adds it at the first use, at byte `at`. 0 after an error. */
 uint32_t named_rules_find(named_rules *r, str name, size_t at);
-/* A leaf that calls rule i. */
+/* Makes a node that calls rule i. */
 uint32_t named_rules_call(const named_rules *r, uint32_t i);
 bool named_rules_has(const named_rules *r, uint32_t i);
-/* Defines rule i, which is not yet, unless the build failed. */
+/* Defines rule i, which must be undefined unless the build has failed. */
 void named_rules_define(named_rules *r, uint32_t i, uint32_t root);
-/* Writes all rules into the nfa and makes left recursion right. kind_of is what an error
- * calls a rule without definition. */
+/* Writes all rules into the nfa and rewrites left recursion. kind_of: what an error calls
+ * a rule without definition. */
 void named_rules_emit(named_rules *r, const char *(*kind_of)(str name));
 
 #endif

@@ -1,9 +1,9 @@
-/* Rules that an automaton restricts: what both accept, as a product of the two
+/* Restricts rules by an automaton: builds the product, which matches what both accept
  * (Bar-Hillel, Perles and Shamir 1961).
  *
- * A copy of a node is made for each state in which it is reached and each state in which
- * its rule has to end; a rule has one for each pair of such states. Of these only the
- * ones that are met are made. */
+ * A node is copied for each state in which it is reached and each state in which its rule
+ * must end, and a rule for each pair of such states; only copies that are reached are
+ * made. */
 #include "grammar/avoid.h"
 
 #include <assert.h>
@@ -11,22 +11,21 @@
 #include "base/utf8.h"
 #include "grammar/dfa.h"
 
-/* The product under construction. First it is found in which states each rule may end,
- * then nodes are copied. */
+/* Builds the product: finds the states in which each rule may end, then copies nodes. */
 
 enum { AVOID_MAX_STATES = 256 };
 
-/* The states in which a rule may end that begins in one state: bit q % 64 of ends[q /
- * 64]. */
+/* The states in which a rule may end if it begins in a given state: bit q % 64 of ends[q
+ * / 64]. */
 typedef struct outcome {
     uint64_t ends[AVOID_MAX_STATES / 64];
-    uint32_t callers; /* the newest one, plus 1 */
+    uint32_t callers; /* newest caller, plus 1 */
 } outcome;
 
-/* A call whose rule has the outcome that lists it. */
+/* A call of the rule whose outcome lists it. */
 typedef struct caller {
-    uint32_t outcome, next; /* of the calling rule; the node after the call */
-    uint32_t older;         /* plus 1 */
+    uint32_t outcome, next; /* outcome of the calling rule; node after the call */
+    uint32_t older;         /* next older caller, plus 1 */
 } caller;
 
 typedef struct pair {
@@ -34,7 +33,7 @@ typedef struct pair {
     uint32_t to;
 } pair;
 
-/* A table of numbers by key. */
+/* A map from keys to numbers. */
 typedef struct table {
     NFA_VEC(pair) list;
     hash_index index; /* of list */
@@ -44,7 +43,7 @@ typedef struct visit {
     uint32_t outcome, node, state;
 } visit;
 
-/* Characters of a class, and the state that they lead to. */
+/* Some characters of a class, with the state that they lead to. */
 typedef struct piece {
     nfa_range range;
     uint32_t to;
@@ -52,12 +51,12 @@ typedef struct piece {
 
 typedef struct product {
     build *b;
-    const dfa *d; /* its vectors do not move: no dfa is made meanwhile */
+    const dfa *d; /* its vectors do not move, since no dfa is made meanwhile */
     uint32_t n_states;
     NFA_VEC(outcome) outcomes;
     NFA_VEC(caller) callers;
     NFA_VEC(visit) work;
-    NFA_VEC(uint32_t) todo; /* copies whose successors are to be made: numbers in nodes.list */
+    NFA_VEC(uint32_t) todo; /* copies without successors so far: indices in nodes.list */
     table known, seen;      /* outcomes by rule and state; visits */
     table nodes, rules;     /* copies */
     NFA_VEC(piece) pieces;
@@ -71,8 +70,7 @@ static inline bool has_end(const uint64_t *ends, uint32_t q) {
 
 /* ---- tables ---- */
 
-/* The number of a key in a table's list; a new one, whose `to` is not set, where
- * *is_new. */
+/* Finds the index of a key in a table's list. *is_new: it was added, without its `to`. */
 static uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
     uint32_t hash = (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32);
     *is_new = false;
@@ -92,7 +90,7 @@ static uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
 
 /* ---- characters ---- */
 
-/* The state after a character; NFA_NONE: the dfa accepts nothing there. */
+/* The state after a character; NFA_NONE: the dfa rejects it. */
 static uint32_t avoid_ends_step_of(const product *p, uint32_t state, uint32_t c) {
     const nfa_dstate *s = &p->d->states.p[state];
     for (uint32_t i = 0; i < s->n; i++) {
@@ -104,8 +102,8 @@ static uint32_t avoid_ends_step_of(const product *p, uint32_t state, uint32_t c)
     return s->other;
 }
 
-/* The state after the bytes of a node; NFA_NONE: the dfa accepts nothing there. */
-static uint32_t product_behind(product *p, const nfa_node *node, uint32_t state) {
+/* The state after a node's bytes; NFA_NONE: the dfa rejects them. */
+static uint32_t product_after_bytes(product *p, const nfa_node *node, uint32_t state) {
     const char *bytes = (const char *)p->b->a.bytes.p + node->arg;
     if (node->n == UINT16_MAX) {
         (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "a text of the grammar is too long here");
@@ -117,7 +115,7 @@ static uint32_t product_behind(product *p, const nfa_node *node, uint32_t state)
     return state;
 }
 
-/* Adds a piece of a class to the others that lead to the same state. */
+/* Adds a piece of a class to those that lead to the same state. */
 static void avoid_ends_add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
     piece *x = to != NFA_NONE ? NFA_PUSH(p->b, p->pieces) : NULL;
     if (x != NULL) {
@@ -125,8 +123,7 @@ static void avoid_ends_add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t 
     }
 }
 
-/* Cuts a class into p->pieces, ascending, each with the state that its characters lead
- * to. */
+/* Divides a class into p->pieces, ascending, each with the state that it leads to. */
 static void product_cut(product *p, const nfa_node *node, uint32_t state) {
     const nfa *a = &p->b->a;
     const nfa_class *class = &a->classes.p[node->arg];
@@ -152,8 +149,6 @@ static void product_cut(product *p, const nfa_node *node, uint32_t state) {
     }
 }
 
-/* ---- where rules end ---- */
-
 static void push_visit(product *p, uint32_t of, uint32_t node, uint32_t state) {
     bool is_new;
     (void)product_find(p, &p->seen, (uint64_t)of << 40 | (uint64_t)node << 8 | state, &is_new);
@@ -163,7 +158,7 @@ static void push_visit(product *p, uint32_t of, uint32_t node, uint32_t state) {
     }
 }
 
-/* The number of an outcome, which begins to be walked where it is new. */
+/* The number of the outcome of a rule from a state; schedules a new one. */
 static uint32_t product_outcome(product *p, uint32_t rule, uint32_t from) {
     bool is_new;
     uint32_t i = product_find(p, &p->known, (uint64_t)rule << 8 | from, &is_new);
@@ -201,7 +196,7 @@ static void add_caller(product *p, uint32_t of, const nfa_node *call, uint32_t s
     }
 }
 
-/* Visits what characters of a class lead to. */
+/* Visits the states after the characters of a class. */
 static void push_characters(product *p, uint32_t of, const nfa_node *node, uint32_t state) {
     product_cut(p, node, state);
     for (uint32_t i = 0; i < p->pieces.n; i++) {
@@ -222,7 +217,7 @@ static void walk_one(product *p, visit v) {
         }
         break;
     case NFA_BYTES: {
-        uint32_t to = product_behind(p, &node, v.state);
+        uint32_t to = product_after_bytes(p, &node, v.state);
         if (to != NFA_NONE) {
             push_visit(p, v.outcome, node.next, to);
         }
@@ -239,8 +234,8 @@ static void walk_one(product *p, visit v) {
     }
 }
 
-/* Finds the ends of a rule that begins in state 0, and of all that it calls (summaries of
- * calls: Reps, Horwitz and Sagiv 1995). */
+/* Finds the states in which a rule that begins in state 0 may end, and those of the rules
+ * it calls (by summaries of calls: Reps, Horwitz and Sagiv 1995). */
 static uint32_t product_find_ends(product *p, uint32_t rule) {
     uint32_t of = product_outcome(p, rule, 0);
     while (p->work.n > 0 && build_step(p->b, 1)) {
@@ -251,14 +246,14 @@ static uint32_t product_find_ends(product *p, uint32_t rule) {
 
 /* ---- repeats ---- */
 
-/* One round of a repeat, then next: a character, or a call of the body. */
+/* Adds one round of a repeat, then next: a character, or a call of the body. */
 static uint32_t one_round(build *b, const nfa_repeat *r, uint32_t rule, uint32_t next) {
     nfa_node body = b->a.nodes.p[r->body];
     bool is_character = body.op == NFA_CLASS && body.next == NFA_RETURN_NODE;
     return is_character ? build_node(b, NFA_CLASS, NFA_RAW, body.arg, 0, next) : build_call(b, rule, next);
 }
 
-/* Writes a repeat out. */
+/* Expands a repeat. */
 static void unroll(build *b, uint32_t i) {
     nfa_node node = b->a.nodes.p[i];
     nfa_repeat r = b->a.repeats.p[node.arg];
@@ -292,7 +287,7 @@ static uint64_t avoid_key_of(uint32_t x, uint32_t state, uint32_t end) {
     return (uint64_t)x << 16 | (uint64_t)state << 8 | end;
 }
 
-/* The copy of a node that is reached in `state` and whose rule ends in `end`. */
+/* The copy of a node reached in `state` whose rule ends in `end`. */
 static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t end) {
     bool is_new;
     if (node == NFA_RETURN_NODE) {
@@ -328,8 +323,8 @@ static void avoid_push_way(product *p, uint32_t node) {
     }
 }
 
-/* Takes the pieces that lead where the first one left does, as ranges; their state,
- * NFA_NONE: none are left. */
+/* Removes the pieces that lead to the same state as the first one left, into p->ranges.
+ * Returns that state; NFA_NONE: no pieces are left. */
 static uint32_t avoid_take_pieces(product *p) {
     uint32_t to = NFA_NONE;
     p->ranges.n = 0;
@@ -349,9 +344,8 @@ static uint32_t avoid_take_pieces(product *p) {
     return to;
 }
 
-/* Adds an edge that reads what a node reads, then continues at the copy of `next`. The
- * copy has a higher number, so that the last pass over the nodes, which goes down too,
- * sees chains at once. */
+/* Adds a node that reads like `reads` and continues at the copy of `next`. That copy gets
+ * a higher number, so the passes of build_finish see chains in one go. */
 static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t state, uint32_t end) {
     uint32_t node = build_node(p->b, (nfa_op)reads.op, NFA_RAW, reads.arg, reads.n, NFA_FAIL_NODE);
     avoid_push_way(p, node);
@@ -361,7 +355,7 @@ static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t stat
     }
 }
 
-/* The copy of a class: a way for each state that its characters lead to. */
+/* Copies a class: an alternative for each state that it leads to. */
 static void copy_class(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
     product_cut(p, node, state);
     for (uint32_t to; (to = avoid_take_pieces(p)) != NFA_NONE && build_step(p->b, 1);) {
@@ -384,7 +378,7 @@ static void copy_call(product *p, const nfa_node *node, uint32_t state, uint32_t
     }
 }
 
-/* Fills copy i: it becomes one of several ways. */
+/* Fills copy i, as a split of its alternatives. */
 static void avoid_fill(product *p, uint32_t i) {
     build *b = p->b;
     pair c = p->nodes.list.p[i];
@@ -398,7 +392,7 @@ static void avoid_fill(product *p, uint32_t i) {
         }
         break;
     case NFA_BYTES: {
-        uint32_t to = product_behind(p, &node, state);
+        uint32_t to = product_after_bytes(p, &node, state);
         if (to != NFA_NONE) {
             push_reader(p, node, node.next, to, end);
         }
@@ -414,13 +408,11 @@ static void avoid_fill(product *p, uint32_t i) {
         break;
     }
     if (p->ways.n > 0 && b->failed == QUIRE_OK) {
-        avoid_push_way(p, NFA_FAIL_NODE); /* a split of two at least, which is a node of its own */
+        avoid_push_way(p, NFA_FAIL_NODE); /* with two or more targets, the split is a node of its own */
         uint32_t split = build_split(b, p->ways.p, p->ways.n);
         b->a.nodes.p[c.to] = b->a.nodes.p[split];
     }
 }
-
-/* ---- the rule ---- */
 
 static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_pool *pool) {
     *p = (product){.b = pool->b, .d = &pool->all.p[dfa_number]};
@@ -487,8 +479,8 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
     return made;
 }
 
-/* Respells the characters of a grammar's rules for strings: each node that reads some
- * becomes nodes that read their spelling. */
+/* Rewrites the characters of rules for strings: each node that reads characters becomes
+ * nodes that read their spellings. */
 
 /* ---- JSON ---- */
 
@@ -496,12 +488,12 @@ static bool respell_is_plain(char c) {
     return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\';
 }
 
-/* The bytes of a node, copied; they may move while nodes are added. */
+/* A copy of a node's bytes, which may move while nodes are added. */
 static char *copy_bytes(build *b, const nfa_node *node) {
     char *bytes = mem_new(node->n, 1);
     if (bytes == NULL) {
         (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else if (node->n == UINT16_MAX) { /* a character may end in another node */
+    } else if (node->n == UINT16_MAX) { /* a character may continue in another node */
         (void)build_fail(b, QUIRE_TOO_LARGE, -1, "a text of the grammar is too long for a string");
     }
     for (uint16_t i = 0; bytes != NULL && i < node->n; i++) {
@@ -528,7 +520,7 @@ static void respell_bytes_json(build *b, uint32_t i) {
         }
         next = build_bytes(b, (str){bytes + from, at - from}, next);
         at = from;
-        /* one character, and all like it */
+        /* at a character that is escaped */
         while (from > 0 && !respell_is_plain(bytes[from - 1]) && build_step(b, 1)) {
             from--;
             while (from > 0 && ((uint8_t)bytes[from] & 0xC0u) == 0x80u) {
@@ -564,7 +556,7 @@ static const struct {
 } escapes[] = {{'\t', "\\t"}, {'\n', "\\n"}, {'\r', "\\r"}, {'"', "\\\""}, {'\\', "\\\\"}};
 enum { N_ESCAPES = sizeof escapes / sizeof *escapes };
 
-/* What c is written as; NULL: itself. */
+/* How c is escaped; NULL: it is not. */
 static const char *escape_of(uint32_t c) {
     for (size_t i = 0; i < N_ESCAPES; i++) {
         if (escapes[i].c == c) {
@@ -594,8 +586,8 @@ static void respell_bytes_python(build *b, uint32_t i) {
     respell_replace(b, i, with);
 }
 
-/* Adds the part of a range whose characters are written as themselves: no control
- * character, no quote, no backslash. */
+/* Adds the part of a range that needs no escape: without control characters, quotes and
+ * backslashes. */
 static void add_plain(build *b, nfa_range r, nfa_range *to, uint32_t *n) {
     static const uint32_t cuts[] = {0x20, '"', '\\', NFA_MAX_CHAR + 1};
     for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts && build_step(b, 1); i++) {

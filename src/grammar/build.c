@@ -72,7 +72,7 @@ bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size) {
     if (n < *cap) {
         return true;
     }
-    size_t want = *cap == 0 ? MEM_FIRST_CAPACITY : *cap * 2; /* what mem_grow makes of it */
+    size_t want = *cap == 0 ? MEM_FIRST_CAPACITY : *cap * 2; /* like mem_grow */
     b->bytes -= (int64_t)((want - *cap) * size);
     if (b->bytes < 0 || n >= UINT32_MAX / 2) {
         (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too much memory; make it smaller");
@@ -98,7 +98,7 @@ uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n
 }
 
 uint32_t build_bytes(build *b, str bytes, uint32_t next) {
-    while (bytes.n > UINT16_MAX) { /* the last part first */
+    while (bytes.n > UINT16_MAX) { /* from the end */
         size_t n = (bytes.n - 1) % UINT16_MAX + 1;
         next = build_bytes(b, (str){bytes.p + bytes.n - n, n}, next);
         bytes.n -= n;
@@ -237,9 +237,9 @@ uint32_t build_mark_set(build *b, const int32_t *ids, size_t n, bool negated) {
     return a->mark_sets.n - 1;
 }
 
-/* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
+/* The last pass over an nfa: nullable rules, dead ends, classes of bytes. */
 
-/* Steps of a pass over all nodes, which are short ones. */
+/* The cost of a short pass over all nodes. */
 static int64_t pass_steps(const nfa *a) {
     return a->nodes.n / 8 + 1;
 }
@@ -291,7 +291,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
 
 void build_find_empty(build *b, bool *empty) {
     nfa *a = &b->a;
-    bool up = false; /* nodes lead to earlier or to later ones */
+    bool up = false; /* nodes lead to earlier and to later ones, so directions alternate */
     for (bool changed = true; changed && build_step(b, pass_steps(a));) {
         changed = false;
         up = !up;
@@ -305,7 +305,7 @@ void build_find_empty(build *b, bool *empty) {
             a->rules.p[r].nullable = empty[a->rules.p[r].start];
         }
     }
-    for (uint32_t i = 0; i < a->repeats.n; i++) { /* an empty round counts, so there needn't be any */
+    for (uint32_t i = 0; i < a->repeats.n; i++) { /* an empty round counts, so none is needed */
         if (empty[a->repeats.p[i].body]) {
             a->repeats.p[i].min = 0;
         }
@@ -328,7 +328,7 @@ static bool object_lives(const nfa *a, nfa_room room, const nfa_object *o) {
     return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
-/* How many of a slot's parts are allowed. */
+/* How many parts of a slot can be completed. */
 static uint32_t n_live(const nfa *a, nfa_room room, uint32_t slot) {
     const nfa_slot *s = &a->slots.p[slot];
     uint32_t n = 0;
@@ -342,8 +342,8 @@ static bool array_lives(const nfa *a, nfa_room room, const nfa_array *r) {
     return nfa_items_can_end(a, r, room, 0, 0) && (!r->unique || r->min <= n_live(a, room, r->first + r->n));
 }
 
-/* Whether node i can be completed within `level` levels. Of those levels an object or
- * array takes one itself where they are counted. */
+/* Whether node i can be completed within `level` levels. counted: an object or array
+ * takes one of them. */
 static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, bool counted, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     const nfa_room room = {heights, level}, inside = {heights, level - counted};
@@ -377,8 +377,8 @@ static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, boo
     }
 }
 
-/* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state
- * of the machine can be completed. */
+/* Makes dead nodes NFA_FAIL and removes dead items and bodies, so that every state of the
+ * machine can be completed. */
 static void cut_dead(build *b, const uint8_t *heights) {
     nfa *a = &b->a;
     const nfa_room any = {heights, NFA_ENDLESS - 1};
@@ -424,8 +424,8 @@ static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted
     return any;
 }
 
-/* heights[i], NFA_ENDLESS before: without a bound of levels, 0 of all nodes that can be
- * completed. */
+/* Sets heights[i], NFA_ENDLESS before, for nodes that can be completed; all 0 if nesting
+ * is unlimited. */
 static void find_heights(build *b, uint8_t *heights) {
     uint32_t max = b->options->max_depth;
     for (uint32_t level = 0; find_height(b, heights, level, max > 0) && level < max; level++) {
@@ -439,8 +439,8 @@ static void cut_at(bool *cut, uint32_t lo, uint32_t hi) {
     cut[hi + 1] = true;
 }
 
-/* Characters from lo to hi begin or end where ASCII does; others make every byte of
- * longer characters a class of its own. */
+/* Cuts at the ends of a range of characters in ASCII; if it goes beyond, each byte of
+ * longer characters is a class of its own. */
 static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
     if (lo < 0x80) {
         cut[lo] = true;
@@ -455,7 +455,7 @@ static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
     }
 }
 
-/* The digits of special tokens that are named, and the byte before all digits. */
+/* Cuts at the digits of named special tokens, and at the byte before the digits. */
 static void cut_marks(const nfa *a, bool *cut) {
     if (a->mark_sets.n > 0) {
         cut_at(cut, NFA_MARK_BYTE, NFA_MARK_BYTE);
@@ -506,7 +506,7 @@ static void cut_bytes(nfa *a) {
     a->n_byte_classes = n + 1;
 }
 
-/* Keeps the heights for the machine, which needs them where levels are bounded. */
+/* Keeps the heights for the machine if nesting is limited. */
 static void keep_heights(build *b, const uint8_t *heights) {
     nfa *a = &b->a;
     a->max_depth = b->options->max_depth;

@@ -6,8 +6,8 @@
 
 #include "base/utf8.h"
 
-#define EDGES_A_STEP 8      /* that are looked at for one step of a budget */
-#define REPLACEMENT  0xFFFD /* what a text has for bytes that are not a character */
+#define EDGES_A_STEP 8      /* edges looked at per step of the budget */
+#define REPLACEMENT  0xFFFD /* stands for bytes that are not part of a character */
 
 void dfa_pool_init(dfa_pool *p, build *b) {
     *p = (dfa_pool){.b = b};
@@ -80,7 +80,7 @@ void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to
     if (hi < NFA_MAX_CHAR) {
         return;
     }
-    s->other = to; /* the rest: edges that lead there needn't be kept */
+    s->other = to; /* edges to the default target are left out */
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (d->edges.p[s->first + i].to != to) {
@@ -211,7 +211,7 @@ static bool accepts(const dfa *d, uint32_t s) {
     return s != NFA_NONE && d->states.p[s].accepts;
 }
 
-/* The target of a pair of targets; NFA_NONE where nothing can follow. */
+/* The target for a pair of targets; NFA_NONE: nothing can follow. */
 static uint32_t pair_target(product *q, uint32_t x, uint32_t y, dfa_op op) {
     bool dead =
         op == DFA_OR ? x == NFA_NONE && y == NFA_NONE : x == NFA_NONE || (op == DFA_AND && y == NFA_NONE);
@@ -257,8 +257,8 @@ static int dfa_compare_names(const void *x, const void *y) {
     return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* Names from[0 .. n) share the first `depth` bytes: adds the state after these and, after
- * it, those after longer parts. */
+/* Work to do: names from[0 .. n) share their first `depth` bytes. Adds the state after
+ * these, and then those after longer prefixes. */
 typedef struct name_group {
     uint32_t first, n, state;
     size_t depth;
@@ -317,7 +317,7 @@ uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max) {
     return dfa_trim(p, x);
 }
 
-/* Adds the edges for characters lo to hi from a state of x: to twice what x's lead to. */
+/* Adds edges for characters lo to hi of a state, to twice the targets in x. */
 static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, uint32_t lo, uint32_t hi) {
     for (uint32_t c = lo, until; c <= hi && build_step(p->b, 1); c = until + 1) {
         uint32_t to = dfa_step(&p->all.p[x], state, c, &until);
@@ -331,14 +331,14 @@ uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
     static const char escaped[] = "\"'\\nrt", meant[] = "\"'\\\n\r\t";
     uint32_t out = dfa_new(p), until, q = (uint32_t)quote;
     for (uint32_t i = 0; i < p->all.p[x].states.n && build_step(p->b, 1); i++) {
-        dfa_add_state(p, out, p->all.p[x].states.p[i].accepts); /* 2 i */
+        dfa_add_state(p, out, p->all.p[x].states.p[i].accepts); /* number 2 i */
         dfa_add_edge(p, out, 0, 0x1F, NFA_NONE);
         add_doubled(p, out, x, i, 0x20, q - 1);
         dfa_add_edge(p, out, q, q, NFA_NONE);
         add_doubled(p, out, x, i, q + 1, '\\' - 1);
         dfa_add_edge(p, out, '\\', '\\', i * 2 + 1);
         add_doubled(p, out, x, i, '\\' + 1, NFA_MAX_CHAR);
-        dfa_add_state(p, out, false); /* 2 i + 1: after a backslash */
+        dfa_add_state(p, out, false); /* number 2 i + 1: after a backslash */
         if (p->b->failed == QUIRE_OK) {
             p->all.p[out].states.p[p->all.p[out].states.n - 1].silent = true;
         }
@@ -358,8 +358,8 @@ static bool is_open(const nfa_dstate *d, bool all) {
     return all ? d->free : d->roomy;
 }
 
-/* Whether every character, or every plain one of JSON strings, leads to a state of which
- * the same holds. */
+/* Whether every character (all), or every one that JSON does not escape, leads to a state
+ * with this property. */
 static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     uint32_t from = all ? 0 : 0x20;
     for (uint32_t k = 0; k < d->n; k++) {
@@ -373,8 +373,7 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
 }
 
-/* Finds the states of which it holds: all but those from which a dead end can be
- * reached. */
+/* Finds the states with that property: those from which no dead end can be reached. */
 static void dfa_find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {

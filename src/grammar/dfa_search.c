@@ -5,23 +5,22 @@
 #include "base/utf8.h"
 #include "grammar/dfa.h"
 
-#define MAX_BYTES 8192 /* of all texts */
+#define MAX_BYTES 8192 /* limit on the bytes of all texts */
 
-/* A state is what of the texts could have begun: the longest prefix of one that the
- * characters so far end with. */
+/* A state is the longest suffix of what was read that is a prefix of some text. */
 typedef struct prefix {
-    uint32_t child, sibling, c; /* of the trie; the character that leads here */
-    uint32_t shorter;           /* the state of the longest shorter prefix that is an end of it */
-    uint32_t text;              /* that is complete here, plus 1 */
-    bool found;                 /* a text ends here, this one's own or a shorter one */
-    bool wanted;                /* the wanted text does */
+    uint32_t child, sibling, c; /* links of the trie; the character that leads here */
+    uint32_t shorter;           /* state of the longest proper suffix that is a state */
+    uint32_t text;              /* the text that ends here, plus 1 */
+    bool found;                 /* a text ends here, this one's or a shorter one */
+    bool wanted;                /* texts[wanted] ends here */
 } prefix;
 
 typedef struct search {
     build *b;
     NFA_VEC(prefix) states;
-    NFA_VEC(uint32_t) chars; /* of all texts, ascending, each once */
-    NFA_VEC(uint32_t) order; /* states by length */
+    NFA_VEC(uint32_t) chars; /* characters of all texts, ascending, distinct */
+    NFA_VEC(uint32_t) order; /* states sorted by length */
 } search;
 
 static uint32_t child_of(const search *s, uint32_t state, uint32_t c) {
@@ -49,7 +48,7 @@ static uint32_t dfa_search_add_child(search *s, uint32_t state, uint32_t c) {
     return i;
 }
 
-/* The state after a character; 0 is that of no prefix. */
+/* The state after a character; 0 is the empty prefix. */
 static uint32_t go(const search *s, uint32_t state, uint32_t c) {
     uint32_t to;
     while ((to = child_of(s, state, c)) == 0 && state != 0) {
@@ -63,7 +62,7 @@ static int compare_chars(const void *x, const void *y) {
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Links each prefix with the shorter ones, by length. */
+/* Links each prefix to its shorter suffixes, in order of length. */
 static void link_shorter(search *s) {
     uint32_t *root = NFA_PUSH(s->b, s->order);
     if (root == NULL) {
@@ -160,11 +159,10 @@ uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, 
     return dfa_trim(p, x);
 }
 
-/* The numbers of characters with which a dfa's texts can be completed from each of its
- * states.
+/* Computes with how many more characters texts can be completed from each state of a dfa.
  *
- * Set 0 has the accepting states, set i + 1 those that lead to one of set i. Each set
- * follows from the one before, so where one comes again all that follow do. */
+ * Set 0 has the accepting states, set i + 1 the states with an edge into set i. A set
+ * determines the next one, so once a set repeats, all do. */
 
 enum { MOST_SETS = 4096, MOST_WORDS = 1 << 17 };
 
@@ -172,24 +170,24 @@ static bool dfa_lengths_has(const uint64_t *set, uint32_t state) {
     return (set[state / 64] >> (state % 64) & 1) != 0;
 }
 
-/* Whether an edge of s leads to a state of `behind`, or to a silent one of `now`, whose
- * character does not count. */
-static bool leads(const dfa *d, const nfa_dstate *s, const uint64_t *behind, const uint64_t *now) {
+/* Whether an edge of s leads to a state of `following`, or to a silent state of `now`,
+ * since its character does not count. */
+static bool leads(const dfa *d, const nfa_dstate *s, const uint64_t *following, const uint64_t *now) {
     for (uint32_t k = 0; k <= s->n; k++) {
         uint32_t to = k < s->n ? d->edges.p[s->first + k].to : s->other;
-        if (to != NFA_NONE && dfa_lengths_has(d->states.p[to].silent ? now : behind, to)) {
+        if (to != NFA_NONE && dfa_lengths_has(d->states.p[to].silent ? now : following, to)) {
             return true;
         }
     }
     return false;
 }
 
-/* The set before `behind`: silent states first, since others look at them. */
-static void step_back(build *b, const dfa *d, const uint64_t *behind, uint64_t *now) {
+/* Computes the set before `following`; silent states first, as others depend on them. */
+static void step_back(build *b, const dfa *d, const uint64_t *following, uint64_t *now) {
     for (int silent = 1; silent >= 0; silent--) {
         for (uint32_t i = 0; i < d->states.n && build_step(b, 1); i++) {
             const nfa_dstate *s = &d->states.p[i];
-            if (s->silent == (silent != 0) && leads(d, s, behind, now)) {
+            if (s->silent == (silent != 0) && leads(d, s, following, now)) {
                 now[i / 64] |= (uint64_t)1 << (i % 64);
             }
         }
@@ -211,7 +209,7 @@ static bool dfa_lengths_is_full(const uint64_t *set, uint32_t n) {
     return true;
 }
 
-/* From when on each state was in some set; and whether the sets that come again are all
+/* Finds from which set on each state was in some set, and whether the repeating sets are
  * full. */
 static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
     bool full = true;
@@ -226,7 +224,7 @@ static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
     l->rich = full ? l->loop : NFA_NONE;
 }
 
-/* Finds the sets; where none comes again out->sets stays NULL. */
+/* Finds the sets; out->sets stays NULL if they do not repeat in time. */
 static void find_lengths(dfa_pool *p, const dfa *d, dfa_lengths *out) {
     uint32_t words = (d->states.n + 63) / 64,
              most = MOST_WORDS / words < MOST_SETS ? MOST_WORDS / words : MOST_SETS;
@@ -275,7 +273,7 @@ bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *al
         bool may = (l->sets[(size_t)i * l->words] & 1) != 0, recurs = i >= l->loop;
         uint32_t period = l->n_sets - l->loop;
         uint64_t from = i,
-                 /* the first of at least min */
+                 /* the first one that is at least min */
             first = min > i && recurs ? i + (uint64_t)(min - i + period - 1) / period * period : i;
         some = some || (may && first >= min && first <= max);
         *all = *all && (!may || (from >= min && from <= max && (!recurs || max == NFA_NONE)));
@@ -283,10 +281,10 @@ bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *al
     return some;
 }
 
-/* Automata are memoised: equal patterns, lists and combinations are one, so the schemas
+/* Memoises automata: equal patterns, lists and combinations are made once, so the schemas
  * of many tools share them. */
 
-/* What was requested. */
+/* What an automaton was made from. */
 typedef struct dfa_key {
     uint32_t kind, x, y;
     str text;
@@ -304,7 +302,7 @@ static uint32_t dfa_memo_hash_of(const dfa_key *k) {
     return (uint32_t)str_hash(str_hash(STR_HASH_START, (str){(const char *)words, sizeof words}), k->text);
 }
 
-/* Whether it was made before; *x: its number. */
+/* Finds an automaton that was made before; *x: its number. */
 static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
     uint32_t hash = dfa_memo_hash_of(k);
     if (p->b->failed != QUIRE_OK) {
@@ -323,7 +321,7 @@ static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
     return false;
 }
 
-/* Notes what was made; returns x. */
+/* Records x as made from k; returns x. */
 static uint32_t dfa_memo_note(dfa_pool *p, const dfa_key *k, uint32_t x) {
     uint32_t first = p->made_texts.n;
     for (size_t i = 0; i < k->text.n; i++) {
@@ -382,18 +380,18 @@ uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
     return dfa_memo_find(p, &k, &q) ? q : dfa_memo_note(p, &k, dfa_make_quoted(p, x, quote));
 }
 
-/* Makes a dfa smaller before it is placed: states that do the same become one, and those
- * that nothing reaches are dropped.
+/* Makes a dfa smaller before it is copied into the nfa: merges equivalent states and
+ * drops unreachable ones.
  *
- * One pass from the last state to the first, so that a state is compared when its targets
- * after it have been. That finds all equal ends of lists of names, and most of what
- * patterns leave; targets before a state count as themselves, so some equal states on
+ * One pass from the last state to the first, so that a state is compared after the later
+ * states that it leads to. That finds all common suffixes in lists of names, and most of
+ * what patterns leave. Earlier targets count as they are, so some equivalent states on
  * cycles stay. */
 
 typedef struct merge {
     dfa *d;
-    uint32_t *map;    /* map[state]: the one that represents it */
-    hash_index index; /* of those */
+    uint32_t *map;    /* for each state, the one that represents it */
+    hash_index index; /* of representatives */
 } merge;
 
 static uint32_t dfa_merge_mix(uint32_t h, uint32_t v) {
@@ -401,8 +399,7 @@ static uint32_t dfa_merge_mix(uint32_t h, uint32_t v) {
     return h ^ (h >> 15);
 }
 
-/* A target as its state sees it: later states are replaced by those that they merged
- * with. */
+/* A target as this state sees it: a later one is replaced by its representative. */
 static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
     return to == NFA_NONE ? NFA_NONE : to == state ? NFA_NONE - 1 : to > state ? m->map[to] : to;
 }
@@ -445,8 +442,8 @@ static void find_same(build *b, merge *m) {
     }
 }
 
-/* Appends the state that represents `to` to the new order, if it is not there;
- * number[state]: its place there, plus 1. */
+/* Appends the representative of `to` to the new order unless it is there. number[state]:
+ * its place in the order, plus 1. */
 static void dfa_merge_reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
     if (to != NFA_NONE && number[m->map[to]] == 0) {
         order[*n] = m->map[to];
@@ -458,7 +455,7 @@ static uint32_t moved(const merge *m, const uint32_t *number, uint32_t to) {
     return to != NFA_NONE ? number[m->map[to]] - 1 : NFA_NONE;
 }
 
-/* Writes the states that are reached, in the order in which they are, to out. */
+/* Writes the reachable states to out, in the order in which they are reached. */
 static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *order, dfa *out) {
     uint32_t n = 0;
     dfa_merge_reach(m, 0, number, order, &n);

@@ -1,30 +1,30 @@
-/* Compiles free text, and tags that begin anywhere in it.
+/* Compiles free text, and tags that may begin anywhere in it.
  *
- * Free text is a loop: letters that none of the watched texts is among, then a special
- * token that it may hold, and so on. Beside the letters runs one automaton for each
- * trigger, which ends where the trigger is complete for the first time. */
+ * Free text is a loop: letters without any of the watched texts, then a special token
+ * that is allowed, and so on. In parallel an automaton per trigger reads letters up to
+ * the first occurrence of that trigger. */
 #include "base/utf8.h"
 #include "grammar/parts.h"
 
-/* What begins a tag, or ends the free text: letters, or a special token after letters. */
+/* What begins a tag or ends the free text: letters, or a special token after letters. */
 typedef struct trigger {
     str letters;
-    int32_t mark;  /* -1: letters alone */
-    uint32_t rule; /* of the tags that begin so, plus 1; 0: none */
-    str rest;      /* of a text: what follows the token */
+    int32_t mark;  /* special token; -1: letters only */
+    uint32_t rule; /* rule of the tags with this trigger, plus 1; 0: none */
+    str rest;      /* the part of a text after the token */
 } trigger;
 
 typedef struct free_text {
     parts *p;
     NFA_VEC(trigger) triggers;
-    NFA_VEC(str) watched;   /* letters that free text does not contain */
-    uint32_t n_ending;      /* of watched: the others may occur in what ends the free text */
-    NFA_VEC(int32_t) marks; /* tokens that it does not hold as such */
+    NFA_VEC(str) watched; /* texts of letters that free text may not contain */
+    uint32_t n_ending; /* the first n_ending of watched end the free text; the end may contain the others */
+    NFA_VEC(int32_t) marks; /* special tokens that free text may not contain */
     NFA_VEC(uint32_t) ways;
     bool has_pattern;
-    uint32_t pattern;       /* dfa: texts in which it matches */
-    uint32_t pattern_first; /* those that end where it matches first */
-    uint32_t pattern_rule;  /* of what makes a tag of it */
+    uint32_t pattern;       /* dfa of texts in which the pattern matches */
+    uint32_t pattern_first; /* dfa of those that end with the first match */
+    uint32_t pattern_rule;  /* rule of the tag that it begins */
     const grammar_part *pattern_other;
 } free_text;
 
@@ -54,7 +54,7 @@ static trigger trigger_of(parts *p, str text) {
     return t;
 }
 
-/* The number of a trigger in the list, to which it is added unless it is there. */
+/* Finds a trigger in the list, or adds it; returns its index. */
 static uint32_t add_trigger(free_text *f, trigger t) {
     for (uint32_t i = 0; i < f->triggers.n && build_step(f->p->b, 1); i++) {
         if (f->triggers.p[i].mark == t.mark && str_eq(f->triggers.p[i].letters, t.letters) &&
@@ -78,8 +78,8 @@ static uint32_t add_trigger(free_text *f, trigger t) {
     return f->triggers.n - 1;
 }
 
-/* Texts that free text does not contain; a special token in one is then none of its
- * tokens. */
+/* Watches texts that free text may not contain; the special tokens in them are forbidden
+ * too. */
 static void free_text_watch(free_text *f, const str *texts, size_t n) {
     for (size_t i = 0; i < n && build_step(f->p->b, 1); i++) {
         trigger t = trigger_of(f->p, texts[i]);
@@ -90,8 +90,8 @@ static void free_text_watch(free_text *f, const str *texts, size_t n) {
 
 /* ---- the loop ---- */
 
-/* The special tokens that free text may hold: a node that leads to `next`; NFA_FAIL_NODE:
- * none. */
+/* Makes a node for the special tokens that free text may contain, leading to `next`;
+ * NFA_FAIL_NODE: none. */
 static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t next) {
     parts *p = f->p;
     NFA_VEC(int32_t) ids = {0};
@@ -119,26 +119,26 @@ static uint32_t emit_string(free_text *f, uint32_t letters, uint32_t next) {
     return build_node(f->p->b, NFA_STRING, NFA_RAW, dfa_place(&f->p->dfas, letters), 0, next);
 }
 
-/* What of a dfa has no match of the pattern. */
+/* The texts of x without a match of the pattern. */
 static uint32_t without_pattern(free_text *f, uint32_t x) {
     return f->has_pattern ? dfa_combine(&f->p->dfas, x, f->pattern, DFA_AND_NOT) : x;
 }
 
-/* The letters up to a match of the pattern: lead to the tag, or back to the loop after
- * `other`. */
-static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
+/* Adds letters up to a match of the pattern. They lead to the tag, or after `other` back
+ * to the loop. */
+static void push_pattern(free_text *f, uint32_t loop, uint32_t after) {
     dfa_pool *dfas = &f->p->dfas;
     uint32_t never = f->watched.n > 0 ? dfa_search(dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
     uint32_t until = dfa_combine(dfas, f->pattern_first, never, DFA_AND);
     if (!dfa_is_empty(dfas, until)) {
-        uint32_t tag = build_call(f->p->b, f->pattern_rule, behind),
+        uint32_t tag = build_call(f->p->b, f->pattern_rule, after),
                  other = parts_emit(f->p, f->pattern_other, loop);
         free_text_push_way(f, emit_string(f, until, build_split2(f->p->b, tag, other)));
     }
 }
 
-/* The dfa of texts that end with `letters` and contain, before that end, a watched text
- * that does not end free text. */
+/* A dfa of texts that end with `letters` and contain an earlier watched text that does
+ * not end free text. */
 static uint32_t watched_before(free_text *f, str letters) {
     strbuf regex = {0};
     quire_err e = QUIRE_OK;
@@ -164,7 +164,7 @@ done:
     return found;
 }
 
-/* The letters up to a trigger, and it: lead to `next`. */
+/* Adds letters up to and including a trigger, leading to `next`. */
 static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint32_t next) {
     dfa_pool *dfas = &f->p->dfas;
     if (t->mark >= 0) {
@@ -187,11 +187,10 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     }
 }
 
-/* Writes the loop, whose node is made: out of it lead `out` and, after trigger i,
- * targets[i]; NFA_FAIL_NODE: nothing does. A tag that the pattern begins leads to
- * behind_tag. */
+/* Writes the loop into its node. It exits to `out`, and after trigger i to targets[i]
+ * (NFA_FAIL_NODE: no exit). A tag that the pattern begins leads to after_tag. */
 static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets,
-                      uint32_t behind_tag, uint32_t out) {
+                      uint32_t after_tag, uint32_t out) {
     build *b = f->p->b;
     uint32_t without =
         f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
@@ -204,22 +203,20 @@ static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, co
             free_text_push_way(f, parts_emit_mark(f->p, f->triggers.p[i].mark, targets[i]));
         }
     }
-    uint32_t behind = b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE;
+    uint32_t after = b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE;
     f->ways.n = 0;
-    free_text_push_way(f, emit_string(f, without, behind));
+    free_text_push_way(f, emit_string(f, without, after));
     for (uint32_t i = 0; i < f->triggers.n && build_step(b, 1); i++) {
         if (f->triggers.p[i].letters.n > 0 && targets[i] != NFA_FAIL_NODE) {
             push_trigger(f, &f->triggers.p[i], without, targets[i]);
         }
     }
     if (f->has_pattern) {
-        push_pattern(f, loop, behind_tag);
+        push_pattern(f, loop, after_tag);
     }
     build_patch(b, loop, b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE,
                 NFA_FAIL_NODE);
 }
-
-/* ---- until ---- */
 
 static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next) {
     build *b = f->p->b;
@@ -246,8 +243,8 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
 
 /* ---- tags ---- */
 
-/* The trigger of a tag, and what follows it in the tag's begin. A special token in the
- * begin reaches further than letters of a trigger that end inside it. */
+/* The trigger of a tag, with the part of its `begin` that follows. A special token in
+ * `begin` takes precedence over a trigger of letters inside it. */
 static trigger trigger_of_tag(free_text *f, const grammar_part *part, str begin) {
     str given = {0};
     for (size_t i = 0; i < part->n_texts && build_step(f->p->b, 1); i++) {
@@ -269,7 +266,8 @@ static trigger trigger_of_tag(free_text *f, const grammar_part *part, str begin)
     return own;
 }
 
-/* Gathers the tags' triggers; each gets a rule, which is written in the second round. */
+/* Collects the triggers of the tags; each gets a rule, which is written in a second
+ * pass. */
 static void emit_tags(free_text *f, const grammar_part *part) {
     build *b = f->p->b;
     NFA_VEC(uint32_t) ways = {0}, of = {0};
@@ -303,9 +301,8 @@ static void emit_tags(free_text *f, const grammar_part *part) {
     NFA_FREE(b, of);
 }
 
-/* One loop of free text in which each tag leads to `behind`. */
-static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t behind,
-                        uint32_t out) {
+/* Writes a loop of free text in which each tag leads to `after`. */
+static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t after, uint32_t out) {
     build *b = f->p->b;
     uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
@@ -314,13 +311,13 @@ static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, u
     }
     for (uint32_t i = 0; i < f->triggers.n && b->failed == QUIRE_OK; i++) {
         targets[i] =
-            f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, behind) : NFA_FAIL_NODE;
+            f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, after) : NFA_FAIL_NODE;
     }
-    emit_loop(f, loop, part->specials, targets, behind, out);
+    emit_loop(f, loop, part->specials, targets, after, out);
     mem_free(targets);
 }
 
-/* The pattern's automata, and the rule of the tag that it begins. */
+/* Makes the automata of the pattern, and the rule of the tag that it begins. */
 static void open_pattern(free_text *f, const grammar_part *part) {
     dfa_pool *dfas = &f->p->dfas;
     strbuf more = {0};
@@ -339,13 +336,13 @@ static void open_pattern(free_text *f, const grammar_part *part) {
     build_rule_set(f->p->b, f->pattern_rule, node);
 }
 
-/* A tag with no text before it, which leads to `behind`. */
-static uint32_t emit_first_tag(free_text *f, uint32_t behind) {
+/* Adds a tag without text before it, leading to `after`. */
+static uint32_t emit_first_tag(free_text *f, uint32_t after) {
     build *b = f->p->b;
     f->ways.n = 0;
     for (uint32_t i = 0; i < f->triggers.n && build_step(b, 1); i++) {
         trigger t = f->triggers.p[i];
-        uint32_t tag = t.rule > 0 ? build_call(b, t.rule - 1, behind) : NFA_FAIL_NODE;
+        uint32_t tag = t.rule > 0 ? build_call(b, t.rule - 1, after) : NFA_FAIL_NODE;
         tag = t.rule > 0 && t.mark >= 0 ? parts_emit_mark(f->p, t.mark, tag) : tag;
         free_text_push_way(f, t.rule > 0 ? parts_emit_text(f->p, t.letters, tag) : tag);
     }

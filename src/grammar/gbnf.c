@@ -1,8 +1,8 @@
-/* Compiles GBNF and W3C's EBNF: rules as `name ::= parts`, of strings, classes, groups
- * and repeats.
+/* Compiles GBNF and W3C's EBNF: rules `name ::= parts` of strings, classes, groups and
+ * repeats.
  *
- * W3C's (XML 1.0, section 6) has no escapes but #xN for a character, comments like C's,
- * numbers in brackets before rules, and begins with its first rule. */
+ * W3C's EBNF (XML 1.0, section 6) has no escapes but #xN for a character, has comments
+ * like C and numbers in brackets before rules, and starts at its first rule. */
 #include "base/utf8.h"
 #include "grammar/ast.h"
 #include "grammar/compile.h"
@@ -36,7 +36,7 @@ static char gbnf_peek(const parser *p) {
     return p->at < p->text.n ? p->text.p[p->at] : 0;
 }
 
-/* White space, newlines and comments. */
+/* Skips white space, newlines and comments. */
 static void gbnf_skip(parser *p) {
     while (p->at < p->text.n) {
         char c = p->text.p[p->at];
@@ -70,7 +70,7 @@ static str gbnf_take_name(parser *p) {
     return (str){p->text.p + from, p->at - from};
 }
 
-/* "[12]" before a rule in W3C's notation. */
+/* Skips the "[12]" before a rule in W3C's EBNF. */
 static void skip_number(parser *p) {
     size_t at = p->at + 1;
     while (at < p->text.n && p->text.p[at] >= '0' && p->text.p[at] <= '9') {
@@ -82,7 +82,7 @@ static void skip_number(parser *p) {
     }
 }
 
-/* Whether a rule's head is here. */
+/* Whether the head of a rule is next. */
 static bool at_head(parser *p) {
     size_t from = p->at;
     skip_number(p);
@@ -244,7 +244,7 @@ static uint32_t gbnf_parse_repeat(parser *p) {
     }
 }
 
-/* Alternatives up to a closing parenthesis, the next rule's head or the end. */
+/* Parses alternatives up to a closing parenthesis, the next rule's head or the end. */
 static uint32_t gbnf_parse_alt(parser *p) {
     ast_list all = {0}, one = {0};
     for (gbnf_skip(p); gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != ')'; gbnf_skip(p)) {

@@ -1,4 +1,4 @@
-/* Runs: sequences' states over a grammar and a vocabulary. */
+/* Runs: states of sequences over a grammar and a vocabulary. */
 #include "grammar/grammar_run.h"
 
 #include <assert.h>
@@ -10,10 +10,10 @@
 
 /* ---- opening ---- */
 
-#define RUN_MAX_OPENERS 64 /* of one core, whose states would be too many to number */
+#define RUN_MAX_OPENERS 64 /* most runs that share a core, so that its states can be numbered */
 
-#define FIRST_MASK_BYTES ((size_t)4 << 20) /* addresses for masks */
-/* configurations: about a millisecond where they miss the caches */
+#define FIRST_MASK_BYTES ((size_t)4 << 20) /* addresses reserved for masks at first */
+/* configurations per slice: about a millisecond when caches miss */
 #define SLICE 8192
 
 static void core_free(run_core *r) {
@@ -29,7 +29,7 @@ static void core_free(run_core *r) {
     mem_free(r);
 }
 
-/* What is opened, for whom. */
+/* A run to open, and for whom. */
 typedef struct run_opening {
     grammar *g;
     grammar_vocab *v;
@@ -77,7 +77,7 @@ static bool grammar_run_has_room(run_core *r) {
     return room && r->refs < RUN_MAX_OPENERS;
 }
 
-/* Takes a core out of the grammar's list, and frees it. The grammar's lock is held. */
+/* Removes a core from the grammar's list and frees it. The grammar's lock is held. */
 static void core_remove(grammar *g, run_core *r) {
     for (run_core **at = &g->runs; *at != NULL; at = &(*at)->next) {
         if (*at == r) {
@@ -88,12 +88,12 @@ static void core_remove(grammar *g, run_core *r) {
     core_free(r);
 }
 
-/* Whether a core may be shared with whom o is for. */
+/* Whether the opening o may share this core. */
 static bool is_for(run_core *r, const run_opening *o) {
     return r->v == o->v && r->share == o->share && grammar_run_has_room(r);
 }
 
-/* The core that there is with room, or a new one; counted up. The grammar's lock is
+/* Takes a reference to an existing core with room, or makes one. The grammar's lock is
  * held. */
 static quire_err core_open(const run_opening *o, run_core **out) {
     run_core *r = o->g->runs;
@@ -148,7 +148,7 @@ quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, u
         TRY(memory_share_take(m, tenant, &o.share));
     }
     quire_err e = grammar_run_open_run(&o, out);
-    memory_share_drop(o.share); /* the core has one of its own */
+    memory_share_drop(o.share); /* the core holds its own reference */
     return e;
 }
 
@@ -168,7 +168,8 @@ void grammar_run_close(grammar_run *r) {
 
 /* ---- operations ---- */
 
-/* Within a step: no thread outside is waited for, but other threads of the step are. */
+/* Locks within a step: does not wait for threads outside of steps, only for the step's
+ * own. */
 static bool lock_in_step(run_core *core) {
     return atomic_load(&core->n_outside) == 0 &&
            (pthread_mutex_trylock(&core->lock) == 0 ||
@@ -183,7 +184,7 @@ static const char *const reasons[] = {
     [MACHINE_NO_SHARE] = "the states of this tenant's rules take all of its share of the memory for rules",
 };
 
-/* op once. The lock is held. */
+/* Executes op once. The lock is held. */
 static quire_err attempt(grammar_run *r, run_op op, void *context) {
     run_core *core = r->core;
     core->m.budget.max = core->m.budget.used + core->max_bytes - r->paid;
@@ -197,8 +198,7 @@ static quire_err attempt(grammar_run *r, run_op op, void *context) {
     return e;
 }
 
-/* Gives addresses to what had too few. The lock is held, and the thread is outside of
- * steps. */
+/* Reserves more addresses for what had too few. The lock is held; not within a step. */
 static quire_err grammar_run_grow(run_core *core) {
     if (core->wants_masks > core->masks.reserved) {
         size_t twice = 2 * core->masks.reserved;
@@ -259,7 +259,7 @@ uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n) {
 typedef struct walk {
     grammar_state s;
     str bytes;
-    size_t n; /* of them that were taken */
+    size_t n; /* number of bytes taken */
 } walk;
 
 static quire_err walk_op(run_core *core, void *context) {
@@ -309,7 +309,7 @@ bool grammar_allows(grammar_run *r, grammar_state s, int32_t token) {
     return grammar_accept(r, &s, token) == QUIRE_OK;
 }
 
-/* run_mask, whose time counts where the mask is built. */
+/* Like run_mask, but counts the time if the mask is built. */
 static quire_err timed_mask(run_core *core, uint32_t s, uint64_t *bits) {
     if (machine_state_at(&core->m, s)->mask != 0) {
         return run_mask(core, s, bits);
@@ -337,7 +337,7 @@ quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits) {
 }
 
 static quire_err warm_op(run_core *core, void *context) {
-    enum { PLACES = 3 }; /* the beginning, and twice after letters: free text then stays where it is */
+    enum { PLACES = 3 }; /* the start, and twice after letters, where free text no longer changes state */
     size_t n;
     uint32_t s = MACHINE_FIRST;
     (void)context;
@@ -354,7 +354,7 @@ void grammar_run_warm(grammar_run *r) {
     (void)run_do(r, warm_op, NULL);
 }
 
-/* ---- figures ---- */
+/* ---- statistics ---- */
 
 int64_t grammar_run_mask_ns(const grammar_run *r) {
     return atomic_load_explicit(&r->core->mask_ns, memory_order_relaxed);
@@ -372,9 +372,9 @@ void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out) {
 
 struct grammar_memory {
     area_pool pool;
-    pthread_mutex_t lock; /* of shares, and of refs */
+    pthread_mutex_t lock; /* guards shares and refs */
     memory_share *shares;
-    int32_t refs; /* its opener's, and one for each share */
+    int32_t refs; /* one of its opener, one per share */
 };
 
 quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out) {
@@ -392,7 +392,7 @@ quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out) {
     return QUIRE_OK;
 }
 
-/* Drops a reference. The lock is held, and is let go. */
+/* Drops a reference. Called with the lock held; releases it. */
 static void drop_ref(grammar_memory *m) {
     bool is_last = --m->refs == 0;
     (void)pthread_mutex_unlock(&m->lock);

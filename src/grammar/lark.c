@@ -1,9 +1,9 @@
-/* Compiles grammars in Lark's notation, as custom tools have them: rules in small
- * letters, terminals in capitals.
+/* Compiles grammars in Lark's notation, which custom tools use: rules in lower case,
+ * terminals in upper case.
  *
- * The language is that of the rules over characters: a terminal has no longest match,
- * priorities choose no other texts, and what %ignore names may stand before the first
- * terminal and after each. */
+ * The rules define a language over characters: terminals do not take the longest match,
+ * priorities have no effect, and what %ignore names may come before the first terminal
+ * and after each one. */
 #include <stddef.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static const struct {
     {"SQL_COMMENT", "--[^\\n]*"},
 };
 
-/* The regex of a terminal of `common`; NULL: unknown. */
+/* The regex of a terminal in `common`; NULL: unknown. */
 static const char *lark_common(str name) {
     for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
         if (str_is(name, terminals[i].name)) {
@@ -63,12 +63,12 @@ typedef struct parser {
     str text;
     size_t at;
     int depth;
-    bool in_rule; /* not in a terminal: what is ignored may follow each terminal */
+    bool in_rule; /* not in a terminal, so ignored text may follow each terminal */
     ast_list ignored;
     named_rules rules;
 } parser;
 
-/* Numbers in `rules` of what every grammar has; no name in a text begins with %. */
+/* Numbers in `rules` that every grammar has; no name in a text begins with %. */
 enum { RULE_ALL, RULE_IGNORED, RULE_START };
 
 static uint32_t lark_fail(parser *p, quire_err e, const char *what) {
@@ -103,7 +103,7 @@ static bool lark_take(parser *p, const char *what) {
     return taken;
 }
 
-/* Blanks and comments; newlines too where `lines`. */
+/* Skips spaces and comments; with `lines`, newlines too. */
 static void lark_skip(parser *p, bool lines) {
     while (p->at < p->text.n) {
         char c = lark_peek(p);
@@ -136,7 +136,7 @@ static str lark_take_name(parser *p) {
     return (str){p->text.p + from, p->at - from};
 }
 
-/* A terminal's name is in capitals. */
+/* Whether the name, in upper case, is a terminal's. */
 static bool is_terminal(str name) {
     for (size_t i = 0; i < name.n; i++) {
         if (name.p[i] != '_') {
@@ -150,7 +150,7 @@ static uint32_t lark_rule_of(parser *p, str name) {
     return named_rules_find(&p->rules, name, p->at);
 }
 
-/* A leaf that calls a rule of `rules`. */
+/* Makes a node that calls a rule of `rules`. */
 static uint32_t lark_call_of(parser *p, uint32_t rule) {
     return named_rules_call(&p->rules, rule);
 }
@@ -164,7 +164,7 @@ static void define(parser *p, uint32_t rule, uint32_t root) {
 
 /* ---- terminals ---- */
 
-/* A terminal in a rule, with what is ignored after it. */
+/* Adds the ignored text after a terminal in a rule. */
 static uint32_t terminal(parser *p, uint32_t node) {
     ast_list l = {0};
     if (!p->in_rule) {
@@ -199,7 +199,7 @@ static uint32_t char_of_case(parser *p, uint32_t c, bool ignore_case) {
     return ast_class(p->t, (nfa_range[]){{small - 0x20, small - 0x20}, {small, small}}, 2, false);
 }
 
-/* Moves after the string's closing quote; returns where its text ends. */
+/* Moves past the string's closing quote; returns the end of its text. */
 static size_t string_end(parser *p) {
     while (p->at < p->text.n && lark_peek(p) != '"' && lark_peek(p) != '\n') {
         p->at += lark_peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;
@@ -211,7 +211,7 @@ static size_t string_end(parser *p) {
     return end;
 }
 
-/* After the opening quote of the range's second string. */
+/* Parses the rest of a range, from after the opening quote of its second string. */
 static uint32_t parse_range(parser *p, uint32_t lo) {
     uint32_t hi = p->at < p->text.n ? lark_take_char(p) : 0;
     if (lark_ok(p) && (!lark_take(p, "\"") || hi < lo)) {
@@ -225,13 +225,13 @@ static uint32_t lark_parse_string(parser *p) {
     ast_list l = {0};
     size_t from = ++p->at, end = string_end(p);
     bool ignore_case = lark_take(p, "i");
-    size_t behind = p->at;
+    size_t after = p->at;
     uint32_t c = 0, n = 0;
     for (p->at = from; lark_ok(p) && p->at < end; n++) {
         c = lark_take_char(p);
         ast_add(p->t, &l, char_of_case(p, c, ignore_case));
     }
-    p->at = behind;
+    p->at = after;
     if (lark_ok(p) && lark_begins(p, "..\"")) {
         p->at += 3;
         return n == 1 ? parse_range(p, c)
@@ -240,7 +240,7 @@ static uint32_t lark_parse_string(parser *p) {
     return ast_cat(p->t, l);
 }
 
-/* Parses a regex of its own text, with flags in front of it. */
+/* Parses a regex on its own, with flags. */
 static uint32_t lark_regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
     strbuf text = {0};
     quire_err e = strbuf_addf(&text, "%s%s", ignore_case ? "(?i)" : "", dot_all ? "(?s)" : "");
@@ -364,7 +364,7 @@ static bool lark_goes_on(parser *p) {
     return does;
 }
 
-/* Alternatives up to a closing bracket, or to the end of the line unless `lines`. */
+/* Parses alternatives up to a closing bracket or, unless `lines`, the end of the line. */
 static uint32_t lark_parse_alt(parser *p, bool lines) {
     ast_list all = {0}, one = {0};
     for (lark_skip(p, lines); lark_ok(p) && p->at < p->text.n; lark_skip(p, lines)) {
@@ -391,7 +391,7 @@ static uint32_t lark_parse_alt(parser *p, bool lines) {
 
 /* ---- statements ---- */
 
-/* Defines the terminal `as` as the common one of that name. */
+/* Defines the terminal `as` as a terminal of `common`. */
 static void import(parser *p, str name, str as) {
     const char *regex = lark_common(name);
     if (regex == NULL) {
@@ -401,7 +401,7 @@ static void import(parser *p, str name, str as) {
     define(p, lark_rule_of(p, as), lark_regex_of(p, str_of(regex), false, false));
 }
 
-/* "%import common.NAME [-> AS]" or "%import common (NAME, NAME)". */
+/* Parses "%import common.NAME [-> AS]" or "%import common (NAME, NAME)". */
 static void lark_parse_import(parser *p) {
     lark_skip(p, false);
     if (!lark_take(p, "common")) {
@@ -447,7 +447,7 @@ static void parse_directive(parser *p) {
 }
 
 static void parse_definition(parser *p) {
-    while (lark_take(p, "?") || lark_take(p, "!")) { /* they shape the tree only */
+    while (lark_take(p, "?") || lark_take(p, "!")) { /* these affect only Lark's tree */
     }
     str name = lark_take_name(p);
     if (name.n == 0) {

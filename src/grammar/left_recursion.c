@@ -1,18 +1,18 @@
-/* Takes left recursion out of rules.
+/* Removes left recursion from rules.
  *
- * Rules that call each other before they read anything are parsed bottom-up along that
- * spine: begin with any of them where it begins without such a call; when rule B has
- * ended, go on after a call of B that began some rule; when the wanted rule A has ended,
- * A may be over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition
- * networks). Each A gets copies of the nodes of all rules of its circle, in which B's
- * RETURN leads to those places. */
+ * Rules that call one another before they read anything are parsed bottom-up along that
+ * spine: start with a beginning of any of them that is no such call; when rule B has
+ * ended, continue after a call of B that began some rule; when the wanted rule A has
+ * ended, A may be done (left-corner transform: Rosenkrantz and Lewis 1970, here on
+ * transition networks). Each A gets copies of the nodes of all rules in its cycle, in
+ * which B's RETURN leads to those places. */
 #include "grammar/build.h"
 
 #include <assert.h>
 
-#define NODES_PER_STEP 256 /* of a map that is cleared */
+#define NODES_PER_STEP 256 /* nodes cleared in a map per step */
 
-/* rule `from` begins with a call of rule `to`, after which it continues at `next` */
+/* A rule `from` that begins with a call of rule `to`, and then continues at `next`. */
 typedef struct left_call {
     uint32_t from, to, next;
 } left_call;
@@ -20,8 +20,7 @@ typedef struct left_call {
 typedef struct leftmost {
     build *b;
     NFA_VEC(left_call) calls;
-    /* nodes with which the rule at hand begins: bytes, characters, calls of other
-     * rules */
+    /* nodes that the current rule begins with: bytes, characters, calls of other rules */
     NFA_VEC(uint32_t) firsts;
     NFA_VEC(uint32_t) work;
     uint32_t *stamp; /* [nodes.n] */
@@ -47,8 +46,8 @@ static void push_first(leftmost *l, uint32_t node) {
 
 typedef enum scan_bodies { BODIES_TOO, NO_BODIES } scan_bodies;
 
-/* Lists what a rule may begin with, from `start`; its calls are added to l->calls.
- * `bodies`: what a counted repeat begins with is listed beside the repeat. */
+/* Lists what a rule may begin with, from `start` on; adds its calls to l->calls. bodies:
+ * whether to list what a counted repeat begins with, besides the repeat. */
 static void left_recursion_scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies) {
     nfa *a = &l->b->a;
     l->now++;
@@ -83,7 +82,7 @@ static void left_recursion_scan(leftmost *l, uint32_t rule, uint32_t start, scan
     }
 }
 
-/* Marks in seen[] which rules `rule` may begin with, through others too. */
+/* Sets seen[] for the rules with which `rule` may begin, directly or not. */
 static void left_recursion_reach(leftmost *l, uint32_t rule, bool *seen) {
     memset(seen, 0, l->b->a.rules.n * sizeof *seen);
     l->work.n = 0;
@@ -104,8 +103,8 @@ static void left_recursion_reach(leftmost *l, uint32_t rule, bool *seen) {
     }
 }
 
-/* The copy of a node in map[], made when it is first needed; what it leads to is copied
- * later (copy_rest). */
+/* The copy of a node in map[], made when first needed; its successors are copied later
+ * (copy_rest). */
 static uint32_t left_recursion_copy_of(leftmost *l, uint32_t *map, uint32_t node) {
     if (node == NFA_FAIL_NODE) {
         return node;
@@ -145,9 +144,9 @@ static void copy_rest(leftmost *l, uint32_t *map) {
 
 typedef struct circle {
     uint32_t *rules, n;
-    uint32_t *starts; /* [rules.n] as they were */
-    uint32_t **maps;  /* [n] */
-    uint32_t *ends;   /* [n] where each one's RETURN leads */
+    uint32_t *starts; /* [rules.n] before rewriting */
+    uint32_t **maps;  /* [n] node -> copy */
+    uint32_t *ends;   /* [n] where the RETURN of each rule leads */
 } circle;
 
 static uint32_t index_in(const circle *c, uint32_t rule) {
@@ -158,8 +157,8 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
     return i;
 }
 
-/* A copy for the beginning alone: what may be empty there is not, as what follows it is
- * in the list too. */
+/* Copies a node as a beginning only: calls and repeats must not be empty, since what
+ * follows them is in the list too. */
 static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     nfa_node n = l->b->a.nodes.p[node];
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
@@ -173,13 +172,13 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     return copy;
 }
 
-/* One node with copies of everything that member i can begin with, except calls of
- * members. The empty text is excluded: what follows a call that may be empty is in the
- * caller's list. */
+/* Makes one node from copies of everything that rule i of the cycle can begin with,
+ * except calls of the cycle's rules. The empty text is excluded: what follows a call that
+ * may be empty is in the caller's list. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;
-    /* a round of a repeat is not all of it */
+    /* a round of a repeat is only a part of it */
     left_recursion_scan(l, c->rules[i], c->starts[c->rules[i]], NO_BODIES);
     l->calls.n = n_calls;
     for (uint32_t k = 0; k < l->firsts.n; k++) {
@@ -197,8 +196,8 @@ static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     return n > 0 ? build_split(l->b, l->firsts.p, n) : NFA_FAIL_NODE;
 }
 
-/* Where the end of member i leads: after each call of it that began a member, and out
- * where it is the wanted rule. */
+/* Sets where the end of rule i leads: after each call of it that began a rule of the
+ * cycle, and out if it is the wanted rule. */
 static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
     l->firsts.n = 0;
     if (wanted) {
@@ -216,7 +215,7 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
     if (l->b->failed == QUIRE_OK && l->firsts.n > 0) {
         uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n,
                  *to = NFA_PUSH(l->b, l->b->a.targets);
-        if (to != NULL) { /* the end's own node, which copies lead to already, becomes a way to it */
+        if (to != NULL) { /* copies lead to the end's node already, so it becomes a split */
             *to = split;
             l->b->a.nodes.p[c->ends[i]] = (nfa_node){.op = NFA_SPLIT, .n = 1, .arg = first};
         }
@@ -252,8 +251,8 @@ static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
     mem_free(begins);
 }
 
-/* A call of a member within a counted repeat at the beginning of a rule cannot be turned
- * around. */
+/* Refuses a call of the cycle's rules in a counted repeat at the beginning of a rule: it
+ * cannot be rewritten. */
 static void check_repeats(leftmost *l, const circle *c) {
     nfa *a = &l->b->a;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -280,7 +279,7 @@ static void check_repeats(leftmost *l, const circle *c) {
     }
 }
 
-/* A map for one more member, counted as what the grammar takes. */
+/* Adds a rule to the cycle, with a map that counts as the grammar's memory. */
 static void left_recursion_add_member(leftmost *l, circle *c, uint32_t rule) {
     size_t bytes = l->n_nodes * sizeof **c->maps;
     l->b->bytes -= (int64_t)bytes;
@@ -301,7 +300,7 @@ static void free_members(leftmost *l, circle *c) {
     mem_free(c->ends);
 }
 
-/* Rewrites `rule` if it is in a circle. */
+/* Rewrites `rule` if it is in a cycle. */
 static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *seen, bool *back) {
     uint32_t n_rules = l->b->a.rules.n;
     left_recursion_reach(l, rule, seen);

@@ -1,5 +1,5 @@
-/* States of a grammar's machine: transitions, and the numbers of equal stacks, tallies
- * and sets. */
+/* States of the machine: transitions, and the numbering of equal stacks, tallies and
+ * sets. */
 #include "grammar/machine.h"
 
 #include <assert.h>
@@ -7,10 +7,10 @@
 #include "grammar/grammar.h"
 
 #define MAX_WORK    65536
-#define FEW_VISITED 512   /* slots of a transition, of which half may be taken; */
-#define N_VISITED   65536 /* of the largest one */
+#define FEW_VISITED 512   /* slots for visits in a small transition, at most half used */
+#define N_VISITED   65536 /* slots in the largest transition */
 #define FIRST_SLOTS 256
-#define FIRST_BYTES ((size_t)256 << 10) /* of an area */
+#define FIRST_BYTES ((size_t)256 << 10) /* bytes of an area at first */
 
 typedef struct machine_work {
     uint32_t node, at, stack, fresh;
@@ -54,7 +54,7 @@ void machine_fail(machine *m, machine_why why) {
     m->why = m->why == MACHINE_FINE ? why : m->why;
 }
 
-/* area_use by the machine's budget. False: it failed. */
+/* Like area_use, by the machine's budget. False: it failed. */
 static bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes) {
     static const machine_why reasons[] = {MACHINE_FINE, MACHINE_CRAMPED, MACHINE_NO_BUDGET, MACHINE_NO_SHARE};
     area_result r = area_use(a, budget, bytes);
@@ -73,7 +73,7 @@ static bool grammar_machine_use(machine *m, area *a, size_t bytes) {
     return machine_use(m, a, &m->budget, bytes) && !m->failed;
 }
 
-/* Counts configurations visited. False: there is no time for them now, or they are too
+/* Counts visits of configurations. False: there is no time left now, or there are too
  * many for one byte. */
 static bool do_work(machine *m, uint32_t n) {
     if (!work_add(&m->meter, n)) {
@@ -82,7 +82,7 @@ static bool do_work(machine *m, uint32_t n) {
     return !m->failed;
 }
 
-/* Puts element i, the newest of n, into t; grows t first where it is half full. */
+/* Adds element i, the newest of n, to t; grows t if it is half full. */
 static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first,
                       uint32_t (*hash)(const machine *m, uint32_t i)) {
     uint32_t from = i;
@@ -169,7 +169,7 @@ uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
 
 /* ---- one transition ---- */
 
-/* Counts configurations of the transition under way. */
+/* Counts configurations in the current transition. */
 static bool machine_look_at(machine *m, uint32_t n) {
     m->looked += n;
     if (m->looked > MACHINE_MAX_WORK) {
@@ -200,7 +200,7 @@ static bool machine_visit(machine *m, const machine_work *w) {
         at = (at + 1) & last;
     }
     if (++m->n_visited > m->n_slots / 2) {
-        m->failed = m->crowded = true; /* with more slots it may do */
+        m->failed = m->crowded = true; /* may succeed with more slots */
         return false;
     }
     seen[at] = (machine_seen){*w, m->stamp};
@@ -234,8 +234,8 @@ static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_
     }
 }
 
-/* A rule or body ends. What was pushed since the last byte read nothing: `nullable`
- * covers that where it is called. */
+/* The end of a rule or body. A frame pushed since the last byte has read nothing;
+ * `nullable` covers that at the call. */
 static void follow_return(machine *m, const machine_work *w) {
     if (w->fresh != 0) {
         return;
@@ -263,7 +263,7 @@ static void follow_return(machine *m, const machine_work *w) {
 
 static void follow_call(machine *m, const machine_work *w, const nfa_node *node) {
     const nfa_rule *r = &m->a->rules.p[node->arg];
-    if (node->next == NFA_RETURN_NODE) { /* a call at the end needs no cell */
+    if (node->next == NFA_RETURN_NODE) { /* a call at the end needs no frame */
         machine_follow(m, r->start, 0, w->stack, w->fresh);
     } else {
         machine_follow(m, r->start, 0, machine_push(m, w->node, 0, w->stack), 1);
@@ -276,10 +276,10 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
 static void follow_string(machine *m, const machine_work *w, const nfa_node *node) {
     uint32_t q = w->at != 0 ? w->at : m->a->dfas.p[node->arg], stack = w->stack;
     const nfa_dstate *d = &m->a->dstates.p[q];
-    if ((node->n & NFA_KEPT) != 0 && w->at == 0) { /* the name's cell, without characters yet */
+    if ((node->n & NFA_KEPT) != 0 && w->at == 0) { /* a cell for the name, without characters so far */
         stack = machine_push(m, w->node, 0, stack);
     }
-    /* a name is read up to what ends it */
+    /* a name continues up to what ends it */
     if (d->n > 0 || d->other != NFA_NONE || (node->n & NFA_ONCE) != 0) {
         machine_add(m, (machine_config){w->node, q, 0, stack});
     }
@@ -387,7 +387,7 @@ static void machine_read_byte(machine *m, const machine_config *c, uint8_t byte)
 
 /* ---- states ---- */
 
-/* Shell's sort (1959): the sets are small, and nothing is allocated. */
+/* Shell sort (1959): sets are small, and it does not allocate. */
 static void sort_configs(machine_config *set, uint32_t n) {
     for (uint32_t gap = n > 4096 ? 4096 : n / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11) {
         for (uint32_t i = gap; i < n; i++) {
@@ -401,7 +401,7 @@ static void sort_configs(machine_config *set, uint32_t n) {
     }
 }
 
-/* Works off what follows, and sorts the set. */
+/* Processes pending work, and sorts the set. */
 static void close_set(machine *m) {
     while (m->n_work > 0 && !m->failed) {
         machine_work w = ((machine_work *)m->work.p)[--m->n_work];
@@ -429,9 +429,8 @@ static void begin_set(machine *m, uint32_t n_slots) {
     m->stamp++;
 }
 
-/* The first byte of what follows a name: no name has it there. 0: it is not always the
- * same. */
-static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
+/* The first byte after a name, which the name does not contain there; 0: it varies. */
+static uint8_t byte_after_name(const nfa *a, const nfa_node *name) {
     const nfa_node *next = &a->nodes.p[name->next];
     const uint32_t *ways = next->op == NFA_SPLIT ? a->targets.p + next->arg : &name->next;
     uint8_t byte = 0;
@@ -446,7 +445,7 @@ static uint8_t byte_behind(const nfa *a, const nfa_node *name) {
     return byte;
 }
 
-/* Notes where the configurations of a new state stand. */
+/* Updates a new state's summary with a configuration's place. */
 static void note_place(const machine *m, machine_state *s, const machine_config *c) {
     s->least = UINT32_MAX;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -456,13 +455,13 @@ static void note_place(const machine *m, machine_state *s, const machine_config 
         if (machine_is_name(m, &c[i]) && depth >= s->name) {
             s->is_roomy = (depth == s->name && s->is_roomy) || machine_is_roomy(m, &c[i]);
             s->is_word = (m->a->nodes.p[c[i].node].n & NFA_WORD) != 0;
-            s->end = byte_behind(m->a, &m->a->nodes.p[c[i].node]);
+            s->end = byte_after_name(m->a, &m->a->nodes.p[c[i].node]);
             s->name = depth;
         }
     }
 }
 
-/* The state of the set in next. */
+/* The state for the set in `next`. */
 static uint32_t state_of_set(machine *m) {
     size_t bytes = m->n_next * sizeof(machine_config);
     if (m->n_next == 0) {
@@ -504,7 +503,7 @@ uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
     return m->failed ? MACHINE_FULL : state_of_set(m);
 }
 
-/* Fills next with the configurations after a byte. */
+/* Sets `next` to the configurations after a byte. */
 static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
     begin_set(m, n_slots);
     for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && machine_look_at(m, 1); i++) {
@@ -513,8 +512,8 @@ static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots)
     close_set(m);
 }
 
-/* Whether another transition may begin. Outside of steps one that has begun is finished,
- * so that slices get on. */
+/* Whether another transition may begin. Outside of steps, one that has begun is finished,
+ * so that every slice makes progress. */
 static bool may_begin(machine *m) {
     if (m->meter.room == NULL && m->made >= m->slice) {
         machine_fail(m, MACHINE_LATER);
@@ -523,17 +522,17 @@ static bool may_begin(machine *m) {
     return m->why == MACHINE_FINE;
 }
 
-/* Charges a finished transition to the mask that needed it: a count that no pause
- * changes. */
+/* Charges a finished transition to the mask that needs it. Pauses do not affect the
+ * count. */
 static void machine_charge(machine *m) {
     m->made += m->looked;
     if (m->account != 0) {
-        machine_state_at(m, m->account)->spent += m->looked; /* no more is added past MACHINE_MAX_SPENT */
+        machine_state_at(m, m->account)->spent += m->looked; /* bounded by MACHINE_MAX_SPENT */
     }
 }
 
 static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
-    /* few, so that few pages are touched for most */
+    /* small first, so that most transitions touch few pages */
     static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED};
     size_t i = 0;
     if (m->account != 0 && machine_state_at(m, m->account)->spent > MACHINE_MAX_SPENT) {
@@ -615,7 +614,7 @@ static quire_err grammar_machine_begin(machine *m) {
     begin_set(m, N_VISITED);
     if (grammar_machine_use(m, &m->cells, sizeof(machine_cell)) &&
         grammar_machine_use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
-        (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
+        (void)machine_tally_of(m, (machine_tally){0}, NULL); /* number 0: nothing seen */
         machine_follow(m, m->a->rules.p[0].start, 0, 0, 0);
         close_set(m);
         if (!m->failed) {
@@ -632,7 +631,7 @@ static quire_err grammar_machine_begin(machine *m) {
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account) {
     *m = (machine){.a = a,
                    .budget = {.max = max_bytes, .account = account},
-                   .n_cells = 1 /* 0 is the empty stack */,
+                   .n_cells = 1 /* number 0 is the empty stack */,
                    .n_states = MACHINE_FIRST};
     quire_err e = open_areas(m, max_bytes);
     work_room *room = work_room_enter(NULL);
@@ -673,8 +672,8 @@ quire_err machine_error(const machine *m) {
     }
 }
 
-/* Besides what was cramped, what soon would be: so that few operations are begun
- * again. */
+/* Grows the area that failed, and others that are nearly full, so that few operations are
+ * repeated. */
 quire_err machine_grow(machine *m) {
     assert(m != NULL);
     area *all[] = GROWING_AREAS(m);
@@ -702,7 +701,7 @@ void machine_deinit(machine *m) {
     area_budget_close(&m->budget);
 }
 
-#define OTHER (1u << 31) /* of a value: none of the named ones */
+#define OTHER (1u << 31) /* flag in a value: not one of the named tokens */
 
 /* Whether the set names a token whose first n digits are `value`. */
 static bool names(const nfa *a, const nfa_mark_set *set, uint32_t value, uint32_t n) {

@@ -1,15 +1,10 @@
-/* Bytes to characters: the part of the machine that reads UTF-8 and the escapes of JSON
- * strings.
- *
- * A character that is read partly could become any of a range. Where the whole range
- * leads to one target, its bits no longer matter: the configuration keeps only the target
- * and how many bytes are missing. So texts in any script lead through few states. */
+/* the byte is wrong. */
 #include "grammar/machine.h"
 
 #include <assert.h>
 
-/* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n
- * digits are read. */
+/* What is missing of a character: value >> 24. RAW_x_y: y of x bytes. HEX_n, LOW_n: n
+ * digits were read. */
 typedef enum phase {
     BEGIN,
     RAW_2_1,
@@ -30,7 +25,7 @@ typedef enum phase {
     LOW_2,
     LOW_3
 } phase;
-#define SETTLED 0x80u /* flag of a phase: `at` is the target, whatever follows */
+#define SETTLED 0x80u /* flag of a phase: `at` is the target, whatever the missing bytes are */
 
 typedef enum fit { FIT_NONE, FIT_PART, FIT_ALL } fit;
 
@@ -53,26 +48,26 @@ static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi)
     return FIT_NONE;
 }
 
-/* How many of a text's characters are read, after one more; what is over does not
- * matter. */
+/* The number of characters read, after another one, as far as it matters. */
 static uint32_t machine_chars_one_more(uint32_t at, uint32_t min, uint32_t max) {
     return max == NFA_NONE && at >= min ? min : at + 1;
 }
 
-/* How many characters a text has in state `to`, which `count` of them were before. */
+/* The number of characters of a text in state `to`, after `count` in the state before. */
 static uint32_t count_at(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
     return a->dstates.p[to].silent ? count : machine_chars_one_more(count, t->min, t->max);
 }
 
-/* Of a text of which `count` characters are read: `to`, or NFA_NONE where it is too long
- * there to be completed, or too short. */
+/* Returns `to`, or NFA_NONE if a text with `count` characters is too long or too short to
+ * be completed from there. */
 static uint32_t in_length(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
     bool ends =
         t == NULL || to == NFA_NONE || nfa_text_can_end(a, t, to - t->first, count_at(a, t, count, to));
     return ends ? to : NFA_NONE;
 }
 
-/* t: NULL, or the text whose dfa it is and of which `count` characters are read. */
+/* Where characters lo to hi lead from a dfa's state. t: NULL, or the limited text that it
+ * belongs to, of which `count` characters were read. */
 static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t count, uint32_t lo, uint32_t hi,
                    uint32_t *to) {
     const nfa_dstate *d = &a->dstates.p[state];
@@ -103,12 +98,12 @@ static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t cou
     return !any ? FIT_NONE : n_targets == 1 ? FIT_ALL : FIT_PART;
 }
 
-/* Whether the characters of a name are kept (nfa_node.n). */
+/* Whether the name's characters are recorded (nfa_node.n). */
 static bool keeps_chars(const reader *r) {
     return r->node->op == NFA_STRING && (r->node->n & NFA_KEPT) != 0;
 }
 
-/* Whether characters from lo to hi are allowed; FIT_ALL: each leads to *to. */
+/* Whether characters lo to hi are allowed. FIT_ALL: each of them leads to *to. */
 static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa *a = r->m->a;
     *to = 0;
@@ -132,8 +127,7 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     }
 }
 
-/* The same for characters written as \u: not those that are only written as
- * themselves. */
+/* The same for characters written as \u, which excludes those that must be themselves. */
 static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     if (r->node->mode != NFA_PLAIN || hi < 0x20 || lo > 0x7E) {
         return range_fit(r, lo, hi, to);
@@ -148,7 +142,7 @@ static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) 
     return f == FIT_NONE ? FIT_NONE : FIT_PART;
 }
 
-/* After character c, which does not matter where the phase is settled. */
+/* Finishes character c (ignored if the phase is settled). */
 static void done(reader *r, uint32_t c, uint32_t to) {
     if (r->node->op == NFA_CLASS) {
         machine_follow(r->m, r->node->next, 0, r->c.stack, 0);
@@ -168,8 +162,8 @@ static void machine_chars_complete(reader *r, uint32_t c, bool escaped) {
     }
 }
 
-/* Continues in phase p with the bits read so far, if some character from lo to hi is
- * allowed. `whole`: all of them are characters. */
+/* Continues in phase p with the bits read so far, if some character in lo to hi is
+ * allowed. whole: all of these are characters. */
 static void go_on(reader *r, phase p, uint32_t bits, uint32_t lo, uint32_t hi, bool escaped, bool whole) {
     uint32_t to;
     fit f = escaped ? escaped_fit(r, lo, hi, &to) : range_fit(r, lo, hi, &to);
@@ -210,7 +204,7 @@ static void next_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
     }
     switch (p) {
     case RAW_3_2:
-        if (bits >= 0x20 && bits >> 5 != 0x1B) { /* neither too long nor a surrogate */
+        if (bits >= 0x20 && bits >> 5 != 0x1B) { /* neither overlong nor a surrogate */
             go_on(r, RAW_3_1, bits, bits << 6, (bits << 6) + 0x3F, false, true);
         }
         break;
@@ -258,11 +252,11 @@ static int hex_value(uint8_t byte) {
     return hex_digit((char)byte);
 }
 
-/* bits: the digits of \uXXXX so far, the new one last. */
+/* Reads a digit of \uXXXX. bits: the digits so far, with this one last. */
 static void hex_byte(reader *r, phase p, uint32_t bits) {
     uint32_t n = p - HEX_0 + 1u, left = 4 * (4 - n);
     uint32_t lo = bits << left, hi = lo + (1u << left) - 1;
-    if (n == 1 && bits == 0xD) { /* D000 to D7FF, or a pair */
+    if (n == 1 && bits == 0xD) { /* D000 to D7FF, or a surrogate pair */
         uint32_t to;
         if (escaped_fit(r, 0xD000, 0xD7FF, &to) != FIT_NONE ||
             escaped_fit(r, 0x10000, NFA_MAX_CHAR, &to) != FIT_NONE) {
@@ -282,7 +276,8 @@ static void hex_byte(reader *r, phase p, uint32_t bits) {
     }
 }
 
-/* bits: the high part of a pair, then the digits of the low one after its first. */
+/* Reads a digit of the low surrogate. bits: the high one, then the low one's digits after
+ * the first. */
 static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
     int digit = hex_value(byte);
     if (p == LOW_0) {
@@ -317,8 +312,8 @@ bool machine_is_roomy(const machine *m, const machine_config *c) {
 
 /* ---- a byte ---- */
 
-/* The phase after p where only the number of bytes matters; BEGIN: the character is
- * complete; LOW_3 + 1: the byte is wrong. */
+/* The next phase if only the number of bytes matters. BEGIN: the character is complete;
+ * LOW_3 + */
 static phase settled_next(phase p, uint8_t byte) {
     static const phase next[] = {
         [RAW_2_1] = BEGIN, [RAW_3_2] = RAW_3_1, [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,

@@ -1,33 +1,32 @@
-/* Members of objects and items of arrays: the part of the machine that counts them and
- * knows which have been.
+/* The part of the machine that counts members of objects and items of arrays, and knows
+ * which have come.
  *
- * A cell of the stack holds (node, tally * 2 + phase): phase 0 after a comma, 1 after a
- * part.
+ * A stack cell holds (node, tally * 2 + phase): phase 0 after a comma, 1 after a part.
  *
- * A name that is listed comes once. An open one does too (run_names.c), but not where its
- * object has rules: the last value is the one that readers keep. There, and up to a
- * minimum, an open member is counted when its name is complete (machine_object_named): a
- * name's characters are a list of cells, so equal names have one number. A name that
- * occurred is not counted again, and replaces the rules that it satisfied before. */
+ * A listed name comes once. So does an open one (run_names.c), unless its object has
+ * rules: readers keep the last value. There, and up to a minimum, an open member is
+ * counted when its name is complete (machine_object_named). A name is a list of cells
+ * with its characters, so equal names have the same number. A repeated name is not
+ * counted again, and its rules replace those of the earlier member. */
 #include "grammar/machine.h"
 
 #include <assert.h>
 
 #define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
 
-/* words: bits of listed names where these come in any order, then open names that are
- * kept, ascending: number * 256 + rules. t.other: the rules that listed members satisfy,
- * from RULES_BIT on; below, in the schema's order the next listed name, then (in any
- * order: at once) how many open members came, where that counts (nfa_object.few). */
+/* words: one bit per listed name if they come in any order; then the open names that are
+ * kept, ascending, each number * 256 + rules. t.other: from RULES_BIT on the rules that
+ * listed members satisfy; below it, in the schema's order, the next listed name; in any
+ * order, the number of open members so far if it matters (nfa_object.few). */
 #define RULES_BIT 28
 #define BELOW     ((1u << RULES_BIT) - 1)
 typedef struct seen_set {
     machine_tally t;
-    nfa_room room; /* inside */
+    nfa_room room; /* inside the object or array */
     uint64_t words[MAX_WORDS];
 } seen_set;
 
-/* stack: below the object or array. */
+/* Loads a tally. stack: below the object or array. */
 static void machine_members_load(const machine *m, uint32_t tally, uint32_t stack, seen_set *s) {
     s->room = machine_room(m, stack);
     s->room.levels--;
@@ -46,7 +45,8 @@ static void machine_members_enter(machine *m, uint32_t node, const machine_tally
     machine_follow(m, entry, 0, machine_push(m, node, tally << 1 | 1, stack), 1);
 }
 
-/* After a part: the end if it is allowed, and a comma if more parts are. */
+/* Continues after a part: with the end if that is allowed, and with a comma if more parts
+ * are. */
 static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh, bool end,
                         bool more, uint32_t comma, bool may_miss,
                         void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack,
@@ -72,8 +72,8 @@ static uint32_t bit_words(const nfa_object *o) {
     return o->any_order ? (o->n_names + 63) / 64 : 0;
 }
 
-/* The first listed name that may still come by order, and the first part that may be one
- * of it. */
+/* The first listed name that may still come by order; the next one: the first part that
+ * may be one of it. */
 static uint32_t next_name(const nfa_object *o, const seen_set *s) {
     uint32_t next = s->t.other & BELOW;
     return o->any_order ? 0 : next < o->n_names ? next : o->n_names;
@@ -90,18 +90,17 @@ static uint32_t satisfied(const nfa_object *o, const seen_set *s) {
     return rules;
 }
 
-/* Whether names of open members are recorded from here on. */
+/* Whether the names of open members are recorded from here on. */
 static bool remembers(const nfa_object *o, const seen_set *s) {
     return o->rules != 0 || (o->distinct && s->t.count < o->min);
 }
 
-/* Whether a listed part is allowed: its name has not occurred, and the order allows
- * it. */
+/* Whether a listed part may still come: its name has not, and the order allows it. */
 static bool is_left(const nfa_object *o, const nfa_part *p, const seen_set *s) {
     return o->any_order ? !machine_members_has(s, p->name) : p->name >= next_name(o, s);
 }
 
-/* Listed names that may still come, or of them those that must. */
+/* The number of listed names that may still come; with `required`, that must. */
 static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s, bool required) {
     const nfa_part *p = &a->parts.p[o->first];
     uint32_t n = 0, last = NFA_NONE;
@@ -124,8 +123,8 @@ static bool has_open(const nfa *a, const nfa_object *o, nfa_room room) {
     return false;
 }
 
-/* How many members more are needed where these rules are satisfied, as far as a maximum
- * makes it matter; NFA_NONE: they cannot be. */
+/* How many more members are needed if these rules are satisfied, as far as a maximum
+ * makes it matter; NFA_NONE: impossible. */
 static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
     uint32_t open = rules;
     for (uint32_t i = o->n; o->max == NFA_NONE && i < o->n + o->n_open; i++) {
@@ -136,7 +135,7 @@ static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set
                : nfa_members_needed(a, o, s->room, rules, next_name(o, s), o->any_order ? s->words : NULL);
 }
 
-/* Whether the object can be completed from here, with these rules satisfied. */
+/* Whether the object can be completed from here if these rules are satisfied. */
 static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
     if (o->max == NFA_NONE && o->rules == 0 && s->t.count >= o->min) {
         return true;
@@ -154,7 +153,7 @@ static void count_member(const nfa_object *o, seen_set *s) {
     s->t.count += s->t.count < cap;
 }
 
-/* A listed part after s. */
+/* Takes a listed part after s. False: it may not come. */
 static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, seen_set *to) {
     if (!is_left(o, p, to)) {
         return false;
@@ -175,7 +174,7 @@ static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, se
     return true;
 }
 
-/* An open part after s, as far as names go. */
+/* Takes an open part after s, as far as names matter. False: it may not come. */
 static bool take_open(const nfa *a, const nfa_object *o, seen_set *to) {
     uint32_t most = 0;
     if (!o->any_order && names_left(a, o, to, true) > 0) {
@@ -195,7 +194,7 @@ static bool take_open(const nfa *a, const nfa_object *o, seen_set *to) {
     return true;
 }
 
-/* Part i after s, *to: as it is counted at once; false where it may not come. */
+/* Takes part i after s; *to: the result so far. False: it may not come. */
 static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t i, seen_set *to) {
     const nfa_part *p = &a->parts.p[o->first + i];
     if (!nfa_fits(s->room, p->entry) || (i >= o->n && p->remembers != remembers(o, s))) {
@@ -231,7 +230,7 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     for (uint32_t i = machine_members_next_part(o, &s); i < o->n + o->n_open; i++) {
         const nfa_part *p = &m->a->parts.p[o->first + i];
         if (take_member(m->a, o, &s, i, &to)) {
-            /* counted when its name is complete */
+            /* a recorded name is counted when it is complete */
             to.t.count = i >= o->n && p->remembers ? s.t.count : to.t.count;
             machine_members_enter(m, node, &to.t, to.words, stack, p->entry);
         } else if (!o->any_order && i < o->n && p->required && is_left(o, p, &s) &&
@@ -241,7 +240,7 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     }
 }
 
-/* Counts an open member's name, and keeps it where it makes a difference later. */
+/* Counts an open member's name, and records it if it matters later. */
 static void machine_members_note_name(const nfa_object *o, seen_set *s, uint64_t name, uint32_t rules) {
     uint32_t first = bit_words(o), n = s->t.n > first ? s->t.n : first, at = first, kept = first;
     while (at < n && s->words[at] >> 8 != name) {
@@ -292,7 +291,7 @@ static const nfa_slot *machine_members_slot_of(const nfa *a, const nfa_array *r,
     return &a->slots.p[r->first + (item < r->n ? item : r->n)];
 }
 
-/* Part i of the item that comes next. */
+/* Takes part i as the next item. False: it may not come. */
 static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint32_t i, seen_set *to) {
     const nfa_part *p = &a->parts.p[machine_members_slot_of(a, r, s->t.count)->first + i];
     uint32_t cap = r->max != NFA_NONE ? NFA_NONE : r->min > r->n ? r->min : r->n;

@@ -1,19 +1,18 @@
-/* Token masks: the trie of the vocabulary walked through the machine.
+/* Token masks: walks the trie of the vocabulary through the machine.
  *
- * Inside a string that nothing limits, all tokens that stay inside are allowed: they come
- * as one mask made once for a vocabulary, and only those that may leave it are walked;
- * where the string's state doesn't change, or is but a count of characters, only what
- * they have from the closing quote on. A string in which some characters are limited
- * takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with
- * its state: as one of the vocabulary's masks and a list of tokens where these are few,
- * else as bits. */
+ * In an unrestricted string, all tokens that stay inside are allowed: one precomputed
+ * mask per vocabulary. Only tokens that may leave the string are walked; if the string's
+ * state is constant or only counts characters, only from their closing quote on. A string
+ * with some characters restricted takes the plain tokens as a mask, and the rest of the
+ * trie is walked. A mask is kept with its state: as one of the vocabulary's masks and a
+ * list of further tokens, if these are few, else as bits. */
 #include <assert.h>
 #include <string.h>
 
 #include "grammar/grammar_run.h"
 
-/* How many plain characters any text of which configuration c takes, whatever they are;
- * at most VOCAB_PLAIN. */
+/* How many plain characters configuration c accepts, whatever they are; at most
+ * VOCAB_PLAIN. */
 static uint32_t plain_room(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
@@ -30,19 +29,19 @@ static uint32_t plain_room(const run_core *r, const machine_config *c) {
     return n->max == NFA_NONE || n->max - c->at >= VOCAB_PLAIN ? VOCAB_PLAIN : n->max - c->at;
 }
 
-/* Whether configuration c is a string of which only the number of characters counts. */
+/* Whether configuration c is in a string of which only the length matters. */
 static bool is_counted(const run_core *r, const machine_config *c) {
     const nfa_node *node = &r->m.a->nodes.p[c->node];
     return c->value == 0 && node->op == NFA_COUNTED && node->mode == NFA_JSON;
 }
 
-/* Whether configuration c takes a quote first. */
+/* Whether configuration c reads a quote next. */
 static bool is_quote(const run_core *r, const machine_config *c) {
     const nfa_node *node = &r->m.a->nodes.p[c->node];
     return node->op == NFA_BYTES && r->m.a->bytes.p[node->arg + c->at] == '"';
 }
 
-/* Whether configuration c is in a JSON string in which any text may follow; *steady: none
+/* Whether configuration c is in a JSON string where any text may follow. *steady: no text
  * changes it. */
 static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     const nfa *a = r->m.a;
@@ -60,7 +59,7 @@ static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     return n->max == NFA_NONE || n->max - c->at >= r->v->longest;
 }
 
-/* The masks of a vocabulary by number: 0 is none. */
+/* The precomputed masks of a vocabulary; 0 is none. */
 enum { BASE_NONE, BASE_BODY, BASE_PLAIN, BASE_WITHIN = BASE_PLAIN + VOCAB_PLAIN + 1 };
 static const uint64_t *base_mask(const grammar_vocab *v, uint32_t base) {
     return base == BASE_NONE    ? NULL
@@ -77,7 +76,7 @@ static void begin_mask(const grammar_vocab *v, uint32_t base, uint64_t *bits) {
     }
 }
 
-/* How many bytes of white space may follow; 0 where no white space of JSON does. */
+/* How many bytes of JSON white space may follow; 0: none. */
 static uint32_t space_room(const run_core *r, const machine_config *c) {
     return r->m.a->nodes.p[c->node].op == NFA_SPACE ? GRAMMAR_SPACE_MAX - c->at : 0;
 }
@@ -90,7 +89,7 @@ static void add_spaces(const grammar_vocab *v, uint32_t room, mask_out *o) {
     }
 }
 
-/* Whether configuration c may take white space that is not JSON's between values. */
+/* Whether configuration c may read white space other than JSON's between values. */
 static bool may_take_space(const nfa *a, const machine_config *c) {
     const nfa_node *node = &a->nodes.p[c->node];
     if (c->value != 0 || node->op == NFA_SPACE || node->op == NFA_RETURN || node->op == NFA_MARK) {
@@ -110,8 +109,8 @@ static bool may_take_space(const nfa *a, const machine_config *c) {
     return d->other != NFA_NONE || (d->n > 0 && a->dedges.p[d->first].lo <= ' ');
 }
 
-/* Whether node i, read up to `at`, takes nothing but what may stand in a JSON string, up
- * to a quote; the end of the answer takes nothing. */
+/* Whether node i, read up to `at`, accepts only what a JSON string may contain, up to a
+ * quote. The end of the answer reads nothing. */
 static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
     if (i == NFA_RETURN_NODE) {
         return true;
@@ -133,8 +132,8 @@ static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
     return is_text && node->mode != NFA_RAW;
 }
 
-/* Whether all n configurations stand in a JSON string. What came before decides that, but
- * where a text that is not JSON may begin the same way. */
+/* Whether all n configurations are in a JSON string. What came before decides that,
+ * unless a text that is not JSON can begin in the same way. */
 static bool are_within_string(const run_core *r, const machine_config *c, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (!is_within_string(r->m.a, c[i].node, c[i].value == 0 ? c[i].at : 0)) {
@@ -144,14 +143,14 @@ static bool are_within_string(const run_core *r, const machine_config *c, uint32
     return true;
 }
 
-/* What the configurations of a state have in common. */
+/* What a state's configurations have in common, as far as masks need it. */
 typedef struct mask_shape {
     uint32_t base, spaces;
-    bool steady; /* in free text: no character changes the state */
-    /* nothing but a counted string and its end, of which so many characters have been */
+    bool steady; /* in unrestricted text: no character changes the state */
+    /* set if there is only a counted string and its end; `chars`: its length so far */
     const nfa_count *count;
     uint32_t chars;
-    const vocab_trie *beside; /* the tokens that base leaves open */
+    const vocab_trie *beside; /* the tokens that base does not decide */
 } mask_shape;
 
 static uint32_t count_left(const mask_shape *m) {
@@ -177,7 +176,7 @@ static mask_shape mask_shape_of(const run_core *r, uint32_t s) {
         free_text = free_text || is_free(r, c + i, &m.steady);
     }
     m.steady = m.steady && n <= 2;
-    m.count = n_quotes + 1 == n ? m.count : NULL; /* then nothing else takes what is too long for it */
+    m.count = n_quotes + 1 == n ? m.count : NULL; /* otherwise something else may accept longer tokens */
     if (free_text) {
         bool alone = are_within_string(r, c, n);
         m.base = BASE_BODY;
@@ -195,7 +194,7 @@ static mask_shape mask_shape_of(const run_core *r, uint32_t s) {
     return m;
 }
 
-/* Adds the tokens that leave a string after `least` to `most` characters, where its quote
+/* Adds the tokens that leave a string after `least` to `most` characters, if its quote
  * may follow state s. */
 static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, mask_out *o) {
     o->before = r->v->before;
@@ -206,31 +205,31 @@ static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, 
     return ok;
 }
 
-/* Adds what a counted string takes beside its base. At its present place the quote may
- * mean other texts too (one of an enum beside it); from the first further character on at
- * which the string may end, what follows the quote is always the same. */
+/* Adds what a counted string accepts besides its base. At this place, the quote may also
+ * belong to another text (one of an enum); but after the first further character at which
+ * the string may end, what follows the quote is always the same. */
 static bool add_counted(run_core *r, uint32_t s, const mask_shape *m, mask_out *o) {
     const grammar_vocab *v = r->v;
     uint32_t left = count_left(m), first = m->chars + 1 < m->count->min ? m->count->min - m->chars : 1,
-             behind = s;
+             later = s;
     for (uint32_t i = 0; m->base != BASE_BODY && i < v->n_longer && v->longer[i].chars <= left; i++) {
         mask_set(o, v->longer[i].token);
     }
     bool goes_on = first <= left && first <= v->most_before, ok = true;
-    for (uint32_t i = 0; goes_on && i < first && behind >= MACHINE_FIRST; i++) {
-        behind = machine_next(&r->m, behind, 'x');
+    for (uint32_t i = 0; goes_on && i < first && later >= MACHINE_FIRST; i++) {
+        later = machine_next(&r->m, later, 'x');
     }
-    uint32_t here = machine_next(&r->m, s, '"'), there = machine_next(&r->m, behind, '"');
+    uint32_t here = machine_next(&r->m, s, '"'), there = machine_next(&r->m, later, '"');
     if (goes_on && first == 1 && here == there) {
         ok = add_leaving(r, s, 0, left, o);
     } else {
         ok = add_leaving(r, s, 0, 0, o) &&
-             (!goes_on || (behind != MACHINE_FULL && add_leaving(r, behind, first, left, o)));
+             (!goes_on || (later != MACHINE_FULL && add_leaving(r, later, first, left, o)));
     }
     return ok && here != MACHINE_FULL && there != MACHINE_FULL && run_walk_trie(r, &v->odd, v->same, s, o);
 }
 
-/* Fills o from nothing; *base: the mask of the vocabulary that is in it. */
+/* Builds the mask in o. *base: the number of the precomputed mask that it includes. */
 static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     const grammar_vocab *v = r->v;
     mask_shape m = mask_shape_of(r, s);
@@ -251,8 +250,8 @@ static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     return run_walk_trie(r, m.beside, v->same, s, o);
 }
 
-/* ---- kept masks: a word of the base's number and the number of tokens beside it, then
- * these; or NO_LIST, then bits ---- */
+/* ---- kept masks: a word with the base and the number of further tokens, then these
+ * tokens; or NO_LIST, then bits ---- */
 
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
@@ -289,11 +288,11 @@ static void read_kept(const run_core *r, uint32_t mask, uint64_t *bits) {
     }
 }
 
-/* As many characters of t as make no difference to a token after `at`, which is read up
- * to; else those of `at`. */
+/* `at`, or an equivalent position with fewer characters if no token reaches a limit of t
+ * from `at`. */
 static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;
-    /* of characters that complete it wherever it is */
+    /* character counts from which it can be completed in any state */
     uint32_t reach = r->v->longest + 1, needed = count < t->min ? t->rich : t->far;
     bool can_end = needed != NFA_NONE &&
                    (t->max == NFA_NONE || (t->max - count > reach && t->max - count - reach > needed));
@@ -301,7 +300,7 @@ static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     return is_far ? from * t->n + at % t->n : at;
 }
 
-/* A state that has the same mask: one for all places in a text of limited length from
+/* A state with the same mask: common to all positions in a text of limited length from
  * which no token reaches a limit. */
 static uint32_t state_alike(run_core *r, uint32_t s) {
     enum { FEW = 8 };
@@ -321,7 +320,7 @@ static uint32_t state_alike(run_core *r, uint32_t s) {
     }
     uint32_t alike = differs ? machine_state_of(&r->m, set, n) : s;
     if (alike == MACHINE_FULL && machine_error(&r->m) != QUIRE_BUSY) {
-        r->m.why = MACHINE_FINE; /* s itself may do */
+        r->m.why = MACHINE_FINE; /* use s itself */
     }
     return alike == MACHINE_FULL ? s : alike;
 }
@@ -348,7 +347,7 @@ quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits) {
     return QUIRE_OK;
 }
 
-/* The only token of a mask, or -1. */
+/* The only token in a mask; -1: there is none, or more than one. */
 static int32_t only_bit(const grammar_vocab *v, const uint64_t *bits) {
     int32_t only = -1;
     for (size_t i = 0; i < v->n_words; i++) {
@@ -362,8 +361,8 @@ static int32_t only_bit(const grammar_vocab *v, const uint64_t *bits) {
     return only;
 }
 
-/* The only token that the mask after state s allows; -1: it allows another number of
- * them, or its budget is used up. */
+/* The only token that the mask of state s allows; -1: there is none, or more than one, or
+ * the budget is used up. */
 static int32_t run_only_token(run_core *r, uint32_t s) {
     uint32_t mask = machine_state_at(&r->m, s)->mask;
     const uint32_t *kept = mask != 0 ? (const uint32_t *)r->masks.p + mask - 1 : NULL;
@@ -375,8 +374,7 @@ static int32_t run_only_token(run_core *r, uint32_t s) {
 
 /* The bytes and tokens that must follow a state, or are likely to. */
 
-/* machine_state.only: not computed yet; there is no only byte; it is the byte 0, and so
- * on. */
+/* machine_state.only: not computed; no single byte; byte 0, byte 1, .. */
 enum { ONLY_UNKNOWN, ONLY_NONE, ONLY_FIRST };
 
 static uint16_t find_only(run_core *r, uint32_t s) {
@@ -393,15 +391,15 @@ static uint16_t find_only(run_core *r, uint32_t s) {
     return (uint16_t)(only < 0 ? ONLY_NONE : ONLY_FIRST + only);
 }
 
-/* The only byte that may follow; -1: there may be others, or the text may end. Remembered
- * with the state. */
+/* The only byte that may follow; -1: none or several may, or the text may end. Cached in
+ * the state. */
 static int32_t only_byte(run_core *r, uint32_t s) {
     machine_state *state = machine_state_at(&r->m, s);
     state->only = state->only == ONLY_UNKNOWN ? find_only(r, s) : state->only;
     return state->only < ONLY_FIRST ? -1 : state->only - ONLY_FIRST;
 }
 
-/* What an operation of forced tokens fills. */
+/* The forced tokens that an operation collects. */
 typedef struct forced_tokens {
     uint32_t s;
     int32_t *tokens, n, max;
@@ -409,7 +407,7 @@ typedef struct forced_tokens {
 
 static quire_err forced_op(run_core *r, void *context) {
     forced_tokens *f = context;
-    /* names that came leave some way, so they do not matter if there is one */
+    /* names that came only remove continuations, so a single one is not affected */
     uint32_t s = run_base(r, f->s);
     f->n = 0;
     while (f->n < f->max && only_byte(r, s) >= 0) {
@@ -434,18 +432,18 @@ int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32
 
 /* ---- guesses ---- */
 
-#define GUESS_BYTES 512 /* that are known */
+#define GUESS_BYTES 512 /* most known bytes */
 #define GUESS_POOL  (GRAMMAR_MAX_GUESSES * GRAMMAR_GUESS_WIDTH)
 
 /* A token that may be added to a guess. */
 typedef struct spelling {
-    float probability; /* of it with all before it */
+    float probability; /* joint probability with its ancestors */
     int32_t token, parent;
-    size_t end;    /* of the known bytes, after it */
-    bool is_alone; /* there is no other token in its place */
+    size_t end;    /* offset after it in the known bytes */
+    bool is_alone; /* no other token spells this */
 } spelling;
 
-/* Known bytes, and what may be added. */
+/* The known bytes, and the candidates. */
 typedef struct guess {
     const grammar_vocab *v;
     const grammar_guess_bounds *bounds;
@@ -455,7 +453,7 @@ typedef struct guess {
     int32_t n_pool;
 } guess;
 
-/* Lists the longest tokens that spell known bytes from `at` on, longest last. */
+/* Lists the tokens that spell known bytes from `at` on, longest last. */
 static int32_t list_tokens(const guess *g, size_t at, spelling *list) {
     const vocab_trie *t = &g->v->all;
     uint32_t node = 0, end = t->n_roots;
@@ -479,7 +477,7 @@ static int32_t list_tokens(const guess *g, size_t at, spelling *list) {
     return n;
 }
 
-/* Adds the tokens after a node to the candidates, longest first. */
+/* Adds the tokens that may follow a node to the candidates, longest first. */
 static void add_spellings(guess *g, int32_t parent, size_t at, float probability) {
     spelling list[GRAMMAR_GUESS_WIDTH];
     int32_t n = list_tokens(g, at, list);
@@ -492,7 +490,7 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     }
 }
 
-/* Takes the likeliest candidate, in a tie the first. False: none is likely enough. */
+/* Takes the likeliest candidate, of equals the first. False: none is likely enough. */
 static bool forced_take_likeliest(guess *g, spelling *out) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_pool; i++) {
@@ -507,7 +505,7 @@ static bool forced_take_likeliest(guess *g, spelling *out) {
     return true;
 }
 
-/* How many tokens from `at` on have no other in their place, up to as many as may be
+/* How many tokens from `at` on are without alternative, up to as many as may be
  * guessed. */
 static int32_t count_alone(const guess *g, size_t at) {
     spelling list[GRAMMAR_GUESS_WIDTH];
@@ -519,7 +517,7 @@ static int32_t count_alone(const guess *g, size_t at) {
     return n;
 }
 
-/* Whether a token saves more than it, and those that come with it, cost if it is
+/* Whether a token saves more than it costs, with those that come with it, if it is
  * wrong. */
 static bool is_worth(const guess *g, const spelling *x) {
     float wrong = 1.0f - x->probability;

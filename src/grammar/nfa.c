@@ -20,7 +20,7 @@
     X((a)->arrays)                                                                                           \
     X((a)->slots) X((a)->parts) X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
 
-enum { ALIGN = 8 }; /* of each vector in the block */
+enum { ALIGN = 8 }; /* alignment of each vector in the block */
 
 static size_t aligned(size_t n_bytes) {
     return (n_bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -42,8 +42,8 @@ void nfa_deinit(nfa *a) {
     *a = (nfa){0};
 }
 
-/* Copies n_bytes of the vector at p to `to`, and sets its address and capacity to the
- * copy's; an empty one has none. */
+/* Copies n_bytes of the vector at p to `to`, and makes the vector refer to the copy; an
+ * empty one becomes NULL. */
 static void nfa_move(void *p, size_t *cap, size_t n, size_t n_bytes, char *to) {
     void *old;
     memcpy(&old, p, sizeof old);
@@ -81,10 +81,11 @@ size_t nfa_size_bytes(const nfa *a) {
     return bytes;
 }
 
-/* Whether an array's items can be completed: the shapes of further items decide how many
- * can count towards its rules. */
+/* Whether an array's items can be completed, which depends on how many further items can
+ * count towards its rules. */
 
-/* Which kinds of parts an item may be: bit r: one of rules r. */
+/* The kinds of parts an item may be: bit r is set if some part counts for the set of
+ * rules r. */
 static uint32_t slot_kinds(const nfa *a, nfa_room room, const nfa_slot *s) {
     uint32_t kinds = 0;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -98,8 +99,7 @@ static uint32_t kinds_of(const nfa *a, const nfa_array *r, nfa_room room, uint32
     return slot_kinds(a, room, &a->slots.p[r->first + (item < r->n ? item : r->n)]);
 }
 
-/* ---- at most one rule: counts from `least` to `most` are reached by the items that came
- * ---- */
+/* ---- at most one rule: further items reach all counts from `least` to `most` ---- */
 
 typedef struct reached {
     uint64_t items, least, most;
@@ -111,7 +111,7 @@ static bool is_enough(const nfa_array *r, const reached *c) {
            n->min <= n->max;
 }
 
-/* With more of the items of which an array may have any number: as few as are enough. */
+/* Whether further items of the last slot can complete the array. */
 static bool is_enough_later(const nfa_array *r, const reached *c, uint32_t kinds) {
     uint64_t more = c->items < r->min ? r->min - c->items : 0,
              missing = c->most < r->rules[0].min ? r->rules[0].min - c->most : 0;
@@ -139,7 +139,7 @@ static bool one_rule_can_end(const nfa *a, const nfa_array *r, nfa_room room, ui
     return true;
 }
 
-/* ---- several rules: the counts that can be reached, as a set ---- */
+/* ---- several rules: the set of counts that can be reached ---- */
 
 bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
     assert(r != NULL && counts != NULL);
@@ -184,7 +184,7 @@ static bool any_suffices(const nfa_array *r, const bool *set) {
     return false;
 }
 
-/* The counts after one item more; false: none can come. */
+/* Computes the counts after another item. False: none may come. */
 static bool nfa_items_one_more(const nfa_array *r, uint32_t kinds, const bool *set, bool *to) {
     bool any = false;
     memset(to, 0, NFA_MAX_COUNTS);
@@ -209,7 +209,7 @@ static bool rules_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint3
         if (items == r->max || !nfa_items_one_more(r, kinds_of(a, r, room, items), set, to)) {
             return false;
         }
-        if (items >= r->n && memcmp(set, to, sizeof set) == 0) { /* from here on nothing changes */
+        if (items >= r->n && memcmp(set, to, sizeof set) == 0) { /* nothing changes from here on */
             return r->min <= r->max && any_suffices(r, set);
         }
         memcpy(set, to, sizeof set);
@@ -222,8 +222,7 @@ bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t
                           : one_rule_can_end(a, r, room, count, counts);
 }
 
-/* How many members an object needs until its required names and its rules are
- * satisfied. */
+/* How many members an object needs until its required names and rules are satisfied. */
 
 bool nfa_text_can_end(const nfa *a, const nfa_text *t, uint32_t state, uint32_t count) {
     assert(t != NULL);
@@ -235,7 +234,7 @@ bool nfa_text_can_end(const nfa *a, const nfa_text *t, uint32_t state, uint32_t 
     }
     uint32_t most = t->max == NFA_NONE ? NFA_NONE : t->max - count, period = t->n_sets - t->loop,
              words = nfa_text_words(t);
-    /* from there on sets come again */
+    /* from there on sets repeat */
     uint32_t i = count < t->min ? t->min - count : 0, last = (i > t->loop ? i : t->loop) + period;
     for (; i < last && i <= most; i++) {
         uint32_t set = i < t->n_sets ? i : t->loop + (i - t->loop) % period;
@@ -248,7 +247,7 @@ bool nfa_text_can_end(const nfa *a, const nfa_text *t, uint32_t state, uint32_t 
 
 #define N_SETS (1u << NFA_MAX_RULES)
 
-/* to[r | rules of p] is at most one more than from[r]. */
+/* Takes a part: to[r | its rules] becomes at most from[r] + 1. */
 static void nfa_members_take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t *to) {
     for (uint32_t r = 0; r <= all; r++) {
         uint32_t *one = &to[r | p->rules];
@@ -260,7 +259,7 @@ static void nfa_members_take(const nfa_part *p, uint32_t all, const uint32_t *fr
 
 uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied,
                             uint32_t next, const uint64_t *seen) {
-    uint32_t least[N_SETS], with[N_SETS], end; /* by satisfied rules */
+    uint32_t least[N_SETS], with[N_SETS], end; /* by set of satisfied rules */
     for (uint32_t r = 0; r < N_SETS; r++) {
         least[r] = r == satisfied ? 0 : NFA_NONE;
     }
@@ -278,7 +277,7 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, ui
         }
         memcpy(least, with, sizeof least);
     }
-    /* each open member that is needed satisfies one rule more */
+    /* each open member that is needed satisfies a further rule */
     for (uint32_t round = 0; round < NFA_MAX_RULES; round++) {
         for (uint32_t i = o->n; i < o->n + o->n_open; i++) {
             if (nfa_fits(room, a->parts.p[o->first + i].entry)) {

@@ -1,4 +1,4 @@
-/* Numbers of a schema: what they may be, and the dfa of their texts. Private to this
+/* Numbers in a schema: their constraints, and the dfa of their texts. Private to this
  * room. */
 #include "grammar/value_shape.h"
 
@@ -6,7 +6,7 @@
 
 /* ---- decimals ---- */
 
-/* digits[0 .. n) with the point after `point` of them, which may lie outside. */
+/* Sets digits[0 .. n), with the point after `point` of them, which may be outside. */
 static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, int64_t n, int64_t point) {
     while (n > 0 && digits[n - 1] == '0') {
         n--;
@@ -28,14 +28,14 @@ static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, 
     d->n_frac = (uint16_t)n_frac;
     d->digits = room;
     for (int64_t i = 0; i < n_int + n_frac; i++) {
-        int64_t from = i - n_int + point; /* of digits */
+        int64_t from = i - n_int + point; /* index in digits */
         room[i] = from >= 0 && from < n ? digits[from] : '0';
     }
     return true;
 }
 
-/* The exponent in p[0 .. n), after its letter; no further from 0 than any text is
- * long. */
+/* The exponent in p[0 .. n), the text after its letter; limited to the length of any
+ * text. */
 static int64_t exponent_of(const char *p, size_t n) {
     int64_t e = 0;
     for (size_t i = 0; i < n; i++) {
@@ -61,7 +61,7 @@ bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out) {
             continue;
         }
         point += !in_frac;
-        if (n == 0 && c == '0') { /* before the first other digit zeros only move the point */
+        if (n == 0 && c == '0') { /* leading zeros only move the point */
             point--;
             continue;
         }
@@ -128,7 +128,7 @@ static void lower_hi(number_part *n, const decimal *hi, bool open) {
     n->has_hi = true;
 }
 
-/* digit by digit: x mod multiple == 0. */
+/* Whether x is a multiple of m, computed digit by digit. */
 static bool is_multiple(const decimal *x, const number_multiple *m) {
     uint64_t rest = 0;
     for (uint32_t i = 0; i < x->n_int + (x->n_frac > m->scale ? x->n_frac : m->scale); i++) {
@@ -166,8 +166,8 @@ static uint64_t greatest_divisor(uint64_t x, uint64_t y) {
     return x;
 }
 
-/* m of the same multiple at a larger scale; over NUMBER_MAX_MULTIPLE: it has too many
- * digits. */
+/* m of the same multiple at a larger scale; a result over NUMBER_MAX_MULTIPLE has too
+ * many digits. */
 static uint64_t at_scale(const number_multiple *x, uint32_t scale) {
     uint64_t m = x->m;
     for (uint32_t i = x->scale; i < scale && m <= NUMBER_MAX_MULTIPLE; i++) {
@@ -176,14 +176,14 @@ static uint64_t at_scale(const number_multiple *x, uint32_t scale) {
     return m;
 }
 
-/* Makes *x say what x and y say together; false: it takes both. */
+/* Tries to express x and y as one constraint in *x. False: both are needed. */
 static bool join_multiples(number_multiple *x, const number_multiple *y) {
     uint32_t scale = x->scale > y->scale ? x->scale : y->scale;
     uint64_t mx = at_scale(x, scale), my = at_scale(y, scale);
     if (x->negated != y->negated || mx > NUMBER_MAX_MULTIPLE || my > NUMBER_MAX_MULTIPLE) {
         return false;
     }
-    if (x->negated) { /* no multiple of 2 is none of 6 either */
+    if (x->negated) { /* what is no multiple of 2 is none of 6 */
         *x = mx % my == 0 ? *y : *x;
         return mx % my == 0 || my % mx == 0;
     }
@@ -235,17 +235,17 @@ bool number_is_free(const number_part *n) {
     return !n->has_lo && !n->has_hi && !n->exact && !n->integer && n->n_multiples == 0;
 }
 
-/* ---- texts ---- */
+/* ---- texts of numbers ---- */
 
 typedef enum place { AT_BEGIN, AT_MINUS, AT_ZERO, AT_INT, AT_POINT, AT_FRAC } place;
 
-/* What is known of the digits so far. lo, hi: how they compare with the bound's digits up
- * to here. */
+/* What is known of the digits so far. lo, hi: how they compare with the same digits of
+ * the bounds. */
 typedef struct scan {
     uint16_t n_int, n_frac;
     uint8_t place, negative;
     int8_t lo, hi;
-    uint8_t beyond[NUMBER_MULTIPLES]; /* a digit other than 0 after the scale */
+    uint8_t beyond[NUMBER_MULTIPLES]; /* a nonzero digit came after the scale */
     uint8_t unused[2];
     uint32_t rest[NUMBER_MULTIPLES];
 } scan;
@@ -258,7 +258,7 @@ typedef struct bound {
 typedef struct scanner {
     dfa_pool *p;
     const number_part *n;
-    bound lo[2], hi[2]; /* of the digits, without sign: [0] of numbers from 0 on, [1] of those below */
+    bound lo[2], hi[2]; /* bounds of the magnitude: [0] for numbers of at least 0, [1] for negative ones */
     bool may[2];
     bool no_point;
     uint32_t max_int, max_frac;
@@ -300,7 +300,7 @@ static int8_t compare_digit(const bound *b, int8_t so_far, uint32_t at, bool in_
     return (int8_t)(!b->given || so_far != 0 ? so_far : digit < other ? -1 : digit > other);
 }
 
-/* The whole part is over with n digits: longer ones are larger. */
+/* The comparison when the integer part ends after n digits: longer ones are larger. */
 static int8_t compare_length(const bound *b, int8_t so_far, uint32_t n) {
     return (int8_t)(!b->given ? 0 : n < b->d.n_int ? -1 : n > b->d.n_int ? 1 : so_far);
 }
@@ -326,7 +326,7 @@ static void take_digit(const scanner *s, scan *c, char digit) {
     c->place = (uint8_t)(in_frac ? AT_FRAC : c->place == AT_INT ? AT_INT : digit == '0' ? AT_ZERO : AT_INT);
 }
 
-/* The scan after a character; false: it may not come. */
+/* The scan after a character. False: it may not follow. */
 static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
     *to = *from;
     if (ch == '-') {
@@ -404,7 +404,7 @@ static uint32_t scan_number(scanner *s, const scan *c) {
     return build_index(s->p->b, &s->index, hash, s->scans.n - 1) ? s->scans.n - 1 : 0;
 }
 
-/* Whether all that satisfy it are integers: multiples of one are, too. */
+/* Whether the constraints allow only integers, such as by multiples of one. */
 static bool is_integral(const number_part *n) {
     bool is = n->integer;
     for (uint32_t i = 0; i < n->n_multiples; i++) {

@@ -15,7 +15,7 @@ void grammar_mark_spell(int32_t id, char out[GRAMMAR_MARK_BYTES]) {
 
 /* ---- texts ---- */
 
-/* The longest special token that the text begins with; NULL: none. */
+/* The longest special token that is a prefix of the text; NULL: none. */
 static const grammar_mark *parts_mark_at(parts *p, str text) {
     const grammar_mark *best = NULL;
     for (size_t i = 0; i < p->marks.n; i++) {
@@ -80,7 +80,7 @@ static uint32_t emit_rule(parts *p, const grammar_part *part, uint32_t next) {
     return build_call(b, first, next);
 }
 
-/* Texts of the regex but some. */
+/* Adds the texts of a regex, except some. */
 static uint32_t emit_other(parts *p, const grammar_part *part, uint32_t next) {
     strbuf regex = {0};
     bool fits = true;
@@ -129,7 +129,8 @@ static uint32_t emit_one_of(parts *p, const grammar_part *part, uint32_t next) {
     return split;
 }
 
-/* One, then (separator, one) repeated; the one is a rule, as it occurs twice. */
+/* Adds an element, then (separator, element) repeated; the element is a rule, as it
+ * occurs twice. */
 static uint32_t emit_separated(parts *p, const grammar_part *part, uint32_t next) {
     build *b = p->b;
     uint32_t rule = build_rule(b), max = part->max == GRAMMAR_NO_MAX ? NFA_NONE : part->max - 1;

@@ -1,5 +1,5 @@
-/* From a pattern to a dfa: the positions of the regex (Thompson 1968), then sets of them
- * (Rabin and Scott 1959). */
+/* From a regex to a dfa: its positions (Thompson 1968), then sets of them (Rabin and
+ * Scott 1959). */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ typedef enum step_kind { STEP_CLASS, STEP_SPLIT, STEP_START, STEP_END, STEP_FOUN
 
 typedef struct step {
     step_kind kind;
-    uint32_t first, n; /* of STEP_CLASS: ranges of the tree; of STEP_SPLIT: first is the other way */
+    uint32_t first, n; /* STEP_CLASS: ranges of the tree; STEP_SPLIT: first is the second target */
     uint32_t next;
 } step;
 
@@ -49,12 +49,12 @@ static uint32_t pattern_emit_repeat(finder *f, const ast_node *n, uint32_t next)
         }
         next = loop;
     } else {
-        /* each optional round leads to the end directly: through the others a set would
-         * hold all of them */
-        uint32_t behind = next;
+        /* each optional round also leads to the end directly; if it led there through the
+         * others, a set would include all of them */
+        uint32_t after = next;
         for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {
             next = pattern_add_step(
-                f, (step){.kind = STEP_SPLIT, .first = pattern_emit(f, n->child, next), .next = behind});
+                f, (step){.kind = STEP_SPLIT, .first = pattern_emit(f, n->child, next), .next = after});
         }
     }
     for (uint32_t i = 0; i < least && build_step(f->b, 1); i++) {
@@ -63,7 +63,7 @@ static uint32_t pattern_emit_repeat(finder *f, const ast_node *n, uint32_t next)
     return next;
 }
 
-static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* the last one first */
+static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* from the last one */
     if (child == 0 || !build_step(f->b, 1)) {
         return next;
     }
@@ -87,7 +87,7 @@ static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* the las
 }
 
 static uint32_t pattern_emit(finder *f, uint32_t node, uint32_t next) {
-    if (!build_step(f->b, 1)) { /* the tree may have no node then */
+    if (!build_step(f->b, 1)) { /* otherwise the tree may lack the node */
         return 0;
     }
     ast_node n = f->t->nodes.p[node];
@@ -128,8 +128,8 @@ static void pattern_push(finder *f, uint32_t s) {
     }
 }
 
-/* Follows the steps in work; characters' steps and others that need the end go to next.
- * Returns whether the match is found. */
+/* Follows the steps in `work`. Steps that read a character, or need the end of the text,
+ * go to `next`. Returns whether the match is complete. */
 static bool pattern_follow(finder *f, bool at_start, bool at_end) {
     bool found = false;
     f->next.n = 0;
@@ -167,8 +167,8 @@ static uint32_t pattern_hash_of(const uint32_t *p, uint32_t n) {
     return h;
 }
 
-/* The number of the set in next; a found match is set 0 (any text may follow), whatever
- * else is in it. */
+/* The number of the set in `next`. A complete match is set 0 (any text may follow),
+ * whatever else is in it. */
 static uint32_t pattern_set_of(finder *f, bool found) {
     if (found) {
         return 0;
@@ -198,7 +198,7 @@ static uint32_t pattern_set_of(finder *f, bool found) {
     return build_index(f->b, &f->index, hash, f->sets.n - 1) ? f->sets.n - 1 : 0;
 }
 
-/* Characters at which the set's classes begin, or one after their ends: cuts,
+/* Finds where the classes of a set begin, and the characters after their ends;
  * ascending. */
 static void find_cuts(finder *f, const set *s) {
     f->cuts.n = 0;
@@ -241,7 +241,7 @@ static uint32_t target(finder *f, const set *s, uint32_t c) {
     return pattern_set_of(f, found);
 }
 
-/* Whether a match is complete where the text ends. */
+/* Whether the match is complete if the text ends here. */
 static bool at_end(finder *f, const set *s) {
     f->now++;
     f->work.n = 0;
@@ -251,13 +251,13 @@ static bool at_end(finder *f, const set *s) {
     return pattern_follow(f, false, true);
 }
 
-/* Set `start` is the dfa's state 0, set 0 its state `start`. */
+/* Swaps the numbers of set 0 and set `start`, which becomes the dfa's state 0. */
 static uint32_t renumber(uint32_t s, uint32_t start) {
     return s == start ? 0 : s == 0 ? start : s;
 }
 
-/* Follows the first step from the start of the text. If the empty text matches, `end` joins
- * the set: acceptance must lie in the set itself, which may occur again later in a text. */
+/* Takes the first step from the start of the text. If the empty text matches, `end` joins
+ * the set, since the set itself must accept: it may occur again later in a text. */
 static bool pattern_begin(finder *f, uint32_t first, uint32_t end) {
     f->now++;
     pattern_push(f, first);
@@ -271,7 +271,7 @@ static bool pattern_begin(finder *f, uint32_t first, uint32_t end) {
     return pattern_follow(f, true, false);
 }
 
-/* end: a step that leads to the match at the end of the text. */
+/* Makes the dfa. end: the step that completes the match at the end of the text. */
 static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first, uint32_t end) {
     uint32_t x = dfa_new(p);
     bool found = pattern_begin(f, first, end);

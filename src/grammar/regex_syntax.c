@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-#define MAX_RANGES 512 /* in one pair of brackets */
+#define MAX_RANGES 512 /* most ranges in one pair of brackets */
 #define MAX_COUNT  100000
 
 typedef struct parser {
@@ -57,7 +57,7 @@ static void put_set(nfa_range *out, uint32_t *n, const nfa_range *set, uint32_t 
     }
 }
 
-/* min to max hexadecimal digits; NFA_NONE where they are missing. */
+/* Reads min to max hexadecimal digits; NFA_NONE: there are too few. */
 static uint32_t hex(str text, size_t *at, int min, int max) {
     uint32_t c = 0;
     int n = 0;
@@ -82,10 +82,10 @@ static uint32_t hex_escape(str text, size_t *at, char letter) {
                                      : 8);
     if (letter == 'u' && c >= 0xD800 && c < 0xDC00 && text.n - *at >= 6 && text.p[*at] == '\\' &&
         text.p[*at + 1] == 'u') {
-        size_t behind = *at + 2;
-        uint32_t low = hex(text, &behind, 4, 4);
+        size_t after = *at + 2;
+        uint32_t low = hex(text, &after, 4, 4);
         if (low >= 0xDC00 && low < 0xE000) {
-            *at = behind;
+            *at = after;
             return 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         }
     }
@@ -159,7 +159,8 @@ static bool regex_syntax_add_range(parser *p, nfa_range *r, uint32_t *n, uint32_
         return false;
     }
     r[(*n)++] = (nfa_range){lo, hi};
-    for (uint32_t shift = 0; p->ignore_case && shift < 2; shift++) { /* the other case of ASCII letters */
+    /* also ASCII letters of the other case */
+    for (uint32_t shift = 0; p->ignore_case && shift < 2; shift++) {
         uint32_t a = shift == 0 ? 'a' : 'A', from = lo > a ? lo : a, to = hi < a + 25 ? hi : a + 25;
         if (from <= to) {
             r[(*n)++] = (nfa_range){from ^ 0x20, to ^ 0x20};
@@ -168,7 +169,7 @@ static bool regex_syntax_add_range(parser *p, nfa_range *r, uint32_t *n, uint32_
     return true;
 }
 
-/* One character or escape within brackets; *n_set > 0: a class. */
+/* Reads a character or escape in brackets; *n_set > 0: a class. */
 static uint32_t class_char(parser *p, nfa_range set[REGEX_ESCAPE_RANGES], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
@@ -288,8 +289,8 @@ static uint32_t regex_syntax_parse_atom(parser *p) {
     return regex_syntax_add_range(p, set, &n, c, c) ? ast_class(p->t, set, n, false) : 0;
 }
 
-/* {n}, {n,}, {n,m}, {,m} at p->at, after the brace; false where it isn't one: the brace
- * is a character then. */
+/* Parses {n}, {n,}, {n,m} or {,m} at p->at, after the brace. False: the brace is a
+ * literal. */
 static bool regex_syntax_parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     uint64_t v[2] = {0, 0};
     bool given[2] = {false, false};
@@ -341,7 +342,7 @@ static uint32_t regex_syntax_parse_repeat(parser *p) {
         if (p->at < p->text.n && p->text.p[p->at] == '+') {
             return regex_syntax_fail(p, QUIRE_UNSUPPORTED, "possessive repeats are not supported");
         }
-        (void)regex_syntax_take(p, "?"); /* lazy: the same texts */
+        (void)regex_syntax_take(p, "?"); /* lazy; matches the same texts */
         node = ast_repeat(p->t, node, min, max);
     }
     return node;

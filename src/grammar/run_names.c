@@ -1,31 +1,30 @@
-/* Names of open members: each comes once in its object.
+/* Names of open members, which may not repeat in their object.
  *
- * A state of the machine does not include them, so that its masks serve every text.
- * Beside it is what the text has named so far: for each object around the place the names
- * of its open members, and the part of a name that is being read. Both together are a
- * state of the run, numbered from RUN_NAMED on. All of that are cells of the machine, so
- * equal ones have one number, and they count against its budget:
+ * States of the machine do not include names, so that masks serve all texts. A state of
+ * the run (numbered from RUN_NAMED) adds to it what the text has named: the names of open
+ * members in each enclosing object, and the part of a name that is being read. All of
+ * that is stored in the machine's cells, so equal values have the same number, and counts
+ * against its budget:
  *
- *   name     (byte, the name before it): its characters in UTF-8, however they are spelt
- *   set      2 * (set, set) by the lowest bit of its names' numbers, then the next one; 2
- *            * name + 1 where it is alone; 0: empty
- *   objects  (set, (depth of the object, objects around it)); beside the set how many are
- *            in it
+ *   name     (byte, the name before it): its characters in UTF-8, whatever their spelling
+ *   set      2 * (set, set), by the lowest bit of the names' numbers, then the next one;
+ *            2 * name + 1 for a single name; 0: empty
+ *   objects  (set, (depth of the object, objects around it)), and the number in the set
  *
- * What ends a name that came, or leads to such names alone, does not follow. Where some
- * configuration reads no such name, names are not distinguished. Where they do not go on
- * to others whatever came (machine_is_roomy), nor are those of over MOST_BYTES, and all
- * after NFA_FEW_NAMES of them: a way out would be too far to look for. A word has one as
- * long as names of over NFA_MOST_WORD bytes are not distinguished. */
+ * A byte may not follow if it ends a repeated name, or leads to repeated names only.
+ * Names are not tracked where some configuration reads no such name. Where names may run
+ * out of continuations (not machine_is_roomy), neither are those of over MOST_BYTES, nor
+ * any after NFA_FEW_NAMES of them: the search for a way out would take too long. Words
+ * can always be continued, since words of over NFA_MOST_WORD bytes are not tracked. */
 #include "grammar/grammar_run.h"
 
 #include "base/utf8.h"
 
-enum { PAIR = NFA_FAIL_NODE, NAME = NFA_RETURN_NODE }; /* nodes that no stack has */
+enum { PAIR = NFA_FAIL_NODE, NAME = NFA_RETURN_NODE }; /* markers: nodes that no stack has */
 enum { MOST_BYTES = 128 };
 
-/* What is read of an escape: value >> PHASE_SHIFT, its digits below. HEX, LOW: no digit
- * yet, then one more with each. */
+/* How far an escape is read: value >> PHASE_SHIFT, its digits below. HEX, LOW: no digit
+ * so far; each digit adds one. */
 enum {
     PHASE_SHIFT = 26,
     PLAIN = 0,
@@ -40,7 +39,7 @@ enum {
 
 typedef struct named {
     uint32_t state, objects, name, value;
-    bool is_new; /* the name is not part of one that was before, and has no number */
+    bool is_new; /* no earlier name begins like this one, so it has no number */
 } named;
 
 static const machine_cell *cell(const run_core *r, uint32_t i) {
@@ -78,7 +77,7 @@ static named run_names_unpack(const run_core *r, uint32_t s) {
     return (named){.state = state->data, .name = name->data, .value = value->data, .objects = value->below};
 }
 
-/* MACHINE_FULL: the budget is used up. */
+/* The state of the run for n; MACHINE_FULL: the budget is used up. */
 static uint32_t run_names_pack(run_core *r, const named *n) {
     if (n->objects == 0 && n->name == 0 && n->value == 0) {
         return n->state;
@@ -98,7 +97,7 @@ static bool set_has(const run_core *r, uint32_t set, uint32_t name) {
     return set == name * 2 + 1;
 }
 
-/* The set with a name more. */
+/* The set with one more name. */
 static uint32_t set_add(run_core *r, uint32_t set, uint32_t name, uint32_t bit) {
     if (set == 0 || set == name * 2 + 1) {
         return name * 2 + 1;
@@ -114,7 +113,7 @@ static uint32_t set_add(run_core *r, uint32_t set, uint32_t name, uint32_t bit) 
     return run_names_pair(r, c.data, c.below, 0) * 2;
 }
 
-/* The names of the object at this depth; NULL: there are none. */
+/* The names of the object at this depth; NULL: none. */
 static const machine_cell *names_at(const run_core *r, const named *n, uint32_t depth) {
     bool is_it = n->objects != 0 && depth != 0 && cell(r, cell(r, n->objects)->below)->data == depth;
     return is_it ? cell(r, n->objects) : NULL;
@@ -135,7 +134,7 @@ static bool is_short(const run_core *r, uint32_t name, uint32_t most) {
     return n <= most;
 }
 
-/* Whether n's place is a name that is distinguished from those of its object. */
+/* Whether n's name is tracked, so that it may not repeat one of its object. */
 static bool is_told_apart(const run_core *r, const named *n) {
     const machine_state *at = run_names_place(r, n);
     const machine_cell *names = names_at(r, n, at->name);
@@ -147,8 +146,8 @@ static bool is_told_apart(const run_core *r, const named *n) {
     return at->least >= at->name;
 }
 
-/* Appends a byte; without `adds` a name that no other begins with is only noted as
- * such. */
+/* Appends a byte. Without `adds`, a name that no earlier one begins with is only marked
+ * as new. */
 static void run_names_add_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     const machine_cell c = {NAME, byte, n->name, 0};
     uint32_t longer = adds ? machine_number(&r->m, c) : n->is_new ? NFA_NONE : machine_find(&r->m, c);
@@ -179,8 +178,8 @@ static void add_digit(run_core *r, named *n, uint32_t phase, uint32_t bits, uint
     }
 }
 
-/* A byte of a name, which the machine has taken: escapes are those of JSON and Python,
- * words have no backslash. */
+/* Reads a byte of a name, which the machine has accepted. Escapes are JSON's and
+ * Python's; words have no backslash. */
 static void run_names_read_byte(run_core *r, named *n, uint8_t byte, bool adds) {
     static const char letters[] = "\"'\\bfnrt/", meanings[] = "\"'\\\b\f\n\r\t/";
     uint32_t phase = n->value >> PHASE_SHIFT, bits = n->value & ((1u << PHASE_SHIFT) - 1);
@@ -200,13 +199,13 @@ static void run_names_read_byte(run_core *r, named *n, uint8_t byte, bool adds) 
 
 /* ---- a byte ---- */
 
-/* Whether a byte after which no name is read ends the one before; else that was but the
- * beginning of one that is listed. */
+/* Whether this byte, after which no name is read, ends the name; else the name was only
+ * the beginning of a listed one. */
 static bool ends_name(const run_core *r, const named *n, uint8_t byte) {
     return n->value == 0 && byte == run_names_place(r, n)->end;
 }
 
-/* Moves n over a byte. MACHINE_DEAD: it does not follow, or ends a name that came;
+/* Advances n by a byte. MACHINE_DEAD: it may not follow, or ends a repeated name;
  * MACHINE_FULL. n is undefined then. */
 static uint32_t run_names_move(run_core *r, named *n, uint8_t byte, bool adds) {
     uint32_t to = machine_next(&r->m, n->state, byte);
@@ -237,9 +236,8 @@ static uint32_t run_names_move(run_core *r, named *n, uint8_t byte, bool adds) {
     return r->m.failed ? MACHINE_FULL : to;
 }
 
-/* Whether a byte of a character that begins in a search need not be tried, as the
- * character has another spelling: all have but control characters, quotes and
- * backslashes. */
+/* Whether the search may skip a byte because the character has another spelling. All
+ * characters have one, but control characters, quotes and backslashes. */
 static bool is_respelt(uint32_t phase, uint8_t byte) {
     return phase == ESCAPE    ? byte == '/'
            : phase == HEX     ? byte != '0'
@@ -249,9 +247,9 @@ static bool is_respelt(uint32_t phase, uint8_t byte) {
                               : false;
 }
 
-/* Whether something after n ends a name that has not come, which at most `left`
- * characters more of names that came may begin. `inside`: n is within a character that
- * may be spelt in several ways. A failure counts as such an end. */
+/* Whether some continuation of n, which at most `left` characters of repeated names
+ * begin, ends a new name. inside: n is in a character that has several spellings. A
+ * failure counts as true. */
 static bool run_names_may_end(run_core *r, const named *n, uint32_t left, bool inside) {
     const uint32_t depth = run_names_place(r, n)->name;
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -276,7 +274,7 @@ static bool run_names_may_end(run_core *r, const named *n, uint32_t left, bool i
     return false;
 }
 
-/* move, but MACHINE_DEAD too if only names that occurred already could follow. */
+/* Like run_names_move, but also MACHINE_DEAD if only repeated names could follow. */
 static uint32_t run_names_step(run_core *r, named *n, uint8_t byte, bool adds) {
     uint32_t to = run_names_move(r, n, byte, adds);
     if (to < MACHINE_FIRST || run_names_place(r, n)->name == 0 || run_names_place(r, n)->is_roomy ||
@@ -305,7 +303,7 @@ uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n) {
 
 /* ---- masks ---- */
 
-#define TOKENS_A_UNIT 16 /* that take as long to take out as a configuration to look at */
+#define TOKENS_A_UNIT 16 /* tokens removed in the time that it takes to visit a configuration */
 
 static bool run_names_take_out(run_core *r, const vocab_trie *t, const trie_under *u, uint64_t *bits) {
     for (uint32_t i = 0; i < u->n; i++) {
@@ -315,16 +313,15 @@ static bool run_names_take_out(run_core *r, const vocab_trie *t, const trie_unde
     return run_names_spend(r, u->n / TOKENS_A_UNIT);
 }
 
-/* Whether a byte leads to a name that none begins with that came. */
+/* Whether the byte leads to a name that no earlier one begins with. */
 static bool leads_off(const run_core *r, const named *n, uint32_t to, uint8_t byte) {
     uint32_t depth = run_names_place(r, n)->name;
     bool is_char = depth != 0 && machine_state_at(&r->m, to)->name == depth && n->value == 0 && byte != '\\';
     return is_char && machine_find(&r->m, (machine_cell){NAME, byte, n->name, 0}) == NFA_NONE;
 }
 
-/* Takes out the tokens among the nodes first to end that would name something twice after
- * n. Without `adds`: those whose first name came before, along such names. False: it
- * fails. */
+/* Removes the tokens among nodes first..end that would repeat a name after n. Without
+ * `adds`: only those whose first name repeats, following such names. False: it fails. */
 static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, const named *n, bool adds,
                    uint64_t *bits) {
     const uint32_t depth = run_names_place(r, n)->name;
@@ -354,13 +351,13 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
     return true;
 }
 
-/* What tokens hold after a state of the machine, beside the rest of a name that is being
- * read there: a name as a whole, or so much of one that none may be left; the same after
- * the end of a name. Each is computed when it is first needed. */
+/* What tokens contain after a state of the machine, besides the rest of the name being
+ * read: a complete name, or so much of one that none may be left; and the same after the
+ * end of a name. KNOWN: computed already. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
-/* Of the tokens among the nodes first to end. is_new: state s is not in the name before
- * the token; ended: a name ended in it. */
+/* Finds that for the tokens among nodes first..end. is_new: state s is outside the name
+ * before the token; ended: a name ended in the token. */
 static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s,
                            bool is_new, bool ended) {
     const uint32_t depth = machine_state_at(&r->m, s)->name;
@@ -380,8 +377,7 @@ static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uin
     return found;
 }
 
-/* The tokens that may hold such a thing, of all with quotes; those with words are in
- * vocab.words. */
+/* The tokens with quotes that may contain this; those with words are in vocab.words. */
 static const vocab_trie *trie_of(const run_core *r, unsigned what) {
     const grammar_vocab *v = r->v;
     return what == HOLDS_NAME  ? (r->m.a->has_tight ? &v->begins : &v->quotes)

@@ -6,7 +6,7 @@
 
 #include "grammar/compile.h"
 
-#define MAX_DEPTH  64 /* of schemas that apply to one value, inside each other */
+#define MAX_DEPTH  64 /* most nesting of schemas that apply to one value */
 #define MAX_VALUES 200000
 #define MAX_NESTED 200
 
@@ -61,7 +61,7 @@ uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *
 }
 
 uint32_t expr_const(schema *s, const json_value *v) {
-    /* null is the pointer NULL, so a constant needs another mark than its value */
+    /* json_value NULL means null, so a constant needs a kind of its own */
     return expr_of(s, (expr){.kind = EXPR_IS_CONST, .value = v});
 }
 
@@ -85,7 +85,7 @@ static void schema_add_child(schema *s, expr *x, uint32_t child) {
     }
 }
 
-/* One expression of both: expressions of the same kind are taken apart. */
+/* Makes one expression of both; flattens operands of the same kind. */
 static uint32_t join_exprs(schema *s, expr_kind kind, uint32_t x, uint32_t y) {
     expr both = {.kind = kind};
     for (int side = 0; side < 2; side++) {
@@ -212,7 +212,7 @@ const shape *expr_shape(schema *s, uint32_t x) {
     shape *out = schema_keep(s, 1, sizeof *out);
     if (out != NULL) {
         make_shape(s, x, out);
-        s->exprs.p[x].shape = s->met_open ? NULL : out; /* it may be known another time */
+        s->exprs.p[x].shape = s->met_open ? NULL : out; /* another attempt may find it */
     }
     s->exprs.p[x].open = false;
     s->depth--;
@@ -273,7 +273,7 @@ void schema_name_failure(schema *s, const char *path, const char *keyword, bool 
     if (s->named || (!refused && b->failed != QUIRE_TOO_LARGE)) {
         return;
     }
-    if (b->err != NULL) { /* the prefix comes again */
+    if (b->err != NULL) { /* the prefix is added again */
         size_t skip = b->where != NULL && strstr(b->err->message, b->where) == b->err->message
                           ? strlen(b->where) + 2
                           : 0;

@@ -111,7 +111,7 @@ void keyword_enum(schema_reader *r, const char *keyword, const json_value *v) {
     for (size_t i = 0; i < n && texts != NULL && build_step(r->s->b, 1); i++) {
         shape one, sum;
         if (json_is(json_at(v, i), JSON_KIND_TEXT)) {
-            texts[n_texts++] = json_str(json_at(v, i)); /* all strings are one automaton */
+            texts[n_texts++] = json_str(json_at(v, i)); /* all strings become one automaton */
             continue;
         }
         schema_read_const(r->s, json_at(v, i), &one);
@@ -153,7 +153,7 @@ void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) 
     for (size_t i = 0; is_list(r, keyword, v) && i < json_length(v) && r->s->b->failed == QUIRE_OK; i++) {
         const shape *one = expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i)));
         shape_or(r->s, &all, one, &sum);
-        if (r->s->annotations) { /* where several hold, all have evaluated */
+        if (r->s->annotations) { /* if several hold, all have evaluated members */
             shape_and(r->s, &all, one, &both);
             shape_or(r->s, &sum, &both, &all);
         } else {
@@ -163,10 +163,10 @@ void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) 
     and_shape(r, &all);
 }
 
-#define ONE_OF_DEPTH 4 /* of required members that are compared to distinguish alternatives */
+#define ONE_OF_DEPTH 4 /* levels of required members that are compared to tell alternatives apart */
 
-/* x without what y allows, unless they are apart already; NULL or why it can't be
- * said. */
+/* Removes from x what y allows, unless they are disjoint. Returns NULL, or why that is
+ * impossible. */
 static const char *schema_applied_take_out(schema *s, shape *x, const shape *y) {
     shape both, not ;
     shape_and(s, x, y, &both);
@@ -223,7 +223,7 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
     const json_value *then = json_get(r->e.value, "then"), *otherwise = json_get(r->e.value, "else");
     const shape *condition = expr_shape(r->s, reader_below(r, keyword, NULL, v));
     shape not, yes, no, all;
-    bool seen = r->s->annotations; /* some unevaluated* may see what it evaluates */
+    bool seen = r->s->annotations; /* some unevaluated* may depend on what it evaluates */
     if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else") && !seen) {
         return;
     }
@@ -245,8 +245,7 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
     and_shape(r, &all);
 }
 
-/* Objects without the member, or with it and what it requires: other names, or a
- * schema. */
+/* Objects without the member, or with it and what it then requires: names or a schema. */
 static void read_dependency(schema_reader *r, const char *keyword, const char *name, const json_value *v) {
     shape without = {0}, with, both;
     object_part *o = PART_PUSH(r->s, without.objects);
@@ -265,7 +264,7 @@ static void read_dependency(schema_reader *r, const char *keyword, const char *n
         return;
     }
     *n = (named_expr){str_of(name), EXPR_NEVER};
-    without.null = without.yes = without.no = true; /* other types are not restricted */
+    without.null = without.yes = without.no = true; /* other types are unrestricted */
     without.numbers.p = with.numbers.p;
     without.strings.p = with.strings.p;
     without.arrays.p = with.arrays.p;
@@ -306,8 +305,8 @@ void keyword_dependencies(schema_reader *r, const char *keyword, const json_valu
     }
 }
 
-/* Names and items that other keywords of this schema, and of those that it applies, say
- * nothing about. */
+/* Applies to names (and items) that no other keyword of this schema, or of those it
+ * applies, covers. */
 void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const json_value *v) {
     assert(r != NULL);
     uint32_t x = reader_below(r, keyword, NULL, v);

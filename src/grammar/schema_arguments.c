@@ -7,13 +7,13 @@
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
-enum { TAG_NAME_BYTES = 500 }; /* the most that every reader of tags takes */
+enum { TAG_NAME_BYTES = 500 }; /* most bytes that all readers of tags accept */
 
 static uint32_t schema_arguments_literal(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
-/* ---- what values avoid ---- */
+/* ---- what values may not contain ---- */
 
 static quire_err schema_arguments_add_quoted(strbuf *regex, str text) {
     for (size_t i = 0; i < text.n; i++) {
@@ -41,7 +41,7 @@ static quire_err write_never(const grammar_arguments *a, strbuf *regex) {
     return QUIRE_OK;
 }
 
-/* The dfa of texts that contain nothing that values avoid. */
+/* The dfa of texts that values may contain. */
 static uint32_t avoided(schema *s, const grammar_arguments *a) {
     strbuf regex = {0};
     uint32_t texts = DFA_ANY;
@@ -54,25 +54,25 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
     return texts;
 }
 
-/* ---- values without a type of their own ---- */
+/* ---- values whose text does not show their type ---- */
 
-static const str unlisted_name = {"\0", 1}; /* no schema lists it */
+static const str unlisted_name = {"\0", 1}; /* no schema lists this name */
 
-/* What the reader knows about a member. */
+/* The reader's schema for a member. */
 static const json_value *member_of(const schema *s, const json_value *of, str name) {
     const grammar_reader *r = &s->arguments->reader;
     return r->member != NULL ? r->member(r->user, of, name) : NULL;
 }
 
-/* What the reader takes a value of its schema `of` for (grammar_parts.h). */
+/* How the reader interprets a value with its schema `of` (grammar_parts.h). */
 static unsigned arguments_bits(const schema *s, const json_value *of) {
     const grammar_reader *r = &s->arguments->reader;
     return r->reads != NULL ? r->reads(r->user, of) : 0;
 }
 
-/* The texts that are read as strings under these bits. */
+/* The texts that are read as strings, given these bits. */
 static uint32_t read_as_strings(schema *s, unsigned bits) {
-    /* no number, no word, and nothing that begins as a string, list or object */
+    /* no number, no word, and nothing that begins like a string, list or object */
     if ((bits & GRAMMAR_READS_STRING) == 0) {
         str other = str_of("^[ "
                            "\\n\\t\\r]*([\"'\\[{(]|(-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|"
@@ -86,7 +86,7 @@ static uint32_t read_as_strings(schema *s, unsigned bits) {
     return DFA_ANY;
 }
 
-/* The strings of a shape as raw texts, then next. */
+/* Adds the strings of a shape as raw texts, then next. */
 static uint32_t raw_strings(schema *s, const shape *x, unsigned bits, uint32_t next) {
     uint32_t *ways = schema_keep(s, x->strings.n + 1, sizeof *ways);
     for (uint32_t i = 0; i < x->strings.n && ways != NULL; i++) {
@@ -95,7 +95,7 @@ static uint32_t raw_strings(schema *s, const shape *x, unsigned bits, uint32_t n
     return ways != NULL && x->strings.n > 0 ? build_split(s->b, ways, x->strings.n) : NFA_FAIL_NODE;
 }
 
-/* All of a shape but its strings, in a rule of its own; then next. */
+/* Adds all of a shape but its strings, as a rule, then next. */
 static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) {
     shape rest = *x;
     rest.strings.n = 0;
@@ -105,7 +105,7 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
     return build_call(s->b, schema_shape_rule(s, &rest), next);
 }
 
-/* A value as a text without quotes, read under these bits, then end. */
+/* Adds a value as a text without quotes, read with these bits, then end. */
 static uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end) {
     if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
         return build_call(s->b, schema_shape_rule(s, x), end);
@@ -114,7 +114,7 @@ static uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_
     return build_split2(s->b, text, others(s, x, bits, end));
 }
 
-/* A value between `middle` and the node `end`. */
+/* Adds a value between `middle` and the node `end`. */
 static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     const grammar_arguments *a = s->arguments;
     const shape *sh = expr_shape(s, x);
@@ -131,7 +131,7 @@ static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32
     return schema_arguments_literal(s, a->middle, arguments_text(s, sh, bits, end));
 }
 
-/* A value of Gemma's outermost object. */
+/* Adds a value of Gemma's outermost object. */
 static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
     const grammar_arguments *a = s->arguments;
     if (!a->reads_quoted || bits == GRAMMAR_READS_STRING) {
@@ -139,7 +139,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
     }
     const shape *sh = expr_shape(s, x);
     uint32_t end = schema_arguments_literal(s, a->quote, NFA_RETURN_NODE), text;
-    /* a number or word, in quotes too */
+    /* a number or word, also in quotes */
     if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) {
         const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
         text = others(s, &scalars, 0, end);
@@ -152,7 +152,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
 
 /* ---- members ---- */
 
-/* A name of Python's. */
+/* Whether the name is a Python identifier. */
 static bool is_identifier(str name) {
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];
@@ -164,7 +164,7 @@ static bool is_identifier(str name) {
     return name.n > 0;
 }
 
-/* Whether a tag may hold the name. */
+/* Whether a tag may contain the name. */
 static bool is_tag_name(str name) {
     for (size_t i = 0; i < name.n; i++) {
         if ((uint8_t)name.p[i] <= ' ' || name.p[i] == 0x7F || strchr("\"'`<>=|\\", name.p[i]) != NULL) {
@@ -174,7 +174,7 @@ static bool is_tag_name(str name) {
     return name.n > 0 && name.n <= TAG_NAME_BYTES;
 }
 
-/* end: of TAGS, what follows the value. */
+/* Adds a value in the syntax of the arguments. end: TAGS: what follows it. */
 static uint32_t schema_arguments_value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
@@ -187,7 +187,7 @@ static uint32_t schema_arguments_value_of(schema *s, uint32_t x, const json_valu
     }
 }
 
-static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32_t end) {
+static uint32_t value_after_name(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     const char *around = s->writing;
     s->writing = schema_path_of(s, x);
     uint32_t node = schema_arguments_value_of(s, x, of, end);
@@ -196,10 +196,10 @@ static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32
     return node;
 }
 
-/* Names whose closing tags end more than a member. */
+/* names whose closing tags end more than a member */
 static const char *const outer_names[] = {"invoke", "tool_call"};
 
-/* Whether a member's name can be written. */
+/* Whether this syntax can write the name. */
 static bool arguments_take(const schema *s, str name) {
     assert(s != NULL);
     const grammar_arguments *a = s->arguments;
@@ -221,21 +221,20 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
             ? schema_arguments_literal(s, name, schema_arguments_literal(s, str_of(">"), NFA_RETURN_NODE))
             : NFA_RETURN_NODE;
     uint32_t node =
-        schema_arguments_literal(s, name, value_behind(s, x, member_of(s, s->reading, name), end));
+        schema_arguments_literal(s, name, value_after_name(s, x, member_of(s, s->reading, name), end));
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
                ? schema_arguments_literal(s, s->arguments->before, node)
                : node;
 }
 
-/* Whether the reader distinguishes the object whose members are written from an array by
- * its first element's name. */
+/* Whether the reader tells an object from an array by the name of the first element. */
 static bool is_told_by_name(const schema *s) {
     return s->reading != s->arguments->reader.schema &&
            (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
 }
 
-/* Without the names that the reader's schema lists and reads otherwise than those that it
- * does not: another branch may list what is open here. */
+/* Removes from `open` the names that the reader's schema lists and reads differently from
+ * unlisted ones: another branch may list what is open here. */
 static uint32_t read_alike(schema *s, uint32_t open) {
     const grammar_reader *r = &s->arguments->reader;
     const json_value *all = r->properties != NULL ? r->properties(r->user, s->reading) : NULL;
@@ -250,7 +249,7 @@ static uint32_t read_alike(schema *s, uint32_t open) {
     return n > 0 ? dfa_combine(s->dfas, open, dfa_names(s->dfas, names, n), DFA_AND_NOT) : open;
 }
 
-/* The names that members may have that nothing lists. */
+/* The names that unlisted members may have. */
 static uint32_t open_names(schema *s) {
     uint32_t names = dfa_pattern(s->dfas, str_of(STYLE_WORDS));
     if (s->arguments->has_elements) {
@@ -261,21 +260,21 @@ static uint32_t open_names(schema *s) {
     return read_alike(s, names);
 }
 
-/* w->named is never set: `arguments_members` decides. */
+/* Never gets w->named (looks_at_names in arguments_members). */
 static uint32_t schema_arguments_open_member(schema *s, const open_way *w) {
     uint32_t end = NFA_RETURN_NODE;
-    if (s->arguments->has_elements) { /* the reader does not compare the two names */
+    if (s->arguments->has_elements) { /* the reader does not compare both names */
         end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0,
                          schema_arguments_literal(s, str_of(">"), end));
     }
-    uint32_t value = value_behind(s, w->value, member_of(s, s->reading, unlisted_name), end);
+    uint32_t value = value_after_name(s, w->value, member_of(s, s->reading, unlisted_name), end);
     uint32_t node = schema_open_name(s, w, w->names, NFA_RAW, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
                ? schema_arguments_literal(s, s->arguments->before, node)
                : node;
 }
 
-/* What separates two members. */
+/* Adds what separates two members. */
 static uint32_t separator(schema *s) {
     const grammar_arguments *a = s->arguments;
     if (a->syntax != GRAMMAR_SYNTAX_TAGS) {
@@ -284,7 +283,7 @@ static uint32_t separator(schema *s) {
     return schema_arguments_literal(s, a->between, NFA_RETURN_NODE);
 }
 
-/* The members of an object, then next. */
+/* Adds the members of an object, then next. */
 static uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
     assert(s != NULL);
     s->reading = of;
@@ -347,7 +346,7 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     schema_close(&s);
 }
 
-/* The arguments of a custom tool: one member, a text that a grammar describes, in the
+/* The arguments of a custom tool: one member with a text that a grammar describes, in the
  * syntax of a model's format. */
 
 static uint32_t argument_text_literal(schema *s, const char *text, uint32_t next) {
@@ -358,7 +357,7 @@ static uint32_t argument_text_special(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
-/* The text's rule, spelt as the syntax has it. */
+/* Makes the rule of the text, spelled as the syntax requires. */
 static uint32_t text_rule(schema *s) {
     const grammar_arguments *a = s->arguments;
     uint32_t rule = s->b->a.rules.n, first = s->b->a.nodes.n;
@@ -428,13 +427,12 @@ uint32_t argument_text(schema *s) {
     }
 }
 
-/* Values between tags that may hold elements: each member of an object between tags of
- * its name, each item of an array between tags that are called "item"
- * (GRAMMAR_SYNTAX_TAGS with has_elements).
+/* Values between tags that may contain elements: a tag per member of an object, by name,
+ * and a tag "item" per item of an array (GRAMMAR_SYNTAX_TAGS with has_elements).
  *
- * The reader's schema decides what elements inside are; if it does not, the first one's
- * name does. Objects and arrays that it would take for something else, or whose values it
- * would type by another schema than theirs, are written as JSON. */
+ * The reader's schema decides what elements are, else the first one's name. Objects and
+ * arrays that the reader would misinterpret, or whose values it would type by another
+ * schema, are written as JSON. */
 
 static const char item_name[] = "item";
 
@@ -457,12 +455,13 @@ static bool lists_item(const object_part *o) {
 static bool object_nests(const schema *s, const object_part *o, unsigned bits) {
     bool is_said = (bits & GRAMMAR_READS_OBJECT) != 0,
          nests = is_said || ((bits & GRAMMAR_READS_ARRAY) == 0 && !lists_item(o));
-    /* else names would have to be distinguished */
+    /* otherwise names would have to be told apart */
     nests = nests && o->max > 0 && o->rules.n == 0 && o->min <= o->required.n + 1;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         nests = nests && o->layers.p[i].patterns.n == 0;
     }
-    nests = nests && bits != GRAMMAR_READS_STRING; /* a reader of strings alone looks for no elements */
+    /* a reader that takes all as strings looks for no elements */
+    nests = nests && bits != GRAMMAR_READS_STRING;
     for (uint32_t i = 0; i < o->required.n; i++) {
         nests =
             nests && arguments_take(s, o->required.p[i]) && (is_said || !str_is(o->required.p[i], item_name));
@@ -479,8 +478,6 @@ static bool array_nests(const array_part *a, unsigned bits) {
     return nests;
 }
 
-/* ---- a value ---- */
-
 static uint32_t schema_elements_rule_of(schema *s, uint32_t x, const json_value *of) {
     for (uint32_t i = 0; i < s->elements.n && build_step(s->b, 1); i++) {
         if (s->elements.p[i].x == x && s->elements.p[i].of == of) {
@@ -495,9 +492,9 @@ static uint32_t schema_elements_rule_of(schema *s, uint32_t x, const json_value 
     return rule;
 }
 
-/* What of a shape is written as a text: all but what nests. *nests: something does;
- * *is_empty: so it does, and may be empty, which is read as such if nothing is between
- * the tags. */
+/* The part of a shape that is written as text: all but what nests. *nests: whether
+ * something does. *is_empty: that may be empty, which is how the reader takes nothing
+ * between the tags. */
 static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, bool *is_empty) {
     shape text = *x;
     text.objects.n = text.arrays.n = 0;
@@ -528,7 +525,7 @@ static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, b
     return text;
 }
 
-/* An object or array with nothing in it, which takes a level as every other. */
+/* An object or array that is empty, which takes a level like any other. */
 static uint32_t nothing_inside(schema *s, uint32_t end) {
     nfa_object *o = NFA_PUSH(s->b, s->b->a.objects);
     if (o == NULL) {
@@ -547,8 +544,6 @@ uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end
     return nests ? build_split2(s->b, build_call(s->b, schema_elements_rule_of(s, x, of), end), node) : node;
 }
 
-/* ---- objects and arrays ---- */
-
 static uint32_t schema_elements_item(schema *s, uint32_t x) {
     const grammar_arguments *a = s->arguments;
     const grammar_reader *r = &a->reader;
@@ -563,7 +558,7 @@ static uint32_t schema_elements_item(schema *s, uint32_t x) {
         schema_elements_literal(s, str_of(item_name), schema_elements_literal(s, a->middle, value)));
 }
 
-/* The objects and arrays of at least one member or item. */
+/* Objects and arrays with at least one member or item. */
 static uint32_t containers(schema *s, const element_rule *e) {
     const shape *x = expr_shape(s, e->x);
     unsigned bits = arguments_bits(s, e->of);

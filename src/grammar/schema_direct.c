@@ -7,7 +7,7 @@
 
 /* ---- the draft ---- */
 
-/* A custom dialect may give keywords another meaning or none. */
+/* A custom dialect may change or disable keywords. */
 void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v) {
     str uri = json_str(v);
     bool known = !str_contains(uri, str_of("://")) || str_contains(uri, str_of("//json-schema.org/")) ||
@@ -63,7 +63,7 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';
     number_part one;
     memset(&one, 0, sizeof one);
-    /* draft 4: whether minimum or maximum is excluded; read there */
+    /* draft 4: says whether minimum or maximum is excluded, and is read there */
     if (exclusive && json_is(v, JSON_KIND_BOOL)) {
         return;
     }
@@ -71,7 +71,7 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
         reader_malformed(r, keyword, "a number");
         return;
     }
-    /* what generators write for "any": no reader has a number beyond */
+    /* generators' way to write "any": no reader has a larger number */
     if (low ? json_double(v) <= -DBL_MAX : json_double(v) >= DBL_MAX) {
         return;
     }
@@ -130,8 +130,8 @@ static void and_pattern(schema_reader *r, str regex) {
     r->no_string = r->no_string || (!r->string.is_loose && dfa_is_empty(r->s->dfas, r->string.dfa));
 }
 
-/* A regex that isn't supported refuses its keyword; other failures end the
- * compilation. */
+/* Whether a pattern compiled. One that is not supported refuses its keyword; other
+ * failures end the compilation. */
 static bool pattern_ok(schema_reader *r, const char *keyword) {
     bool ok = r->s->b->failed == QUIRE_OK;
     schema_name_failure(r->s, r->e.path, keyword, true);
@@ -304,7 +304,7 @@ void reader_add_required(schema_reader *r, const char *keyword, const json_value
 }
 
 void keyword_required(schema_reader *r, const char *keyword, const json_value *v) {
-    if (!json_is(v, JSON_KIND_BOOL) || r->s->draft > 4) { /* draft 3 has it beside each property */
+    if (!json_is(v, JSON_KIND_BOOL) || r->s->draft > 4) { /* draft 3 has it in each property */
         reader_add_required(r, keyword, v, &r->object);
     }
 }

@@ -9,7 +9,7 @@ static uint32_t schema_members_literal(schema *s, const char *text, uint32_t nex
     return build_bytes(s->b, str_of(text), next);
 }
 
-/* Nodes after a member's name. */
+/* Makes the nodes after a member's name. */
 static uint32_t member_value(schema *s, uint32_t x) {
     uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
     return schema_space(s, schema_members_literal(s, ":", schema_space(s, value)));
@@ -22,8 +22,7 @@ static void schema_members_add_part(schema *s, nfa_part part) {
     }
 }
 
-/* Names in the order in which members come: as listed, then required ones that nothing
- * lists. */
+/* The listed names in order, then required names that are not listed. */
 typedef struct name_list {
     PARTS(str) names;
     hash_index index;
@@ -52,8 +51,8 @@ static bool is_required(const object_part *o, str name) {
     return false;
 }
 
-/* What the values of names must be that match the patterns of `matched` (bits, in the
- * order of layers) and no listed name. */
+/* The expression for values of unlisted names that match the patterns in `matched` (bits,
+ * in the order of the layers). */
 static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     uint32_t all = EXPR_ANY, bit = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -70,18 +69,18 @@ static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     return all;
 }
 
-/* Names that are not listed and what their values must be: sets without a name in common,
- * split by pattern. */
+/* Names that are not listed, with what their values must be: disjoint sets, split by
+ * pattern. */
 typedef struct open_names {
     const object_part *o;
-    bool closed; /* only those that match some pattern which counts as evaluated */
+    bool closed; /* only names that match a pattern which counts as evaluated are allowed */
     const pattern_expr *patterns[MAX_PATTERNS];
     bool counts[MAX_PATTERNS];
     uint32_t n;
     PARTS(pattern_expr) sets;
 } open_names;
 
-/* Adds the sets of those in `names`, split by pattern from `at` on. */
+/* Adds sets for the names in `names`, split by the patterns from `at` on. */
 static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
     if (dfa_is_empty(s->dfas, names) || !build_step(s->b, 1)) {
         return;
@@ -111,7 +110,7 @@ static uint32_t schema_members_without(schema *s, uint32_t names, const name_lis
     return dfa_combine(s->dfas, names, known, DFA_AND_NOT);
 }
 
-/* writable: a dfa of the names that can be written. */
+/* Finds the open names of an object. writable: a dfa of names that can be written. */
 static void schema_members_find_open(schema *s, open_names *open, const name_list *listed,
                                      uint32_t writable) {
     const object_part *o = open->o;
@@ -139,10 +138,10 @@ static void schema_members_find_open(schema *s, open_names *open, const name_lis
     add_open(s, open, names, 0, 0);
 }
 
-/* ---- rules that some member must satisfy, and names that are distinguished ---- */
+/* ---- rules that some member must satisfy, and names that are told apart ---- */
 
-/* The names of `names` that can satisfy the rules in `set`; and what their values must
- * be. */
+/* The part of `names` that can satisfy the rules in `set`. Next: the expression for their
+ * values. */
 static uint32_t rule_names(schema *s, const object_part *o, uint32_t set, uint32_t names) {
     for (uint32_t i = 0; i < o->rules.n; i++) {
         names = (set >> i & 1) != 0 ? dfa_combine(s->dfas, names, o->rules.p[i].dfa, DFA_AND) : names;
@@ -156,8 +155,8 @@ static uint32_t rule_value(schema *s, const object_part *o, uint32_t set, uint32
     return x;
 }
 
-/* Lists the open names of sets that have few: so what remains open never runs out of
- * names that have not been. */
+/* Lists the open names of sets that have only a few, so that the remaining ones never run
+ * out. */
 static void list_few(schema *s, open_names *open, name_list *listed) {
     str texts[SCHEMA_FEW];
     uint32_t n, before = listed->names.n;
@@ -180,7 +179,7 @@ static void list_few(schema *s, open_names *open, name_list *listed) {
     open->sets.n = n_left;
 }
 
-/* The ways to write a listed member: one for each set of rules that it may satisfy. */
+/* Adds a listed member: one part for each set of rules that it may satisfy. */
 static void add_listed(schema *s, const object_part *o, const member_writer *w, str name, uint32_t x,
                        nfa_part part) {
     uint32_t values[1 << NFA_MAX_RULES], all = (1u << o->rules.n) - 1;
@@ -190,7 +189,7 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
         for (uint32_t i = 0; i < o->rules.n && may; i++) {
             may = (set >> i & 1) == 0 || dfa_accepts(s->dfas, o->rules.p[i].dfa, name);
         }
-        /* a way that satisfies more is the same */
+        /* subsumed by a part that satisfies more rules */
         for (uint32_t more = set + 1; more <= all && may; more++) {
             may = values[more] != value || (more & set) != set;
         }
@@ -203,14 +202,14 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
     }
 }
 
-/* Whether no open name comes twice. Where an object has rules one may: the last value
- * counts, and names that can satisfy a rule may be few. It may if a pattern describes
- * names without quotes. */
+/* Whether open names may not repeat. They may if the object has rules, as the last value
+ * counts and few names may satisfy a rule; and if a pattern describes names without
+ * quotes. */
 static bool comes_once(const open_names *open, const member_writer *w) {
     return open->o->rules.n == 0 && (!w->has_words || (open->n == 0 && open->o->name_exprs.n == 0));
 }
 
-/* The edges of open members; with `named` their names are recorded. */
+/* Adds the nodes of open members; with `named`, records their names. */
 static uint32_t write_open(schema *s, const open_names *open, const member_writer *w, bool named) {
     uint32_t first = s->b->a.parts.n;
     for (uint32_t i = 0; i < open->sets.n; i++) {
@@ -288,7 +287,7 @@ static uint32_t schema_members_open_member(schema *s, const open_way *w) {
     return style_open_name(s, w, w->named ? build_node(s->b, NFA_NAMED, NFA_RAW, w->rules, 0, value) : value);
 }
 
-/* Whether the schema describes members that it does not list. */
+/* Whether the schema describes unlisted members. */
 static bool says_rest(const object_part *o) {
     bool says = o->layers.n == 0;
     for (uint32_t i = 0; i < o->layers.n && !says; i++) {
@@ -297,7 +296,7 @@ static bool says_rest(const object_part *o) {
     return says;
 }
 
-/* Of a closed object: whether a name that some layer lists is one that it may hold. */
+/* Whether a closed object may have this name, which some layer lists. */
 static bool object_holds(schema *s, const object_part *o, str name) {
     assert(o != NULL);
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -330,7 +329,7 @@ static void schema_members_list_names(schema *s, const object_part *o, bool clos
     }
 }
 
-/* Adds the listed members' parts; false: nothing satisfies a required one. */
+/* Adds parts for the listed members. False: a required one cannot be satisfied. */
 static bool write_listed(schema *s, const object_part *o, const member_writer *w, const name_list *l,
                          nfa_object *r) {
     for (uint32_t i = 0; i < l->names.n && build_step(s->b, 1 + o->required.n); i++) {
@@ -351,7 +350,7 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
     return true;
 }
 
-#define MOST_RULED 384 /* ways of members of an object with rules: a mask visits all of them for each */
+#define MOST_RULED 384 /* most parts in an object with rules, since a mask visits all of them */
 
 static uint32_t schema_members_write(schema *s, const object_part *o, const member_writer *w, name_list *l,
                                      uint32_t next) {
@@ -363,7 +362,8 @@ static uint32_t schema_members_write(schema *s, const object_part *o, const memb
         return NFA_FAIL_NODE;
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);
-    r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
+    /* otherwise one more open member makes no difference */
+    r.distinct = o->min > 1 && o->min > o->required.n + 1;
     schema_members_list_names(s, o, open.closed, l);
     if (!w->leaves_out || says_rest(o)) {
         schema_members_find_open(s, &open, l, w->names(s));
@@ -409,15 +409,13 @@ uint32_t schema_object(schema *s, const object_part *o) {
     return members == NFA_FAIL_NODE ? members : schema_members_literal(s, "{", schema_space(s, members));
 }
 
-/* Objects that are closed although their schema does not close them
+/* Objects that are closed although their schema leaves them open
  * (GRAMMAR_ADDITIONAL_CLOSED): `properties` lists what is allowed.
  *
- * An object is closed when it is written, with all that applies to it joined: so the
- * names of allOf, of a $ref and of an alternative count, and the answer is valid under
- * the schema itself. Within `if`, `contains` and `not` nothing closes: these shapes are
+ * An object is closed when it is written, after all that applies to it was joined. So
+ * names in allOf, in a $ref and in an alternative count, and the answer is valid under
+ * the schema itself. Nothing closes within `if`, `contains` and `not`: these shapes are
  * quiet. */
-
-/* ---- what closes nothing ---- */
 
 static void quiet_layer(schema *s, object_layer *l, bool silent) {
     PARTS(named_expr) names = {0};
@@ -488,12 +486,10 @@ void shape_quiet(schema *s, const shape *x, bool silent, shape *out) {
     out->arrays.n = arrays.n;
 }
 
-/* ---- what is closed ---- */
+#define HELD_DEPTH 4 /* levels of a member's value that are searched for a proof that nothing satisfies it */
 
-#define HELD_DEPTH 4 /* levels of a member's value that are searched for proof that nothing satisfies it */
-
-/* How many of the listed names, or of the required ones, are allowed with a value of
- * `rule` (NULL: any); counts of `most` and over are not distinguished. */
+/* How many listed names, or required ones, may have a value of `rule` (NULL: any); stops
+ * at `most`. */
 static uint32_t count_held(schema *s, const object_part *o, const member_rule *rule, uint32_t most) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -501,7 +497,7 @@ static uint32_t count_held(schema *s, const object_part *o, const member_rule *r
         for (uint32_t k = 0; k < l->names.n && !l->silent && n < most; k++) {
             str name = l->names.p[k].name;
             bool again = false;
-            /* a name that an earlier layer lists was counted there */
+            /* an earlier layer listed it */
             for (uint32_t j = 0; j < i && !again; j++) {
                 const object_layer *before = &o->layers.p[j];
                 for (uint32_t m = 0; m < before->names.n && !before->silent && !again && build_step(s->b, 1);

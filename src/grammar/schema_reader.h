@@ -1,8 +1,8 @@
-/* One schema object while its keywords are read. Private to schema_*.c.
+/* A schema object whose keywords are being read. Private to schema_*.c.
  *
- * First come the keywords that say something about one value by themselves
- * (schema_direct.c): they fill one part of each type. Then those that apply other schemas
- * to the same value (schema_applied.c), one after the other. */
+ * First the keywords that constrain one value by themselves (schema_direct.c) fill one
+ * part per type. Then those that apply other schemas to the same value follow, one after
+ * the other (schema_applied.c). */
 #ifndef GRAMMAR_SCHEMA_READER_H
 #define GRAMMAR_SCHEMA_READER_H
 
@@ -12,29 +12,30 @@ typedef struct schema_reader {
     schema *s;
     expr e;
     shape out;
-    /* the parts that direct keywords fill */
+    /* parts filled by direct keywords */
     number_part number;
     string_part string;
     array_part array;
     object_part object;
     array_layer items;
     object_layer members;
-    bool no_number, no_string, no_array, no_object; /* nothing of the type is possible */
+    bool no_number, no_string, no_array, no_object; /* true: no value of this type is possible */
 } schema_reader;
 
-/* schema_refuse at this schema's path; the other reports a keyword with a wrong value. */
+/* Like schema_refuse, for this schema's path; the second reports a keyword with a wrong
+ * value. */
 void reader_refuse(schema_reader *r, const char *keyword, const char *why);
 void reader_malformed(schema_reader *r, const char *keyword, const char *what);
-/* The expression of the schema v below this one: at keyword/token, token may be NULL; at
- * keyword/i. */
+/* The expression for the subschema v at keyword/token, where token may be NULL; the
+ * second: at keyword/i. */
 uint32_t reader_below(schema_reader *r, const char *keyword, const char *token, const json_value *v);
 uint32_t reader_below_at(schema_reader *r, const char *keyword, size_t i, const json_value *v);
-/* A count of at least 0; false: malformed. */
+/* Reads a count of at least 0. False: malformed. */
 bool reader_count(schema_reader *r, const char *keyword, const json_value *v, uint32_t *out);
-/* Adds the names of a list to what o requires. */
+/* Adds the names in a list to those that o requires. */
 void reader_add_required(schema_reader *r, const char *keyword, const json_value *list, object_part *o);
 
-/* One for each keyword: v is its value. */
+/* One function per keyword; v is its value. */
 void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_bound(schema_reader *r, const char *keyword, const json_value *v);

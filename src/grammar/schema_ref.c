@@ -1,14 +1,14 @@
-/* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the
- * schema's own text. */
+/* Resolves $ref: resources with identifiers, anchors, JSON pointers. Only within the text
+ * of the schema. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "grammar/schema_reader.h"
 #include "grammar/value_shape.h"
 
-#define MAX_REF 2000 /* bytes */
+#define MAX_REF 2000 /* bytes of the longest $ref */
 
-/* path/token, kept. */
+/* path/token; kept. */
 static const char *schema_path(schema *s, const char *path, const char *token) {
     size_t n = strlen(path), m = strlen(token), extra = 0;
     for (size_t i = 0; i < m; i++) {
@@ -48,7 +48,8 @@ static size_t schema_ref_find(str s, char c, size_t from) {
     return from;
 }
 
-/* ref, without a fragment, against a base (RFC 3986, without dot segments). */
+/* Resolves ref, given without its fragment, against a base (RFC 3986, without dot
+ * segments). */
 static str schema_ref_resolve(schema *s, str base, str ref) {
     size_t keep = 0, scheme = schema_ref_find(base, ':', 0);
     if (ref.n == 0) {
@@ -63,7 +64,7 @@ static str schema_ref_resolve(schema *s, str base, str ref) {
                                : scheme + 1;
         keep = authority;
     }
-    if (ref.p[0] != '/') { /* after the last slash of the path */
+    if (ref.p[0] != '/') { /* relative to the last slash of the path */
         size_t last = base.n;
         while (last > keep && base.p[last - 1] != '/') {
             last--;
@@ -85,7 +86,7 @@ bool schema_ref_alone(const schema *s, const json_value *v) {
 
 static str identifier(const schema *s, const json_value *v) {
     if (s->draft <= 7 && json_has(v, "$ref")) {
-        return (str){"", 0}; /* beside it nothing counts */
+        return (str){"", 0}; /* other keywords beside it do not count */
     }
     str id = json_get_str(v, s->draft == 4 ? "id" : "$id");
     return id;
@@ -98,7 +99,7 @@ static void add_anchor(schema *s, uint32_t resource, str name, const json_value 
     }
 }
 
-/* Members that hold values, not schemas. */
+/* Whether members with this name hold values instead of schemas. */
 static bool holds_values(const char *name) {
     return strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0 ||
            strcmp(name, "examples") == 0;
@@ -205,8 +206,8 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
     return base;
 }
 
-/* A fragment without its percent escapes, kept and ended by a 0 byte; false: it holds a 0
- * byte, which no name has. */
+/* Decodes percent escapes in a fragment; the result is kept and ends with a 0 byte.
+ * False: it has a 0 byte, which no name has. */
 static bool schema_ref_decode(schema *s, str fragment, str *out) {
     char *to = schema_keep(s, fragment.n + 1, 1);
     size_t n = 0;
@@ -223,7 +224,7 @@ static bool schema_ref_decode(schema *s, str fragment, str *out) {
     return to != NULL && (n == 0 || memchr(to, 0, n) == NULL);
 }
 
-/* One step of a JSON pointer, its escapes undone in buffer. */
+/* Follows one step of a JSON pointer; buffer is for the unescaped token. */
 static const json_value *step_into(const json_value *v, str token, char *buffer) {
     size_t n = 0;
     for (size_t i = 0; i < token.n && n < MAX_REF; i++) {
@@ -307,7 +308,8 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
     }
     if (found != UINT32_MAX) {
         why = "it points to nothing";
-        bool decoded = schema_ref_decode(s, fragment, &fragment); /* before it is cut (RFC 6901, section 6) */
+        /* decoded before it is split (RFC 6901, section 6) */
+        bool decoded = schema_ref_decode(s, fragment, &fragment);
         bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         if (!decoded) {
             why = "it contains a 0 byte";
@@ -321,7 +323,7 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
     return false;
 }
 
-/* Keywords of JSON Schema: the table of them, and the shape of one schema object. */
+/* The keywords of JSON Schema as a table, and the shape of a schema object. */
 
 void reader_refuse(schema_reader *r, const char *keyword, const char *why) {
     schema_refuse(r->s, r->e.path, keyword, why);
@@ -331,7 +333,7 @@ void reader_malformed(schema_reader *r, const char *keyword, const char *what) {
     (void)build_fail(r->s->b, QUIRE_INVALID, -1, "%s at \"%s\" must be %s", keyword, r->e.path, what);
 }
 
-/* The expression of the schema v below this one. */
+/* The expression for the subschema v. */
 uint32_t reader_below(schema_reader *r, const char *keyword, const char *token, const json_value *v) {
     const char *path = schema_path(r->s, r->e.path, keyword);
     return expr_schema(r->s, v, r->e.base, token != NULL ? schema_path(r->s, path, token) : path);
@@ -343,7 +345,7 @@ uint32_t reader_below_at(schema_reader *r, const char *keyword, size_t i, const 
     return reader_below(r, keyword, token, v);
 }
 
-/* A count of at least 0. */
+/* Reads a count of at least 0. */
 bool reader_count(schema_reader *r, const char *keyword, const json_value *v, uint32_t *out) {
     int64_t n;
     if (!json_whole(v, &n) || n < 0) {
@@ -365,7 +367,7 @@ typedef enum phase { DIRECT, APPLIED, BESIDE, NOTHING } phase; /* BESIDE: read b
 
 typedef struct keyword_rule {
     const char *name;
-    int since; /* the first draft that has it; in earlier ones it means nothing */
+    int since; /* first draft that has it; ignored in earlier ones */
     phase phase;
     void (*read)(schema_reader *r, const char *keyword, const json_value *v);
     const char *how;
@@ -462,7 +464,7 @@ static void read_phase(schema_reader *r, phase p) {
     }
 }
 
-/* Puts the parts of direct keywords into the shape. */
+/* Joins the parts of direct keywords with the shape. */
 static void join_direct(schema_reader *r) {
     schema *s = r->s;
     shape any = {0}, given = r->out, one = {0}, joined;
@@ -482,12 +484,12 @@ static void join_direct(schema_reader *r) {
     one.arrays.n = !r->no_array;
     one.objects.p = &r->object;
     one.objects.n = !r->no_object;
-    shape_and(s, &any, &one, &joined); /* leaves out what is empty, and copies */
+    shape_and(s, &any, &one, &joined); /* drops empty alternatives, and copies */
     r->out = joined;
 }
 
-/* The keyword that is named where joining the direct ones takes too much: the one whose
- * automaton is the largest. */
+/* The keyword to blame if joining direct keywords takes too much: the one with the
+ * largest automaton. */
 static const char *schema_read_largest_of(const json_value *v) {
     static const char *const names[] = {"pattern", "format", "multipleOf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,4 +1,4 @@
-/* Shapes to nodes: one rule for each expression that some value must satisfy. */
+/* From shapes to nodes: a rule for each expression that some value must satisfy. */
 #include <assert.h>
 
 #include "base/utf8.h"
@@ -11,7 +11,7 @@ static uint32_t schema_write_literal(schema *s, const char *text, uint32_t next)
     return build_bytes(s->b, str_of(text), next);
 }
 
-/* A rule of a regex, made once. */
+/* Makes the rule of a regex, once. */
 static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
     if (*rule == 0) {
         ast t;
@@ -61,11 +61,10 @@ uint32_t schema_comma(schema *s) {
 
 /* ---- strings, numbers ---- */
 
-/* The name as a JSON string: printable ASCII as itself, other characters raw or
- * escaped. */
+/* A name as a JSON string: printable ASCII as itself, others raw or escaped. */
 uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     uint32_t *ends = schema_keep(s, name.n + 1, sizeof *ends), n = 0;
-    for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* where characters begin */
+    for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* finds where characters begin */
         (void)utf8_next(name.p + i, &len);
         ends[n++] = (uint32_t)i;
     }
@@ -73,7 +72,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     size_t end = name.n;
     while (n > 0 && ends != NULL && build_step(s->b, 1)) {
         size_t len, from = end;
-        while (n > 0) { /* characters that are only themselves become bytes */
+        while (n > 0) { /* characters without another spelling become bytes */
             char c = name.p[ends[n - 1]];
             if (c < 0x20 || c > 0x7E || c == '"' || c == '\\') {
                 break;
@@ -91,7 +90,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     return schema_write_literal(s, "\"", next);
 }
 
-/* A quoted string of JSON of min to max characters. */
+/* A quoted JSON string of min to max characters. */
 static uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     assert(s != NULL);
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
@@ -110,7 +109,7 @@ uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode m
     bool is_limited = p->min > 0 || p->max != NFA_NONE, all = false;
     const dfa_lengths *l =
         is_limited && !dfa_is_empty(s->dfas, texts) ? dfa_lengths_of(s->dfas, texts) : NULL;
-    if (is_limited && l == NULL) { /* lengths too various to be looked up */
+    if (is_limited && l == NULL) { /* the lengths are too irregular for a table */
         texts = dfa_combine(s->dfas, texts, dfa_length(s->dfas, p->min, p->max), DFA_AND);
     }
     if (dfa_is_empty(s->dfas, texts) || (l != NULL && !dfa_lengths_meet(l, p->min, p->max, &all))) {
@@ -163,7 +162,7 @@ static uint32_t string_node(schema *s, const string_part *p) {
 }
 
 static uint32_t number_node(schema *s, const number_part *n) {
-    /* an integer of draft 4 has no point */
+    /* integers of draft 4 have no point */
     grammar_numbers spelling = n->integer && s->draft <= 4 ? GRAMMAR_NUMBERS_SHORT : s->b->options->numbers;
     bool is_short = spelling == GRAMMAR_NUMBERS_SHORT;
     if (n->exact && is_short) {
@@ -201,7 +200,7 @@ static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
     return all;
 }
 
-/* Adds a part that reads x to the slot that ends the list. */
+/* Adds a part that reads x to the last slot. */
 static void schema_write_add_item(schema *s, const item_writer *w, nfa_slot *slot, uint32_t x,
                                   uint32_t rules) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
@@ -215,8 +214,8 @@ static void schema_write_add_item(schema *s, const item_writer *w, nfa_slot *slo
     }
 }
 
-/* The finitely many values of an expression: those of an enum or const in it; NULL: none
- * is there. */
+/* The finite list of values in an expression, from an enum or const; NULL: there is
+ * none. */
 static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
     const expr *e = &s->exprs.p[x];
     const json_value *list = NULL;
@@ -230,7 +229,7 @@ static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
     return list;
 }
 
-/* Items that are allowed once each: one part for each value. */
+/* Adds items that may not repeat: one part per value. */
 static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *slot, uint32_t x) {
     bool one = false, yes_no = false;
     const shape *sh = expr_shape(s, x);
@@ -271,8 +270,8 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
 
 typedef PARTS(contains_rule) contains_rules;
 
-/* What item number `item` must be that counts to the rules of `set` and to no other that
- * has a maximum and counts it. */
+/* The expression for item number `item` that counts for the rules in `set`, but for no
+ * other rule with a maximum. */
 static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t item,
                              uint32_t x) {
     for (uint32_t i = 0; i < rules->n; i++) {
@@ -296,7 +295,7 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
             may = may && ((set >> i & 1) == 0 || rules->p[i].from <= item);
         }
         values[set] = may ? counted_item(s, rules, set, item, x) : EXPR_NEVER;
-        /* one that counts to more is the same */
+        /* subsumed by one that counts for more */
         for (uint32_t more = set + 1; more < 1u << rules->n; more++) {
             same = same || ((more & set) == set && values[more] == values[set]);
         }
@@ -313,8 +312,8 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
     }
 }
 
-/* The rules of an array that say something, those about the same items as one; those
- * about all items go to its length. */
+/* Collects the effective rules of an array: rules for the same items are merged, those
+ * for all items become its length. */
 static void gather_rules(schema *s, const array_part *a, contains_rules *rules, nfa_array *r) {
     for (uint32_t i = 0; i < a->contains.n; i++) {
         contains_rule c = a->contains.p[i], *same = NULL;
@@ -467,9 +466,9 @@ void schema_write(schema *s, uint32_t root) {
     schema_write_rest(s);
 }
 
-/* The texts of an automaton and their number, where they are few. */
+/* The texts of an automaton, and their number, if there are few. */
 
-/* A text that is read up to a state. */
+/* A text that was read up to a state. */
 typedef struct partial {
     str text;
     uint32_t state;
@@ -480,7 +479,7 @@ typedef struct partials {
     uint32_t n;
 } partials;
 
-/* Adds what follows one more character; false: that is too many. */
+/* Adds the texts with one more character. False: there are too many. */
 static bool add_longer(schema *s, const partial *at, uint32_t c, uint32_t state, partials *to) {
     char bytes[4];
     size_t n = utf8_encode((int32_t)c, bytes);
@@ -495,7 +494,7 @@ static bool add_longer(schema *s, const partial *at, uint32_t c, uint32_t state,
 
 static bool add_all_longer(schema *s, const dfa *d, const partial *at, partials *to) {
     const nfa_dstate *q = &d->states.p[at->state];
-    bool few = q->other == NFA_NONE; /* else almost every character is allowed */
+    bool few = q->other == NFA_NONE; /* otherwise almost every character is allowed */
     for (uint32_t i = 0; few && i < q->n; i++) {
         const dfa_edge *e = &d->edges.p[q->first + i];
         for (uint32_t c = e->lo; few && e->to != NFA_NONE && c <= e->hi; c++) {
@@ -514,7 +513,7 @@ bool schema_few_texts(schema *s, uint32_t x, str texts[SCHEMA_FEW], uint32_t *n)
         const partials *from = &two[length % 2];
         partials *to = &two[(length + 1) % 2];
         to->n = 0;
-        /* a longer text comes through a state twice */
+        /* a longer text passes some state twice, so there is no end */
         few = length < d->states.n && build_step(s->b, from->n);
         for (uint32_t i = 0; i < from->n && few; i++) {
             if (d->states.p[from->p[i].state].accepts && (few = *n < SCHEMA_FEW)) {
@@ -532,8 +531,8 @@ static uint32_t n_surrogates(uint32_t lo, uint32_t hi) {
     return lo <= hi ? hi - lo + 1 : 0;
 }
 
-/* From state q on, by what is known of the states after it; 0: not yet. As many as
- * NFA_FEW_NAMES + 1 are more. */
+/* Counts the texts from state q by the known counts of its successors; 0: not known yet.
+ * More than NFA_FEW_NAMES count as NFA_FEW_NAMES + 1. */
 static uint32_t schema_texts_count_from(const dfa *d, uint32_t q, const uint32_t *known) {
     const nfa_dstate *s = &d->states.p[q];
     uint64_t n = s->accepts, others = NFA_MAX_CHAR + 1u - 0x800u;
@@ -553,7 +552,8 @@ static uint32_t schema_texts_count_from(const dfa *d, uint32_t q, const uint32_t
 uint32_t schema_count_texts(schema *s, uint32_t x) {
     const dfa *d = &s->dfas->all.p[x];
     uint32_t *known = schema_keep(s, d->states.n, sizeof *known);
-    for (bool changed = known != NULL; changed && known[0] == 0;) { /* states of a circle are never known */
+    /* states on a cycle never become known */
+    for (bool changed = known != NULL; changed && known[0] == 0;) {
         changed = false;
         for (uint32_t q = d->states.n; q-- > 0 && build_step(s->b, 1 + d->states.p[q].n);) {
             bool is_new = known[q] == 0 && (known[q] = schema_texts_count_from(d, q, known)) != 0;

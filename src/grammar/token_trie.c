@@ -1,5 +1,5 @@
-/* The trie of a vocabulary, and the tokens that are plain text in any JSON string.
- * Private to this room; immutable once open. */
+/* Builds the tries of a vocabulary, and the sets of tokens that are plain text in a JSON
+ * string. Private to this room; immutable once open. */
 #include "grammar/grammar_run.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 
 /* ---- groups of characters ---- */
 
-/* Whether character c is of the same group as the one before it. */
+/* Whether character c is in the same group as c - 1. */
 static bool is_joined(int c) {
     return c > 0x20 && c != 'G' && c != 'g' && isalnum(c) && isalnum(c - 1);
 }
@@ -41,7 +41,8 @@ static void trie_groups_init(trie_groups *g) {
     g->start[TRIE_OTHER] = n;
 }
 
-/* rest[i]: of text from byte i on, if a character begins there; [text.n + 1]. */
+/* Sets rest[i] [text.n + 1] to the groups of the text from byte i on, if a character
+ * begins there. */
 static void find_groups(const trie_groups *g, str text, trie_under *rest) {
     rest[text.n] = (trie_under){0};
     for (size_t i = text.n, len; i-- > 0;) {
@@ -58,7 +59,7 @@ static void find_groups(const trie_groups *g, str text, trie_under *rest) {
 
 /* ---- building ---- */
 
-/* Orders keys by bytes, then by token, for qsort. */
+/* For qsort: orders keys by bytes, then by token. */
 static int trie_compare_keys(const void *x, const void *y) {
     const trie_key *a = x, *b = y;
     size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
@@ -91,7 +92,7 @@ static quire_err allocate(const trie_key *keys, size_t n, vocab_trie *out) {
     return out->nodes == NULL || out->under == NULL || out->tokens == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-typedef struct level { /* the children of an open node: blocks of keys are given to those from `at` on */
+typedef struct level { /* the children of an open node, which get blocks of keys from `at` on */
     uint32_t at, end;
 } level;
 
@@ -104,8 +105,8 @@ typedef struct builder {
     trie_under of_key[VOCAB_MAX_TOKEN + 1];
 } builder;
 
-/* Makes the children at a depth for keys first .. first + n, which are longer and equal
- * up to there. */
+/* Makes the children at this depth for keys first .. first + n, which are longer and
+ * equal so far. */
 static void byte_trie_add_children(builder *b, uint32_t first, uint32_t n, size_t depth) {
     vocab_trie *t = b->t;
     level *l = &b->levels[depth];
@@ -121,8 +122,8 @@ static void byte_trie_add_children(builder *b, uint32_t first, uint32_t n, size_
     l->end = t->n;
 }
 
-/* Gives a node the keys that end at it, and their groups to all nodes on the way; returns
- * how many end. */
+/* Assigns to a node the keys that end at it, and their groups to all nodes on the way.
+ * Returns how many keys end. */
 static uint32_t end_keys(builder *b, uint32_t node, size_t depth) {
     trie_under *u = &b->t->under[node];
     uint32_t n = 0;
@@ -163,7 +164,7 @@ static void byte_trie_add_all(builder *b, uint32_t n) {
     }
 }
 
-/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes; same[token]: the next
+/* Builds a trie of n sorted keys of 1 to VOCAB_MAX_TOKEN bytes. same[token]: the next
  * token with the same bytes. */
 static quire_err trie_build(const trie_groups *g, const trie_key *keys, size_t n, int32_t *same,
                             vocab_trie *out) {
@@ -201,7 +202,7 @@ static bool token_trie_is_end(const grammar_vocab *v, int32_t token) {
     return false;
 }
 
-/* The number of characters, or 0 where the text isn't plain in a JSON string. */
+/* The number of characters; 0: the text is not plain in a JSON string. */
 static uint32_t plain_length(str text) {
     uint32_t n = 0;
     for (size_t i = 0, len; i < text.n; i += len, n++) {
@@ -231,8 +232,8 @@ static bool token_trie_is_plain(const grammar_vocab *v, int32_t t) {
 
 typedef enum token_kind { STAYS, LEAVES, ODD, NEVER } token_kind; /* ODD: only a walk can tell */
 
-/* What a token does that begins at a character inside a string; *quote: where it leaves;
- * *n_chars: of one that stays, the last one may be unfinished. */
+/* Classifies a token that begins between characters inside a string. *quote: where it
+ * leaves; *n_chars: if it stays, its characters, where the last may be unfinished. */
 static token_kind token_trie_kind_of(str text, size_t *quote, uint32_t *n_chars) {
     *n_chars = 0;
     for (size_t i = 0, len; i < text.n; i += len) {
@@ -283,7 +284,7 @@ static int compare_long(const void *x, const void *y) {
                                  : a->token > b->token;
 }
 
-/* keys: of all tokens, sorted. */
+/* Builds the tries for strings. keys: of all tokens, sorted. */
 static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size_t n) {
     trie_key *own = mem_new(n * 3, sizeof *own), *odd = own + n, *tails = own + 2 * n;
     size_t n_quoted = 0, n_odd = 0, n_tails = 0, quote = 0;
@@ -319,7 +320,7 @@ done:
     return e;
 }
 
-/* ---- tokens that may hold a whole name ---- */
+/* ---- tokens that may contain a complete name ---- */
 
 static uint32_t n_quotes(str text) {
     uint32_t n = 0;
@@ -357,7 +358,7 @@ static bool token_trie_has_word(str text) {
     return i < text.n;
 }
 
-/* keys: of all tokens, sorted. */
+/* Builds a trie of the tokens for which is_in holds. keys: of all tokens, sorted. */
 static quire_err build_some(grammar_vocab *v, const trie_key *keys, size_t n, bool (*is_in)(str text),
                             vocab_trie *out) {
     trie_key *some = mem_new(n, sizeof *some);
@@ -381,7 +382,8 @@ static bool token_trie_is_space(str text) {
     return n == text.n;
 }
 
-/* keys: of all tokens, sorted; they are written over. */
+/* Builds the trie of tokens that are not white space. keys: of all tokens, sorted;
+ * overwritten. */
 static quire_err build_others(grammar_vocab *v, trie_key *keys, size_t n) {
     size_t n_others = 0;
     v->spaces = mem_new(n, sizeof *v->spaces);
@@ -431,8 +433,8 @@ done:
 
 /* ---- opening ---- */
 
-/* What counts of a token's text: nothing where it has the byte that begins special tokens
- * and is not one of them as a whole, so that no tokens of single bytes spell one. */
+/* The effective text of a token: empty if it has the byte that begins special tokens
+ * without being one, so that tokens of single bytes cannot spell one. */
 static str token_trie_counted(str text) {
     bool is_mark = text.n == 1 + NFA_MARK_DIGITS && (uint8_t)text.p[0] == NFA_MARK_BYTE;
     return text.n == 0 || is_mark || memchr(text.p, (int)NFA_MARK_BYTE, text.n) == NULL ? text : (str){"", 0};

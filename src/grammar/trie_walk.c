@@ -1,14 +1,14 @@
 /* Walks a trie of the vocabulary through the machine.
  *
- * Where a node of a state takes any text of some groups of characters (a string under a
- * pattern, say), or the state comes back to itself over them, a subtree of only such
- * characters is taken at once. Which these are is found as far as it is needed, and
- * remembered for a few states. */
+ * If a node of a state accepts any text of some groups of characters, as in a string with
+ * a pattern, or if these groups lead from the state back to it, a subtree with only such
+ * characters is accepted at once. These groups are found on demand, and cached for a few
+ * states. */
 #include "grammar/grammar_run.h"
 
 #include <assert.h>
 
-/* ---- what a state comes back to itself over ---- */
+/* ---- groups that lead from a state back to it ---- */
 
 static bool loops_over_ascii(run_core *r, uint32_t s, uint32_t group) {
     const trie_groups *g = &r->v->groups;
@@ -20,7 +20,7 @@ static bool loops_over_ascii(run_core *r, uint32_t s, uint32_t group) {
     return true;
 }
 
-/* Whether configuration c does the same at all characters past ASCII, or nothing. */
+/* Whether all characters beyond ASCII lead c to the same target, or none are allowed. */
 static bool is_even(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
@@ -55,9 +55,10 @@ static bool loops_over_others(run_core *r, uint32_t s) {
     return true;
 }
 
-enum { FEW = 8 }; /* tokens for which it is not worth while to look at a state */
+enum { FEW = 8 }; /* tokens for which it is not worth examining a state */
 
-/* What is known of state s; NULL: nothing, and it is for few tokens. */
+/* The cached knowledge about state s; NULL: there is none, and n_tokens are too few for
+ * it. */
 static run_taken *taken_by(run_core *r, uint32_t s, uint32_t n_tokens) {
     run_taken *l = &r->taken[s % RUN_TAKEN];
     if (l->state != s && n_tokens < FEW) {
@@ -74,7 +75,7 @@ static run_taken *taken_by(run_core *r, uint32_t s, uint32_t n_tokens) {
     return l;
 }
 
-/* Whether s comes back to itself over all these groups. */
+/* Whether all of these groups lead from s back to s. */
 static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
     if ((groups & l->known & ~l->over) != 0) {
         return false;
@@ -83,7 +84,7 @@ static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
         uint32_t g = (uint32_t)__builtin_ctzll(left);
         bool over = g < TRIE_OTHER ? loops_over_ascii(r, s, g) : loops_over_others(r, s);
         if (r->m.why != MACHINE_FINE) {
-            return false; /* it is not known */
+            return false; /* unknown */
         }
         l->known |= (uint64_t)1 << g;
         l->over |= (uint64_t)over << g;
@@ -94,7 +95,7 @@ static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
     return true;
 }
 
-/* Whether all that is below a node may follow state s, which its byte leads to from state
+/* Whether all tokens below a node may follow state s, which its byte leads to from state
  * `from`. */
 static bool takes_all(run_core *r, uint32_t from, uint32_t s, const trie_under *u) {
     run_taken *l = taken_by(r, s, u->n);
@@ -128,10 +129,10 @@ static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
     o->n += u->n;
 }
 
-#define NODES_A_LOOK 64 /* nodes of a trie between two reads of the clock; */
-#define NODES_A_UNIT 16 /* that take as long as a configuration */
+#define NODES_A_LOOK 64 /* trie nodes between two looks at the clock */
+#define NODES_A_UNIT 16 /* trie nodes that take as long as a configuration */
 
-/* Counts another node of a walk. */
+/* Counts a node of a walk. */
 static bool count_node(run_core *r, uint32_t *n) {
     if (++*n % NODES_A_LOOK == 0 && !work_add(&r->m.meter, NODES_A_LOOK / NODES_A_UNIT)) {
         machine_fail(&r->m, MACHINE_LATER);
@@ -184,19 +185,16 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
     }
 }
 
-/* ---- texts that a state takes whole ---- */
-
-/* The texts that a state accepts because one of its nodes reads characters: any of some
- * groups of characters (token_trie.c), up to a number.
+/* Finds texts that a state accepts because one of its nodes reads characters: any
+ * characters of some groups (token_trie.c), up to a number.
  *
- * From the node's state in its dfa the states after one character, two and so on are
- * followed, as long as some groups lead on from all of them. With the states these groups
- * become fewer, so the answer is a short list: more groups for few characters, fewer for
- * more. */
+ * Starts at the node's state in its dfa, and follows the states after one character, two
+ * and so on, while some groups lead on from all of them. More states allow fewer groups,
+ * so the result is a short list: many groups for few characters, few groups for many. */
 
-enum { MOST_CHARS = 16, MOST_STATES = 32 }; /* that are followed */
+enum { MOST_CHARS = 16, MOST_STATES = 32 }; /* limits on the search */
 
-/* Of the groups in `within`, those that have a character from lo to hi. */
+/* The groups in `within` that have a character in lo to hi. */
 static uint64_t groups_between(const trie_groups *g, uint32_t lo, uint32_t hi, uint64_t within) {
     uint64_t found = hi >= 128 ? (uint64_t)1 << TRIE_OTHER : 0;
     hi = hi < 128 ? hi : 127;
@@ -204,19 +202,19 @@ static uint64_t groups_between(const trie_groups *g, uint32_t lo, uint32_t hi, u
         found |= (uint64_t)1 << g->of[lo];
     }
     lo = lo < 0x20 ? 0x20 : lo;
-    if (lo <= hi) { /* groups stand in the order of their characters */
+    if (lo <= hi) { /* groups are in the order of their characters */
         found |= ((uint64_t)2 << g->of[hi]) - ((uint64_t)1 << g->of[lo]);
     }
     return found & within;
 }
 
-/* Characters that lead to one state; NFA_NONE: to none. */
+/* Characters that lead to the same state; NFA_NONE: to none. */
 typedef struct char_range {
     uint32_t lo, hi, to;
 } char_range;
 
-/* Part i of a dfa's state: the characters that lead from it to one target; false: there
- * is none. *from: where it begins, then the next. */
+/* Part i of a dfa's state: characters with one target. *from: where it begins; advances.
+ * False: there is no such part. */
 static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t *from, char_range *out) {
     if (*from > NFA_MAX_CHAR) {
         return false;
@@ -232,7 +230,7 @@ static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t 
     return true;
 }
 
-/* Of the groups in `within`, those whose characters all lead on from state q. */
+/* The groups in `within` whose characters all lead on from state q. */
 static uint64_t groups_led_on(const nfa *a, const trie_groups *g, uint32_t q, uint64_t within) {
     uint32_t i = 0, from = 0;
     for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
@@ -241,7 +239,7 @@ static uint64_t groups_led_on(const nfa *a, const trie_groups *g, uint32_t q, ui
     return within;
 }
 
-/* States that some texts lead to, and the groups over which they were reached. */
+/* The states that some texts lead to, and the groups by which they were reached. */
 typedef struct state_list {
     uint32_t states[MOST_STATES], n;
     uint64_t via[MOST_STATES];
@@ -249,8 +247,8 @@ typedef struct state_list {
 } state_list;
 
 /* Adds the states to which these groups lead from q. */
-static void taken_texts_add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups,
-                                   state_list *l) {
+static void taken_texts_add_next(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups,
+                                 state_list *l) {
     uint32_t i = 0, from = 0;
     for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
         uint64_t via = groups_between(g, e.lo, e.hi, groups);
@@ -268,11 +266,11 @@ static void taken_texts_add_behind(const nfa *a, const trie_groups *g, uint32_t 
     }
 }
 
-/* What is left of the groups after state i of the list: those that lead on from it. One
- * that has come over signs alone and at which letters end (a % in a URI) costs these
- * signs instead; then no text leads there any more. */
-static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l, uint32_t i,
-                              uint64_t groups) {
+/* The groups that also lead on from state i of the list. If it is reached only by signs
+ * and does not take letters (a % in a URI), drops these signs instead; then no text leads
+ * there. */
+static uint64_t groups_leading_on(const nfa *a, const trie_groups *g, state_list *l, uint32_t i,
+                                  uint64_t groups) {
     uint64_t on = groups_led_on(a, g, l->states[i], groups), core = groups & g->words;
     if ((on & core) == core || (l->via[i] & core) != 0) {
         return on;
@@ -281,7 +279,7 @@ static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l,
     return groups & ~l->via[i];
 }
 
-/* Of the groups in `within`, those that lead from state q to itself. */
+/* The groups in `within` that lead from state q back to it. */
 static uint64_t groups_back(const nfa *a, const trie_groups *g, uint32_t q, uint64_t within) {
     uint32_t i = 0, from = 0;
     for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
@@ -290,7 +288,7 @@ static uint64_t groups_back(const nfa *a, const trie_groups *g, uint32_t q, uint
     return within;
 }
 
-/* Texts from state q of a dfa on, of these groups. */
+/* Finds the texts of these groups that are accepted from state q of a dfa. */
 static uint32_t texts_from(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups, run_texts *out) {
     state_list l = {.states = {q}, .n = 1, .via = {groups}};
     uint32_t n = 0, done = 0;
@@ -301,7 +299,7 @@ static uint32_t texts_from(const nfa *a, const trie_groups *g, uint32_t q, uint6
     for (uint32_t chars = 1; (back & g->words) == 0 && chars <= MOST_CHARS && !l.full; chars++) {
         uint32_t until = l.n;
         for (uint32_t i = done; i < until; i++) {
-            groups = groups_behind(a, g, &l, i, groups);
+            groups = groups_leading_on(a, g, &l, i, groups);
         }
         bool fewer = n == 0 || out[n - 1].groups != groups;
         if (groups == 0 || (fewer && n == RUN_MAX_TEXTS)) {
@@ -311,10 +309,10 @@ static uint32_t texts_from(const nfa *a, const trie_groups *g, uint32_t q, uint6
         out[n - 1] = (run_texts){groups, chars};
         for (; done < until; done++) {
             if (l.states[done] != NFA_NONE) {
-                taken_texts_add_behind(a, g, l.states[done], groups, &l);
+                taken_texts_add_next(a, g, l.states[done], groups, &l);
             }
         }
-        if (done == l.n && !l.full) { /* nothing new: the same groups lead on for ever */
+        if (done == l.n && !l.full) { /* no new states: the same groups lead on forever */
             out[n - 1].chars = UINT32_MAX;
             break;
         }
@@ -322,7 +320,7 @@ static uint32_t texts_from(const nfa *a, const trie_groups *g, uint32_t q, uint6
     return n;
 }
 
-/* At most `left` characters. */
+/* Limits the texts to `left` characters. */
 static uint32_t limit(run_texts *texts, uint32_t n, uint32_t left) {
     for (uint32_t i = 0; i < n; i++) {
         texts[i].chars = texts[i].chars < left ? texts[i].chars : left;
@@ -330,7 +328,7 @@ static uint32_t limit(run_texts *texts, uint32_t n, uint32_t left) {
     return left > 0 ? n : 0;
 }
 
-/* How many characters more of a text can be completed wherever they lead. */
+/* How many more characters a text may have and still be completed from every state. */
 static uint32_t text_room(const nfa_text *t, uint32_t count) {
     uint32_t needed = count >= t->min ? t->far : t->rich,
              left = t->max == NFA_NONE ? UINT32_MAX : t->max - count;

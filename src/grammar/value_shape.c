@@ -1,4 +1,4 @@
-/* Shapes: intersection, union and what is empty. */
+/* Shapes: intersection, union and emptiness. */
 #include "grammar/value_shape.h"
 
 #include <assert.h>
@@ -7,10 +7,10 @@
 
 #include "grammar/parts.h"
 
-/* Formats of JSON Schema (draft 2020-12, section 7.3), each by the RFC that it names. */
+/* Formats of JSON Schema (draft 2020-12, section 7.3), by the RFC that each refers to. */
 
-/* RFC 3339: days by month; February 29 in years that 4 divides, except for those that 100
- * and not 400 divides. */
+/* RFC 3339: days by month, with February 29 in years divisible by 4, except those
+ * divisible by 100 but not by 400. */
 #define YEAR   "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 #define LEAP   "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS28 "(?:0[1-9]|1[0-9]|2[0-8])"
@@ -56,7 +56,7 @@
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 #define VARNAME "(?:[A-Za-z0-9_]|" PCT ")(?:\\.?(?:[A-Za-z0-9_]|" PCT "))*"
 #define VARSPEC VARNAME "(?::[1-9][0-9]{0,3}|\\*)?"
-/* ucschar and iprivate, of the planes that are assigned */
+/* ucschar and iprivate, in assigned planes */
 #define UCS                                                                                                  \
     "\\u00a0-\\ud7ff\\ue000-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"                \
     "\\u{30000}-\\u{3fffd}\\u{e1000}-\\u{efffd}\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
@@ -64,7 +64,7 @@
     "(?:[!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~" UCS "-]|" PCT "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC       \
     ")*\\})*"
 
-/* ISO 8601 as RFC 3339 has it in appendix A */
+/* ISO 8601 as in appendix A of RFC 3339 */
 #define TIME_PART "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 #define DURATION                                                                                             \
     "P(?:(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)(?:" TIME_PART ")?|" TIME_PART       \
@@ -166,7 +166,7 @@ void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size) {
     assert(n != NULL);
     char *p;
     memcpy(&p, parts_p, sizeof p);
-    if ((*n & (*n - 1)) == 0) { /* the room doubles at each power of two */
+    if ((*n & (*n - 1)) == 0) { /* capacity doubles at each power of two */
         char *larger = build_step(s->b, *n + 1) ? schema_keep(s, *n == 0 ? 1 : (size_t)*n * 2, size) : NULL;
         if (larger == NULL) {
             return NULL;
@@ -177,8 +177,6 @@ void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size) {
     }
     return p + (*n)++ * size;
 }
-
-/* ---- any ---- */
 
 void shape_any(schema *s, shape *out) {
     *out = (shape){.null = true, .yes = true, .no = true};
@@ -205,9 +203,7 @@ static bool object_is_any(const object_part *p) {
            p->max == NFA_NONE;
 }
 
-/* ---- together ---- */
-
-/* The parts are few: each type's are checked against SHAPE_MAX_PARTS. */
+/* The sizes are small: each type is checked against SHAPE_MAX_PARTS. */
 static bool value_shape_fits(schema *s, uint32_t x, uint32_t y) {
     if ((uint64_t)x * y > SHAPE_MAX_PARTS) {
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
@@ -223,7 +219,7 @@ static uint32_t value_shape_smaller(uint32_t x, uint32_t y) {
     return x < y ? x : y;
 }
 
-/* The dfa of a string part, its length within. */
+/* The dfa of a string part, limited to its length. */
 static uint32_t string_dfa(schema *s, const string_part *p) {
     assert(p != NULL);
     if (p->min == 0 && p->max == NFA_NONE) {
@@ -232,7 +228,7 @@ static uint32_t string_dfa(schema *s, const string_part *p) {
     return dfa_combine(s->dfas, p->dfa, dfa_length(s->dfas, p->min, p->max), DFA_AND);
 }
 
-/* Whether a text with FORMAT_LEAP in it may satisfy p. */
+/* Whether a text with FORMAT_LEAP may satisfy p. */
 static bool may_leap(schema *s, const string_part *p) {
     return p->is_loose ||
            !dfa_is_empty(s->dfas,
@@ -250,7 +246,7 @@ static bool string_and(schema *s, const string_part *x, const string_part *y, st
                                ? dfa_lengths_of(s->dfas, out->dfa)
                                : NULL;
     bool all = false, some = l == NULL || dfa_lengths_meet(l, out->min, out->max, &all);
-    if (all) { /* the length says nothing */
+    if (all) { /* the length is no restriction */
         out->min = 0;
         out->max = NFA_NONE;
     }
@@ -276,7 +272,7 @@ static bool has_name(const object_part *o, str name) {
     return false;
 }
 
-/* The layer whose names are the only allowed ones; NULL: others may. */
+/* The layer that names all allowed members; NULL: others are allowed. */
 static const object_layer *closed_layer(const object_part *o) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         if (o->layers.p[i].rest == EXPR_NEVER && o->layers.p[i].patterns.n == 0) {
@@ -286,7 +282,7 @@ static const object_layer *closed_layer(const object_part *o) {
     return NULL;
 }
 
-/* Makes a member required and adds what its value must be. */
+/* Makes a member required, with this expression for its value. */
 static void require_member(schema *s, object_part *o, str name, uint32_t value) {
     object_layer l = {.rest = EXPR_ANY, .silent = true};
     named_expr *n = PART_PUSH(s, l.names);
@@ -299,8 +295,8 @@ static void require_member(schema *s, object_part *o, str name, uint32_t value) 
     }
 }
 
-/* Rules that listed names alone can satisfy: false where none can, and where one can it
- * is required. */
+/* Settles rules that only listed names can satisfy: false if none can; if only one can,
+ * it becomes required. */
 static bool settle_rules(schema *s, object_part *o) {
     const object_layer *closed = o->rules.n > 0 ? closed_layer(o) : NULL;
     PARTS(member_rule) left = {0};
@@ -377,7 +373,7 @@ void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
 
 void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
     shape or = {.null = x->null || y->null, .yes = x->yes || y->yes, .no = x->no || y->no};
-    /* an alternative without constraints makes the others needless */
+    /* an unrestricted alternative makes the others redundant */
 #define UNITE(list, is_any)                                                                                  \
     do {                                                                                                     \
         bool first = !s->annotations && x->list.n == 1 && is_any(&x->list.p[0]);                             \
@@ -399,7 +395,7 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
 
 /* ---- emptiness ---- */
 
-/* false: x is known not to allow the name. */
+/* Whether x may allow this name. False: certainly not. */
 static bool may_be_named(schema *s, uint32_t x, str name) {
     uint32_t names;
     expr_probe around = expr_probe_begin(s);
@@ -470,7 +466,7 @@ static bool array_is_empty(schema *s, const array_part *a, int depth) {
 bool shape_is_empty(schema *s, const shape *x, int depth) {
     assert(x != NULL);
     if (x->null || x->yes || x->no || x->numbers.n > 0 || x->strings.n > 0) {
-        return false; /* numbers and strings that nothing satisfies were left out */
+        return false; /* numbers and strings that cannot be satisfied were dropped before */
     }
     for (uint32_t i = 0; i < x->arrays.n; i++) {
         if (!array_is_empty(s, &x->arrays.p[i], depth)) {
@@ -494,7 +490,7 @@ bool expr_is_empty(schema *s, uint32_t x, int depth) {
     return !expr_probe_end(s, around) && is;
 }
 
-/* Spellings of words, strings and names other than those of plain JSON. */
+/* How words, strings and names are spelled, where that is not plain JSON. */
 
 bool style_is_plain(const schema *s) {
     return s->style == STYLE_JSON && s->avoid == DFA_ANY;
@@ -509,7 +505,7 @@ static uint32_t value_style_literal(schema *s, str text, uint32_t next) {
     return build_bytes(s->b, text, next);
 }
 
-/* The same, where special tokens are themselves. */
+/* The quote, where special tokens are themselves. */
 static uint32_t quote(schema *s, uint32_t next) {
     return parts_emit_text(s->parts, s->arguments->quote, next);
 }

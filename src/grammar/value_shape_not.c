@@ -1,12 +1,12 @@
-/* Negation of shapes: for each type, all alternatives must fail, and one fails where any
- * of its constraints does. */
+/* Negates shapes: for each type all alternatives must fail; one fails if any of its
+ * constraints does. */
 
 #include "grammar/value_shape.h"
 #include "json/json_out.h"
 #include <assert.h>
 
-/* Each appends to *out the alternatives in which one part fails; returns NULL or why that
- * can't be said. */
+/* Each function appends to *out the alternatives in which one part fails. Returns NULL,
+ * or why that is impossible. */
 
 static const char *number_not(schema *s, const number_part *p, shape *out) {
     number_part one[2 + NUMBER_MULTIPLES];
@@ -45,14 +45,14 @@ static void push_string(schema *s, shape *out, string_part p) {
     }
 }
 
-/* What the dfa rejects, except for what it is too strict about. */
+/* The texts that the dfa rejects, without those that it rejects wrongly. */
 static uint32_t value_shape_not_outside(schema *s, uint32_t texts, bool is_loose) {
     uint32_t not = dfa_combine(s->dfas, DFA_ANY, texts, DFA_AND_NOT);
     return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT)
                     : not ;
 }
 
-/* The texts that are none of the shape's strings for sure; texts: the dfa of
+/* The texts that are certainly none of the shape's strings. texts: the dfa of
  * shape_strings. */
 static uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
     assert(x != NULL);
@@ -95,7 +95,7 @@ static void push_contains(schema *s, shape *out, contains_rule c) {
     }
 }
 
-/* An array whose item i fails. */
+/* Adds arrays whose item i fails. */
 static void push_item(schema *s, shape *out, uint32_t i, uint32_t failing) {
     array_part *to = push_array(s, out, i + 1, NFA_NONE);
     array_layer *l = to != NULL ? PART_PUSH(s, to->layers) : NULL;
@@ -126,7 +126,7 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
         if (c.min > 0) {
             push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1, c.from, true});
         }
-        if (c.max < NFA_NONE - 1) { /* more than that many are never written */
+        if (c.max < NFA_NONE - 1) { /* a larger number is never written */
             push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE, c.from, true});
         }
     }
@@ -167,7 +167,7 @@ static void push_member(schema *s, shape *out, str name, uint32_t value, bool re
     }
 }
 
-/* Objects of which some member has such a name and value. */
+/* Adds objects with some member that has such a name and value. */
 static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
     if (value == EXPR_NEVER || dfa_is_empty(s->dfas, names)) {
         return;
@@ -182,7 +182,7 @@ static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
     }
 }
 
-/* The names that a layer's `rest` is for. */
+/* The names to which a layer's `rest` applies. */
 static uint32_t rest_names(schema *s, const object_layer *l) {
     uint32_t names = DFA_ANY;
     str *listed = schema_keep(s, l->names.n + 1, sizeof *listed);
@@ -252,8 +252,8 @@ const char *shape_not(schema *s, const shape *x, shape *out) {
     all.null = !x->null;
     all.yes = !x->yes;
     all.no = !x->no;
-    /* One type at a time: the alternatives in which one part fails, together with what is
-     * left of the parts before. */
+    /* For one type: the alternatives in which one part fails, joined with those left from
+     * the parts before. */
 #define FAIL_EACH(list, negate)                                                                              \
     for (uint32_t i = 0; i < x->list.n && why == NULL && s->b->failed == QUIRE_OK; i++) {                    \
         shape left = {0}, both, rest = {0};                                                                  \
@@ -273,7 +273,7 @@ const char *shape_not(schema *s, const shape *x, shape *out) {
     return why;
 }
 
-/* Numbers of a schema as they are written, and values that are equal. */
+/* Numbers of a schema as they are written, and equality of values. */
 
 static bool read_decimal(const schema *s, const json_value *v, char room[DECIMAL_ROOM], decimal *out) {
     str written = json_is(v, JSON_KIND_WIDE) ? json_wide_str(v) : json_digits_of(s->digits, v);
@@ -321,7 +321,7 @@ static bool equal_numbers(const schema *s, const json_value *x, const json_value
            decimal_compare(&a, &b) == 0;
 }
 
-/* Calls itself as deep as JSON may nest. */
+/* Recurses as deep as JSON may nest. */
 bool schema_equal(const schema *s, const json_value *x, const json_value *y) {
     bool same = json_length(x) == json_length(y);
     if (json_numeric(x) && json_numeric(y)) {

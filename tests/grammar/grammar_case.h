@@ -1,4 +1,4 @@
-/* What tests of grammars share: compile, take texts, and compare masks with tokens taken
+/* Helpers of grammar tests: compile, feed texts, and compare masks with tokens accepted
  * one by one. */
 #ifndef TESTS_GRAMMAR_CASE_H
 #define TESTS_GRAMMAR_CASE_H

@@ -1,5 +1,5 @@
-/* The budget of memory counts what vectors hold: what is freed comes back, so that in the
- * end what is gone of it lies in the grammar. */
+/* The memory budget counts what vectors hold: freed memory is returned, so that in the
+ * end only the grammar itself is charged. */
 #include "grammar_case.h"
 
 #include "grammar/compile.h"

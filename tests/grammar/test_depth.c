@@ -1,5 +1,5 @@
-/* A bound of nested objects and arrays: a bounded grammar takes the texts of the
- * unbounded one that are no deeper, and no prefix of it is a dead end. */
+/* Limited nesting of objects and arrays: the grammar accepts the same texts as without
+ * limit up to that depth, and no prefix is a dead end. */
 #include "grammar_case.h"
 
 #include "base/rng.h"

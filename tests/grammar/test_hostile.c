@@ -1,5 +1,5 @@
-/* Hostile grammars: each is refused within its budgets of processor time, and lets others
- * go on while it is read. */
+/* Hostile grammars: each is refused within its budgets of processor time, and lets other
+ * jobs run while it is compiled. */
 #include "grammar_case.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Masks over a vocabulary of all short words, whose subtrees are large enough to be taken
- * as a whole: each bit against the token taken. */
+/* Masks over a vocabulary of all short words, whose subtrees are large enough to be
+ * accepted as a whole: checks each bit against accepting the token. */
 #include "grammar_case.h"
 
 #include "base/rng.h"

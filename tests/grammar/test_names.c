@@ -1,5 +1,5 @@
-/* Names of members that a schema does not list: each comes once in its object, also in
- * masks, and never leads into a dead end. */
+/* Names of members that a schema does not list: none repeats in its object, also in
+ * masks, and none leads into a dead end. */
 #include "schema_case.h"
 
 #include "base/rng.h"

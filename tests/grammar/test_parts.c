@@ -1,5 +1,5 @@
-/* Grammars of parts: special tokens are terminals of their own, free text stops where it
- * must, tags begin anywhere in it. */
+/* Grammars of parts: special tokens are terminals, free text ends where it must, and tags
+ * begin anywhere in it. */
 #include "grammar/grammar_parts.h"
 #include "grammar_case.h"
 #include "json/json.h"

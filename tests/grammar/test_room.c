@@ -1,5 +1,5 @@
-/* Bounds of masks and of taken tokens: within a step by counts of configurations, in all
- * by counts and bytes. */
+/* Limits on work for masks and accepted tokens: by configurations within a step, by
+ * configurations and bytes in total. */
 #include <pthread.h>
 #include <stdatomic.h>
 

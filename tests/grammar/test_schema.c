@@ -1,4 +1,4 @@
-/* JSON Schemas: what each keyword lets through, and what is refused with its path. */
+/* JSON Schemas: what each keyword allows, and what is refused, with its path. */
 #include "schema_case.h"
 
 TEST(numbers_keep_their_bounds_and_multiples) {

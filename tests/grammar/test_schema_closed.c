@@ -1,5 +1,5 @@
-/* Objects that list their members take no others in answers, though the standard would
- * let them. */
+/* Objects whose schema lists members get no others in answers, though the standard allows
+ * them. */
 #include "schema_case.h"
 
 #define CLOSED (&(grammar_options){.additional = GRAMMAR_ADDITIONAL_CLOSED})

@@ -1,5 +1,5 @@
-/* Items that count towards `contains`, several of them at once, and what unevaluatedItems
- * and negations see of them. */
+/* Items that count towards `contains`, also towards several, and how unevaluatedItems and
+ * negations treat them. */
 #include "schema_case.h"
 
 TEST(several_contains_are_counted_together) {

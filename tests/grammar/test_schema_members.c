@@ -1,5 +1,5 @@
-/* Members that a schema does not list: how they are counted, and what negated rules about
- * them ask for. */
+/* Members that a schema does not list: how they are counted, and how negated rules
+ * require them. */
 #include "schema_case.h"
 
 #define ANY_ORDER (&(grammar_options){.order = GRAMMAR_ORDER_ANY})

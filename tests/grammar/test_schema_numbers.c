@@ -1,5 +1,5 @@
-/* Numbers of schemas that a double does not hold, and values that are equal: each counts
- * as it is written. */
+/* Numbers in schemas that a double cannot represent, and equality of values: both go by
+ * the number as it is written. */
 #include "schema_case.h"
 
 #define ZEROS10 "0000000000"

@@ -1,4 +1,4 @@
-/* References: recursion, pointers, and what each draft has. */
+/* References: recursion, pointers, and the rules of each draft. */
 #include "schema_case.h"
 
 #define DRAFT(d)  "\"$schema\":\"http://json-schema.org/draft-" d "/schema#\","

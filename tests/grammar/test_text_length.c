@@ -1,5 +1,5 @@
-/* Strings under a pattern or format whose length is limited: counted beside the
- * automaton, without dead ends, and by characters. */
+/* Strings of limited length with a pattern or format: counted beside the automaton,
+ * without dead ends, and in characters. */
 #include "schema_case.h"
 
 /* ---- against every text of a small alphabet ---- */
