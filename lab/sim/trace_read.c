@@ -325,7 +325,7 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
     int32_t n_prompt, n_output;
     TRY(get_time(r, "timestamp", 1e3, &arrival_us));
     if (!get_count(json_get(r->root, "input_length"), 1, &n_prompt)) {
-        return trace_read_fault(r, "input_length", "a whole number from 1 on");
+        return trace_read_fault(r, "input_length", "a whole number of at least 1");
     }
     if (!get_count(json_get(r->root, "output_length"), 0, &n_output)) {
         return trace_read_fault(r, "output_length", "a whole number from 0 on");

@@ -292,7 +292,7 @@ static int64_t put_lost(int64_t n_lost) {
     snprintf(number, sizeof number, "%" PRId64, n_lost);
     const log_field lines = {.name = "lines", .value = number, .is_number = true};
     if (log_write_line(&line, LOG_WARN,
-                       str_of("lines of the log were lost: standard error was read too slowly"), &lines,
+                       str_of("log lines were lost because standard error was read too slowly"), &lines,
                        1) != QUIRE_OK) {
         strbuf_clear(&line);
     }

@@ -51,7 +51,7 @@ quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err) {
         if (first < 0 || last < first || (*p != ',' && *p != 0)) {
             return err_set(
                 err, QUIRE_INVALID, start - text,
-                "at \"%.32s\": must be numbers of processors below %d and ranges of them, as in 0-3,8", start,
+                "at \"%.32s\": must be processor numbers below %d, or ranges of them, such as 0-3,8", start,
                 TOPOLOGY_MAX_CPUS);
         }
         for (int32_t cpu = first; cpu <= last; cpu++) {

@@ -71,8 +71,9 @@ static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width,
                 size_mul(bytes, (size_t)page_tokens, &bytes) &&
                 bytes <= (size_t)MAX_CACHE_BYTES / 2 - PLANE_ALIGN;
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1, "%s of %d x %d: more than a page can hold, or nothing", what,
-                       n_heads, width);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s of %d x %d elements: must be at least 1 x 1 and fit in a page", what, n_heads,
+                       width);
     }
     out->bytes = (int64_t)size_align(bytes, PLANE_ALIGN);
     return QUIRE_OK;
@@ -99,8 +100,8 @@ static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_plane
         if (d->n_units < 1 || d->unit_bytes < 1 || d->unit_bytes > DESC_MAX_UNIT_BYTES ||
             d->unit_bytes + PLANE_ALIGN > MAX_CACHE_BYTES / 2 / d->n_units) {
             return err_set(err, QUIRE_INVALID, -1,
-                           "a state of %d times %lld bytes: more than pages can hold, or nothing", d->n_units,
-                           (long long)d->unit_bytes);
+                           "a state of %d times %lld bytes: must be at least 1 byte and fit in the pages",
+                           d->n_units, (long long)d->unit_bytes);
         }
         out->state.n_units = d->n_units;
         bool is_f32 = d->stays_wide || l->types.state == DTYPE_F32;
@@ -183,7 +184,7 @@ static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *
     }
     if (least == INT64_MAX || !kv_layout_cut(d, order, best, l, &padding)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "the layers' caches are of too many kinds and sizes for %d groups", KV_MAX_GROUPS);
+                       "the layers' caches have too many kinds and sizes for %d groups", KV_MAX_GROUPS);
     }
     return QUIRE_OK;
 }
@@ -241,7 +242,8 @@ quire_err kv_layout_init(const model_desc *d, kv_types types, int32_t page_token
                          quire_error *err) {
     TRY(kv_layout_check_options(types, page_tokens, err));
     if (d->n_caches < 1 || d->n_caches > DESC_MAX_CACHES) {
-        return err_set(err, QUIRE_INVALID, -1, "%d caches: must be 1 to %d", d->n_caches, DESC_MAX_CACHES);
+        return err_set(err, QUIRE_INVALID, -1, "%d caches: must be from 1 to %d", d->n_caches,
+                       DESC_MAX_CACHES);
     }
     kv_layout l = {.types = types, .page_tokens = page_tokens, .n_caches = d->n_caches};
     (void)snprintf(l.type_name, sizeof l.type_name, types.key == types.value ? "%s" : "%s/%s",

@@ -114,7 +114,7 @@ const layer_desc *desc_attention_layer(const model_desc *d) {
 
 static quire_err check_count(const char *name, int32_t v, int32_t max, quire_error *err) {
     if (v < 1 || v > max) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s is %d; this build computes 1 to %d", name, v, max);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s is %d; this build supports 1 to %d", name, v, max);
     }
     return QUIRE_OK;
 }
@@ -176,7 +176,7 @@ static quire_err check_rope(const rope_desc *r, quire_error *err) {
     }
     if (r->n_dims < 2 || r->n_dims > DESC_MAX_HEAD || r->n_dims % 2 != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%d rotary dimensions; an even number from 2 to the head size is possible", r->n_dims);
+                       "%d rotary dimensions; must be an even number from 2 to the head size", r->n_dims);
     }
     TRY(check_positive("the rotary base", r->theta, err));
     TRY(check_rope_scaling(r, err));
@@ -191,8 +191,8 @@ static quire_err check_rope(const rope_desc *r, quire_error *err) {
 
 static quire_err check_ropes(const model_desc *d, quire_error *err) {
     if (d->n_ropes < 0 || d->n_ropes > DESC_MAX_ROPES) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d rotary tables; this build keeps up to %d", d->n_ropes,
-                       DESC_MAX_ROPES);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d rotary tables; this build supports up to %d",
+                       d->n_ropes, DESC_MAX_ROPES);
     }
     for (int32_t i = 0; i < d->n_ropes; i++) {
         TRY(check_rope(&d->ropes[i], err));
@@ -206,7 +206,7 @@ static bool holds_heads(const cache_desc *c) {
 
 static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
     if ((unsigned)c->kind > LAYER_STATE) {
-        return err_set(err, QUIRE_INVALID, -1, "cache %d is of an unknown kind", i);
+        return err_set(err, QUIRE_INVALID, -1, "cache %d has an unknown kind", i);
     }
     if (holds_heads(c)) {
         TRY(check_count("the number of key-value heads", c->n_kv_heads, MAX_HEADS, err));
@@ -228,7 +228,7 @@ static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
         (c->n_units < 1 || c->unit_bytes < 1 || c->unit_bytes > DESC_MAX_UNIT_BYTES ||
          c->unit_bytes > DESC_MAX_STATE_BYTES / c->n_units)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "a layer keeps a state of %d times %lld bytes; this build keeps 1 to %lld bytes",
+                       "a layer keeps a state of %d times %lld bytes; this build supports 1 to %lld bytes",
                        c->n_units, (long long)c->unit_bytes, (long long)DESC_MAX_STATE_BYTES);
     }
     return QUIRE_OK;
@@ -246,11 +246,13 @@ static quire_err check_latent(const model_desc *d, const layer_desc *l, const ca
                     DESC_MAX_HEAD, err));
     TRY(check_count("the head size of values", m->d_value, DESC_MAX_HEAD, err));
     if (c->d_latent != m->rank + desc_rotary_part(d, l)) {
-        return err_set(err, QUIRE_INVALID, -1, "a latent of %d elements where rank and rotary part are %d",
-                       c->d_latent, m->rank + desc_rotary_part(d, l));
+        return err_set(err, QUIRE_INVALID, -1,
+                       "a latent of %d elements; its rank and rotary part have %d together", c->d_latent,
+                       m->rank + desc_rotary_part(d, l));
     }
     if (l->rope >= 0 && d->ropes[l->rope].kind != ROPE_NONE && d->ropes[l->rope].n_dims > m->d_rope) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions of a head whose rotary part has %d",
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%d rotary dimensions in a head whose rotary part has only %d",
                        d->ropes[l->rope].n_dims, m->d_rope);
     }
     return QUIRE_OK;
@@ -261,7 +263,7 @@ static quire_err check_chosen(const model_desc *d, quire_error *err) {
     if (x->n_best == 0) {
         return QUIRE_OK;
     }
-    TRY(check_count("the number of keys that a row chooses", x->n_best, MAX_POSITIONS / 1024, err));
+    TRY(check_count("the number of keys that a row selects", x->n_best, MAX_POSITIONS / 1024, err));
     TRY(check_count("the number of index heads", x->n_heads, MAX_HEADS, err));
     TRY(check_count("the width of index heads", x->d_head, DESC_MAX_HEAD, err));
     const int32_t ropes[] = {x->rope, x->key_rope};
@@ -269,7 +271,7 @@ static quire_err check_chosen(const model_desc *d, quire_error *err) {
         if (ropes[i] < NO_ROPE || ropes[i] >= d->n_ropes ||
             (ropes[i] >= 0 && d->ropes[ropes[i]].n_dims > x->d_head)) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "index heads of %d elements, too few for their rotary table", x->d_head);
+                           "index heads have %d elements, too few for their rotary table", x->d_head);
         }
     }
     if (x->kind == CHOOSE_KEYS) {
@@ -278,7 +280,8 @@ static quire_err check_chosen(const model_desc *d, quire_error *err) {
     TRY(check_count("the number of keys of a block", x->block, x->kind == CHOOSE_POOLS ? MAX_TAPS : 65536,
                     err));
     if (x->n_best % x->block != 0 || x->n_own < 0 || (x->kind == CHOOSE_POOLS && x->block < 2)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "a choice of %d keys in blocks of %d", x->n_best, x->block);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d selected keys cannot be divided into blocks of %d",
+                       x->n_best, x->block);
     }
     return QUIRE_OK;
 }
@@ -299,13 +302,14 @@ static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i
     }
     if (d->index.kind == CHOOSE_BLOCKS && l->caches[CACHE_SECOND] >= 0 && d->index.n_best > 0 &&
         d->index.n_heads != c->n_kv_heads) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d index heads choose for %d key-value heads",
-                       d->index.n_heads, c->n_kv_heads);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%d index heads for %d key-value heads; the numbers must be equal", d->index.n_heads,
+                       c->n_kv_heads);
     }
     if (l->rope >= 0 && holds_heads(c) && d->ropes[l->rope].kind != ROPE_NONE &&
         d->ropes[l->rope].n_dims > c->d_key) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%d rotary dimensions; an even number from 2 to the head size, %d, is possible",
+                       "%d rotary dimensions; must be an even number from 2 to the head size, %d",
                        d->ropes[l->rope].n_dims, c->d_key);
     }
     return QUIRE_OK;
@@ -324,12 +328,12 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     const layer_desc *l = &d->layers[i];
     for (int k = 0; k < LAYER_CACHES; k++) {
         if (l->caches[k] < NO_CACHE || l->caches[k] >= d->n_caches) {
-            return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d of %d", i, l->caches[k],
-                           d->n_caches);
+            return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d; the model has %d", i,
+                           l->caches[k], d->n_caches);
         }
     }
     if (l->rope < NO_ROPE || l->rope >= d->n_ropes) {
-        return err_set(err, QUIRE_INVALID, -1, "layer %d names rotary table %d of %d", i, l->rope,
+        return err_set(err, QUIRE_INVALID, -1, "layer %d names rotary table %d; the model has %d", i, l->rope,
                        d->n_ropes);
     }
     if (l->window < 0 || l->chunk < 0) {
@@ -384,7 +388,7 @@ static quire_err check_recurrences(const model_desc *d, quire_error *err) {
     }
     if (!isfinite(r->lower) || r->lower > 0.0f || !isfinite(r->beta_scale) || r->beta_scale < 0.0f) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "the decay of linear attention is bounded by %g; it must be under 0, or 0 for none",
+                       "the bound on linear attention's decay is %g; it must be negative, or 0 for none",
                        (double)r->lower);
     }
     return QUIRE_OK;
@@ -392,17 +396,17 @@ static quire_err check_recurrences(const model_desc *d, quire_error *err) {
 
 static quire_err check_tokens(const model_desc *d, quire_error *err) {
     if (d->n_eos < 0 || d->n_eos > DESC_MAX_EOS) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d end tokens; this build keeps up to %d", d->n_eos,
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d end tokens; this build supports up to %d", d->n_eos,
                        DESC_MAX_EOS);
     }
     for (int32_t i = 0; i < d->n_eos; i++) {
         if (d->eos[i] < 0 || d->eos[i] >= d->n_vocab) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "end token %d lies outside the vocabulary of %d",
-                           d->eos[i], d->n_vocab);
+            return err_set(err, QUIRE_BAD_FILE, -1, "end token %d is outside the vocabulary of %d", d->eos[i],
+                           d->n_vocab);
         }
     }
     if (d->bos < -1 || d->bos >= d->n_vocab) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "begin token %d lies outside the vocabulary of %d", d->bos,
+        return err_set(err, QUIRE_BAD_FILE, -1, "begin token %d is outside the vocabulary of %d", d->bos,
                        d->n_vocab);
     }
     return QUIRE_OK;
@@ -426,8 +430,8 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(check_recurrences(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
     if (d->attend.temperature != 0.0f || d->attend.temperature_power != 0.0f) {
-        TRY(check_count("the length of the queries' temperature", d->attend.temperature_length, INT32_MAX,
-                        err));
+        TRY(check_count("the length of the queries' temperature scale", d->attend.temperature_length,
+                        INT32_MAX, err));
     }
     return check_tokens(d, err);
 }

@@ -24,9 +24,10 @@ static quire_err count_bytes(const attn_array *a, size_t *out, quire_error *err)
         fits = a->dims[i] >= 1 && size_mul(n, (size_t)a->dims[i], &n) && n <= EXPR_MAX_ARRAY_BYTES;
     }
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "'%s' must have 1 to %d dimensions from 1, and all arrays together at most %d MiB",
-                       a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "'%s' must have 1 to %d dimensions of at least 1, and all arrays together at most %d MiB",
+            a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
     }
     *out = n;
     return QUIRE_OK;
@@ -35,8 +36,8 @@ static quire_err count_bytes(const attn_array *a, size_t *out, quire_error *err)
 static quire_err check_arrays(const expr_mods *from, size_t *n_bytes, quire_error *err) {
     *n_bytes = 0;
     if (from->n_arrays > ATTN_PROGRAM_ARRAYS) {
-        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)from->n_arrays,
-                       ATTN_PROGRAM_ARRAYS);
+        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; at most %d are allowed",
+                       (int)from->n_arrays, ATTN_PROGRAM_ARRAYS);
     }
     for (int32_t i = 0; i < from->n_arrays; i++) {
         size_t n = 0;
@@ -48,7 +49,7 @@ static quire_err check_arrays(const expr_mods *from, size_t *n_bytes, quire_erro
         TRY(count_bytes(&from->arrays[i], &n, err));
         *n_bytes += n;
         if (*n_bytes > EXPR_MAX_ARRAY_BYTES) {
-            return err_set(err, QUIRE_INVALID, -1, "the arrays together have over %d MiB",
+            return err_set(err, QUIRE_INVALID, -1, "the arrays together take more than %d MiB",
                            EXPR_MAX_ARRAY_BYTES >> 20);
         }
     }

@@ -55,7 +55,7 @@ static quire_err read_integer(const expr_lexer *l, expr_word *out) {
     for (size_t i = 0; i < out->text.n; i++) {
         uint64_t digit = (uint64_t)(out->text.p[i] - '0');
         if (v > ((uint64_t)INT64_MAX - digit) / 10) {
-            return expr_error(l->err, expr_column(l, out->text.p), "the number is beyond 64 bits");
+            return expr_error(l->err, expr_column(l, out->text.p), "the number does not fit in 64 bits");
         }
         v = v * 10 + digit;
     }
@@ -76,7 +76,7 @@ static quire_err read_float(const expr_lexer *l, expr_word *out) {
     out->number = (float)c_locale_strtod(copy, NULL);
     return isfinite(out->number)
                ? QUIRE_OK
-               : expr_error(l->err, expr_column(l, out->text.p), "the number is beyond a float of 32 bits");
+               : expr_error(l->err, expr_column(l, out->text.p), "the number does not fit in a 32-bit float");
 }
 
 /* Reads a number such as 12, 1.5, .5, 2. or 1e-3. */
@@ -131,8 +131,8 @@ static quire_err read_operator(expr_lexer *l, expr_word *out) {
         return expr_error(l->err, (int32_t)l->at + 1, "'=' assigns nothing here; equality is '=='");
     }
     return c > ' ' && c < 127
-               ? expr_error(l->err, (int32_t)l->at + 1, "'%c' is no operator", c)
-               : expr_error(l->err, (int32_t)l->at + 1, "byte 0x%02x is no part of an expression", c);
+               ? expr_error(l->err, (int32_t)l->at + 1, "'%c' is not an operator", c)
+               : expr_error(l->err, (int32_t)l->at + 1, "byte 0x%02x cannot be part of an expression", c);
 }
 
 static quire_err expr_next(expr_lexer *l, expr_word *out) {
@@ -204,10 +204,10 @@ static int32_t column(const parser *p) {
 
 static quire_err expr_parse_expected(parser *p, const char *what) {
     if (p->word.token == EXPR_END) {
-        return expr_error(p->lexer.err, column(p), "%s is expected where the expression ends", what);
+        return expr_error(p->lexer.err, column(p), "expected %s, but the expression ends", what);
     }
     int n = p->word.text.n > 40 ? 40 : (int)p->word.text.n;
-    return expr_error(p->lexer.err, column(p), "%s is expected, not '%.*s'", what, n, p->word.text.p);
+    return expr_error(p->lexer.err, column(p), "expected %s, not '%.*s'", what, n, p->word.text.p);
 }
 
 static quire_err expr_parse_take(parser *p, expr_token token, const char *what) {
@@ -241,7 +241,7 @@ static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, 
         any_float = any_float || (expr_parse_is_float(p, child[i]) && !(token == EXPR_QUESTION && i == 0));
     }
     if (any_float && takes_integers(token)) {
-        return expr_error(p->lexer.err, node.column, "'%.*s' takes integers, and an operand is a float",
+        return expr_error(p->lexer.err, node.column, "'%.*s' takes integers, but an operand is a float",
                           (int)text.n, text.p);
     }
     node.type = any_float && !gives_truth(token) ? EXPR_FLOAT : EXPR_INT;
@@ -264,7 +264,7 @@ static quire_err unknown_name(parser *p, const expr_word *name) {
     int length = name->text.n > 40 ? 40 : (int)name->text.n;
     int32_t at = expr_column(&p->lexer, name->text.p);
     if (n.best.n > 0) {
-        return expr_error(p->lexer.err, at, "'%.*s' is no name here; did you mean '%.*s'?", length,
+        return expr_error(p->lexer.err, at, "'%.*s' is not a known name; did you mean '%.*s'?", length,
                           name->text.p, (int)n.best.n, n.best.p);
     }
     return expr_error(
@@ -283,20 +283,19 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
                       .n_children = a->n_dims};
     for (int32_t i = 0; i < a->n_dims; i++) {
         if (p->word.token != EXPR_OPEN_INDEX) {
-            return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and %d indices follow it",
+            return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions but is given %d indices",
                               a->name, (int)a->n_dims, (int)i);
         }
         TRY(expr_parse_advance(p));
         int32_t at = column(p);
         TRY(parse_inner(p, &node.child[i]));
         if (expr_parse_is_float(p, node.child[i])) {
-            return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, and this is a float",
-                              a->name);
+            return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, not a float", a->name);
         }
         TRY(expr_parse_take(p, EXPR_CLOSE_INDEX, "']'"));
     }
     if (p->word.token == EXPR_OPEN_INDEX) {
-        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions, and more indices follow it",
+        return expr_error(p->lexer.err, column(p), "'%s' has %d dimensions but is given more indices",
                           a->name, (int)a->n_dims);
     }
     return add_node(p, node, out);
@@ -329,7 +328,7 @@ static quire_err expr_parse_name(parser *p, int32_t *out) {
         if (str_is(name.text, variable_names[i])) {
             if (i == EXPR_VAR_SCORE && p->kind == EXPR_MASK) {
                 return expr_error(p->lexer.err, expr_column(&p->lexer, name.text.p),
-                                  "a mask does not know the score; only a change of scores does");
+                                  "a mask_mod cannot use score; only a score_mod can");
             }
             return add_node(p,
                             (expr_node){.form = EXPR_VARIABLE,
@@ -413,7 +412,7 @@ static quire_err parse_condition(parser *p, int32_t *out) {
         int32_t child[3] = {*out};
         TRY(expr_parse_advance(p));
         TRY(parse_inner(p, &child[1]));
-        TRY(expr_parse_take(p, EXPR_COLON, "':' and what holds otherwise"));
+        TRY(expr_parse_take(p, EXPR_COLON, "':' and the other alternative"));
         TRY(parse_inner(p, &child[2]));
         TRY(add_operator(p, w.token, w.text, 3, child, out));
     }
@@ -449,10 +448,10 @@ static quire_err check_array(const attn_array *a, quire_error *err) {
     for (int32_t i = 0; i < a->n_dims; i++) {
         n *= a->dims[i];
         if (a->dims[i] < 1 || n > INT32_MAX) {
-            return err_set(
-                err, QUIRE_INVALID, -1,
-                "array '%s' has a dimension of %d; dimensions must be from 1, and the elements below 2^31",
-                a->name, (int)a->dims[i]);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "array '%s' has a dimension of %d; dimensions must be at least 1, and the number "
+                           "of elements below 2^31",
+                           a->name, (int)a->dims[i]);
         }
     }
     return QUIRE_OK;
@@ -466,11 +465,11 @@ quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t
     out->arrays = arrays;
     out->n_arrays = n_arrays;
     if (text.n > EXPR_MAX_LENGTH) {
-        return err_set(err, QUIRE_INVALID, -1, "the expression has %zu characters; the most is %d", text.n,
-                       EXPR_MAX_LENGTH);
+        return err_set(err, QUIRE_INVALID, -1, "the expression has %zu characters; at most %d are allowed",
+                       text.n, EXPR_MAX_LENGTH);
     }
     if (n_arrays > ATTN_PROGRAM_ARRAYS) {
-        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; the most is %d", (int)n_arrays,
+        return err_set(err, QUIRE_INVALID, -1, "%d arrays are given; at most %d are allowed", (int)n_arrays,
                        ATTN_PROGRAM_ARRAYS);
     }
     for (int32_t i = 0; i < n_arrays; i++) {

@@ -53,7 +53,7 @@ static quire_err adapter_check_kind(const config_reader *r) {
         return QUIRE_OK;
     }
     if (kind.n == 0) {
-        return adapter_config_bad(r, "peft_type", "\"LORA\": this is no config of a LoRA adapter");
+        return adapter_config_bad(r, "peft_type", "\"LORA\": this is not the config of a LoRA adapter");
     }
     return err_set(r->err, QUIRE_UNSUPPORTED, -1,
                    "%s: peft_type %s is not supported: Quire reads LORA, with rsLoRA and DoRA; merge the "
@@ -95,7 +95,7 @@ static quire_err adapter_check_options(const config_reader *r) {
 /* A rank: a whole number from 1 on. */
 static quire_err adapter_take_rank(config_reader *r, const json_value *v, const char *key, int64_t *out) {
     if (!json_whole(v, out) || *out < 1 || *out > MAX_RANK_SAID) {
-        return adapter_config_bad(r, key, "a whole number from 1 on");
+        return adapter_config_bad(r, key, "a whole number of at least 1");
     }
     if (*out > r->f->facts.rank) {
         r->f->facts.rank = (int32_t)*out;
@@ -107,7 +107,7 @@ static quire_err adapter_take_alpha(const config_reader *r, const json_value *v,
                                     double *out) {
     *out = json_double(v);
     return json_numeric(v) && fabs(*out) <= 1e9 ? QUIRE_OK
-                                                : adapter_config_bad(r, key, "a number within 1e9");
+                                                : adapter_config_bad(r, key, "a number from -1e9 to 1e9");
 }
 
 /* rank_pattern and alpha_pattern; null: none. */
@@ -160,7 +160,7 @@ static quire_err adapter_take_invocation_text(config_reader *r) {
         return QUIRE_OK;
     }
     if (text.n == 0 || text.n > MAX_INVOCATION || memchr(text.p, 0, text.n) != NULL) {
-        return adapter_config_bad(r, key, "a text of 1 to 4096 bytes");
+        return adapter_config_bad(r, key, "a string of 1 to 4096 bytes");
     }
     r->f->invocation_text = mem_dup(text.p, text.n);
     r->f->facts.is_activated = true;
@@ -205,12 +205,12 @@ static quire_err adapter_check_parameters(config_reader *r) {
         return QUIRE_OK;
     }
     if (!json_is(v, JSON_KIND_ARRAY) || n > MAX_PARAMETERS) {
-        return adapter_config_bad(r, key, "a list of at most 64 names of parameters");
+        return adapter_config_bad(r, key, "a list of at most 64 parameter names");
     }
     for (size_t i = 0; i < n; i++) {
         const str name = json_str(json_at(v, i));
         if (name.n == 0 || name.n > 200 || memchr(name.p, 0, name.n) != NULL) {
-            return adapter_config_bad(r, key, "a list of names of parameters");
+            return adapter_config_bad(r, key, "a list of parameter names");
         }
     }
     return QUIRE_OK;
@@ -287,7 +287,7 @@ static quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
     if (!str_is(type, "adapter")) {
         const foreign is = foreign_of_gguf(type, architecture);
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: %s, no adapter: its general.type is %s, not \"adapter\"", f->path,
+                       "%s: %s, not an adapter: its general.type is %s, not \"adapter\"", f->path,
                        is.what != NULL ? is.what : "a GGUF file",
                        type.n > 0 ? show_name(type).text : "missing");
     }
@@ -301,7 +301,7 @@ static quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
     const meta_value alpha = gguf_meta(gguf_find(&f->keys, "adapter.lora.alpha"));
     if (alpha.kind != META_ABSENT &&
         ((alpha.kind != META_FLOAT && alpha.kind != META_INT) || !(fabs(alpha.f) <= 1e9))) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: adapter.lora.alpha must be a number within 1e9",
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: adapter.lora.alpha must be a number from -1e9 to 1e9",
                        f->path);
     }
     f->alpha = alpha.kind == META_ABSENT ? 0.0 : alpha.f;
@@ -366,7 +366,7 @@ static quire_err pattern_compile(adapter_patterns *p, str key, const char *where
                          PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (*out == NULL) {
         (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)words, sizeof words);
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: key %s is no regular expression: %s", where,
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: key %s is not a valid regular expression: %s", where,
                        show_name(key).text, words);
     }
     p->n_compiled++;
@@ -441,7 +441,7 @@ bool adapter_patterns_find(const adapter_patterns *p, str name, double *value) {
 /* ---- bytes ---- */
 
 static quire_err adapter_no_memory(const char *path, quire_error *err) {
-    return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to read the adapter", path);
+    return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory while reading the adapter", path);
 }
 
 /* Reads the n bytes of an open file; one that has fewer by now is damaged. */
@@ -461,7 +461,7 @@ static quire_err adapter_read_bytes(int fd, const char *path, size_t n, void **o
             mem_free(bytes);
             return got < 0 ? err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(why))
                            : err_set(err, QUIRE_BAD_FILE, -1,
-                                     "%s: it was cut while it was read; load it again", path);
+                                     "%s: the file was truncated while it was read; load it again", path);
         }
         at += (size_t)got;
     }
@@ -561,7 +561,7 @@ static quire_err adapter_tensors_missing(const adapter_file *f, quire_error *err
     (void)snprintf(path, sizeof path, "%.4000s/" PICKLE_NAME, f->path);
     if (access(path, F_OK) == 0) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: a PyTorch pickle, which is a program and never run; save the adapter with "
+                       "%s: a PyTorch pickle, a program that Quire never runs; save the adapter with "
                        "safe_serialization=True (" TENSORS_NAME ")",
                        path);
     }
@@ -607,9 +607,10 @@ static quire_err adapter_parse_gguf(adapter_file *f, size_t n, quire_error *err)
     const str bytes = {f->content, n};
     if (!str_begins(bytes, "GGUF")) {
         const foreign is = foreign_of_content(bytes);
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: %s%sno adapter: name the directory of a LoRA adapter (PEFT) or a GGUF adapter",
-                       f->path, is.what != NULL ? is.what : "", is.what != NULL ? ", " : "");
+        return err_set(
+            err, QUIRE_UNSUPPORTED, -1,
+            "%s: %s%snot an adapter: name the directory of a LoRA adapter (PEFT) or a GGUF adapter", f->path,
+            is.what != NULL ? is.what : "", is.what != NULL ? ", " : "");
     }
     TRY(gguf_parse(&f->keys, f->content, n, f->path, 0, &f->tensors, err));
     TRY(adapter_config_read_gguf(f, err));
@@ -711,7 +712,7 @@ quire_err adapter_file_scale(const adapter_file *f, str module, int64_t rank, fl
     if (r != (double)rank) {
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "%s: module %s has rank %s, and " CONFIG_NAME
-                       " says %g: its files are of different adapters, or rank_pattern lacks the module",
+                       " says %g: its files belong to different adapters, or rank_pattern lacks the module",
                        f->path, show_name(module).text, show_count((uint64_t)rank).text, r);
     }
     const double scale = f->by_root ? alpha / sqrt(r) : alpha / r;

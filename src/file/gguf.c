@@ -45,7 +45,7 @@ static const char *foreign_type_name(uint32_t ggml_type) {
             return others[i].name;
         }
     }
-    return "of no known name";
+    return "unknown";
 }
 
 static quire_err gguf_bad(cursor *c, size_t at, str key, const char *what) {
@@ -115,7 +115,7 @@ static quire_err gguf_read_array(cursor *c, str key, int depth, gguf_value *v) {
         return skip_arrays(c, key, depth, v->n);
     }
     if (!size_mul(v->n, types[item_type].bytes, &n_bytes)) {
-        return gguf_bad(c, at, key, "the array's length is absurd");
+        return gguf_bad(c, at, key, "the array is impossibly long");
     }
     TRY(cursor_take(c, n_bytes, "an array", &v->data));
     return item_type == GGUF_BOOL ? check_bools(c, key, v->data, v->n) : QUIRE_OK;
@@ -162,7 +162,7 @@ static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
         size_t at = c->at;
         TRY(cursor_str(c, "a key", &k->name));
         if (k->name.n == 0 || k->name.n > MAX_KEY_BYTES) {
-            return gguf_bad(c, at, k->name, "a key has 1 to 65,535 bytes");
+            return gguf_bad(c, at, k->name, "a key must have 1 to 65,535 bytes");
         }
         g->n_keys = i + 1;
         g->by_name[i] = (name_ref){k->name, i};
@@ -189,7 +189,7 @@ static quire_err read_alignment(cursor *c, const gguf *g, size_t *out) {
     }
     if (a == 0 || (a & (a - 1)) != 0) {
         return gguf_bad(c, (size_t)(v->data - c->p), str_of("general.alignment"),
-                        "it must be a u32, a power of two");
+                        "it must be a u32 and a power of two");
     }
     *out = a;
     return QUIRE_OK;
@@ -209,18 +209,18 @@ static quire_err gguf_read_tensor(cursor *c, str *name, tensor_view *t, uint64_t
     uint32_t n_dims, type;
     TRY(cursor_str(c, "a tensor's name", name));
     if (name->n == 0 || name->n > MAX_TENSOR_NAME_BYTES || memchr(name->p, 0, name->n) != NULL) {
-        return bad_tensor(c, at, *name, "a name has 1 to 255 bytes, none of them 0");
+        return bad_tensor(c, at, *name, "a name must have 1 to 255 bytes, none of them 0");
     }
     TRY(cursor_u32(c, "a tensor's number of dimensions", &n_dims));
     if (n_dims < 1 || n_dims > TENSOR_MAX_DIMS) {
-        return bad_tensor(c, at, *name, "a tensor has 1 to 4 dimensions");
+        return bad_tensor(c, at, *name, "a tensor must have 1 to 4 dimensions");
     }
     *t = (tensor_view){.n_dims = (int32_t)n_dims, .dims = {1, 1, 1, 1}};
     for (uint32_t i = 0; i < n_dims; i++) {
         uint64_t dim;
         TRY(cursor_u64(c, "a tensor's dimension", &dim));
         if (dim == 0 || dim > INT64_MAX) {
-            return bad_tensor(c, at, *name, "a dimension is zero or absurd");
+            return bad_tensor(c, at, *name, "a dimension is zero or too large");
         }
         t->dims[n_dims - 1 - i] = (int64_t)dim;
     }
@@ -229,11 +229,12 @@ static quire_err gguf_read_tensor(cursor *c, str *name, tensor_view *t, uint64_t
     if (!dtype_from_ggml(type, &t->type)) {
         return err_set(c->err, QUIRE_UNSUPPORTED, (int64_t)at,
                        "%s: tensor %s has type %u (%s), which this build does not read; convert the model to "
-                       "another type, Q4_K or Q8_0 for example",
+                       "another type, such as Q4_K or Q8_0",
                        c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
     }
     if (!tensor_bytes(t->type, t->dims, t->n_dims, &t->n_bytes)) {
-        return bad_tensor(c, at, *name, "its size is absurd, or its rows are no whole blocks of its type");
+        return bad_tensor(c, at, *name,
+                          "its size is too large, or its rows are not whole blocks of its type");
     }
     return QUIRE_OK;
 }
@@ -244,13 +245,13 @@ static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_
                               tensor_view *t) {
     size_t begin, end;
     if (offset % alignment != 0) {
-        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at,
-                       "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged",
-                       c->file, show_name(str_of(name)).text, show_count(offset).text,
-                       show_count(alignment).text);
+        return err_set(
+            c->err, QUIRE_BAD_FILE, (int64_t)c->at,
+            "%s: tensor %s has offset %s, which is not a multiple of the alignment %s; the file is damaged",
+            c->file, show_name(str_of(name)).text, show_count(offset).text, show_count(alignment).text);
     }
     if (!size_add(start, (size_t)offset, &begin) || !size_add(begin, t->n_bytes, &end)) {
-        return bad_tensor(c, c->at, str_of(name), "its offset is absurd");
+        return bad_tensor(c, c->at, str_of(name), "its offset is too large");
     }
     if (end > c->n) {
         return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->n,
@@ -284,13 +285,13 @@ static quire_err gguf_read_tensors(cursor *c, uint64_t n, size_t alignment, int3
 static quire_err gguf_read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
     const uint8_t *magic;
     uint32_t version;
-    TRY(cursor_take(c, 4, "GGUF's mark", &magic));
+    TRY(cursor_take(c, 4, "GGUF's magic number", &magic));
     if (memcmp(magic, "GGUF", 4) != 0) {
         foreign is = foreign_of_content((str){(const char *)magic, c->n});
         return is.what != NULL ? err_set(c->err, QUIRE_BAD_FILE, 0, "%s: %s, not a GGUF file; %s", c->file,
                                          is.what, is.instead)
                                : err_set(c->err, QUIRE_BAD_FILE, 0,
-                                         "%s: does not begin with GGUF: this is no GGUF file", c->file);
+                                         "%s: does not begin with GGUF: this is not a GGUF file", c->file);
     }
     TRY(cursor_u32(c, "the version", &version));
     if (version >> 16 != 0 && (version & 0xffff) == 0) {

@@ -20,13 +20,13 @@ static quire_err file_json_doc_parse(json_doc *out, str text, json_names names, 
     }
     if (e != QUIRE_OK) {
         return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at,
-                       "%s: byte %s: no valid JSON (%s); repair the file or download it again", file,
+                       "%s: byte %s: not valid JSON (%s); repair the file or download it again", file,
                        show_count(fault.at).text, fault.what);
     }
     if (!json_is(root, kind)) {
         json_drop(root);
         return err_set(err, QUIRE_BAD_FILE, 0,
-                       "%s: a JSON %s is expected; the file is damaged or of another kind", file,
+                       "%s: a JSON %s is expected; the file is damaged or of a different kind", file,
                        kind == JSON_KIND_OBJECT ? "object" : "list");
     }
     out->root = root;

@@ -40,8 +40,9 @@ static quire_err map_fd(int fd, const char *path, size_t max_bytes, file_map *ou
     }
     uint64_t n = (uint64_t)st.st_size;
     if (n > max_bytes) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: the file has %s bytes, the limit for this kind is %s",
-                       path, show_count(n).text, show_count(max_bytes).text);
+        return err_set(err, QUIRE_TOO_LARGE, -1,
+                       "%s: the file has %s bytes, the limit for this kind of file is %s", path,
+                       show_count(n).text, show_count(max_bytes).text);
     }
     if (n == 0) {
         *out = (file_map){.p = empty, .stamp = stamp_of(&st)};

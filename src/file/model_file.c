@@ -91,9 +91,9 @@ static bool is_short_name(const char *path) {
 static quire_err no_such_model(const char *path, quire_error *err) {
     if (is_short_name(path)) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
-                       "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire "
-                       "pull ggml-org/gemma-3-1b-it-GGUF` "
-                       "fetches one, `quire list` shows what the cache has, and `builtin` is in the program",
+                       "%s: no such file or directory, and not a name on the hub, which would be ORG/NAME: "
+                       "`quire pull ggml-org/gemma-3-1b-it-GGUF` fetches one, `quire list` shows what the "
+                       "cache has, and `builtin` is part of the program",
                        path);
     }
     return err_set(
@@ -366,10 +366,10 @@ static quire_err check_pickle(const model_file *f, const file_module *m, quire_e
     strbuf path = {0};
     quire_err e = strbuf_addf(&path, "%s/%s/pytorch_model.bin", f->path, m->path);
     if (e == QUIRE_OK && access(path.p, F_OK) == 0) {
-        e = err_set(
-            err, QUIRE_UNSUPPORTED, -1,
-            "%s: a module's weights as a PyTorch pickle, which is a program; convert it to safetensors",
-            path.p);
+        e = err_set(err, QUIRE_UNSUPPORTED, -1,
+                    "%s: a module's weights are a PyTorch pickle, a program that Quire never runs; convert "
+                    "it to safetensors",
+                    path.p);
     } else if (e != QUIRE_OK) {
         err_set(err, e, -1, "%s: no memory for the path of %s", f->path, m->path);
     }
@@ -570,7 +570,7 @@ static void read_gguf_default(model_file *f) {
         add_gguf_list(f, &v);
     }
     if (v.kind != META_ABSENT && v.kind != META_STR && f->chat_template.n == 0) {
-        log_line(LOG_WARN, "%s: tokenizer.chat_template is neither a text nor a list of texts: ignored",
+        log_line(LOG_WARN, "%s: tokenizer.chat_template is neither a string nor a list of strings: ignored",
                  f->path);
     }
 }

@@ -20,17 +20,17 @@ static const struct {
      {"a pointer of Git LFS, not the file itself",
       "fetch it with `git lfs pull`, or the model with `quire pull ORG/NAME`"}},
     {MAGIC(0, "lmgg"),
-     {"a GGML file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+     {"a GGML file, a format that llama.cpp dropped for GGUF in 2023", "download the model as GGUF"}},
     {MAGIC(0, "fmgg"),
-     {"a GGMF file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+     {"a GGMF file, a format that llama.cpp dropped for GGUF in 2023", "download the model as GGUF"}},
     {MAGIC(0, "tjgg"),
-     {"a GGJT file, a format before GGUF that llama.cpp gave up in 2023", "download the model as GGUF"}},
+     {"a GGJT file, a format that llama.cpp dropped for GGUF in 2023", "download the model as GGUF"}},
     {MAGIC(0, "algg"),
      {"a GGLA file, a LoRA adapter of an old llama.cpp", "download the whole model as GGUF"}},
     {MAGIC(0, "\x89HDF\r\n\x1a\n"), {"an HDF5 file, as Keras and TensorFlow write weights", AS_GGUF}},
-    {MAGIC(0, "\x80\x02"), {"a PyTorch pickle, which is a program and never run", AS_GGUF}},
-    {MAGIC(0, "\x80\x03"), {"a PyTorch pickle, which is a program and never run", AS_GGUF}},
-    {MAGIC(0, "\x80\x04"), {"a PyTorch pickle, which is a program and never run", AS_GGUF}},
+    {MAGIC(0, "\x80\x02"), {"a PyTorch pickle, a program that Quire never runs", AS_GGUF}},
+    {MAGIC(0, "\x80\x03"), {"a PyTorch pickle, a program that Quire never runs", AS_GGUF}},
+    {MAGIC(0, "\x80\x04"), {"a PyTorch pickle, a program that Quire never runs", AS_GGUF}},
     {MAGIC(4, "TFL3"), {"a TensorFlow Lite model", AS_GGUF}},
     {MAGIC(0, "\x1f\x8b"), {"a gzip archive", "unpack it and name what it holds"}},
     {MAGIC(0, "\xfd"
@@ -43,14 +43,14 @@ static const struct {
      {"a program", "name a GGUF file or the directory of a Hugging Face model"}},
     {MAGIC(0, "MZ"), {"a program, as a llamafile is", "download the model as GGUF"}},
     {MAGIC(0, "<!DOCTYPE"),
-     {"a web page: its download gave a page in place of the file",
-      "download it again, from the hub's link for files"}},
+     {"a web page that was downloaded instead of the file",
+      "download it again, from the hub's download link"}},
     {MAGIC(0, "<!doctype"),
-     {"a web page: its download gave a page in place of the file",
-      "download it again, from the hub's link for files"}},
+     {"a web page that was downloaded instead of the file",
+      "download it again, from the hub's download link"}},
     {MAGIC(0, "<html"),
-     {"a web page: its download gave a page in place of the file",
-      "download it again, from the hub's link for files"}},
+     {"a web page that was downloaded instead of the file",
+      "download it again, from the hub's download link"}},
 #undef MAGIC
 };
 
@@ -73,7 +73,7 @@ foreign foreign_of_content(str content) {
     if (str_begins(content, "PK\x03\x04")) {
         str head = {content.p, content.n < 200 ? content.n : 200};
         return str_contains(head, str_of("data.pkl"))
-                   ? (foreign){"a PyTorch pickle, which is a program and never run", AS_GGUF}
+                   ? (foreign){"a PyTorch pickle, a program that Quire never runs", AS_GGUF}
                    : (foreign){"a zip archive", "unpack it and name what it holds"};
     }
     return is_safetensors(content) ? (foreign){"a safetensors file without config.json beside it",
@@ -101,11 +101,10 @@ static const named names[] = {
       "serve its base model with the adapter beside it: --lora-modules NAME=PATH"}},
     {"model_index.json",
      "",
-     {"a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
+     {"a diffusers pipeline, which makes images", "Quire runs text models: download one of those"}},
     {"diffusion_pytorch_model",
      "",
-     {"a part of a diffusers pipeline, which makes images",
-      "Quire runs models of text: download one of those"}},
+     {"a part of a diffusers pipeline, which makes images", "Quire runs text models: download one of those"}},
     {"", ".gguf", {"GGUF", "name the file itself"}},
     {"consolidated",
      ".safetensors",
@@ -121,11 +120,11 @@ static const named names[] = {
     {"vocabulary.txt", "", {"a CTranslate2 model", AS_GGUF}},
     {"consolidated",
      ".pth",
-     {"Meta's original PyTorch pickles, which are programs and never run",
+     {"Meta's original PyTorch pickles, programs that Quire never runs",
       "download the repository whose name ends in -hf, or GGUF"}},
-    {"pytorch_model", ".bin", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
-    {"", ".pth", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
-    {"", ".pt", {"PyTorch pickles, which are programs and never run", AS_GGUF}},
+    {"pytorch_model", ".bin", {"PyTorch pickles, programs that Quire never runs", AS_GGUF}},
+    {"", ".pth", {"PyTorch pickles, programs that Quire never runs", AS_GGUF}},
+    {"", ".pt", {"PyTorch pickles, programs that Quire never runs", AS_GGUF}},
     {"", ".ckpt", {"a PyTorch or TensorFlow checkpoint", AS_GGUF}},
     {"", ".nemo", {"a NeMo archive", AS_GGUF}},
     {"", ".onnx", {"an ONNX model", AS_GGUF}},
@@ -228,12 +227,14 @@ foreign foreign_of_gguf(str type, str architecture) {
           "serve its base model with the adapter beside it: --lora-modules NAME=PATH"}},
         {"imatrix",
          "imatrix",
-         {"an importance matrix, which goes with a model", "name the model's GGUF file"}},
+         {"an importance matrix, which belongs to a model", "name the model's GGUF file"}},
         {"mmproj",
          "clip",
-         {"a projector of images or sound, which goes with a model", "name the model's GGUF file"}},
-        {"clip-vision", "", {"a projector of images, which goes with a model", "name the model's GGUF file"}},
-        {"", "controlvector", {"a control vector, which goes with a model", "name the model's GGUF file"}},
+         {"a projector for images or sound, which belongs to a model", "name the model's GGUF file"}},
+        {"clip-vision",
+         "",
+         {"a projector for images, which belongs to a model", "name the model's GGUF file"}},
+        {"", "controlvector", {"a control vector, which belongs to a model", "name the model's GGUF file"}},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if ((kinds[i].type[0] != 0 && str_is(type, kinds[i].type)) ||
@@ -337,9 +338,9 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
         by = is_mlx ? "quantization in config.json" : "quantization_config.quant_method in config.json";
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
-                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors, GPTQ, AWQ, "
-                   "AutoRound, FP8, ModelOpt, Quark, "
-                   "bitsandbytes and MXFP4: download the model that this was made from%s%s, or a GGUF of it",
+                   "%s: %s%s%s (by %s); Quire reads safetensors quantised with compressed-tensors, GPTQ, "
+                   "AWQ, AutoRound, FP8, ModelOpt, Quark, bitsandbytes or MXFP4: download the model that "
+                   "this was made from%s%s, or a GGUF of it",
                    where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ",
                    is_mlx ? "" : show_name(form).text, width, by, base[0] != 0 ? ", " : "", base);
 }

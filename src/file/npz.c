@@ -45,8 +45,8 @@ static const uint8_t *bytes_at(const reader *r, uint64_t at, uint64_t n) {
 }
 
 static quire_err no_npz(const reader *r, const char *what) {
-    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s; it must be an .npz as numpy.savez writes it", r->file,
-                   what);
+    return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s; it must be an .npz file such as numpy.savez writes",
+                   r->file, what);
 }
 
 /* ---- .npy ---- */
@@ -155,7 +155,7 @@ static quire_err npz_convert(const reader *r, const member *m, const struct elem
         int64_t v = t->is_float ? 0 : integer_at(t, from, i);
         if (v < INT32_MIN || v > INT32_MAX) {
             mem_free(to);
-            return bad_member(r, m, "has an integer beyond 32 bits");
+            return bad_member(r, m, "has an integer that does not fit in 32 bits");
         }
         to[i] = t->is_float ? float_bits(f) : (uint32_t)(int32_t)v;
     }
@@ -167,7 +167,7 @@ static quire_err npz_convert(const reader *r, const member *m, const struct elem
 static quire_err find_header(const reader *r, const member *m, str *header, size_t *start) {
     size_t at = m->n >= 8 && m->p[6] == 1 ? 10 : 12;
     if (m->n < at || memcmp(m->p, "\x93NUMPY", 6) != 0 || m->p[6] < 1 || m->p[6] > 3) {
-        return bad_member(r, m, "is no .npy");
+        return bad_member(r, m, "is not a .npy file");
     }
     size_t n = at == 10 ? u16_at(m->p + 8) : u32_at(m->p + 8);
     if (n > MOST_HEADER || n > m->n - at) {
@@ -188,13 +188,13 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
         t = npz_begins(descr, element_types[i].name) ? &element_types[i] : t;
     }
     if (t == NULL) {
-        return bad_member(r, m, "has elements that are neither integers, bool nor floats, little-endian");
+        return bad_member(r, m, "has elements that are not little-endian integers, bools or floats");
     }
     if (!npz_begins(npz_value_of(header, "'fortran_order'"), "False")) {
         return bad_member(r, m, "is in Fortran order; numpy.ascontiguousarray changes that");
     }
     if (!parse_shape(npz_value_of(header, "'shape'"), a)) {
-        return bad_member(r, m, "has no shape of up to 4 dimensions");
+        return bad_member(r, m, "has a malformed shape, or one of more than 4 dimensions");
     }
     for (int32_t i = 0; i < a->n_dims; i++) {
         if (!size_mul(n, (size_t)a->dims[i], &n)) {
@@ -202,7 +202,7 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
         }
     }
     if (!size_mul(n, t->bytes, &n_bytes) || n_bytes != m->n - start) {
-        return bad_member(r, m, "has another number of bytes than its shape needs");
+        return bad_member(r, m, "has a number of bytes that does not match its shape");
     }
     a->is_float = t->is_float;
     void *data = NULL;
@@ -230,7 +230,7 @@ static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
     }
     const uint8_t *local = bytes_at(r, at, LOCAL_BYTES);
     if (local == NULL || u32_at(local) != LOCAL_SIGNATURE) {
-        return bad_member(r, m, "is not where the directory has it");
+        return bad_member(r, m, "is not where the zip directory says");
     }
     uint64_t data = (uint64_t)at + LOCAL_BYTES + u16_at(local + 26) + u16_at(local + 28);
     m->p = bytes_at(r, data, n);
@@ -257,8 +257,8 @@ static quire_err npz_read_members(const reader *r, npz *out) {
     uint32_t n = u16_at(end + 10);
     uint64_t at = u32_at(end + 16), n_data = 0;
     if (n > NPZ_MAX_MEMBERS) {
-        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %u members; the most is %d", r->file, (unsigned)n,
-                       NPZ_MAX_MEMBERS);
+        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %u members; at most %d are allowed", r->file,
+                       (unsigned)n, NPZ_MAX_MEMBERS);
     }
     out->arrays = mem_new(n > 0 ? n : 1, sizeof *out->arrays);
     TRY(mem_check_for(out->arrays, "arrays", r->err));

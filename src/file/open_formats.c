@@ -45,8 +45,8 @@ static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf 
     if (n < SUFFIX_BYTES || strcmp(first + n - SUFFIX_BYTES, suffix) != 0) {
         return err_set(
             err, QUIRE_BAD_FILE, -1,
-            "%s: is the first of %d parts, but its name does not end in %s: give the parts their names back",
-            first, (int)count, suffix);
+            "%s: is the first of %d parts, but its name does not end in %s: restore the parts' names", first,
+            (int)count, suffix);
     }
     quire_err e =
         strbuf_addf(out, "%.*s-%05d-of-%05d.gguf", (int)(n - SUFFIX_BYTES), first, (int)no + 1, (int)count);
@@ -60,7 +60,7 @@ static quire_err open_gguf_add_part(model_file *f, const char *path, int64_t no,
     int64_t its_no = 0, its_count = 0;
     quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
     if (e == QUIRE_NOT_FOUND) {
-        return err_set(err, e, -1, "%s: part %d of %d is not there; download it too", path, (int)no + 1,
+        return err_set(err, e, -1, "%s: part %d of %d is missing; download it too", path, (int)no + 1,
                        (int)count);
     }
     TRY(e);
@@ -102,8 +102,8 @@ static quire_err open_gguf_add_parts(model_file *f, quire_error *err) {
     if (count > 1 && model_file_i64(f, "split.tensors.count", &n_tensors) == QUIRE_OK &&
         n_tensors != f->tensors.n) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: its parts have %d tensors together, split.tensors.count is %lld: the parts are "
-                       "of different models",
+                       "%s: its parts have %d tensors together, but split.tensors.count is %lld: the parts "
+                       "belong to different models",
                        f->path, (int)f->tensors.n, (long long)n_tensors);
     }
     return QUIRE_OK;
@@ -422,10 +422,10 @@ static quire_err check_index(const model_file *f, const json_doc *index, const s
         str tensor = str_of(m.name), file = json_str(m.value);
         int32_t i = tensor_dir_find(&f->tensors, tensor);
         if (i >= 0 && f->tensors.parts[i] != shards_find(shards, file.p)) {
-            return err_set(
-                err, QUIRE_BAD_FILE, -1,
-                "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models",
-                f->path, show_name(tensor).text, show_name(file).text);
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s/model.safetensors.index.json: tensor %s is not in %s; the files belong to "
+                           "different models",
+                           f->path, show_name(tensor).text, show_name(file).text);
         }
     }
     return QUIRE_OK;
@@ -478,8 +478,8 @@ static quire_err check_quantised(model_file *f, quire_error *err) {
 
 static quire_err open_hf_add_shards(model_file *f, const shard_list *l, quire_error *err) {
     if (l->n > MAX_SHARDS) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has",
-                       f->path, (int)l->n);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d weight files are more than any model has", f->path,
+                       (int)l->n);
     }
     for (size_t i = 0; i < l->n; i++) {
         strbuf path = {0};
@@ -487,7 +487,8 @@ static quire_err open_hf_add_shards(model_file *f, const shard_list *l, quire_er
         TRY(open_file_join(&path, f->path, l->names[i], err));
         quire_err e = open_file_map(f, path.p, SIZE_MAX, &map, err);
         if (e == QUIRE_NOT_FOUND) {
-            e = err_set(err, e, -1, "%s: the index names it, but it is not there; download it too", path.p);
+            e = err_set(err, e, -1, "%s: the index names this file, but it is missing; download it too",
+                        path.p);
         }
         if (e == QUIRE_OK) {
             e = safetensors_parse(map.p, map.n, path.p, (int32_t)i, &f->tensors, err);
@@ -595,8 +596,8 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     uint8_t digest[SHA256_BYTES];
     if (map.n < sizeof *h) {
         return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n,
-                       "%s: %s bytes are no packed model: it is cut short; pack the model again", f->path,
-                       show_count(map.n).text);
+                       "%s: %s bytes are too few for a packed model: it is cut short; pack the model again",
+                       f->path, show_count(map.n).text);
     }
     memcpy(h, map.p, sizeof *h);
     if (h->version != PACKED_VERSION) {
@@ -607,7 +608,7 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     }
     sha256(h, offsetof(packed_header, header_digest), digest);
     if (memcmp(digest, h->header_digest, sizeof digest) != 0) {
-        return open_packed_bad(f, "its first bytes are not those that were written", err);
+        return open_packed_bad(f, "its first bytes have changed since it was written", err);
     }
     if (h->file_bytes != map.n) {
         return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n,
@@ -621,7 +622,7 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     sha256((const uint8_t *)map.p + h->directory_at, (size_t)h->directory_bytes, digest);
     return memcmp(digest, h->directory_digest, sizeof digest) == 0
                ? QUIRE_OK
-               : open_packed_bad(f, "its directory is not what was written", err);
+               : open_packed_bad(f, "its directory has changed since it was written", err);
 }
 
 /* Reads the location of a section or tensor: *data and *n, inside the file. */
@@ -630,7 +631,7 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
     TRY(cursor_u64(c, "an offset", &at));
     TRY(cursor_u64(c, "a size", &bytes));
     if (at % PACKED_ALIGN != 0 || at > map.n || bytes > map.n - at) {
-        return open_packed_bad(f, "a part of it is outside", c->err);
+        return open_packed_bad(f, "one of its sections lies outside the file", c->err);
     }
     *data = (const char *)map.p + at;
     *n = (size_t)bytes;
@@ -685,7 +686,7 @@ static quire_err open_packed_read_tensor(cursor *c, model_file *f, file_map map,
     bool has_suffix = name.n > n_suffix && memcmp(name.p + name.n - n_suffix, PACKED_SUFFIX, n_suffix) == 0;
     if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL ||
         !open_packed_type_of(type, &t.type) || n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
-        return open_packed_bad(f, "its directory describes a tensor that cannot be", c->err);
+        return open_packed_bad(f, "its directory describes an impossible tensor", c->err);
     }
     t.n_dims = (int32_t)n_dims;
     for (uint32_t i = 0; i < n_dims; i++) {
@@ -695,7 +696,7 @@ static quire_err open_packed_read_tensor(cursor *c, model_file *f, file_map map,
     }
     TRY(read_place(c, f, map, &data, &t.n_bytes));
     if (!tensor_bytes(t.type, t.dims, t.n_dims, &n_bytes) || (is_packed == 0 && n_bytes != t.n_bytes)) {
-        return open_packed_bad(f, "a tensor's size is not that of its shape", c->err);
+        return open_packed_bad(f, "a tensor's size does not match its shape", c->err);
     }
     t.data = data;
     t.packing = is_packed != 0 ? packing : 0;

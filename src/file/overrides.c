@@ -49,7 +49,7 @@ static quire_err write_int(str key, str text, json_out *to, quire_error *err) {
     errno = 0;
     long long v = copy_number(text, number) ? strtoll(number, &end, 10) : 0;
     if (end == number || *end != 0 || errno == ERANGE) {
-        return override_kv_bad(key, "an int is a whole number of 64 bits", err);
+        return override_kv_bad(key, "an int must be a 64-bit whole number", err);
     }
     json_int(to, v);
     return QUIRE_OK;
@@ -59,7 +59,7 @@ static quire_err override_kv_write_float(str key, str text, json_out *to, quire_
     char number[LONGEST_NUMBER + 1], *end = number;
     double v = copy_number(text, number) ? c_locale_strtod(number, &end) : 0.0;
     if (end == number || *end != 0 || !isfinite(v)) {
-        return override_kv_bad(key, "a float is a finite number", err);
+        return override_kv_bad(key, "a float must be a finite number", err);
     }
     json_exact(to, v);
     return QUIRE_OK;
@@ -67,7 +67,7 @@ static quire_err override_kv_write_float(str key, str text, json_out *to, quire_
 
 static quire_err write_bool(str key, str text, json_out *to, quire_error *err) {
     if (!str_is(text, "true") && !str_is(text, "false")) {
-        return override_kv_bad(key, "a bool is true or false", err);
+        return override_kv_bad(key, "a bool must be true or false", err);
     }
     json_bool(to, str_is(text, "true"));
     return QUIRE_OK;
@@ -83,7 +83,7 @@ static quire_err override_kv_take_json(str key, str *rest, json_value **out, qui
     }
     if (e != QUIRE_OK) {
         return err_set(err, e == QUIRE_NO_MEMORY ? e : QUIRE_INVALID, -1,
-                       FLAG " %s: byte %zu of its value is no JSON: %s", show_name(key).text, fault.at,
+                       FLAG " %s: byte %zu of its value is not JSON: %s", show_name(key).text, fault.at,
                        fault.what);
     }
     *rest = (str){rest->p + n, rest->n - n};
@@ -106,7 +106,7 @@ static quire_err take_plain(str key, str type, str *rest, json_value **out, quir
     } else if (utf8_is_valid(text)) {
         json_text(&to, text.p, text.n);
     } else {
-        e = override_kv_bad(key, "its text is no UTF-8", err);
+        e = override_kv_bad(key, "its value is not UTF-8", err);
     }
     written = (str){json.p, json.n};
     if (e == QUIRE_OK) {
@@ -122,8 +122,9 @@ static quire_err override_kv_take_value(str key, str type, str *rest, json_value
     bool is_text = str_is(type, "str");
     if (str_is(type, "arr")) {
         TRY(override_kv_take_json(key, rest, out, err));
-        return json_is(*out, JSON_KIND_ARRAY) ? QUIRE_OK
-                                              : override_kv_bad(key, "an arr is a JSON list: [1,2]", err);
+        return json_is(*out, JSON_KIND_ARRAY)
+                   ? QUIRE_OK
+                   : override_kv_bad(key, "an arr must be a JSON list: [1,2]", err);
     }
     if (is_text && rest->n > 0 && rest->p[0] == '"') {
         return override_kv_take_json(key, rest, out, err);
@@ -145,15 +146,16 @@ static quire_err override_kv_next(str *rest, str *key, json_value **value, quire
     }
     *key = (str){rest->p, (size_t)(equals - rest->p)};
     if (!utf8_is_valid(*key)) {
-        return override_kv_bad(*key, "a key is UTF-8", err);
+        return override_kv_bad(*key, "a key must be UTF-8", err);
     }
     *rest = (str){colon + 1, (size_t)(end - colon - 1)};
     quire_err e =
         override_kv_take_value(*key, (str){equals + 1, (size_t)(colon - equals - 1)}, rest, value, err);
     if (e == QUIRE_OK && rest->n > 0) {
-        e = rest->p[0] != ',' ? override_kv_bad(*key, "a comma must follow its value, or nothing", err)
-            : rest->n == 1    ? override_kv_bad(*key, "nothing follows the comma after its value", err)
-                              : QUIRE_OK;
+        e = rest->p[0] != ','
+                ? override_kv_bad(*key, "only a comma and another key may follow its value", err)
+            : rest->n == 1 ? override_kv_bad(*key, "a key must follow the comma after its value", err)
+                           : QUIRE_OK;
         *rest = (str){rest->p + 1, rest->n - 1};
     }
     if (e != QUIRE_OK) {
@@ -205,7 +207,7 @@ static quire_err overrides_bad(const overrides *o, const char *key, const char *
 }
 
 static quire_err overrides_too_long(const overrides *o, const char *key, size_t n, quire_error *err) {
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: a key of %s bytes; at most %d", o->flag,
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: the key has %s bytes; at most %d are allowed", o->flag,
                    show_name(str_of(key)).text, show_count(n).text, MAX_KEY);
 }
 
@@ -260,11 +262,10 @@ static quire_err overrides_add_members(overrides *o, char path[MAX_KEY + 1], siz
     for (json_member m = {0}; json_next(object, &m);) {
         size_t n_name = strlen(m.name), end = n + (n > 0) + n_name;
         if (n_name == 0 || strchr(m.name, '.') != NULL) {
-            return overrides_bad(
-                o, m.name,
-                "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} "
-                "is a path",
-                err);
+            return overrides_bad(o, m.name,
+                                 "a name must not be empty or have a dot; write a path as "
+                                 "{\"text_config\":{\"hidden_size\":64}}",
+                                 err);
         }
         if (end > MAX_KEY) {
             return overrides_too_long(o, m.name, end, err);
@@ -293,7 +294,7 @@ static quire_err add_hf(overrides *o, str text, quire_error *err) {
     if (e != QUIRE_OK || !json_is(root, JSON_KIND_OBJECT)) {
         e = e == QUIRE_OK ? err_set(err, QUIRE_INVALID, -1,
                                     "%s: must be a JSON object: {\"rope_theta\":1000000.0}", o->flag)
-                          : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: no valid JSON (%s)", o->flag,
+                          : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: not valid JSON (%s)", o->flag,
                                     fault.at, fault.what);
     } else {
         e = overrides_add_members(o, path, 0, root, err);
@@ -354,8 +355,8 @@ static quire_err overrides_write_text(overrides *o) {
 
 static quire_err overrides_fill(overrides *o, const char *file, str given, str carried, quire_error *err) {
     if (given.n > MAX_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text,
-                       show_count(MAX_BYTES).text);
+        return err_set(err, QUIRE_INVALID, -1, "%s: the value has %s bytes; at most %s are allowed", o->flag,
+                       show_count(given.n).text, show_count(MAX_BYTES).text);
     }
     if (carried.n > 0) {
         TRY(add_carried(o, file, carried, err));
@@ -373,7 +374,8 @@ static quire_err overrides_choose(model_format format, const char *file, const m
     const char *other = given == NULL ? NULL : format == MODEL_GGUF ? given->hf : given->kv;
     if (other != NULL) {
         model_format instead = format == MODEL_GGUF ? MODEL_HF : MODEL_GGUF;
-        return err_set(err, QUIRE_INVALID, -1, "%s: %s has %s, which %s sets", overrides_flag(instead), file,
+        return err_set(err, QUIRE_INVALID, -1, "%s: not for this model: %s has %s; use %s",
+                       overrides_flag(instead), file,
                        format == MODEL_GGUF ? "GGUF's metadata" : "a config.json", overrides_flag(format));
     }
     *out = mine != NULL ? str_of(mine) : (str){0};
@@ -463,8 +465,8 @@ quire_err overrides_check(overrides *o, const char *file, quire_error *err) {
         const override *v = &o->all[i];
         if (!v->is_read) {
             bool near = v->nearest[0] != 0;
-            e = err_set(err, QUIRE_INVALID, -1, "%s %s: nothing reads this key for %s%s%s", o->flag,
-                        show_name(str_of(v->key)).text, file, near ? "; the nearest that is read: " : "",
+            e = err_set(err, QUIRE_INVALID, -1, "%s %s: this key is not read for %s%s%s", o->flag,
+                        show_name(str_of(v->key)).text, file, near ? "; the nearest one that is: " : "",
                         v->nearest);
         }
     }

@@ -77,7 +77,7 @@ static quire_err check_directory(const char *dir, quire_error *err) {
     }
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, so its content cannot be trusted", dir,
-                       st.st_uid != geteuid() ? "belongs to another user" : "others may write there");
+                       st.st_uid != geteuid() ? "belongs to another user" : "other users may write there");
     }
     return access(dir, W_OK | X_OK) == 0 ? QUIRE_OK
                                          : err_set(err, QUIRE_IO, -1, "%s: %s", dir, strerror(errno));
@@ -145,7 +145,7 @@ bool pack_cache_can_name(const model_file *source) {
 static quire_err pack_cache_check_entry(const model_file *f, const char *key, quire_error *err) {
     const file_stamp *s = &f->whole.stamp;
     if (!f->is_packed || s->owner != geteuid() || (s->mode & (S_IWGRP | S_IWOTH)) != 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: is no packed model that only this user may write",
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: is not a packed model that only this user may write",
                        f->path);
     }
     if (!str_is(packed_section(f, PACKED_KEY), key)) {
@@ -286,12 +286,12 @@ static quire_err remove_for(const pack_cache *c, listing *l, int64_t n_bytes, qu
             room = (int64_t)fs.f_bavail * unit - left;
     if (n_bytes > c->max_bytes) {
         return err_set(err, QUIRE_NO_ROOM, -1,
-                       "the packed form takes %.1f GB and the limit is %.1f (--pack-cache-bytes)",
+                       "the packed form takes %.1f GB, over the limit of %.1f GB (--pack-cache-bytes)",
                        (double)n_bytes / 1e9, (double)c->max_bytes / 1e9);
     }
     if (n_bytes > room + l->n_bytes) {
         return err_set(err, QUIRE_NO_ROOM, -1,
-                       "%s: the packed form takes %.1f GB, and %.1f of the disk stay free", c->dir,
+                       "%s: the packed form takes %.1f GB, and %.1f GB of the disk must stay free", c->dir,
                        (double)n_bytes / 1e9, (double)left / 1e9);
     }
     if (l->n > 0) {
@@ -337,7 +337,7 @@ static quire_err lock_part(pack_entry *e, quire_error *err) {
         lstat(e->part.text, &there) != 0 || ours.st_ino != there.st_ino) {
         (void)close(e->fd);
         e->fd = -1;
-        return err_set(err, QUIRE_BUSY, -1, "%s: another process writes it", e->path.text);
+        return err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", e->path.text);
     }
     return ftruncate(e->fd, 0) == 0 ? QUIRE_OK : pack_cache_failed(e, err);
 }
@@ -466,12 +466,12 @@ static quire_err remove_meant(const pack_cache *c, const pack_form *found, size_
     }
     if (n_meant > 1 && strcmp(name, "packed") != 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%s: %zu packed forms begin so; give more digits, as `quire list` shows them", name,
-                       n_meant);
+                       "%s: %zu packed forms begin with these digits; give more, as `quire list` shows them",
+                       name, n_meant);
     }
     if (n_meant == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
-                       "%s: there is no such packed form; `quire list` shows those that there are", name);
+                       "%s: there is no such packed form; `quire list` shows them all", name);
     }
     for (size_t i = 0; i < n; i++) {
         if (is_meant(&found[i], name)) {

@@ -416,7 +416,7 @@ static quire_err check_place(const char *path, quire_error *err) {
     return is_packed || is_empty
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
-                         "%s: exists already and is no packed model: give another name", path);
+                         "%s: exists already and is not a packed model: give another name", path);
 }
 
 /* Creates the file under a name that no other writer has. */

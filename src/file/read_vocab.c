@@ -14,7 +14,7 @@ static quire_err read_vocab_bad(const model_file *f, const char *key, const char
 /* Reads an optional string; *out stays empty if absent. */
 static quire_err read_vocab_read_text(const model_file *f, const char *key, str *out, quire_error *err) {
     if (model_file_str(f, key, out) == QUIRE_BAD_FILE) {
-        return read_vocab_bad(f, key, "is no string", err);
+        return read_vocab_bad(f, key, "is not a string", err);
     }
     return QUIRE_OK;
 }
@@ -30,10 +30,10 @@ static quire_err read_vocab_read_array(const model_file *f, const char *key, ggu
     bool alike = v->item_type == item_type || (item_type == GGUF_I32 && v->item_type == GGUF_U32);
     if (v->type != GGUF_ARRAY || !alike) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: %s is no array of %s; the file is damaged or wrongly converted", f->path, key,
+                       "%s: %s is not an array of %s; the file is damaged or wrongly converted", f->path, key,
                        gguf_type_name(item_type));
     }
-    return v->n > INT32_MAX ? read_vocab_bad(f, key, "is absurdly long", err) : QUIRE_OK;
+    return v->n > INT32_MAX ? read_vocab_bad(f, key, "is impossibly long", err) : QUIRE_OK;
 }
 
 /* Reads an optional array with a number of 4 bytes for each token. It is copied because a
@@ -46,7 +46,7 @@ static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, g
         return QUIRE_OK;
     }
     if (v->n != (size_t)n) {
-        return read_vocab_bad(f, key, "has another length than " KEY "tokens", err);
+        return read_vocab_bad(f, key, "does not have the length of " KEY "tokens", err);
     }
     *out = mem_dup(v->data, v->n * 4);
     return *out != NULL ? QUIRE_OK
@@ -58,7 +58,7 @@ static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, g
 static quire_err read_vocab_read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     int64_t id = -1;
     if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
-        return read_vocab_bad(f, key, "is no integer", err);
+        return read_vocab_bad(f, key, "is not an integer", err);
     }
     *out = -1;
     if (id >= 0 && id < f->vocab.n_tokens) {
@@ -73,7 +73,7 @@ static quire_err read_vocab_read_flag(const model_file *f, const char *key, int3
     bool flag;
     quire_err e = model_file_bool(f, key, &flag);
     if (e == QUIRE_BAD_FILE) {
-        return read_vocab_bad(f, key, "is no bool", err);
+        return read_vocab_bad(f, key, "is not a bool", err);
     }
     *out = e == QUIRE_OK ? flag : -1;
     return QUIRE_OK;
@@ -91,7 +91,7 @@ static quire_err read_tokens(model_file *f, quire_error *err) {
         n = (int64_t)tokens->n;
     } else if (v->tables.n > 0 &&
                (model_file_i64(f, PACKED_N_TOKENS, &n) != QUIRE_OK || n < 1 || n > INT32_MAX)) {
-        return read_vocab_bad(f, PACKED_N_TOKENS, "is no number of tokens", err);
+        return read_vocab_bad(f, PACKED_N_TOKENS, "is not a valid number of tokens", err);
     }
     v->n_tokens = (int32_t)n;
     v->source = n > 0 ? VOCAB_GGUF : VOCAB_NONE;
@@ -164,7 +164,7 @@ static quire_err read_charsmap(model_file *f, quire_error *err) {
         return QUIRE_OK;
     }
     if (v->type != GGUF_ARRAY || (v->item_type != GGUF_U8 && v->item_type != GGUF_I8)) {
-        return read_vocab_bad(f, KEY "precompiled_charsmap", "is no array of bytes", err);
+        return read_vocab_bad(f, KEY "precompiled_charsmap", "is not an array of bytes", err);
     }
     f->vocab.charsmap = (str){(const char *)v->data, v->n};
     return QUIRE_OK;

@@ -75,7 +75,7 @@ quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err) {
     int32_t twice = names_sort(d->by_name, d->n);
     if (twice >= 0) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: there are two tensors %s: the file is damaged or wrongly converted", file,
+                       "%s: two tensors are named %s: the file is damaged or wrongly converted", file,
                        show_name(str_of(d->views[twice].name)).text);
     }
     return QUIRE_OK;
@@ -218,7 +218,7 @@ static quire_err safetensors_read_shape(reader *r, const char *name, json_value 
                                         size_t *rank, size_t *n_elements) {
     json_value *shape = json_get(entry, "shape");
     if (!json_is(shape, JSON_KIND_ARRAY) || json_length(shape) > MAX_RANK) {
-        return safetensors_bad(r, name, "shape is no array of dimensions");
+        return safetensors_bad(r, name, "shape is not an array of dimensions");
     }
     *rank = json_length(shape);
     *n_elements = 1;
@@ -226,7 +226,7 @@ static quire_err safetensors_read_shape(reader *r, const char *name, json_value 
         uint64_t dim;
         if (!safetensors_whole(json_doc_item(shape, i), &dim) ||
             !size_mul(*n_elements, (size_t)dim, n_elements)) {
-            return safetensors_bad(r, name, "shape has a dimension that is absurd");
+            return safetensors_bad(r, name, "shape has a dimension that is too large");
         }
         dims[i] = (int64_t)dim;
     }
@@ -321,8 +321,8 @@ quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32
     TRY(cursor_u64(&c, "the header's length", &n_header));
     if (n_header > MAX_HEADER_BYTES) {
         return err_set(err, QUIRE_BAD_FILE, 0,
-                       "%s: the header's length is %s bytes, over the limit of %s: this is no safetensors "
-                       "file, or a damaged one",
+                       "%s: the header's length is %s bytes, over the limit of %s: this is not a safetensors "
+                       "file, or it is damaged",
                        file, show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
     }
     TRY(cursor_take(&c, n_header, "the header", &header));

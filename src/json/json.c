@@ -265,7 +265,7 @@ static void explain_refusal(str text, json_wide wide, json_fault *fault) {
             (void)json_lex_number(text, &at, &number, &what);
             found = !(wide == JSON_WIDE_KEPT && number.is_integer) &&
                             is_beyond_double((str){text.p + start, at - start}, &scratch)
-                        ? "a number beyond a double"
+                        ? "a number too large for a double"
                         : NULL;
         } else {
             at++;
@@ -273,7 +273,7 @@ static void explain_refusal(str text, json_wide wide, json_fault *fault) {
     }
     strbuf_deinit(&scratch);
     fault->at = found != NULL ? start : 0;
-    snprintf(fault->what, sizeof fault->what, "%s", found != NULL ? found : "no valid JSON");
+    snprintf(fault->what, sizeof fault->what, "%s", found != NULL ? found : "not valid JSON");
 }
 
 /* A text on its way into jansson. */
@@ -317,7 +317,7 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
     *out = NULL;
     TRY(json_check(text, limits, counts, fault));
     if (counts->n_wide > 0 && wide == JSON_WIDE_REFUSED) {
-        *fault = (json_fault){.at = counts->wide_at, .what = "an integer beyond 64 bits"};
+        *fault = (json_fault){.at = counts->wide_at, .what = "an integer that does not fit in 64 bits"};
         return QUIRE_BAD_FILE;
     }
     bool is_widened = counts->n_wide > 0 || counts->n_nonfinite > 0;

@@ -136,7 +136,7 @@ static quire_err json_check_take_name(walk *w) {
     }
     TRY(take_string(w));
     if (++w->counts.n_names > w->limits->max_names) {
-        return json_check_fail(w, QUIRE_TOO_LARGE, start, "too many members of objects");
+        return json_check_fail(w, QUIRE_TOO_LARGE, start, "too many object members");
     }
     if (w->limits->names == JSON_NAMES_UNIQUE) {
         TRY(json_check_note_name(w, start));
@@ -162,7 +162,7 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
     str a, b;
     for (size_t k = i; k > 0 && n[k - 1].hash == n[i].hash; k--) {
         if (i - k == MOST_OF_A_HASH) {
-            return json_check_fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to collide");
+            return json_check_fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names with the same hash");
         }
         if (json_check_name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK ||
             json_check_name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
@@ -170,8 +170,8 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
         }
         if (str_eq(a, b)) {
             char what[sizeof w->fault->what];
-            snprintf(what, sizeof what, "the name \"%.*s\" a second time", (int)(b.n < 40 ? b.n : 0), b.p);
-            return json_check_fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
+            snprintf(what, sizeof what, "the duplicate name \"%.*s\"", (int)(b.n < 40 ? b.n : 0), b.p);
+            return json_check_fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a duplicate name");
         }
     }
     return QUIRE_OK;
@@ -233,7 +233,7 @@ static quire_err json_check_take_value(walk *w, bool *scalar) {
         return json_check_fail(w, e, w->at, "given up");
     }
     if (w->at == w->text.n) {
-        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value must be");
+        return json_check_fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value is expected");
     }
     if (++w->counts.n_values > w->limits->max_values) {
         return json_check_fail(w, QUIRE_TOO_LARGE, w->at, "too many values");
@@ -277,7 +277,7 @@ static quire_err close_containers(walk *w, bool *more) {
         if (c != (is_object ? '}' : ']')) {
             return json_check_fail(w, QUIRE_BAD_FILE, w->at,
                                    w->at == w->text.n ? "the text ends inside an array or object"
-                                                      : "neither a comma nor the closing bracket");
+                                                      : "a comma or the closing bracket is missing");
         }
         if (is_object) {
             TRY(json_check_names(w, w->frames[w->depth - 1].first_name));
@@ -303,7 +303,7 @@ static quire_err walk_value(walk *w) {
             }
             if (is_object) {
                 if (w->at == w->text.n || w->text.p[w->at] != '"') {
-                    return json_check_fail(w, QUIRE_BAD_FILE, w->at, "a name in double quotes must be here");
+                    return json_check_fail(w, QUIRE_BAD_FILE, w->at, "a name in double quotes is expected");
                 }
                 TRY(json_check_take_name(w));
             }
@@ -346,7 +346,7 @@ quire_err json_check(str text, const json_limits *limits, json_counts *counts, j
     TRY(json_check_value(text, &at, limits, counts, fault));
     at = json_lex_space(text, at);
     if (at < text.n) {
-        *fault = (json_fault){.at = at, .what = "something follows the value"};
+        *fault = (json_fault){.at = at, .what = "text follows the value"};
         return QUIRE_BAD_FILE;
     }
     return QUIRE_OK;

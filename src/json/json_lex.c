@@ -75,7 +75,7 @@ static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char *
     }
     if (text.p[*at + 1] != 'u') {
         if (text.p[*at + 1] == '\0' || strchr("\"\\/bfnrt", text.p[*at + 1]) == NULL) {
-            return json_lex_fail(what, "an escape that JSON does not have");
+            return json_lex_fail(what, "an invalid escape");
         }
         *at += 2;
         *n_saved += 1;
@@ -85,8 +85,7 @@ static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char *
     size_t n;
     int32_t c = unicode_escape(text, *at, &n);
     if (c < 0) {
-        return json_lex_fail(what,
-                             c == -2 ? "half of a surrogate pair" : "\\u without four hexadecimal digits");
+        return json_lex_fail(what, c == -2 ? "an unpaired surrogate" : "\\u without four hexadecimal digits");
     }
     *at += n;
     *n_saved += n - utf8_encode(c, bytes);
@@ -159,7 +158,7 @@ static bool json_lex_is_digit(str text, size_t at) {
 /* Skips one or more digits. */
 static quire_err pass_digits(str text, size_t *at, const char **what) {
     if (!json_lex_is_digit(text, *at)) {
-        return json_lex_fail(what, "a number without a digit where one must be");
+        return json_lex_fail(what, "a number that lacks a digit");
     }
     size_t polled = *at;
     while (json_lex_is_digit(text, *at)) {
@@ -236,7 +235,7 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
     }
     char c = text.p[*at];
     return json_lex_fail(what, c == '\0'              ? "a NUL byte"
-                               : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON"
+                               : c == 'N' || c == 'I' ? "NaN and Infinity are not JSON"
                                                       : "unexpected character");
 }
 

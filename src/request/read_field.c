@@ -104,7 +104,8 @@ static quire_err check_integer(const field_desc *f, const json_value *v, quire_e
     if (json_is(v, JSON_KIND_WIDE)) {
         char param[64], brief[JSON_BRIEF_BYTES];
         snprintf(param, sizeof param, "body.%s", f->name);
-        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has an integer beyond 64 bits: %s", f->name,
+        return err_set_param(err, QUIRE_BAD_REQUEST, param,
+                             "%s has an integer that does not fit in 64 bits: %s", f->name,
                              json_brief(v, brief));
     }
     return request_type_error(f, -1, v, "an integer", err);

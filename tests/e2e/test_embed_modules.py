@@ -188,7 +188,7 @@ def test_modules_stay_inside_the_directory(model, path):
     assert done.returncode != 0 and "modules.json: module 1: its path must be a plain name" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("text, words", (("{}", "list is expected"), ("[", "no valid JSON"), ("[3]", "module 0: it names no type"), ('[{"path": ""}]', "names no type"), (json.dumps([{"type": "a"}] * 17), "17 modules")))
+@pytest.mark.parametrize("text, words", (("{}", "list is expected"), ("[", "not valid JSON"), ("[3]", "module 0: it names no type"), ('[{"path": ""}]', "names no type"), (json.dumps([{"type": "a"}] * 17), "17 modules")))
 def test_a_wrong_list_is_named(model, text, words):
     (model / "modules.json").write_text(text)
     done = run(model)

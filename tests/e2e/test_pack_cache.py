@@ -133,7 +133,7 @@ def test_what_cannot_be_kept_is_said_and_the_model_starts(quire, tmp_path, model
         resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))  # a full disk, as a write sees it
 
     for flags, reason, how in [([tmp_path / "file"], "not a directory", {}), ([tmp_path / "file/x"], "Not a directory", {}), (["/proc/x"], "/proc/x", {}),
-                               ([tmp_path / "open"], "others may write there", {}),
+                               ([tmp_path / "open"], "other users may write there", {}),
                                ([tmp_path / "small", "--pack-cache-bytes", "100K"], "--pack-cache-bytes", {}),
                                ([tmp_path / "full"], "could not be written: File too large", {"preexec_fn": no_large_files})]:
         got, said = start(quire, model, tmp_path / "a.npy", "--quiet", "--pack-cache", *flags, **how)

@@ -165,30 +165,30 @@ TEST(what_faults_is_what_c_would_evaluate) {
 TEST(a_wrong_expression_is_refused_with_its_column) {
     static const struct {
         const char *text, *message;
-    } cases[] = {{"", "column 1: a number, a name or '(' is expected where the expression ends"},
-                 {"q_idx >= ", "column 10: a number, a name or '(' is expected where the expression ends"},
+    } cases[] = {{"", "column 1: expected a number, a name or '(', but the expression ends"},
+                 {"q_idx >= ", "column 10: expected a number, a name or '(', but the expression ends"},
                  {"q_idx = kv_idx", "column 7: '=' assigns nothing here; equality is '=='"},
-                 {"q_idx kv_idx", "column 7: an operator or the end is expected, not 'kv_idx'"},
-                 {"q_ids > 1", "column 1: 'q_ids' is no name here; did you mean 'q_idx'?"},
+                 {"q_idx kv_idx", "column 7: expected an operator or the end, not 'kv_idx'"},
+                 {"q_ids > 1", "column 1: 'q_ids' is not a known name; did you mean 'q_idx'?"},
                  {"frobnicate", "column 1: 'frobnicate' is neither a variable (b, h, q_idx, kv_idx, n_heads, "
                                 "n_kv) nor one of the arrays"},
-                 {"score > 1", "column 1: a mask does not know the score; only a change of scores does"},
-                 {"kv_idx % 2.0", "column 8: '%' takes integers, and an operand is a float"},
-                 {"doc[1.5]", "column 5: an index of 'doc' must be an integer, and this is a float"},
-                 {"doc", "column 4: 'doc' has 1 dimensions, and 0 indices follow it"},
-                 {"doc[1][2]", "column 7: 'doc' has 1 dimensions, and more indices follow it"},
-                 {"tree[1]", "column 8: 'tree' has 2 dimensions, and 1 indices follow it"},
-                 {"min(1)", "column 6: ',' and a second argument is expected, not ')'"},
-                 {"tanh(1, 2)", "column 7: ')' after the last argument is expected, not ','"},
+                 {"score > 1", "column 1: a mask_mod cannot use score; only a score_mod can"},
+                 {"kv_idx % 2.0", "column 8: '%' takes integers, but an operand is a float"},
+                 {"doc[1.5]", "column 5: an index of 'doc' must be an integer, not a float"},
+                 {"doc", "column 4: 'doc' has 1 dimensions but is given 0 indices"},
+                 {"doc[1][2]", "column 7: 'doc' has 1 dimensions but is given more indices"},
+                 {"tree[1]", "column 8: 'tree' has 2 dimensions but is given 1 indices"},
+                 {"min(1)", "column 6: expected ',' and a second argument, not ')'"},
+                 {"tanh(1, 2)", "column 7: expected ')' after the last argument, not ','"},
                  {"kv_idx / (2 - 2)", "column 8: an integer is divided by 0"},
                  {"007", "column 1: a number that begins with 0 would be octal in C; leave the 0 out"},
-                 {"9223372036854775808", "column 1: the number is beyond 64 bits"},
-                 {"1e99", "column 1: the number is beyond a float of 32 bits"},
+                 {"9223372036854775808", "column 1: the number does not fit in 64 bits"},
+                 {"1e99", "column 1: the number does not fit in a 32-bit float"},
                  {"1e", "column 2: an exponent has no digits"},
                  {"12abc", "column 3: 'a' cannot follow a number"},
-                 {"kv_idx $ 2", "column 8: '$' is no operator"},
-                 {"kv_idx \x01", "column 8: byte 0x01 is no part of an expression"},
-                 {"h ? 1", "column 6: ':' and what holds otherwise is expected where the expression ends"}};
+                 {"kv_idx $ 2", "column 8: '$' is not an operator"},
+                 {"kv_idx \x01", "column 8: byte 0x01 cannot be part of an expression"},
+                 {"h ? 1", "column 6: expected ':' and the other alternative, but the expression ends"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static attn_program p;
         quire_error err = {0};

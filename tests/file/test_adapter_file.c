@@ -121,7 +121,7 @@ TEST(a_pattern_that_never_ends_matches_nothing) {
     assert_false(adapter_patterns_find(&p, str_of(name), &value));
     quire_error err = {0};
     assert_int_equal(adapter_patterns_add(&p, str_of("(a"), 1, "f", &err), QUIRE_BAD_FILE);
-    assert_non_null(strstr(err.message, "no regular expression"));
+    assert_non_null(strstr(err.message, "not a valid regular expression"));
     adapter_patterns_deinit(&p);
 }
 

@@ -339,10 +339,10 @@ TEST(an_index_that_leads_astray_is_refused) {
         {"{\"weight_map\": {\"a\": \"\"}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": 7}}", QUIRE_BAD_FILE, "a plain name inside the directory"},
         {"{\"weight_map\": {\"a\": \"model-00003-of-00002.safetensors\"}}", QUIRE_NOT_FOUND,
-         "the index names it"},
+         "the index names this file"},
         {"{\"weight_map\": {\"a\": " SHARD2 ", \"b\": " SHARD1 "}}", QUIRE_BAD_FILE,
          "tensor a is not in model-00002"},
-        {"{\"weight_map\": {\"a\": " SHARD1 ", \"a\": " SHARD2 "}}", QUIRE_BAD_FILE, "a second time"},
+        {"{\"weight_map\": {\"a\": " SHARD1 ", \"a\": " SHARD2 "}}", QUIRE_BAD_FILE, "duplicate name"},
         {"{\"weight_map\": []}", QUIRE_BAD_FILE, "no weight_map"},
         {"{}", QUIRE_BAD_FILE, "no weight_map"},
         {"", QUIRE_BAD_FILE, "index.json: "},
@@ -378,8 +378,8 @@ TEST(what_is_no_model_is_refused_with_a_hint) {
     write_text(&d, "config.json", "{}");
     write_text(&d, "pytorch_model.bin", "x");
     assert_refused(&d, QUIRE_UNSUPPORTED,
-                   "no model*.safetensors, but PyTorch pickles, which are programs and never run; download "
-                   "the model as safetensors or GGUF");
+                   "no model*.safetensors, but PyTorch pickles, programs that Quire never runs; download the "
+                   "model as safetensors or GGUF");
     temp_delete(&d, names);
 }
 

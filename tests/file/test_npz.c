@@ -127,9 +127,10 @@ TEST(what_is_not_read_is_named) {
     refused_member("'>i4'", "False", "(1,)", "1234", 4, "'m' has elements");
     refused_member("'<i4'", "True", "(1,)", "1234", 4, "Fortran order");
     refused_member("'<i4'", "False", "(1, 1, 1, 1, 1)", "1234", 4, "dimensions");
-    refused_member("'<i4'", "False", "(2,)", "1234", 4, "another number of bytes");
+    refused_member("'<i4'", "False", "(2,)", "1234", 4, "a number of bytes that does not match");
     refused_member("'<i4'", "False", "(2147483647, 2147483647, 2147483647)", "1234", 4, "too many");
-    refused_member("'<i8'", "False", "(1,)", (const int64_t[]){(int64_t)INT32_MAX + 1}, 8, "beyond 32 bits");
+    refused_member("'<i8'", "False", "(1,)", (const int64_t[]){(int64_t)INT32_MAX + 1}, 8,
+                   "does not fit in 32 bits");
     made z = {0};
     put_text(&z.bytes, "PK but no zip");
     refused(&z, "no zip directory");

@@ -146,15 +146,15 @@ TEST(what_is_no_override_is_refused_with_its_key) {
         {"a", "--override-kv a: must be KEY=TYPE:VALUE"},
         {"a=int", "must be KEY=TYPE:VALUE"},
         {"=int:1", "must be KEY=TYPE:VALUE"},
-        {"\xff=int:1", "a key is UTF-8"},
+        {"\xff=int:1", "a key must be UTF-8"},
         {"a=:1", "its type must be int, float, bool, str or arr"},
         {"a=i32:1", "--override-kv a: its type must be"},
         {"a=int:", "whole number"},
         {"a=int:1.5", "whole number"},
         {"a=int:0x10", "whole number"},
         {"a=int: 1", "whole number"},
-        {"a=int:9223372036854775808", "64 bits"},
-        {"a=int:-9223372036854775809", "64 bits"},
+        {"a=int:9223372036854775808", "64-bit"},
+        {"a=int:-9223372036854775809", "64-bit"},
         {"a=float:", "finite"},
         {"a=float:nan", "finite"},
         {"a=float:-inf", "finite"},
@@ -163,16 +163,16 @@ TEST(what_is_no_override_is_refused_with_its_key) {
         {"a=bool:1", "true or false"},
         {"a=bool:", "true or false"},
         {"a=str:\xff", "UTF-8"},
-        {"a=str:\"b", "no JSON"},
-        {"a=str:\"b\"c", "a comma must follow"},
-        {"a=arr:", "no JSON"},
+        {"a=str:\"b", "is not JSON"},
+        {"a=str:\"b\"c", "only a comma"},
+        {"a=arr:", "is not JSON"},
         {"a=arr:1", "JSON list"},
-        {"a=arr:{\"b\":1}", "no JSON"},
-        {"a=arr:[1", "no JSON"},
-        {"a=arr:[1]]", "a comma must follow"},
-        {"a=arr:[[[[[[1]]]]]]", "no JSON"},
-        {"a=arr:[18446744073709551616]", "no JSON"},
-        {"a=int:1,", "nothing follows the comma"},
+        {"a=arr:{\"b\":1}", "is not JSON"},
+        {"a=arr:[1", "is not JSON"},
+        {"a=arr:[1]]", "only a comma"},
+        {"a=arr:[[[[[[1]]]]]]", "is not JSON"},
+        {"a=arr:[18446744073709551616]", "is not JSON"},
+        {"a=int:1,", "a key must follow the comma"},
         {"a=int:1,b", "--override-kv b: must be"},
         {"a=int:1,b=int:2,a=int:1", "--override-kv a: is given twice"},
     };
@@ -189,12 +189,12 @@ TEST(a_key_that_nothing_asks_for_is_named_with_the_nearest) {
     assert_int_equal(model_file_str(f, "general.architecture", &s), QUIRE_OK);
     assert_int_equal(model_file_i64(f, "llama.attention.head_count", &v), QUIRE_NOT_FOUND);
     assert_int_equal(model_file_check_overrides(f, &err), QUIRE_INVALID);
-    assert_string_equal(err.message, "--override-kv llama.block_cuont: nothing reads this key for test.gguf");
+    assert_string_equal(err.message, "--override-kv llama.block_cuont: this key is not read for test.gguf");
     (void)model_file_i64(f, "llama.block_count", &v);
     (void)model_file_i64(f, "llama.block_count_of", &v);
     assert_int_equal(model_file_check_overrides(f, &err), QUIRE_INVALID);
-    assert_string_equal(err.message, "--override-kv llama.block_cuont: nothing reads this key for test.gguf; "
-                                     "the nearest that is read: llama.block_count");
+    assert_string_equal(err.message, "--override-kv llama.block_cuont: this key is not read for test.gguf; "
+                                     "the nearest one that is: llama.block_count");
     (void)model_file_i64(f, "llama.block_cuont", &v);
     assert_int_equal(model_file_check_overrides(f, &err), QUIRE_OK);
     model_file_close(f);
@@ -254,21 +254,21 @@ TEST(what_ends_a_text_goes_before_generation_config) {
 
 TEST(what_is_no_object_of_config_json_is_refused) {
     static const char *const cases[][2] = {
-        {"", "no valid JSON"},
-        {"{", "no valid JSON"},
+        {"", "not valid JSON"},
+        {"{", "not valid JSON"},
         {"[]", "must be a JSON object"},
         {"null", "must be a JSON object"},
         {"1", "must be a JSON object"},
-        {"{} {}", "no valid JSON"},
-        {"{\"a\": 1, \"a\": 1}", "a second time"},
-        {"{\"a\": {\"b\": 1, \"b\": 2}}", "a second time"},
-        {"{\"a.b\": 1}", "has a dot"},
-        {"{\"\": 1}", "is empty"},
+        {"{} {}", "not valid JSON"},
+        {"{\"a\": 1, \"a\": 1}", "duplicate name"},
+        {"{\"a\": {\"b\": 1, \"b\": 2}}", "duplicate name"},
+        {"{\"a.b\": 1}", "have a dot"},
+        {"{\"\": 1}", "be empty"},
         {"{\"a\": {}}", "--hf-overrides a: is an empty object"},
         {"{\"a\": {\"b\": {}}}", "--hf-overrides a.b: is an empty object"},
-        {"{\"a\": 1e999}", "no valid JSON"},
-        {"{\"a\\u0000b\": 1}", "no valid JSON"},
-        {"{\"a\": \"\xff\"}", "no valid JSON"},
+        {"{\"a\": 1e999}", "not valid JSON"},
+        {"{\"a\\u0000b\": 1}", "not valid JSON"},
+        {"{\"a\": \"\xff\"}", "not valid JSON"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         refused_hf(cases[i][0], cases[i][1]);
@@ -280,10 +280,9 @@ TEST(the_wrong_flag_names_the_other) {
     quire_error err = {0};
     quire_err e = open_gguf_with(NULL, "{\"a\":1}", &f, &err);
     refused(e, &err, f, "hf",
-            "--hf-overrides: test.gguf has GGUF's metadata, which --override-kv "
-            "sets");
+            "--hf-overrides: not for this model: test.gguf has GGUF's metadata; use --override-kv");
     e = open_hf_with("a=int:1", NULL, &f, &err);
-    refused(e, &err, f, "kv", "has a config.json, which --hf-overrides sets");
+    refused(e, &err, f, "kv", "has a config.json; use --hf-overrides");
     assert_non_null(strstr(err.message, "--override-kv: "));
 }
 
@@ -306,7 +305,7 @@ TEST(depth_length_and_number_are_bounded) {
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
         strbuf_clear(&b);
         put_nest(&b, depths[i], "k");
-        refused_hf(b.p, "no valid JSON");
+        refused_hf(b.p, "not valid JSON");
     }
     strbuf_clear(&b);
     put_nest(&b, 16, "a_name_of_16_byte");
@@ -317,7 +316,7 @@ TEST(depth_length_and_number_are_bounded) {
         put(&b, "k", 1);
     }
     put(&b, "\":1}", 4);
-    refused_hf(b.p, "a key of 1,000,000 bytes");
+    refused_hf(b.p, "the key has 1,000,000 bytes");
     b.p[1000002] = '=';
     memcpy(b.p + 1000003, "i", 2);
     refused_kv(b.p + 2, "must be KEY=TYPE:VALUE");
@@ -326,7 +325,7 @@ TEST(depth_length_and_number_are_bounded) {
         put(&b, "k", 1);
     }
     put(&b, "=int:1", 6);
-    refused_kv(b.p, "a key of 500,000 bytes");
+    refused_kv(b.p, "the key has 500,000 bytes");
     strbuf_clear(&b);
     for (int i = 0; i < 300; i++) {
         assert_int_equal(strbuf_addf(&b, "%sk%d=int:%d", i > 0 ? "," : "", i, i), QUIRE_OK);
@@ -339,7 +338,7 @@ TEST(depth_length_and_number_are_bounded) {
     }
     refused_kv(b.p, "at most 1,048,576");
     b.p[1000] = 0;
-    refused_kv(b.p, "64 bits");
+    refused_kv(b.p, "64-bit");
     strbuf_deinit(&b);
 }
 

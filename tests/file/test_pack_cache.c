@@ -192,7 +192,7 @@ TEST(what_others_may_write_is_not_used) {
     for (int i = 0; i < 2; i++) {
         assert_int_equal(chmod(w.dir, i == 0 ? 0770 : 0707), 0);
         assert_int_equal(pack_cache_open(w.dir, 1 << 20, &again, &err), QUIRE_UNSUPPORTED);
-        assert_non_null(strstr(err.message, "others may write there"));
+        assert_non_null(strstr(err.message, "other users may write there"));
         pack_cache_close(&again);
     }
     if (geteuid() == 0) {

@@ -99,10 +99,10 @@ static void check_read(str text, const json_limits *limits, json_wide wide, bool
     if (e != QUIRE_OK) {
         fuzz_check(v == NULL && fault.what[0] != 0 && fault.at <= text.n);
         bool by_width = wide == JSON_WIDE_REFUSED && counts->n_wide > 0;
-        fuzz_check(!valid ||
-                   (by_width
-                        ? fault.at == counts->wide_at && is_one_of(&fault, "an integer beyond 64 bits", "")
-                        : is_one_of(&fault, "a number beyond a double", "a name with a NUL character")));
+        fuzz_check(!valid || (by_width ? fault.at == counts->wide_at &&
+                                             is_one_of(&fault, "an integer that does not fit in 64 bits", "")
+                                       : is_one_of(&fault, "a number too large for a double",
+                                                   "a name with a NUL character")));
         return;
     }
     fuzz_check(valid && (wide == JSON_WIDE_REAL || counts->n_wide == 0));

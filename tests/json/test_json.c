@@ -57,55 +57,55 @@ typedef struct refusal {
 
 TEST(what_is_no_json_is_refused_at_its_byte) {
     static const refusal table[] = {
-        {"", 0, "the text ends where a value must be"},
-        {" \n\t\r", 4, "the text ends where a value must be"},
-        {"[1,", 3, "the text ends where a value must be"},
-        {"{\"a\":", 5, "the text ends where a value must be"},
+        {"", 0, "the text ends where a value is expected"},
+        {" \n\t\r", 4, "the text ends where a value is expected"},
+        {"[1,", 3, "the text ends where a value is expected"},
+        {"{\"a\":", 5, "the text ends where a value is expected"},
         {"[1", 2, "the text ends inside an array or object"},
         {"{\"a\":{}", 7, "the text ends inside an array or object"},
-        {"[1 2]", 3, "neither a comma nor the closing bracket"},
-        {"[1}", 2, "neither a comma nor the closing bracket"},
-        {"{\"a\":1]", 6, "neither a comma nor the closing bracket"},
+        {"[1 2]", 3, "a comma or the closing bracket is missing"},
+        {"[1}", 2, "a comma or the closing bracket is missing"},
+        {"{\"a\":1]", 6, "a comma or the closing bracket is missing"},
         {"[1,]", 3, "unexpected character"},
         {"[,1]", 1, "unexpected character"},
-        {"{\"a\":1,}", 7, "a name in double quotes must be here"},
-        {"{a:1}", 1, "a name in double quotes must be here"},
-        {"{'a':1}", 1, "a name in double quotes must be here"},
-        {"{1:1}", 1, "a name in double quotes must be here"},
+        {"{\"a\":1,}", 7, "a name in double quotes is expected"},
+        {"{a:1}", 1, "a name in double quotes is expected"},
+        {"{'a':1}", 1, "a name in double quotes is expected"},
+        {"{1:1}", 1, "a name in double quotes is expected"},
         {"{\"a\" 1}", 5, "no colon after a name"},
         {"{\"a\"", 4, "no colon after a name"},
-        {"1 2", 2, "something follows the value"},
-        {"{}}", 2, "something follows the value"},
+        {"1 2", 2, "text follows the value"},
+        {"{}}", 2, "text follows the value"},
         {"01", 1, "a number that begins with 0"},
         {"[-012]", 3, "a number that begins with 0"},
-        {"[-]", 2, "a number without a digit where one must be"},
-        {"1.", 2, "a number without a digit where one must be"},
-        {"1e+", 3, "a number without a digit where one must be"},
+        {"[-]", 2, "a number that lacks a digit"},
+        {"1.", 2, "a number that lacks a digit"},
+        {"1e+", 3, "a number that lacks a digit"},
         {"[.5]", 1, "unexpected character"},
         {"+1", 0, "unexpected character"},
-        {"0x10", 1, "something follows the value"},
-        {"[NaN]", 1, "NaN and Infinity are no JSON"},
-        {"Infinity", 0, "NaN and Infinity are no JSON"},
-        {"-Infinity", 1, "a number without a digit where one must be"},
+        {"0x10", 1, "text follows the value"},
+        {"[NaN]", 1, "NaN and Infinity are not JSON"},
+        {"Infinity", 0, "NaN and Infinity are not JSON"},
+        {"-Infinity", 1, "a number that lacks a digit"},
         {"nul", 0, "unexpected character"},
         {"TRUE", 0, "unexpected character"},
-        {"truex", 4, "something follows the value"},
+        {"truex", 4, "text follows the value"},
         {"/* */1", 0, "unexpected character"},
         {"\xEF\xBB\xBF{}", 0, "unexpected character"},
         {"\"a\nb\"", 2, "a control character in a string"},
         {"\"a", 2, "a string without its closing quote"},
         {"\"a\\\"", 4, "a string without its closing quote"},
         {"\"a\\", 2, "a string without its closing quote"},
-        {"\"a\\x\"", 2, "an escape that JSON does not have"},
-        {"\"\\U0041\"", 1, "an escape that JSON does not have"},
+        {"\"a\\x\"", 2, "an invalid escape"},
+        {"\"\\U0041\"", 1, "an invalid escape"},
         {"\"\\u12g4\"", 1, "\\u without four hexadecimal digits"},
         {"\"\\u12", 1, "\\u without four hexadecimal digits"},
-        {"\"a\\ud800\"", 2, "half of a surrogate pair"},
-        {"\"a\\udc00\"", 2, "half of a surrogate pair"},
-        {"\"a\\ud800\\ud800\"", 2, "half of a surrogate pair"},
-        {"\"a\\ud800\\n\"", 2, "half of a surrogate pair"},
-        {"\"a\\udc00\\udc00\"", 2, "half of a surrogate pair"},
-        {"\"\\udfff\\udc00\"", 1, "half of a surrogate pair"},
+        {"\"a\\ud800\"", 2, "an unpaired surrogate"},
+        {"\"a\\udc00\"", 2, "an unpaired surrogate"},
+        {"\"a\\ud800\\ud800\"", 2, "an unpaired surrogate"},
+        {"\"a\\ud800\\n\"", 2, "an unpaired surrogate"},
+        {"\"a\\udc00\\udc00\"", 2, "an unpaired surrogate"},
+        {"\"\\udfff\\udc00\"", 1, "an unpaired surrogate"},
         {"{\"\xFF\":1}", 2, "not UTF-8"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -132,17 +132,17 @@ TEST(a_models_file_may_have_words_for_numbers_that_json_lacks) {
         assert_null(json_model_document(str_of(wrong[i])));
     }
     assert_null(json_document(str_of("[NaN]"))); /* of anything else */
-    refuse(str_of("[NaN]"), &json_limits_config, QUIRE_BAD_FILE, 1, "NaN and Infinity are no JSON");
+    refuse(str_of("[NaN]"), &json_limits_config, QUIRE_BAD_FILE, 1, "NaN and Infinity are not JSON");
 }
 
 TEST(a_nul_byte_is_refused_wherever_it_stands) {
-    refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "something follows the value");
+    refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "text follows the value");
     refuse((str){"\0", 1}, &json_limits_file, QUIRE_BAD_FILE, 0, "a NUL byte");
     refuse((str){"[1,\0]", 5}, &json_limits_file, QUIRE_BAD_FILE, 3, "a NUL byte");
     refuse((str){"[1\0]", 4}, &json_limits_file, QUIRE_BAD_FILE, 2,
-           "neither a comma nor the closing bracket");
+           "a comma or the closing bracket is missing");
     refuse((str){"\"a\0b\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "a control character in a string");
-    refuse((str){"\"a\\\0\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "an escape that JSON does not have");
+    refuse((str){"\"a\\\0\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "an invalid escape");
 }
 
 TEST(every_control_character_is_refused_in_a_string) {
@@ -281,7 +281,7 @@ TEST(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place) {
         assert_int_equal(counts.wide_at, 9);
         assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_REFUSED, &v, &fault),
                          QUIRE_BAD_FILE);
-        assert_string_equal(fault.what, "an integer beyond 64 bits");
+        assert_string_equal(fault.what, "an integer that does not fit in 64 bits");
         assert_int_equal(fault.at, 9);
         assert_null(v);
     }
@@ -303,10 +303,10 @@ TEST(a_wide_integer_is_the_nearest_real_where_the_caller_takes_that) {
 
 TEST(a_number_beyond_a_double_is_refused_by_place) {
     static const refusal table[] = {
-        {"1e309", 0, "a number beyond a double"},
-        {"[\"1e999\", -1e400]", 10, "a number beyond a double"},
+        {"1e309", 0, "a number too large for a double"},
+        {"[\"1e999\", -1e400]", 10, "a number too large for a double"},
         /* the place in the text as it came */
-        {"[99999999999999999999, 99999999999999999999, 1E+0400]", 45, "a number beyond a double"},
+        {"[99999999999999999999, 99999999999999999999, 1E+0400]", 45, "a number too large for a double"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_fault fault;
@@ -323,7 +323,7 @@ TEST(a_number_beyond_a_double_is_refused_by_place) {
     json_value *v;
     assert_int_equal(json_read(str_of(digits), &json_limits_file, JSON_WIDE_REAL, &v, &fault),
                      QUIRE_BAD_FILE);
-    assert_string_equal(fault.what, "a number beyond a double");
+    assert_string_equal(fault.what, "a number too large for a double");
     v = read_text("[1.7976931348623157e308,5e-324,1e-999]");
     assert_true(json_double(json_at(v, 0)) == 0x1.fffffffffffffp1023);
     assert_true(json_double(json_at(v, 1)) == 0x1p-1074);
@@ -335,13 +335,13 @@ TEST(a_number_beyond_a_double_is_refused_by_place) {
 
 TEST(a_name_twice_is_refused_where_names_are_unique) {
     static const refusal table[] = {
-        {"{\"a\":1,\"a\":2}", 7, "the name \"a\" a second time"},
+        {"{\"a\":1,\"a\":2}", 7, "the duplicate name \"a\""},
         /* names of one hash */
-        {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the name \"!0IC=VloaY\" a second time"},
-        {"{\"a\":1,\"b\":{\"a\":1},\"\\u0061\":2}", 19, "the name \"a\" a second time"},
-        {"[{\"x\":{\"\":1,\"b\":2,\"\":1}}]", 18, "the name \"\" a second time"},
+        {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the duplicate name \"!0IC=VloaY\""},
+        {"{\"a\":1,\"b\":{\"a\":1},\"\\u0061\":2}", 19, "the duplicate name \"a\""},
+        {"[{\"x\":{\"\":1,\"b\":2,\"\":1}}]", 18, "the duplicate name \"\""},
         {"{\"0123456789012345678901234567890123456789\":1,\"0123456789012345678901234567890123456789\":1}",
-         46, "a name a second time"},
+         46, "a duplicate name"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         refuse(str_of(table[i].text), &json_limits_file, QUIRE_BAD_FILE, table[i].at, table[i].what);
@@ -391,7 +391,7 @@ TEST(one_equal_pair_among_many_names_is_found) {
                          QUIRE_OK);
     }
     char what[64];
-    snprintf(what, sizeof what, "the name \"n%d\" a second time", first);
+    snprintf(what, sizeof what, "the duplicate name \"n%d\"", first);
     refuse((str){b.p, b.n}, &json_limits_file, QUIRE_BAD_FILE, at, what);
     strbuf_deinit(&b);
 }
@@ -412,7 +412,7 @@ TEST(a_limit_holds_to_the_last_one_that_it_lets_pass) {
     refuse(text, &depth, QUIRE_TOO_LARGE, 8, "nested too deeply");
     refuse(text, &values, QUIRE_TOO_LARGE, 17, "too many values");
     refuse(text, &containers, QUIRE_TOO_LARGE, 17, "too many arrays and objects");
-    refuse(text, &names, QUIRE_TOO_LARGE, 12, "too many members of objects");
+    refuse(text, &names, QUIRE_TOO_LARGE, 12, "too many object members");
 }
 
 TEST(arrays_inside_each_other_end_at_the_rooms_depth) {
@@ -675,7 +675,7 @@ TEST(an_integer_of_any_size_keeps_its_digits) {
     assert_int_equal(
         json_read(str_of("[18446744073709551616,1e999]"), &json_limits_file, JSON_WIDE_KEPT, &v, &fault),
         QUIRE_BAD_FILE);
-    assert_true(fault.at == 22 && strstr(fault.what, "beyond a double") != NULL);
+    assert_true(fault.at == 22 && strstr(fault.what, "too large for a double") != NULL);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -254,7 +254,7 @@ TEST(blocks_and_pools_of_keys_are_as_the_file_says) {
     refused(m3,
             "\"num_key_value_heads\": 2, \"index_n_heads\": 3, \"layer_types\": "
             "[\"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\", \"minimax_m3_sparse\"]",
-            "3 index heads choose for 2");
+            "3 index heads for 2");
     refused("AXK2ForCausalLM", "\"gated_norm_rank\": 0", "gated_norm_rank");
     refused(m3, "\"index_topk_blocks\": 2000000000", "index_topk_blocks");
     refused(m3, "\"layer_types\": [\"windy\"]", "layer_types");

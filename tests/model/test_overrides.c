@@ -79,13 +79,14 @@ TEST(gemmas_of_27b_scale_by_their_width_over_their_heads) {
 TEST(what_this_architecture_does_not_read_is_refused) {
     model_plan p = plan_llama_as("llama");
     refused(&p, "llama.rope.freq_bas=float:1e6",
-            "llama.rope.freq_bas: nothing reads this key for test.gguf; the "
-            "nearest that is read: llama.rope.freq_base");
-    refused(&p, "qwen2.rope.freq_base=float:1e6", "qwen2.rope.freq_base: nothing reads");
-    refused(&p, "llama.query_pre_attn_scalar=float:3", "nothing reads");
-    refused(&p, "tokenizer.ggml.tokens=arr:[\"a\"]", "nothing reads");
+            "llama.rope.freq_bas: this key is not read for test.gguf; the nearest one that is: "
+            "llama.rope.freq_base");
+    refused(&p, "qwen2.rope.freq_base=float:1e6", "qwen2.rope.freq_base: this key is not read");
+    refused(&p, "llama.query_pre_attn_scalar=float:3", "this key is not read");
+    refused(&p, "tokenizer.ggml.tokens=arr:[\"a\"]", "this key is not read");
     p = plan_llama_as("qwen2");
-    refused(&p, "qwen2.attention.sliding_window=int:9", "nothing reads"); /* use_sliding_window is false */
+    refused(&p, "qwen2.attention.sliding_window=int:9",
+            "this key is not read"); /* use_sliding_window is false */
 }
 
 TEST(another_type_or_range_is_refused_with_the_flag) {

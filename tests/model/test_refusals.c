@@ -97,7 +97,7 @@ TEST(contradictory_keys_are_named) {
     refused_gguf(&p, "the model's numbers ask for [64, 64]");
     plan_llama(&p);
     set_u32(&p, "llama.rope.dimension_count", 18);
-    refused_gguf(&p, "18 rotary dimensions; an even number from 2 to the head size, 16, is possible");
+    refused_gguf(&p, "18 rotary dimensions; must be an even number from 2 to the head size, 16");
     refused_checkpoint("qwen3", "num_key_value_heads", json_integer(3),
                        "cannot share 3 key-value heads evenly");
     refused_checkpoint("qwen3-moe", "num_experts_per_tok", json_integer(1000),

@@ -395,16 +395,16 @@ TEST(wrong_types_name_the_field_under_body) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens",
            "max_tokens is 1.5; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens",
-           "max_tokens has a number beyond a double");
+           "max_tokens has a number too large for a double");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed",
-           "seed has an integer beyond 64 bits: 9223372036854775808");
+           "seed has an integer that does not fit in 64 bits: 9223372036854775808");
     quire_request_free(parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":9223372036854775808}"));
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature",
            "temperature is \"hot\"; it must be a number");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":true}", "body.temperature",
            "it must be a number");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed",
-           "seed has an integer beyond 64 bits");
+           "seed has an integer that does not fit in 64 bits");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":1.5}", "body.seed",
            "seed is 1.5; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":\"yes\"}", "body.stream",

@@ -81,9 +81,9 @@ TEST(malformed_json_is_refused_with_its_position) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",}", "body.14", "not valid JSON");
     refuse(QUIRE_COMPLETIONS, "{'prompt':\"x\"}", "body.1", "a name in double quotes");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"k\":NaN}", "body.18", "NaN and Infinity");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"/**/}", "body.13", "neither a comma nor");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"/**/}", "body.13", "a comma or the closing");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\ny\"}", "body.12", "control character");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\\\ny\"}", "body.12", "an escape that JSON does not have");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\\\ny\"}", "body.12", "an invalid escape");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xff\"}", "body.12", "not UTF-8");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xc0\x80\"}", "body.12", "not UTF-8");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xed\xa0\x80\"}", "body.12", "not UTF-8");
@@ -96,10 +96,10 @@ TEST(malformed_json_is_refused_with_its_position) {
 
 TEST(a_name_that_occurs_twice_is_refused) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}", "body.37",
-           "the name \"top_k\" a second time");
+           "the duplicate name \"top_k\"");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"pr\\u006fmpt\":\"y\"}", "body.14",
-           "the name \"prompt\" a second time");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":{\"a\":1,\"a\":2}}", "body.29", "a second time");
+           "the duplicate name \"prompt\"");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":{\"a\":1,\"a\":2}}", "body.29", "duplicate name");
 }
 
 TEST(a_name_with_a_nul_is_refused) {
