@@ -39,6 +39,13 @@ quire_err responses_find_history(void *user, const char *tenant, const char *id,
 /* ---- fetching and deleting ---- */
 
 static void responses_get(conn *c, str id) {
+    str query = http_query(&c->request), name, value;
+    while (http_query_next(&query, &name, &value)) {
+        if (str_is(name, "stream") && !str_is(value, "false")) { /* clients find no event in an object */
+            conn_reply_error(c, 400, "stream", "stored responses cannot be streamed; leave stream out", NULL);
+            return;
+        }
+    }
     json_out o = conn_begin_json(c);
     quire_err e =
         response_store_object(c->loop->server->responses, responses_tenant(c), id, clock_us(), o.to);

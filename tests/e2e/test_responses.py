@@ -263,6 +263,14 @@ def test_items_of_an_input_are_listed_in_pages(client, site):
         assert status == 400 and json.loads(text)["error"]["param"] == query.split("=")[0]
 
 
+def test_a_stored_response_is_no_stream(client):
+    r = create(client, input="line", max_output_tokens=2)
+    assert client.responses.retrieve(r.id, stream=False).output_text == r.output_text
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.retrieve(r.id, stream=True)
+    assert refused.value.param == "stream"
+
+
 def until(client, response_id, status):
     """Asks until it has that status: each answer is a state that it may have."""
     while True:
