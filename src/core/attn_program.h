@@ -152,7 +152,7 @@ typedef struct attn_lanes {
     void *regs;
     int32_t n, stride;
     const void *row_regs;      /* tile code: the registers of row code, */
-    int32_t row_stride, query; /* and the query's lane in them */
+    int32_t row_stride, query; /* tile code: stride of those registers, and the query's lane in them */
     uint8_t *faults;           /* [n]: a lane's faults are ORed in */
     const attn_functions *functions;
 } attn_lanes;

@@ -68,7 +68,7 @@ typedef struct kv_state_place {
 typedef struct kv_planes {
     layer_kind kind;
     int32_t group;       /* the group whose block table lists its pages */
-    int32_t page_tokens; /* the same as the layout's */
+    int32_t page_tokens; /* tokens of a page, as in the layout */
     int32_t n_heads;
     kv_plane key, value;
     kv_state_place state;

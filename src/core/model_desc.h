@@ -407,7 +407,7 @@ typedef struct mamba_desc {
     int32_t n_norm_groups;     /* Mamba-2: groups of the norm after the heads; 0: there is no norm */
     bool norm_first;           /* Mamba-2: that norm comes before the product with z, not after it */
     float step_least;          /* Mamba-2: lower bound of the time step */
-    float step_most;           /* and its upper bound; 0: no bounds */
+    float step_most;           /* Mamba-2: upper bound of the time step; 0: no bounds */
     float in_scale, out_scale; /* factors of the mixer's input and of its output; 0 means 1 */
     float scales[5]; /* Mamba-2: factors of z, x, B, C and time step after the input product; 0 means 1 */
 } mamba_desc;

@@ -42,7 +42,7 @@ void sampling_lists_drop(sampling_lists *lists);
 quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, const float *bias, int32_t n);
 quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, int32_t n);
 quire_err sampling_lists_set_scored(sampling_lists *lists, const int32_t *ids, int32_t n);
-/* Appends a sequence of n >= 1 tokens. Amortised O(n). */
+/* Appends a sequence of n >= 1 tokens. Amortised O(n). QUIRE_NO_MEMORY. */
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n);
 
 #define PARAMS_MAX_STOP        16
@@ -176,7 +176,7 @@ typedef enum grammar_order {
 
 /* Spelling of integers, and of numbers in enum and const. */
 typedef enum grammar_numbers {
-    GRAMMAR_NUMBERS_SHORT, /* 1 */
+    GRAMMAR_NUMBERS_SHORT, /* 1, not 1.0 */
     GRAMMAR_NUMBERS_ANY    /* also with zeros after the point, as in 1.0 and 1.000; no exponent */
 } grammar_numbers;
 

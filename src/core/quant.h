@@ -126,8 +126,7 @@ extern const int8_t quant_tables[N_TABLES][16];
  *   shift    SCALE_F16, SCALE_F16_ZERO: 2^shift groups of QUANT_GROUP share a scale (and
  *            zero); 31: the whole row does
  *   least    SCALE_F16_ZERO: 0 or 1, added to stored zeros
- *   stretch  the backend's floats with scales: elements that share one; 0: the whole
- * row */
+ *   stretch  the backend's floats with scales: elements that share one; 0: the row */
 typedef struct quant_rule {
     quant_form form;
     quant_table table;

@@ -24,7 +24,7 @@ quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks);
 
 /* Functions of quantise_k.c that write one block each, and their helpers. */
 
-/* Each writes the block of the 256 elements (IQ4_NL: 32) at x. */
+/* Quantises the 256 elements (IQ4_NL: 32) at x to one block at b. */
 void quant_to_q4_k(const float *x, uint8_t *b);
 void quant_to_q5_k(const float *x, uint8_t *b);
 void quant_to_q6_k(const float *x, uint8_t *b);
