@@ -10,8 +10,8 @@
 
 /* Rewrites the characters of nodes[first ..) as those of a JSON string. */
 void respell_json(build *b, uint32_t first);
-/* Rewrites them as those of a Python string in double quotes: characters stand for
- * themselves if they can, else they are escaped. */
+/* Rewrites the characters of nodes[first ..) as those of a Python string in double
+ * quotes: as themselves if they can be, else escaped. */
 void respell_python(build *b, uint32_t first);
 /* Makes a rule for the texts of `rule` that the dfa accepts. All nodes of `rule` are in
  * nodes[first ..). Counted repeats are expanded; over AVOID_MAX_ROUNDS rounds are

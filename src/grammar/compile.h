@@ -9,7 +9,7 @@
 
 /* Compiles any kind; refuses texts that are too long. */
 void compile_rule(build *b, grammar_kind kind, str text);
-/* Finishes b and turns its nfa into a grammar. */
+/* Finishes b and turns its nfa into a grammar. Returns b's error; QUIRE_NO_MEMORY. */
 quire_err compile_finish(build *b, grammar **out);
 
 /* Compiles GBNF, or W3C's EBNF. */

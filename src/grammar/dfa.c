@@ -373,7 +373,7 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
 }
 
-/* Finds the states with that property: those from which no dead end can be reached. */
+/* Sets roomy (all: free) of the states from which no dead end can be reached. */
 static void dfa_find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {

@@ -93,7 +93,7 @@ typedef struct grammar_vocab grammar_vocab;
 /* Builds the trie of n tokens with the bytes texts[id]; a token without bytes (control
  * tokens, unknown) is never allowed. ends: the n_ends tokens that end an answer, allowed
  * where it is complete. Keeps no texts. O(bytes of all tokens x log): about 50 ms for
- * 128k tokens. */
+ * 128k tokens. QUIRE_INVALID: n or an end token is out of range; QUIRE_NO_MEMORY. */
 quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, int32_t n_ends,
                              grammar_vocab **out);
 grammar_vocab *grammar_vocab_share(grammar_vocab *v);
@@ -128,8 +128,8 @@ size_t grammar_memory_used(const grammar_memory *m); /* any thread */
  * their masks. Memory is taken as needed. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE: for the first
  * state. Not within a step. */
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
-/* The same with the default budget. Its memory is charged to the tenant's share of m,
- * which may be NULL. */
+/* Like grammar_run_open with the default budget, charged to the tenant's share of m,
+ * which may be NULL. Errors as there. */
 quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant,
                               grammar_run **out);
 void grammar_run_close(grammar_run *r);
@@ -160,8 +160,8 @@ grammar_state grammar_start(const grammar_run *r);
  * the answer is complete, and leaves *s unchanged. QUIRE_TOO_LARGE: the run's budget is
  * used up, or the grammar is too ambiguous here. Errors leave *s unchanged. */
 quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
-/* Advances *s by any bytes. *n_taken (may be NULL): how many of them the grammar
- * allows. */
+/* Advances *s by any bytes. *n_taken (may be NULL): how many of them the grammar allows.
+ * Errors as in grammar_accept. */
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
 /* Writes the mask for s [grammar_mask_words]: bit id % 64 of bits[id / 64] is set iff the

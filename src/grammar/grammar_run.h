@@ -91,7 +91,7 @@ struct grammar_vocab {
     int32_t *same_tail;
     uint8_t *before;
     uint32_t most_before;
-    uint64_t *within[VOCAB_PLAIN + 1]; /* the part of body with at most so many characters */
+    uint64_t *within[VOCAB_PLAIN + 1]; /* within[n]: mask of the tokens in body with up to n characters */
     vocab_long *longer;                /* the rest of body, shortest first */
     uint32_t n_longer;
     /* Tokens that are only JSON white space, and a trie of the others. */
@@ -101,8 +101,8 @@ struct grammar_vocab {
      * text after a quote; with a word between other characters. */
     vocab_trie quotes, thrice, begins, words;
     size_t n_words;
-    /* masks of tokens with whole characters only, none escaped in JSON, at most so
-     * many */
+    /* plain[n]: mask of tokens of up to n whole characters, none of them escaped in
+     * JSON */
     uint64_t *plain[VOCAB_PLAIN + 1];
 };
 
@@ -199,7 +199,7 @@ uint32_t run_go(run_core *r, uint32_t s, str text, size_t *n);
 /* Removes the tokens that would repeat a name from run_base's mask. False: it fails. */
 bool run_forbid_names(run_core *r, uint32_t s, uint64_t *bits);
 
-/* mask.c: writes the mask of state s. The caller holds the lock. */
+/* mask.c: writes the mask of state s; the lock is held. Errors as in machine_error. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
 /* A mask under construction: tokens added to its base are also listed, while there is
  * room; n counts them. If `before` is not NULL, only tokens t with least <= before[t] <=

@@ -144,7 +144,7 @@ void machine_add(machine *m, machine_config c);
  * the stack was pushed since the last byte. */
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh);
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
-/* The number of a cell; the second function only finds existing ones, else NFA_NONE. */
+/* The number of a cell; machine_find: NFA_NONE if there is no such cell yet. */
 uint32_t machine_number(machine *m, machine_cell c);
 uint32_t machine_find(const machine *m, machine_cell c);
 /* The number of a tally with these words. */

@@ -127,7 +127,7 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     }
 }
 
-/* The same for characters written as \u, which excludes those that must be themselves. */
+/* Like range_fit for characters written as \u: not those that must be themselves. */
 static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     if (r->node->mode != NFA_PLAIN || hi < 0x20 || lo > 0x7E) {
         return range_fit(r, lo, hi, to);

@@ -72,8 +72,7 @@ static uint32_t bit_words(const nfa_object *o) {
     return o->any_order ? (o->n_names + 63) / 64 : 0;
 }
 
-/* The first listed name that may still come by order; the next one: the first part that
- * may be one of it. */
+/* The first listed name that may still come by order. */
 static uint32_t next_name(const nfa_object *o, const seen_set *s) {
     uint32_t next = s->t.other & BELOW;
     return o->any_order ? 0 : next < o->n_names ? next : o->n_names;

@@ -24,7 +24,7 @@ static inline bool begins_with(str text, str with) {
 }
 /* Removes the first piece from a text that is not empty. */
 part_piece parts_take(parts *p, str *rest);
-/* Each appends nodes that continue at `next`, and returns the first. */
+/* Append nodes for part (or text) that continue at `next`, and return the first. */
 uint32_t parts_emit(parts *p, const grammar_part *part, uint32_t next);
 uint32_t parts_emit_text(parts *p, str text, uint32_t next);
 uint32_t parts_emit_mark(parts *p, int32_t id, uint32_t next);

@@ -356,8 +356,8 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
  * end of a name. KNOWN: computed already. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
-/* Finds that for the tokens among nodes first..end. is_new: state s is outside the name
- * before the token; ended: a name ended in the token. */
+/* Finds which of HOLDS_* the tokens among nodes first..end have. is_new: state s is outside
+ * the name before the token; ended: a name ended in the token. */
 static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s,
                            bool is_new, bool ended) {
     const uint32_t depth = machine_state_at(&r->m, s)->name;
@@ -377,7 +377,7 @@ static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uin
     return found;
 }
 
-/* The tokens with quotes that may contain this; those with words are in vocab.words. */
+/* The tokens with quotes that may have `what`; those with words are in vocab.words. */
 static const vocab_trie *trie_of(const run_core *r, unsigned what) {
     const grammar_vocab *v = r->v;
     return what == HOLDS_NAME  ? (r->m.a->has_tight ? &v->begins : &v->quotes)

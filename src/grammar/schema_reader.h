@@ -22,12 +22,11 @@ typedef struct schema_reader {
     bool no_number, no_string, no_array, no_object; /* true: no value of this type is possible */
 } schema_reader;
 
-/* Like schema_refuse, for this schema's path; the second reports a keyword with a wrong
- * value. */
+/* Refuses a keyword at this schema's path (schema_refuse), or reports a wrong value. */
 void reader_refuse(schema_reader *r, const char *keyword, const char *why);
 void reader_malformed(schema_reader *r, const char *keyword, const char *what);
-/* The expression for the subschema v at keyword/token, where token may be NULL; the
- * second: at keyword/i. */
+/* The expression for the subschema v at keyword/token (token may be NULL) or
+ * keyword/i. */
 uint32_t reader_below(schema_reader *r, const char *keyword, const char *token, const json_value *v);
 uint32_t reader_below_at(schema_reader *r, const char *keyword, size_t i, const json_value *v);
 /* Reads a count of at least 0. False: malformed. */

@@ -48,7 +48,7 @@ typedef struct decimal {
 bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out);
 bool decimal_is_zero(const decimal *d);
 int decimal_compare(const decimal *x, const decimal *y);
-/* Appends it as JSON. */
+/* Appends d as JSON. QUIRE_NO_MEMORY. */
 quire_err decimal_write(const decimal *d, strbuf *out);
 
 #define NUMBER_MULTIPLES    6
@@ -256,7 +256,7 @@ uint32_t expr_const(schema *s, const json_value *v);
 uint32_t expr_and(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_or(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_not(schema *s, uint32_t x);
-/* The same values, but no object is closed by the names that it lists. */
+/* The values of x, but no object is closed by the names that it lists. */
 uint32_t expr_quiet(schema *s, uint32_t x);
 /* The shape of an expression, never NULL; empty after a failure. */
 const shape *expr_shape(schema *s, uint32_t x);
@@ -310,7 +310,7 @@ bool schema_decimal(schema *s, const json_value *v, decimal *out);
 /* Whether values are equal in JSON Schema, where 1 equals 1.0, also inside. */
 bool schema_equal(const schema *s, const json_value *x, const json_value *y);
 
-/* These are in schema_ref.c. */
+/* schema_ref.c: finds the identifiers and anchors below root. */
 void schema_find_resources(schema *s, const json_value *root);
 /* Finds the expression that a $ref names. False: it was refused. */
 bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint32_t *out);
