@@ -68,7 +68,7 @@ typedef struct jinja_options {
     const jinja_set *set; /* NULL: include, import and extends fail when they are reached */
 } jinja_options;
 
-/* Compiles a copy of source. Errors as above, QUIRE_NO_MEMORY; then *out is NULL. */
+/* Compiles a copy of source. On failure *out is NULL. */
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
 void jinja_close(jinja_program *p);
 /* Whether the template includes, imports or extends another one. */

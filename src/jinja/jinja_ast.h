@@ -183,8 +183,7 @@ bool jparse_skip_name(jparser *p, const char *name);
 quire_err jparse_expect_op(jparser *p, const char *op);
 quire_err jparse_expect_name(jparser *p, str *name);
 
-/* Parses an expression. with_cond: may be of the form `x if y`. In jinja_expr.c, as are
- * the next ones. */
+/* Parses an expression (jinja_expr.c). with_cond: it may be of the form `x if y`. */
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
 /* Parses an expression with_cond and appends it to list. */
 quire_err jparse_add_expression(jparser *p, jnodes *list);

@@ -15,7 +15,7 @@ static const json_limits limits = {.max_depth = 128, /* less than JVALUE_MAX_DEP
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
                                    .max_names = (size_t)1 << 24,
-                                   /* as Python's json, for arguments of calls */
+                                   /* of equal names the last counts, as in Python */
                                    .names = JSON_NAMES_LAST,
                                    .takes_nul = true};
 

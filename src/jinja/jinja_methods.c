@@ -9,7 +9,7 @@ static quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
 
-/* An optional text argument, as is the next one; `what` names it in an error. */
+/* An optional text argument; `what` is its name in an error. */
 static quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
     return jgiven(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;

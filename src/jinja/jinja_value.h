@@ -83,8 +83,8 @@ typedef struct jout {
 
 void jout_deinit(jout *o);
 void jout_clear(jout *o);
-/* These append. QUIRE_TOO_LARGE: over a limit; QUIRE_CANCELLED; arena->refused tells
- * which. QUIRE_NO_MEMORY. */
+/* Append to an output. QUIRE_TOO_LARGE, QUIRE_CANCELLED (arena->refused tells which
+ * limit), QUIRE_NO_MEMORY. */
 quire_err jout_add(jout *o, str s); /* with the origins of s */
 quire_err jout_str(jout *o, const char *s);
 quire_err jout_char(jout *o, char c);
@@ -304,8 +304,8 @@ str jstr_last(str s);
 
 /* ---- values as text ---- */
 
-/* Appends str(v); the next one repr(v). QUIRE_UNSUPPORTED for values without a stable
- * text (iterators, functions). */
+/* Append str(v), or repr(v). QUIRE_UNSUPPORTED for values without a stable text
+ * (iterators, functions). */
 quire_err jvalue_write(jvalue v, jout *out);
 quire_err jvalue_write_repr(jvalue v, jout *out);
 /* Appends a float as Python's repr does. */
