@@ -103,7 +103,7 @@ typedef enum piece_class { PIECE_NORMAL, PIECE_BYTE, PIECE_CONTROL, PIECE_UNKNOW
 /* Adds a token, and appends to *out the text that is final with it. QUIRE_NO_MEMORY,
  * QUIRE_TOO_LARGE (out->max): the state is unusable afterwards. */
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out);
-/* Appends the remaining text and resets the state. */
+/* Appends the remaining text and resets the state. Errors as in decode_add. */
 quire_err decode_finish(decode_state *s, strbuf *out);
 
 #endif

@@ -13,7 +13,7 @@
 typedef struct detok detok;
 
 /* Opens a stream. skip_special: special tokens have no text. The tokenizer must outlive
- * it. */
+ * it. QUIRE_NO_MEMORY. */
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out);
 void detok_close(detok *d);
 /* Withholds U+FFFD at the end of the output until the next character or flush. Then
@@ -23,10 +23,10 @@ void detok_hold_replacements(detok *d);
 /* Brings the stream to its state after these ids, without their text: what follows
  * depends on them. n may be 0. */
 quire_err detok_prime(detok *d, const int32_t *ids, size_t n);
-/* Adds an id, and appends to *out the text that it completes. */
+/* Adds an id, and appends to *out the text that it completes. Errors of decode_add. */
 quire_err detok_add(detok *d, int32_t id, strbuf *out);
 /* Appends unfinished bytes as the tokenizer's decoder writes them (U+FFFD), and resets
- * the stream. */
+ * the stream. Errors of decode_add. */
 quire_err detok_flush(detok *d, strbuf *out);
 
 #endif

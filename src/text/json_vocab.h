@@ -34,12 +34,12 @@ typedef struct json_vocab {
 } json_vocab;
 
 /* Reads `file`, which is borrowed, into *r. The caller calls json_vocab_deinit in any
- * case. */
+ * case. QUIRE_BAD_FILE with the position; QUIRE_NO_MEMORY. */
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err);
 void json_vocab_deinit(json_vocab *r);
 str json_vocab_text(const json_vocab *r, const json_entry *e);
 /* Appends the file with an empty vocabulary and no merges: what a tokenizer with tables
- * (tables.h) still reads. */
+ * (tables.h) still reads. Errors as in json_vocab_read. */
 quire_err json_vocab_strip(str file, strbuf *out, quire_error *err);
 
 #endif

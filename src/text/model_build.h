@@ -10,7 +10,7 @@
  * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err model_build_trie(const tokenizer *t, piece_trie *out);
 /* Records which pieces are control tokens other than the unknown one. Requires finished
- * added tokens. */
+ * added tokens. QUIRE_NO_MEMORY. */
 quire_err model_note_controls(const tokenizer *t, unigram *u);
 /* Finds the tokens <0x00>..<0xFF> among those that is_byte accepts (NULL: all); -1:
  * missing. Returns how many there are. */

@@ -39,9 +39,9 @@ quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, c
 
 typedef quire_err pipeline_load_fn(json_value *o, void *out, quire_error *err);
 
-/* Each reads a component from JSON ("null" or empty: no steps) into *out. The caller
- * zeroes *out before, and deinits it in any case. QUIRE_UNSUPPORTED names an unknown type
- * or option, QUIRE_BAD_FILE what is malformed. */
+/* These functions read a component from JSON ("null" or empty: no steps) into *out. The
+ * caller zeroes *out before, and deinits it in any case. QUIRE_UNSUPPORTED names an
+ * unknown type or option, QUIRE_BAD_FILE what is malformed. */
 quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err);
 quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err);
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err);

@@ -57,7 +57,7 @@ typedef struct pretokenizer {
 void pretokenizer_deinit(pretokenizer *p);
 /* Whether a step removes characters. */
 bool pretokenizer_deletes(const pretokenizer *p);
-/* Each appends a step. QUIRE_UNSUPPORTED above PRE_MAX_STEPS; errors of regex_open. */
+/* Append a step. QUIRE_UNSUPPORTED above PRE_MAX_STEPS; errors of regex_open. */
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert,
                                  quire_error *err);
 /* Appends a step that cuts by the matches of a pattern in this syntax; each is a

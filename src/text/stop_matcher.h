@@ -27,10 +27,10 @@ quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *ou
 /* Feeds a piece in which no stop string may end; one that begins in it may end in a later
  * piece. Errors as stop_matcher_feed. */
 quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out);
-/* Appends the withheld text at the end of the stream; nothing after a match. */
+/* At the end of a stream appends withheld text; none after a match. QUIRE_NO_MEMORY. */
 quire_err stop_matcher_flush(stop_matcher *s, strbuf *out);
 /* Appends the withheld text in the middle of a stream: no stop string may cross this
- * point. */
+ * point. QUIRE_NO_MEMORY. */
 quire_err stop_matcher_restart(stop_matcher *s, strbuf *out);
 
 #endif

@@ -37,8 +37,9 @@ typedef struct tables_header {
 
 /* Appends t's tables to *out, which is empty. QUIRE_NO_MEMORY. */
 quire_err tables_write(const tokenizer *t, strbuf *out);
-/* Uses bytes as the tables of a tokenizer of which only the kind of model is set. They
- * are untrusted, aligned to 64, and borrowed until the tokenizer is closed. */
+/* Uses bytes, untrusted and aligned to 64, as the tables of a tokenizer of which only the
+ * kind of model is set; borrows them until it is closed. QUIRE_UNSUPPORTED: another
+ * version; QUIRE_BAD_FILE. */
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err);
 
 #endif

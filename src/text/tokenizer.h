@@ -65,7 +65,7 @@ quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, e
 size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
 
 /* Appends the text of all ids, by the tokenizer's own decoder: leading spaces, byte runs,
- * clean-up. */
+ * clean-up. Errors of decode_add leave *out unchanged. */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);
 
 /* Names the part of the decoder because of which the text of several ids is not the

@@ -34,8 +34,8 @@ typedef struct tokenizer {
     fim_marks fim; /* set when everything else is built */
 } tokenizer;
 
-/* Each fills *t, which is zero except for bos and eos -1. After a failure, the caller
- * closes it. */
+/* These functions fill *t, which is zero except for bos and eos -1. After a failure, the
+ * caller closes it. */
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err);
@@ -51,7 +51,7 @@ quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_err
 /* Computes max_bytes when everything else is built; 0: unlimited. QUIRE_NO_MEMORY. */
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
-/* Sets a post-processor that adds bos before and eos after the text; -1: none. */
+/* Makes t put bos before and eos after a text; -1: none. QUIRE_NO_MEMORY. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
 
 /* Finds what decode_add needs for an id: its text (for an added token its pattern,
