@@ -210,7 +210,7 @@ static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, c
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* If pages are so short that a task may be preempted, counts how many each running task
+/* If pages are so scarce that a task may be preempted, counts how many each running task
  * would free. */
 static void step_plan_describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
