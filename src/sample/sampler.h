@@ -145,7 +145,7 @@ typedef struct sample_pool {
 
 /* Opens one sampler per worker, for rows of n_vocab logits and histories of up to
  * max_tokens. More than one worker needs run and `threads`, which must outlive the pool.
- * Call sample_pool_close also after a failure. */
+ * QUIRE_NO_MEMORY: call sample_pool_close then too. */
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run,
                            void *threads, sample_pool *out);
 /* Closes a pool; a zeroed one is allowed. */

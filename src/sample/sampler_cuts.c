@@ -111,7 +111,7 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
-/* The same among the kept tokens, after other cuts. */
+/* Like cut_sigma, among the kept tokens only. */
 static void cut_sigma_kept(sampler *s, const float *logits, float n) {
     double sum = 0.0, squares = 0.0, most = -INFINITY;
     int32_t n_kept = 0;
@@ -347,7 +347,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
  * they never affect what is kept. If the collected tokens do not suffice, a more careful
  * guess follows, and in the end all tokens are used. */
 
-/* one group out of so many is in the sample */
+/* every SAMPLED_GROUPS-th group is in the sample */
 #define SAMPLED_GROUPS 48
 /* up to this vocabulary size, all tokens are used */
 #define SMALL_VOCAB 4096

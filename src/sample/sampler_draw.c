@@ -62,7 +62,7 @@ static int32_t sampler_draw_find_place(const float *w, int32_t n, double target,
     return place;
 }
 
-/* The same, using the sums of groups of weights. */
+/* Like sampler_draw_find_place, using the sums of groups of weights. */
 static int32_t find_in_groups(const float *w, int32_t n, const double *sums, double target) {
     double before = 0.0;
     int32_t first = GROUP * sampler_draw_find_block(sums, (n + GROUP - 1) / GROUP, target, &before);

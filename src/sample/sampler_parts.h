@@ -116,7 +116,7 @@ quire_err sampler_constrain(sampler *s, const sample_context *c);
 bool sampler_is_over(const sampler *s, const sample_context *c);
 
 /* ---- changes to single logits, by the request's options and the history ---- */
-/* Whether the request has such a stage that may apply after n_output generated tokens. */
+/* Whether the request may change logits after n_output generated tokens. */
 bool sampler_may_change(const sampling_params *p, int32_t n_output);
 /* Runs these stages. True if one changed a logit. */
 bool sampler_change(sampler *s, float *logits, const sample_context *c);
@@ -145,9 +145,9 @@ typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
  * the sum reaches `limit`. *last is the last one added, at least the first. False if all
  * together do not reach the limit. */
 bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last);
-/* The same among the n candidates in s->inside, which are sorted by index; tokens with
- * larger keys have the sum `above`. Also false if `above` alone reaches the limit. limit
- * > 0. */
+/* Like sampler_find_cut, among the n candidates in s->inside, which are sorted by index;
+ * tokens with larger keys have the sum `above`. Also false if `above` alone reaches the
+ * limit. limit > 0. */
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
 /* Orders the kept tokens with the weight of `last` by their logits, since logits that
  * differ in the last bit can have equal weights. As many stay as counted: the largest
