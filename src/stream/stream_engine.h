@@ -92,8 +92,8 @@ typedef struct stream_engine_sizes {
     size_t text_cache_bytes, rule_bytes; /* text_cache_bytes 0: no prompt cache */
 } stream_engine_sizes;
 
-/* Opens caches and text threads of *e, whose other members are set. Call stop and close
- * also after a failure. */
+/* Opens caches and text threads of *e, whose other members are set. QUIRE_NO_MEMORY: call
+ * stop and close then too. */
 quire_err stream_engine_open(stream_engine *e, const stream_engine_sizes *sizes, quire_error *err);
 /* Ends the text threads. The engine must not give them work any more. */
 void stream_engine_stop(stream_engine *e);
@@ -103,7 +103,7 @@ void stream_engine_close(stream_engine *e);
 /* The vocabulary for the engine's grammars, made at first use; borrowed. e has a
  * tokenizer. Any thread. QUIRE_NO_MEMORY. */
 quire_err stream_engine_vocab(stream_engine *e, struct grammar_vocab **out);
-/* The same for grammars that tell special tokens from text. */
+/* Like stream_engine_vocab, for grammars that tell special tokens from text. */
 quire_err stream_engine_marked(stream_engine *e, const struct marked_vocab **out);
 
 #endif

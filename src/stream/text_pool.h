@@ -75,8 +75,8 @@ typedef struct text_job {
 uint64_t text_tenant(const char *name);
 
 /* Opens a pool. n_running: most threads that run quick jobs at once, and as many for slow
- * ones; 1 to TEXT_POOL_THREADS. n_threads: most threads, at least n_running; the
- * additional ones hold paused jobs. Without additional ones, each job runs to its end. */
+ * ones; 1 to TEXT_POOL_THREADS. n_threads: most threads, at least n_running; the others
+ * hold paused jobs. If there are no others, each job runs to its end. QUIRE_NO_MEMORY. */
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
 /* Runs the waiting jobs, then ends the threads. */
 void text_pool_close(text_pool *p);
