@@ -84,7 +84,7 @@ float attn_cos(float x) {
     return sin_of(x, 1);
 }
 
-/* x|^y; x is neither 0 nor infinite nor 1. */
+/* Computes |x|^y; x is neither 0 nor infinite nor 1. */
 static float power(double x, double y) {
     double p = y * log_positive(x);
     return p > 200.0 ? INFINITY : p < -200.0 ? 0.0f : (float)exp_near(p);

@@ -13,8 +13,8 @@ static int64_t kv_layout_divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Bytes of a cache in a page; a state's bytes in all of its pages, if its units could
- * straddle them. */
+/* Bytes of a cache in a page; of a state in all of its pages, ignoring gaps between
+ * units. */
 static int64_t bytes_of(const kv_planes *p) {
     return p->key.bytes + p->value.bytes + p->state.n_units * p->state.unit_bytes;
 }

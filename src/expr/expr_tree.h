@@ -114,7 +114,7 @@ quire_err expr_error(quire_error *err, int32_t column, const char *format, ...)
 /* Parses an expression and types its nodes. After an error the tree is undefined. */
 quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out,
                      quire_error *err);
-/* Generates the program of a tree. */
+/* Generates the program of a tree. QUIRE_INVALID: it is too large; QUIRE_NO_MEMORY. */
 quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, quire_error *err);
 
 /* ---- expr_values.c: the tree as a list of operations ---- */

@@ -36,7 +36,7 @@ typedef struct pair {
 /* A map from keys to numbers. */
 typedef struct table {
     NFA_VEC(pair) list;
-    hash_index index; /* of list */
+    hash_index index; /* index of list */
 } table;
 
 typedef struct visit {

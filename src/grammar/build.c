@@ -98,7 +98,7 @@ uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n
 }
 
 uint32_t build_bytes(build *b, str bytes, uint32_t next) {
-    while (bytes.n > UINT16_MAX) { /* from the end */
+    while (bytes.n > UINT16_MAX) { /* splits off parts from the end */
         size_t n = (bytes.n - 1) % UINT16_MAX + 1;
         next = build_bytes(b, (str){bytes.p + bytes.n - n, n}, next);
         bytes.n -= n;
@@ -305,7 +305,7 @@ void build_find_empty(build *b, bool *empty) {
             a->rules.p[r].nullable = empty[a->rules.p[r].start];
         }
     }
-    for (uint32_t i = 0; i < a->repeats.n; i++) { /* an empty round counts, so none is needed */
+    for (uint32_t i = 0; i < a->repeats.n; i++) { /* rounds may be empty, so none is needed */
         if (empty[a->repeats.p[i].body]) {
             a->repeats.p[i].min = 0;
         }

@@ -189,7 +189,7 @@ typedef struct pair {
 typedef struct product {
     dfa_pool *p;
     NFA_VEC(pair) pairs;
-    hash_index index; /* of pairs */
+    hash_index index; /* index of pairs */
 } product;
 
 static uint32_t pair_of(product *q, uint32_t x, uint32_t y) {
@@ -358,8 +358,8 @@ static bool is_open(const nfa_dstate *d, bool all) {
     return all ? d->free : d->roomy;
 }
 
-/* Whether every character (all), or every one that JSON does not escape, leads to a state
- * with this property. */
+/* Whether every character that JSON does not escape leads to a roomy state; all: whether
+ * every character leads to a free one. */
 static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     uint32_t from = all ? 0 : 0x20;
     for (uint32_t k = 0; k < d->n; k++) {
@@ -373,7 +373,7 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
 }
 
-/* Sets roomy (all: free) of the states from which no dead end can be reached. */
+/* Clears roomy (all: free) in the states from which a dead end can be reached. */
 static void dfa_find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {

@@ -1,4 +1,9 @@
-/* the byte is wrong. */
+/* The part of the machine that decodes characters, from UTF-8 or from escapes in JSON
+ * strings.
+ *
+ * A partly read character is one of a range. If the whole range leads to one target, its
+ * bits no longer matter: the configuration keeps only the target and the number of
+ * missing bytes. So texts in any script need few states. */
 #include "grammar/machine.h"
 
 #include <assert.h>
@@ -313,7 +318,7 @@ bool machine_is_roomy(const machine *m, const machine_config *c) {
 /* ---- a byte ---- */
 
 /* The next phase if only the number of bytes matters. BEGIN: the character is complete;
- * LOW_3 + */
+ * the phase after LOW_3: the byte is wrong. */
 static phase settled_next(phase p, uint8_t byte) {
     static const phase next[] = {
         [RAW_2_1] = BEGIN, [RAW_3_2] = RAW_3_1, [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,

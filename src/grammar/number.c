@@ -263,7 +263,7 @@ typedef struct scanner {
     bool no_point;
     uint32_t max_int, max_frac;
     NFA_VEC(scan) scans;
-    hash_index index; /* of scans */
+    hash_index index; /* index of scans */
 } scanner;
 
 static void set_bounds(scanner *s) {

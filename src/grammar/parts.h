@@ -30,7 +30,7 @@ uint32_t parts_emit_text(parts *p, str text, uint32_t next);
 uint32_t parts_emit_mark(parts *p, int32_t id, uint32_t next);
 /* schema_arguments.c: compiles arguments; the first rule that it adds matches them. */
 void compile_arguments(parts *p, const grammar_arguments *a);
-/* free_text.c: FREE, UNTIL and TAGS. */
+/* free_text.c: emits parts of the kinds FREE, UNTIL and TAGS. */
 uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct finder {
     NFA_VEC(set) sets;
     NFA_VEC(uint32_t) members, work, next, cuts;
     uint32_t *stamp, now;
-    hash_index index; /* of sets from 1 on */
+    hash_index index; /* index of `sets` from 1 on */
 } finder;
 
 static uint32_t pattern_add_step(finder *f, step s) {
@@ -63,7 +63,8 @@ static uint32_t pattern_emit_repeat(finder *f, const ast_node *n, uint32_t next)
     return next;
 }
 
-static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* from the last one */
+/* in reverse, as each leads to the one after it */
+static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) {
     if (child == 0 || !build_step(f->b, 1)) {
         return next;
     }

@@ -356,8 +356,8 @@ static bool forbid(run_core *r, const vocab_trie *t, uint32_t first, uint32_t en
  * end of a name. KNOWN: computed already. */
 enum { HOLDS_NAME = 1, HOLDS_NEXT = 2, KNOWN = 4 };
 
-/* Finds which of HOLDS_* the tokens among nodes first..end have. is_new: state s is outside
- * the name before the token; ended: a name ended in the token. */
+/* Finds which of HOLDS_* the tokens among nodes first..end have. is_new: before the
+ * token, state s is not in the name; ended: a name ended in the token. */
 static unsigned find_names(run_core *r, const vocab_trie *t, uint32_t first, uint32_t end, uint32_t s,
                            bool is_new, bool ended) {
     const uint32_t depth = machine_state_at(&r->m, s)->name;

@@ -8,7 +8,7 @@
 
 #define MAX_REF 2000 /* bytes of the longest $ref */
 
-/* path/token; kept. */
+/* Joins path and token by a slash; the result is kept. */
 static const char *schema_path(schema *s, const char *path, const char *token) {
     size_t n = strlen(path), m = strlen(token), extra = 0;
     for (size_t i = 0; i < m; i++) {

@@ -26,7 +26,7 @@
 
 typedef struct sampler sampler;
 
-/* Opens a sampler for rows of n_vocab logits, and histories of up to max_tokens. */
+/* Opens a sampler for [n_vocab] logits, histories of max_tokens. QUIRE_NO_MEMORY. */
 quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out);
 void sampler_close(sampler *s);
 

@@ -92,7 +92,7 @@ int32_t sampler_draw(sampler *s, const float *logits, float uniform) {
  * tokens */
 enum { N_ESTIMATE = 100 };
 
-/* Likelier, or as likely with a lower id. */
+/* Whether a is likelier than b, or as likely with a lower id. */
 static bool comes_before(candidate a, candidate b) {
     return a.key != b.key ? a.key > b.key : a.place < b.place;
 }

@@ -30,7 +30,7 @@
 
 typedef struct beam_stop_matcher beam_stop_matcher;
 
-/* Opens a matcher for g's stop strings. g and the engine must outlive it. */
+/* Opens a matcher for g's stop strings; g and e must outlive it. QUIRE_NO_MEMORY. */
 quire_err beam_stop_matcher_open(stream_engine *e, const generation *g, beam_stop_matcher **out);
 void beam_stop_matcher_close(beam_stop_matcher *w);
 /* engine_ending.is_over: whether the last of tokens[n_prompt..n) completes a stop string

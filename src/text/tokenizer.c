@@ -264,7 +264,7 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
         strbuf_clear(&r->clean);
         TRY(utf8_add_lossy(&r->clean, text));
         text = (str){r->clean.p, r->clean.n};
-        r->options.seams = NULL; /* else positions in another text */
+        r->options.seams = NULL; /* its seams would be positions in another text */
         r->options.known = NULL;
         r->options.marks = r->options.marks != NULL ? &all_a_clients : NULL;
     }
