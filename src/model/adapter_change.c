@@ -9,13 +9,13 @@
 #include "core/quant.h"
 #include "file/show.h"
 
-/* One entry of the table under the name that a module has. */
+/* An entry of the table, with the name that a module has for it. */
 typedef struct module_entry {
     const adapter_opening *o;
     const adapter_module *module;
     const weight_entry *entry;
-    bool whole;     /* the module's tensors are those of the whole entry; otherwise of its part */
-    head_rows rows; /* order of rows in the other format; the same unless they are queries or keys */
+    bool whole;     /* the module's tensors are those of the whole entry, not of its part */
+    head_rows rows; /* order of rows in the other format; the same as ours except for queries and keys */
 } module_entry;
 
 void *adapter_memory(adapter_opening *o, size_t n, size_t size) {
@@ -51,7 +51,7 @@ quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_ch
 
 /* ---- finding the weights ---- */
 
-/* Where checkpoints have their text model (find_weight.h). */
+/* Prefixes of the text model in checkpoints (find_weight.h). */
 static const char *const text_roots[] = {"model.",
                                          "language_model.model.",
                                          "model.language_model.",
@@ -85,8 +85,8 @@ static const tensor_view *module_any(const adapter_module *module) {
     return t;
 }
 
-/* Whether the base has no such module because it is text alone: the module is of a tower
- * for images or sound, or joins one to the text. */
+/* Whether a module is missing only because the base is a text-only model: the module is
+ * part of an image or audio tower, or connects one to the text. */
 static bool module_is_of_tower(str name) {
     static const char *const towers[] = {"visual",         "vision_tower", "vision_model",
                                          "vision_encoder", "audio_tower",  "multi_modal_projector",
@@ -133,7 +133,7 @@ static quire_err module_bad_shape(const adapter_opening *o, const tensor_view *t
     return adapter_refuse(o, QUIRE_BAD_FILE, t, what);
 }
 
-/* A tensor as [d0, d1]; of a GGUF file dimensions of 1 may be left out. */
+/* Views a tensor as [d0, d1]; a GGUF file's may lack dimensions of 1. */
 static quire_err module_matrix(const adapter_opening *o, const tensor_view *t, int64_t d0, int64_t d1,
                                tensor_view *out) {
     const bool is_line = t->n_dims == 1 && d0 == 1 && t->dims[0] == d1;
@@ -147,7 +147,7 @@ static quire_err module_matrix(const adapter_opening *o, const tensor_view *t, i
     return QUIRE_OK;
 }
 
-/* A table of tokens that has grown with the adapter. */
+/* Handles a table of tokens that has grown with the adapter. */
 static quire_err module_new_rows(const adapter_opening *o, const tensor_view *t, int64_t has, int64_t base) {
     char what[320];
     (void)snprintf(
@@ -171,7 +171,7 @@ quire_err adapter_check_rank(adapter_opening *o, const tensor_view *t, int64_t r
 
 /* ---- rows ---- */
 
-/* Rows of the tensor that the entry's matrix is, or is a part of. */
+/* Rows of the tensor of which the entry's matrix is all or a part. */
 static int64_t entry_tensor_rows(const module_entry *e) {
     const weight_entry *w = e->entry;
     return e->whole || w->part.n_rows == 0 ? (w->turned ? w->n_in : w->n_out) : w->part.n_rows;
@@ -182,10 +182,10 @@ static int64_t entry_rows(const module_entry *e) {
     return e->entry->turned ? e->entry->n_in : e->entry->n_out;
 }
 
-/* The row of the module's tensors that is row r of the entry's. A GGUF file has the rows
- * of a head of Llama's queries and keys so that neighbours rotate together: row 2 i + j
- * of a head is row j E / 2 + i of the checkpoint's. Of GLM-4V it is the other way round,
- * among those that rotate. */
+/* The row of the module's tensors that is row r of the entry's. In GGUF files the rows of
+ * a head of Llama's queries and keys are permuted so that neighbours rotate together: row
+ * 2 i + j of a head is row j E / 2 + i of the checkpoint's. For GLM-4V the permutation is
+ * the inverse, among the rows that rotate. */
 static int64_t entry_source(const module_entry *e, int64_t r) {
     const weight_part *p = &e->entry->part;
     if (!e->whole && p->n_rows > 0) {
@@ -205,7 +205,7 @@ static bool entry_is_straight(const module_entry *e) {
     return e->rows == HEAD_ROWS_ALIKE && (e->whole || e->entry->part.n_rows == 0);
 }
 
-/* The entry's rows of a matrix of the module, [tensor rows, width]. */
+/* Collects the entry's rows of a matrix of the module, [tensor rows, width]. */
 static quire_err entry_gather(adapter_opening *o, const module_entry *e, const tensor_view *t, int64_t width,
                               tensor_view *out) {
     const int64_t n = entry_rows(e);
@@ -225,7 +225,7 @@ static quire_err entry_gather(adapter_opening *o, const module_entry *e, const t
     return QUIRE_OK;
 }
 
-/* The entry's elements of a vector of the module, as f32. */
+/* Collects the entry's elements of a vector of the module, as f32. */
 static quire_err entry_gather_floats(adapter_opening *o, const module_entry *e, const tensor_view *t,
                                      float **out) {
     const int64_t n_all = entry_tensor_rows(e), n = entry_rows(e);
@@ -249,7 +249,7 @@ static quire_err entry_gather_floats(adapter_opening *o, const module_entry *e, 
     return QUIRE_OK;
 }
 
-/* The transpose of a matrix, in memory of the opening. */
+/* Transposes a matrix into memory of the opening. */
 static quire_err module_turn(adapter_opening *o, const tensor_view *t, tensor_view *out) {
     const size_t size = (size_t)dtype_block_bytes(t->type);
     const int64_t n_rows = t->dims[0], n = t->dims[1];
@@ -278,7 +278,7 @@ quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_vi
 
 /* ---- products ---- */
 
-/* The factors of a DoRA: magnitude / ||W + scale B A||, by output row. */
+/* Computes the factors of a DoRA, magnitude / ||W + scale B A||, per output row. */
 static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapter_change *c,
                                const tensor_view *magnitude) {
     const weight_entry *w = e->entry;
@@ -316,7 +316,7 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
     return QUIRE_OK;
 }
 
-/* An expert's matrix of a stack of them, where the entry is of a stack too. */
+/* An expert's matrix out of a stack, if the entry is of a stack too. */
 static const tensor_view *entry_slab(const module_entry *e, const tensor_view *t, tensor_view *one) {
     const weight_part *p = &e->entry->part;
     if (e->whole || p->n_slabs == 0 || t->n_dims != 3 || t->dims[0] != p->n_slabs) {
@@ -332,7 +332,7 @@ static const tensor_view *entry_slab(const module_entry *e, const tensor_view *t
     return one;
 }
 
-/* Sets A and B, and for DoRA the factors. */
+/* Sets A and B and, for DoRA, the factors. */
 static quire_err entry_add_product(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const adapter_module *m = e->module;
     tensor_view slabs[2];
@@ -355,7 +355,7 @@ static quire_err entry_add_product(adapter_opening *o, const module_entry *e, ad
     return magnitude != NULL ? entry_factors(o, e, c, magnitude) : QUIRE_OK;
 }
 
-/* Weights in place of the base's. */
+/* Sets weights that replace the base's. */
 static quire_err entry_replace(adapter_opening *o, const module_entry *e, adapter_change *c) {
     const tensor_view *t = e->module->parts[PART_WHOLE];
     const weight_entry *w = e->entry;
@@ -527,16 +527,16 @@ static bool entry_is_meant(const weight_entry *w, const adapter_module *m) {
     return p[PART_ROWS_A] != NULL ? w->rows != NULL : true;
 }
 
-/* Whether the rows of a name are those of queries or keys that rotate in pairs. */
+/* Whether the name is of queries or keys, whose rows may rotate in pairs. */
 static bool name_rotates(str name) {
     return str_ends(name, ".attn_q") || str_ends(name, ".attn_k") || str_ends(name, ".q_proj") ||
            str_ends(name, ".k_proj");
 }
 
-/* Refuses a weight that lies in the two formats in different ways: of linear attention,
- * of queries, keys and values that a checkpoint has group by group, and of Falcon-H1,
- * whose GGUF files have its factors in the weights. Where nothing rotates, the order of
- * queries and keys does not show in what the model computes, so it is not known. */
+/* Refuses a weight whose layout differs between the formats: linear attention; queries,
+ * keys and values that a checkpoint stores group by group; and Falcon-H1, whose GGUF
+ * files include its factors in the weights. Without rotation the order of queries and
+ * keys cannot be told from what the model computes, so it is unknown. */
 static quire_err entry_check_formats(const module_entry *e) {
     static const char *const of_delta[] = {".ssm_",   ".attn_qkv",     ".attn_gate",
                                            ".attn_q", ".linear_attn.", ".attn_k",

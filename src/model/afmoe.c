@@ -1,7 +1,7 @@
-/* Sigmoid mixtures whose layers with windows rotate and whose others have no positions.
- * AFMoE (Trinity): an output gate, norms after both halves of a layer. Beam: both, the
- * gate with a bias a head, and a residual scaled by depth. Kolibri 1: the same norms,
- * experts chosen by their logits. Flint: sinks in all layers. */
+/* Sigmoid mixtures in which only layers with windows rotate, and the others have no
+ * positions. AFMoE (Trinity): an output gate, norms after both halves of a layer. Beam:
+ * both, with a bias per head in the gate and a residual scaled by depth. Kolibri 1: the
+ * same norms, experts chosen by logit. Flint: sinks in all layers. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -34,7 +34,7 @@ static const arch_names flint_names = {
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
 };
 
-/* Layers that the file does not give a type are as is_window says. */
+/* Sets the windows; is_window applies to layers without a type in the file. */
 static quire_err afmoe_set_windows(const config *c, int32_t window, const bool *is_window, model_desc *d) {
     TRY(config_window(c, &window));
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -74,7 +74,7 @@ static quire_err describe_afmoe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* All but each sixth layer and the last have windows. */
+/* Sets windows on all layers but every sixth and the last. */
 static quire_err beam_read_layers(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS], is_listed = config_has(c, NULL, "layer_types");
     int32_t window = 512;
@@ -85,7 +85,7 @@ static quire_err beam_read_layers(const config *c, model_desc *d) {
         bool is_last = !is_listed && i == d->n_layers - 1;
         config_set_window(d, i, is_window[i] && !is_last ? window : 0);
     }
-    if (!config_has(c, NULL, "rope_parameters")) { /* the others have no positions */
+    if (!config_has(c, NULL, "rope_parameters")) { /* the other layers have no positions */
         TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
         for (int32_t i = 0; i < d->n_layers; i++) {
             d->layers[i].rope = d->layers[i].window > 0 ? d->layers[i].rope : NO_ROPE;
@@ -128,7 +128,7 @@ static quire_err describe_kolibri(const config *c, model_desc *d) {
     TRY(config_window_layers(c, d, 5, 4, is_window));
     TRY(afmoe_set_windows(c, 513, is_window, d));
     for (int32_t i = 0; i < d->n_layers && config_is_null(c, "sliding_window"); i++) {
-        d->layers[i].rope = 0; /* without any window all layers rotate */
+        d->layers[i].rope = 0; /* without any windows all layers rotate */
     }
     d->moe = (moe_desc){
         .score = ROUTE_SIGMOID, .correction_bias = true, .choose_by_logits = true, .d_shared = 512};

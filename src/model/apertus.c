@@ -1,5 +1,5 @@
-/* Apertus: arXiv:2509.14233: norms of queries and keys, and xIELU without a gate, with
- * numbers of each layer's own. */
+/* Apertus: arXiv:2509.14233: norms of queries and keys, and ungated xIELU with parameters
+ * per layer. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ static const arch_names apertus_names = {
            [W_FFN_NORM] = "model.layers.%d.feedforward_layernorm"},
 };
 
-/* A number of a layer's activation, which a checkpoint has as a tensor. */
+/* Reads a parameter of a layer's activation, which checkpoints store as a tensor. */
 static quire_err apertus_read_number(const config *c, int32_t layer, const char *name, bool needed,
                                      float *out) {
     char full[160];
@@ -32,7 +32,7 @@ static quire_err apertus_read_number(const config *c, int32_t layer, const char 
     return QUIRE_OK;
 }
 
-/* As above, in a GGUF file: one number for all layers, or a list. */
+/* The same in a GGUF file: one number for all layers, or a list. */
 static quire_err apertus_read_list(const config *c, const char *key, bool needed, int32_t n_layers,
                                    float *out) {
     size_t n = 0;
@@ -84,7 +84,7 @@ static quire_err apertus_read_activation(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Llama 3's scaling where config.json has none. */
+/* Uses Llama 3's scaling if config.json has none. */
 static quire_err apertus_read_rope(const config *c, model_desc *d) {
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;

@@ -27,7 +27,7 @@ static const arch *const all[] = {
     &arch_zamba2,      &arch_griffin,      &arch_beam,         &arch_muse_spark,  &arch_mistral_large4,
     &arch_minimax_m3,  &arch_glm5_next,    &arch_qwen4,        &arch_axk2};
 
-/* The text that is one of an architecture's names in a format, or NULL past the last. */
+/* The k-th name of an architecture in a format; NULL after the last. */
 static const char *name_at(const arch *a, model_format format, int k) {
     return k < ARCH_MAX_NAMES ? (format == MODEL_GGUF ? a->gguf : a->hf)[k] : NULL;
 }
@@ -49,7 +49,7 @@ const arch *arch_find(model_format format, str name, nearest *similar) {
     return NULL;
 }
 
-/* ---- known and refused ---- */
+/* ---- known but refused ---- */
 
 static const refused_arch refused_table[] = {
     {"DeepseekV4ForCausalLM", "deepseek4",

@@ -1,6 +1,6 @@
-/* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms after
- * both halves of a layer, learned positions and token types. RoBERTa: arXiv:1907.11692:
- * positions begin after the padding's. Nomic Embed: arXiv:2402.01613: rotary positions,
+/* BERT: Devlin et al. 2018, arXiv:1810.04805: two-sided attention, norms after both
+ * halves of a layer, learned positions and token types. RoBERTa: arXiv:1907.11692:
+ * positions start after the padding's. Nomic Embed: arXiv:2402.01613: rotary positions,
  * gated, no biases. */
 #include <stdio.h>
 
@@ -71,7 +71,7 @@ static quire_err describe_bert(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* A checkpoint's first positions belong to padding; GGUF files leave them out. */
+/* The first positions of a checkpoint are for padding; GGUF files leave them out. */
 static quire_err describe_roberta(const config *c, model_desc *d) {
     int32_t padding = 1;
     TRY(describe_bert(c, d));
@@ -85,7 +85,7 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Settings of the checkpoints of Nomic's own code that make another model of it. */
+/* Refuses settings of Nomic's own code that would make it another model. */
 static quire_err check_nomic(const config *c) {
     static const char *const flags[] = {"prenorm", "causal", "parallel_block", "use_rms_norm",
                                         "rotary_emb_interleaved"};
@@ -155,8 +155,8 @@ const arch arch_nomic_bert = {.gguf = {"nomic-bert"},
 /* ---- ModernBERT ---- */
 
 /* ModernBERT: Warner et al. 2024, arXiv:2412.13663: an encoder with rotary positions,
- * gated, norms before both halves of a layer but the first's attention; two layers of
- * three see a window to either side. */
+ * gated, with norms before both halves of a layer except the first attention; two of
+ * three layers have a two-sided window. */
 
 static const arch_names modernbert_names = {
     .gguf = {[W_GATE_UP] = "blk.%d.ffn_up"},
@@ -173,8 +173,8 @@ static const arch_names modernbert_names = {
     .left_out = {"head", "decoder"},
 };
 
-/* A window of n tokens reaches n / 2 to either side. The layers 0, period, 2 period ..
- * see all. */
+/* A window of n tokens reaches n / 2 to either side. Layers 0, period, 2 period .. have
+ * none. */
 static quire_err modernbert_read_windows(const config *c, model_desc *d) {
     int32_t window = 128, period = 3;
     bool is_window[DESC_MAX_LAYERS];

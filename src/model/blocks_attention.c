@@ -1,4 +1,4 @@
-/* Attention: queries, keys and values of a layer, its cache, and the product after it.
+/* Attention: a layer's queries, keys and values, its cache, and the product after it.
  * Grouped queries: Ainslie et al. 2023, arXiv:2305.13245. */
 #include <assert.h>
 #include <math.h>
@@ -7,35 +7,34 @@
 
 #define LARGEST_KV_SCALE 1e30f
 
-/* A layer's attention, as its ops get it. */
+/* A layer's attention, as operands of its ops. */
 typedef struct attention {
-    linear_use products[4]; /* products for q, k, v and the gate, as far as they exist */
+    linear_use products[4]; /* products for q, k, v and the gate, if they exist */
     int32_t n_products;
     kv_store_use store;
-    bool copies_keys;       /* values are the keys, through value_norm */
-    const norm *value_norm; /* or NULL */
+    bool copies_keys;       /* values are the keys after value_norm */
+    const norm *value_norm; /* may be NULL */
     const norm *inner_norm; /* norm of the result; NULL: none */
-    multiply_use gate;      /* gate of the result; used if is_gated */
+    multiply_use gate;      /* gate of the result, if is_gated */
     bool is_gated;
     float value_scale; /* 0: 1 */
     attn_spec mask;
     buffer rows;
-    const index_block *index; /* the block that chooses its keys, or NULL */
+    const index_block *index; /* selects the keys; NULL: all are read */
 } attention;
 
-/* A layer's numbers and weights while they are loaded. */
+/* A layer's parameters and weights while it is loaded. */
 typedef struct attention_parts {
     const layer_desc *layer;
     const cache_desc *cache;
     int32_t q_width, k_width, v_width, out_width, gate_width;
-    bool writes_cache; /* otherwise an earlier layer does */
+    bool writes_cache; /* false: an earlier layer does */
     linear *q, *k, *v, *o, *gate;
     norm *q_norm, *k_norm, *v_norm, *inner_norm;
     float *k_scales, *v_scales, *sinks;
 } attention_parts;
 
-/* q, k and v out of one tensor: stacked, or group by group as some checkpoints have
- * them. */
+/* Loads q, k and v from one tensor: stacked, or group by group as in some checkpoints. */
 static quire_err attention_load_fused(binding *b, attention_parts *w) {
     bool is_gguf = binding_is_gguf(b), grouped = b->d->attend.order == QKV_GROUPED && !is_gguf;
     int64_t e = w->cache->d_key, e_v = w->cache->d_value, n_q = w->q_width, n_k = w->k_width,
@@ -63,8 +62,8 @@ static quire_err attention_load_fused(binding *b, attention_parts *w) {
     return loader_linear(b->l, name, b->layer, &v, n_v, b->d->d_model, &w->v);
 }
 
-/* Keys and values of a layer. Where another layer writes the cache, files may have them
- * all the same; nothing reads them. */
+/* Loads keys and values. If another layer writes the cache, the file may have them
+ * anyway, but they are not read. */
 static quire_err attention_load_kv(binding *b, attention_parts *w) {
     static const weight_role unread[] = {W_K, W_V, W_K_NORM};
     const tensor_view *t;
@@ -75,14 +74,15 @@ static quire_err attention_load_kv(binding *b, attention_parts *w) {
         return QUIRE_OK;
     }
     TRY(binding_linear(b, W_K, w->k_width, b->d->d_model, &w->k));
-    bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V); /* GGUF files do not state it */
+    /* GGUF files do not say whether there are values */
+    bool may_have_v = binding_is_gguf(b) && binding_has(b, W_V);
     if (b->d->attend.values_are_keys && w->layer->window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
     return binding_linear(b, W_V, w->v_width, b->d->d_model, &w->v);
 }
 
-/* A norm of n heads of width e. */
+/* Loads a norm of n heads of width e. */
 static quire_err attention_load_norm(binding *b, weight_role role, int32_t n, int32_t e, norm **out) {
     const attend_desc *a = &b->d->attend;
     const weight_name name = binding_name(b, role);
@@ -95,7 +95,7 @@ static quire_err attention_load_norm(binding *b, weight_role role, int32_t n, in
     return loader_norm(b->l, name, b->layer, &spec, a->qk_norm == QK_NORM_HEAD ? e : n * e, out);
 }
 
-/* Norms of queries and keys, and of values. */
+/* Loads the norms of queries and keys, and of values. */
 static quire_err attention_load_norms(binding *b, attention_parts *w) {
     const qk_norm_kind kind = b->d->attend.qk_norm;
     const int32_t e = w->cache->d_key;
@@ -115,9 +115,8 @@ static quire_err attention_load_norms(binding *b, attention_parts *w) {
                                : QUIRE_OK;
 }
 
-/* The scales of keys or values of a layer, by head: the checkpoint's, one for all heads
- * or one for each. Scales that are not positive, which checkpoints have if nothing was
- * measured, are ignored. */
+/* Loads the scales of keys or values, one for each head or one for all. Scales that are
+ * not positive are ignored: checkpoints have them if nothing was calibrated. */
 static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_heads, float **out) {
     const weight_name name = binding_name(b, role);
     const tensor_view *t = loader_look(b->l, name, b->layer, "");
@@ -148,7 +147,7 @@ static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_h
     return QUIRE_OK;
 }
 
-/* Queries and the gate out of one tensor: each head's query, then its gate. */
+/* Loads queries and gate from one tensor: each head's query, then its gate. */
 static quire_err attention_load_gated(binding *b, attention_parts *w) {
     const int32_t e = w->cache->d_key;
     weight_part q = {.suffix = "q", .n_rows = 2 * (int64_t)w->q_width, .block = e, .step = 2 * (int64_t)e};
@@ -160,7 +159,7 @@ static quire_err attention_load_gated(binding *b, attention_parts *w) {
     return loader_linear(b->l, binding_name(b, W_Q), b->layer, &gate, w->q_width, b->d->d_model, &w->gate);
 }
 
-/* A gate whose biases are one for each head. */
+/* Loads a gate with a bias per head. */
 static quire_err attention_load_biased_gate(binding *b, attention_parts *w) {
     const int32_t n_heads = w->layer->n_heads, width = w->gate_width / n_heads;
     float *by_head, *all;
@@ -173,7 +172,7 @@ static quire_err attention_load_biased_gate(binding *b, attention_parts *w) {
                                 b->d->d_model, &w->gate);
 }
 
-/* The norm and gate between the result and the product after it. */
+/* Loads the norm and gate between the result and the product after it. */
 static quire_err attention_load_gate(binding *b, attention_parts *w) {
     const attend_gate gate = b->d->attend.gate;
     if (b->d->norm.inner) {
@@ -197,7 +196,8 @@ static quire_err attention_load_gate(binding *b, attention_parts *w) {
 
 static quire_err attention_load(binding *b, attention_parts *w) {
     bool is_fused = !binding_is_gguf(b) && weight_role_is(b->l->names, W_QKV) && !binding_has(b, W_Q);
-    if (is_fused || binding_has(b, W_QKV)) { /* the first: a missing weight is named as it is published */
+    /* first, so that errors about a missing weight use its published name */
+    if (is_fused || binding_has(b, W_QKV)) {
         TRY(attention_load_fused(b, w));
     } else {
         bool has_gate = b->d->attend.gate == ATTEND_GATE_QUERIES;
@@ -241,7 +241,7 @@ static quire_err attention_reserve(binding *b, const attention_parts *w, attenti
     return QUIRE_OK;
 }
 
-/* Fills the structs that the backend's ops get. */
+/* Fills the operands of the ops. */
 static void attention_fill(const binding *b, const attention_parts *w, attention *to) {
     const attend_desc *a = &b->d->attend;
     const layer_desc *layer = w->layer;

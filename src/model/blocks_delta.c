@@ -1,9 +1,8 @@
-/* Linear attention in place of attention. Gated delta rule: Yang et al. 2024,
- * arXiv:2412.06464; with a decay a channel: Kimi Team 2025, arXiv:2510.26692. Lightning
+/* Linear attention instead of attention. Gated delta rule: Yang et al. 2024,
+ * arXiv:2412.06464; with a decay per channel: Kimi Team 2025, arXiv:2510.26692. Lightning
  * attention: Qin et al. 2024, arXiv:2401.04658; MiniMax 2025, arXiv:2501.08313.
  *
  *   q, k, v = silu(conv(h W^T));  out = (norm(rule(q, k, v, b, a)) * f(z)) Wo^T
- *
  * q, k: [M, G Dk]; v, z: [M, H Dv]; b: [M, H]; a: [M, H], or [M, H Dk]. */
 #include <assert.h>
 #include <math.h>
@@ -11,7 +10,8 @@
 #include "base/mem.h"
 #include "model/decoder.h"
 
-/* What the products of the row give. The last two are the first halves of a's and z's. */
+/* Results of the row's products. The last two are the first of two products for a and
+ * z. */
 typedef enum delta_piece {
     DELTA_Q,
     DELTA_K,
@@ -27,13 +27,13 @@ typedef enum delta_piece {
 static const char *const piece_names[N_DELTA_PIECES] = {"q", "k", "v", "z", "b", "a", "z_in", "a_in"};
 
 typedef struct delta_block {
-    linear_use products[N_DELTA_PIECES]; /* of the row */
+    linear_use products[N_DELTA_PIECES]; /* products of the row */
     int32_t n_products;
-    feed_forward_use activated[3]; /* in place of q's, k's and v's: without convolutions */
+    feed_forward_use activated[3]; /* without convolutions: replace the products of q, k and v */
     int32_t n_activated;
     conv_use convs[3];
     int32_t n_convs;
-    linear_use seconds[2]; /* products of products */
+    linear_use seconds[2]; /* second products, of the results of the first */
     buffer firsts[2];
     int32_t n_seconds;
     linear_attention_use heads;
@@ -63,7 +63,7 @@ static void delta_run(const pass *p, const decoder_op *o) {
 
 /* ---- weights ---- */
 
-/* Elements of a row of a piece. */
+/* Width of a piece's row. */
 static int32_t piece_width(const delta_desc *r, delta_piece piece) {
     switch (piece) {
     case DELTA_Q:
@@ -81,8 +81,8 @@ static int32_t piece_width(const delta_desc *r, delta_piece piece) {
     }
 }
 
-/* Sets where a piece lies in a tensor that has those from `first` to `last` one after the
- * other, n_groups times. */
+/* Sets the location of a piece in a tensor that has the pieces `first` to `last` one
+ * after the other, n_groups times. */
 static void place_piece(const delta_desc *r, delta_piece first, delta_piece last, delta_piece piece,
                         int32_t n_groups, weight_part *out) {
     *out = (weight_part){.suffix = piece_names[piece], .block = piece_width(r, piece) / n_groups};
@@ -94,7 +94,7 @@ static void place_piece(const delta_desc *r, delta_piece first, delta_piece last
     out->step = out->n_rows / n_groups;
 }
 
-/* The tensor that contains a piece. False: the piece is a tensor of its own. */
+/* Finds the tensor that contains a piece. False: the piece has its own tensor. */
 static bool find_piece(const binding *b, delta_piece piece, weight_role *role, weight_part *part) {
     static const weight_role own[N_DELTA_PIECES] = {W_DELTA_Q,       W_DELTA_K,       W_DELTA_V,
                                                     W_DELTA_GATE,    W_DELTA_BETA,    W_DELTA_DECAY,
@@ -119,8 +119,8 @@ static bool find_piece(const binding *b, delta_piece piece, weight_role *role, w
     return true;
 }
 
-/* Loads the product of a piece. b and a are computed exactly, since a state multiplies
- * their errors. */
+/* Loads a piece's product. b and a are computed in f32, since a state amplifies their
+ * errors. */
 static quire_err load_piece(binding *b, delta_piece piece, int32_t n_in, linear **out) {
     bool is_exact = piece == DELTA_B || piece == DELTA_A || piece == DELTA_A_IN;
     weight_role role;
@@ -135,8 +135,7 @@ static quire_err piece_buffer(binding *b, delta_piece piece, buffer *out) {
     return binding_buffer(b, (buffer_role)(BUFFER_DELTA + (int)piece), piece_width(&b->d->delta, piece), out);
 }
 
-/* Adds the product of a piece to the block: of the row, or of the first of two
- * products. */
+/* Adds a piece's product to the block: of the row, or of the first of two products. */
 static quire_err add_piece(binding *b, delta_piece piece, delta_block *to, buffer *out) {
     const delta_desc *r = &b->d->delta;
     bool has_first = r->d_low > 0 && (piece == DELTA_Z || piece == DELTA_A);
@@ -155,8 +154,8 @@ static quire_err add_piece(binding *b, delta_piece piece, delta_block *to, buffe
     return QUIRE_OK;
 }
 
-/* The taps of channels `at`: out of one tensor, or of all three, whose cuts do not
- * matter. */
+/* Loads the taps of channels `at` from one tensor, or from the concatenation `all` of
+ * three. */
 static quire_err load_taps(binding *b, const float *all, conv_channels at, conv_taps **out) {
     const int32_t n_taps = b->d->delta.n_taps;
     if (all == NULL) {
@@ -168,7 +167,7 @@ static quire_err load_taps(binding *b, const float *all, conv_channels at, conv_
     return b->l->b->ops->conv_load(b->l->b, &taps, NULL, out, b->l->err);
 }
 
-/* The convolutions of q, k and v, whose states lie side by side. */
+/* Adds the convolutions of q, k and v, whose states share a cache. */
 static quire_err add_convs(binding *b, const float *taps, int32_t n_all, delta_block *to) {
     const delta_desc *r = &b->d->delta;
     const buffer rows[] = {to->heads.q, to->heads.k, to->heads.v};
@@ -210,7 +209,8 @@ static quire_err load_convs(binding *b, delta_block *to) {
 
 /* ---- decays ---- */
 
-/* Lightning attention's: a geometric series over the heads, less with each layer. */
+/* Sets lightning attention's decays: a geometric series over the heads, smaller in later
+ * layers. */
 static quire_err set_slopes(binding *b, const float **out) {
     const int32_t n = b->d->delta.n_heads;
     float *rates;
@@ -223,7 +223,7 @@ static quire_err set_slopes(binding *b, const float **out) {
     return QUIRE_OK;
 }
 
-/* The others': exp(A_log), as GGUF files have it, some with the other sign. */
+/* Loads the other decays: exp(A_log), which GGUF files store directly, some negated. */
 static quire_err load_rates(binding *b, const float **out) {
     const int32_t n = b->d->delta.n_heads;
     float *rates;
@@ -235,7 +235,7 @@ static quire_err load_rates(binding *b, const float **out) {
     return QUIRE_OK;
 }
 
-/* What the delta rule reads besides q, k and v. */
+/* Loads what the delta rule reads besides q, k and v. */
 static quire_err load_rule(binding *b, delta_block *to) {
     const delta_desc *r = &b->d->delta;
     linear_attention_use *h = &to->heads;
@@ -293,7 +293,7 @@ quire_err delta_bind(binding *b, const layer_step *s) {
     TRY(binding_new(b, 1, sizeof *to, &to));
     TRY(delta_load(b, to));
     TRY(binding_linear(b, W_DELTA_OUT, b->d->d_model, piece_width(r, DELTA_V), &out));
-    if (s->from == X) { /* several ops read it: a norm of it is applied once */
+    if (s->from == X) { /* several ops read the row, so its norm is applied once */
         TRY(binding_settle(b, X));
     }
     TRY(binding_read(b, s->from, &in));

@@ -1,13 +1,11 @@
-/* Residual streams side by side that halves of a layer read and write by coefficients of
- * each row, and rows of n-grams that are added to all.
+/* Residual streams that halves of a layer read and write with coefficients computed per
+ * row, and n-gram embeddings that are added to all streams.
  *
- * Hyper-connections: Zhu et al. 2024, arXiv:2409.19606, whose mixing matrices Sinkhorn's
- * normalisation makes nearly doubly stochastic:
+ * Hyper-connections: Zhu et al. 2024, arXiv:2409.19606, with mixing matrices made nearly
+ * doubly stochastic by Sinkhorn's normalisation:
  *   w = coefficients(norm(S) fn^T);  A = sum of read_s S_s;  S_t = sum of mix_st S_s + write_t A'
- *
- * A gated residual: n = norm of each stream,
+ * A gated residual, with n = norm of each stream:
  *   A = mean of sigmoid(silu(n Wd^T / N) Wu^T) n;  S_t = S_t + 2 sigmoid(n Wi^T / N)_t A'
- *
  * S: [M, N D]; A, A': [M, D]. */
 #include <assert.h>
 #include <math.h>
@@ -15,13 +13,13 @@
 #include "base/mem.h"
 #include "model/decoder.h"
 
-/* What reads the streams, and what writes them after it. */
+/* What reads the streams, and what writes them afterwards. */
 typedef struct stream_gate {
     buffer streams, normed, low, gates;
     const norm *nm;
     linear_use down[2]; /* to `low`, and to what each stream takes; [1].w NULL: nothing is written */
     linear_use up;
-    linear_use coefficients; /* of hyper-connections, in place of the above */
+    linear_use coefficients; /* of hyper-connections, instead of the above */
     hyper_use hyper;
     streams_read_use read;
 } stream_gate;
@@ -61,8 +59,8 @@ static void hyper_read_run(const pass *p, const decoder_op *o) {
 
 /* ---- a gated residual ---- */
 
-/* first: of the norm, of the products down and up, and, but at the end, of what streams
- * take. */
+/* first: role of the norm; the products down and up follow and, except after the last
+ * layer, the product for what streams take. */
 static quire_err gated_load(binding *b, weight_role first, bool writes, stream_gate *g) {
     const streams_desc *d = &b->d->streams;
     const int32_t n = d->n, width = n * b->d->d_model;
@@ -108,7 +106,7 @@ static void gated_read_run(const pass *p, const decoder_op *o) {
 
 /* ---- steps ---- */
 
-/* Emits what reads the streams into a buffer, by the weights from role `first` on. */
+/* Emits ops that read the streams into a buffer, with weights from role `first` on. */
 static quire_err gather_to(binding *b, weight_role first, bool writes, buffer out) {
     const bool is_mixed = b->d->streams.kind == STREAMS_MIXED;
     stream_gate *g;
@@ -188,7 +186,7 @@ quire_err hyper_bind_end(binding *b) {
 
 /* ---- n-grams ---- */
 
-/* Rows of the last tokens become a value, and a key for each stream, which gates it:
+/* Embeddings of the last tokens give a value, and for each stream a key that gates it:
  *   v_s = gate(norm(key_s) . norm(S_s)) value;  S = S + v + silu(conv(norm(v))) */
 typedef struct ngram_block {
     ngram_use rows;
@@ -227,7 +225,8 @@ static quire_err ngrams_load_norm(binding *b, weight_role role, const norm **out
     return QUIRE_OK;
 }
 
-/* A convolution of every n-th token, as one of all with taps of 0 between. */
+/* Loads a convolution over every n-th token as one over all, with taps of 0 in
+ * between. */
 static quire_err ngrams_load_conv(binding *b, ngram_block *g) {
     const ngram_desc *d = &b->d->ngrams;
     const weight_name name = binding_name(b, W_NGRAM_CONV);
@@ -258,7 +257,8 @@ done:
     return e;
 }
 
-/* The table of rows: one tensor, or several of which the first have as many rows. */
+/* Loads the table: one tensor, or several, of which all but the last have equally many
+ * rows. */
 static quire_err ngrams_load_tables(binding *b, ngram_block *g) {
     const ngram_desc *d = &b->d->ngrams;
     const int32_t n = (int32_t)(((int64_t)d->n_rows + d->rows_each - 1) / d->rows_each);
@@ -313,7 +313,7 @@ quire_err ngrams_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = ngrams_run, .own = g});
 }
 
-/* ---- a gate of low rank on a row ---- */
+/* ---- a low-rank gate on a row ---- */
 
 typedef struct rank_gate {
     buffer row, low, gates;

@@ -1,24 +1,24 @@
-/* The choice of the keys that a row reads, before attention to them: index keys and
- * queries, and the heads' weights.
+/* Selection of the keys that a row reads, before attention: index keys and queries, and
+ * the heads' weights.
  *
  *   k = norm(h Wk^T), of pools: softmax over the pool of (h Wg^T + places) times k, or the
  *   norm of the mean;  q = norm(r Wq^T);  choose(q, k, h Ww^T)
- *
- * h: the row that attention reads; r: that, or what queries are products of. */
+ * h: the row that attention reads; r: the same, or the row from which queries are
+ * computed. */
 #include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"
 #include "model/decoder.h"
 
-#define LAYER_NORM_EPS 1e-6f /* of layer norms here, whatever the model's are */
+#define LAYER_NORM_EPS 1e-6f /* of its layer norms, whatever the model's norms have */
 
 typedef struct index_block {
     linear_use down[4]; /* products of the row: keys, weights, gates, queries */
     int32_t n_down;
-    linear_use up;               /* of the queries' latent, or of the row normed again; w NULL: down has it */
-    const norm *row_norm;        /* of the row normed again */
-    buffer row;                  /* the row, where it is normed twice */
+    linear_use up; /* product of the queries' latent, or of the row normed again; w NULL: included in down */
+    const norm *row_norm;        /* norm of the row normed again */
+    buffer row;                  /* the row, if it is normed twice */
     const norm *q_norm, *k_norm; /* NULL: none */
     bool has_pools, has_means;
     pool_use pool;
@@ -42,7 +42,7 @@ static quire_err index_load_norm(binding *b, weight_role role, const norm **out)
     return QUIRE_OK;
 }
 
-/* Queries and keys, of one tensor where the file has them so. */
+/* Loads queries or keys, from one tensor if the file stores them together. */
 static quire_err index_load_linear(binding *b, weight_role role, int32_t n_in, int32_t n_out, int32_t first,
                                    linear **out) {
     const index_desc *x = &b->d->index;
@@ -99,7 +99,7 @@ static quire_err index_load_weights(binding *b, index_block *to) {
 
 /* ---- pools ---- */
 
-/* A key of a pool is weighed by gates: products of the row, and numbers of each place. */
+/* Keys of pools weighted by gates: products of the row, plus a number per position. */
 static quire_err index_load_gates(binding *b, buffer k, index_block *to) {
     const index_desc *x = &b->d->index;
     linear *w;
@@ -121,7 +121,7 @@ static quire_err index_load_gates(binding *b, buffer k, index_block *to) {
     return QUIRE_OK;
 }
 
-/* A key of a pool is the mean of its keys: a convolution with equal taps. */
+/* Keys of pools as means of their keys: a convolution with equal taps. */
 static quire_err index_make_means(binding *b, buffer k, index_block *to) {
     const index_desc *x = &b->d->index;
     const size_t n = (size_t)x->d_head * (size_t)x->block;
@@ -163,7 +163,7 @@ static quire_err index_load_keys(binding *b, index_block *to) {
 
 /* ---- the block ---- */
 
-/* What each head's queries grow by with their position. */
+/* Loads what scales each head's queries by position. */
 static quire_err index_load_growth(binding *b, index_block *to) {
     float *slopes, *biases;
     if (!b->d->attend.temperature_by_head) {
@@ -179,7 +179,7 @@ static const rope *index_rope(const binding *b, int32_t number) {
     return number >= 0 && b->d->layers[b->layer].rope >= 0 ? b->w->ropes[number] : NULL;
 }
 
-/* How many keys a row reads at most: no row sees more. */
+/* Most keys that a row reads; no row sees more. */
 static int32_t index_n_best(const binding *b) {
     const index_desc *x = &b->d->index;
     const int32_t block = x->block > 1 ? x->block : 1,
@@ -225,7 +225,7 @@ linear_use index_of_latent(const index_block *x) {
     return x != NULL && x->row_norm == NULL ? x->up : (linear_use){NULL, BUFFER_NONE};
 }
 
-/* Index keys as they are stored. */
+/* Computes index keys as they are stored. */
 static void index_run_keys(const pass *p, const index_block *x) {
     const buffer k = x->store.latent;
     if (x->has_means) {

@@ -1,35 +1,36 @@
 /* Attention to one latent for all heads: DeepSeek-AI 2024, arXiv:2405.04434.
  *
- * The weights that would make keys and values of a latent are multiplied with the queries
- * and with attention's result in their place: a row's latent is all that a cache keeps. */
+ * The weights that would turn a latent into keys and values are multiplied with the
+ * queries and with attention's result instead, so that a cache only keeps a row's
+ * latent. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "model/decoder.h"
 
 typedef struct latent_block {
-    linear_use down[3]; /* to queries or to their latent, to the latent, to the gate */
+    linear_use down[3]; /* to queries or their latent, to the latent, to the gate */
     int32_t n_down;
     const norm *q_norm;
-    linear_use up; /* of the queries; w NULL: down gives them */
-    /* of queries with gates: `up` and the gate are products of `wide`, which has the latent
-     * normed and as it is */
+    linear_use up; /* to queries; w NULL: down gives them */
+    /* queries with gates: `up` and the gate are products of `wide`, which holds the
+     * latent normed and not */
     linear_use up_gate;
     buffer wide;
     latent_store_use store;
     head_products_use absorb, expand;
-    multiply_use gate; /* of the result; read where is_gated */
+    multiply_use gate; /* gate of the result, if is_gated */
     bool is_gated;
     attn_spec mask;
-    const struct index_block *index; /* of a layer that chooses its keys; NULL: it does not */
+    const struct index_block *index; /* selects the layer's keys; NULL: all are read */
 } latent_block;
 
-/* A layer's numbers and weights while they are loaded. */
+/* A layer's parameters and weights while it is loaded. */
 typedef struct latent_parts {
     const layer_desc *layer;
-    latent_desc m; /* as the layer has it */
+    latent_desc m; /* the layer's latent_desc */
     int32_t n_heads;
-    bool writes_cache; /* else an earlier layer does */
+    bool writes_cache; /* false: an earlier layer does */
     linear *q, *q_up, *q_gate, *kv, *o, *gate;
     norm *q_norm, *kv_norm;
     head_linears *keys, *values;
@@ -40,7 +41,7 @@ static quire_err latent_load_norm(binding *b, weight_role role, int32_t width, n
     return loader_norm(b->l, binding_name(b, role), b->layer, &spec, width, out);
 }
 
-/* A head's part of the matrices that lie head by head in a GGUF file. */
+/* Loads a head's part of matrices that a GGUF file stores head by head. */
 static quire_err latent_load_slab(binding *b, weight_role role, int32_t n_heads, int32_t head, int64_t n_out,
                                   int64_t n_in, linear **out) {
     char suffix[24];
@@ -50,7 +51,8 @@ static quire_err latent_load_slab(binding *b, weight_role role, int32_t n_heads,
     return loader_linear(b->l, binding_name(b, role), b->layer, &p, n_out, n_in, out);
 }
 
-/* A head's rows of keys, whose transpose is multiplied with queries, and of values. */
+/* Loads a head's rows of keys, whose transpose is multiplied with queries, and of
+ * values. */
 static quire_err latent_load_head(binding *b, const latent_parts *w, int32_t head, linear **key,
                                   linear **value) {
     const latent_desc *m = &w->m;
@@ -82,7 +84,7 @@ static quire_err latent_load_heads(binding *b, latent_parts *w) {
     return op->head_linears_load(b->l->b, values, w->n_heads, &w->values, b->l->err);
 }
 
-/* Queries and the gate out of one tensor: each head's query, then its gate. */
+/* Loads queries and gate from one tensor: each head's query, then its gate. */
 static quire_err latent_load_gated(binding *b, latent_parts *w) {
     const latent_desc *m = &w->m;
     const int32_t d_query = m->d_nope + m->d_rope, each = d_query + m->d_value;
@@ -119,7 +121,7 @@ static quire_err latent_load(binding *b, latent_parts *w) {
     return binding_linear(b, W_O, width, w->n_heads * m->d_value, &w->o);
 }
 
-/* What each head's queries grow by with their position: slopes and biases. */
+/* Loads what scales each head's queries by position: slopes and biases. */
 static quire_err latent_load_growth(binding *b, weight_role slope, weight_role bias, int32_t n_heads,
                                     query_scale *out) {
     float *slopes, *biases;
@@ -191,8 +193,8 @@ static quire_err latent_fill(binding *b, const latent_parts *w, int cache, laten
     return QUIRE_OK;
 }
 
-/* Queries, and index queries, of the queries' latent; it is normed in place where they have
- * gates. */
+/* Computes queries and index queries from the queries' latent, which is normed in place
+ * if they have gates. */
 static void latent_run_queries(const pass *p, const latent_block *l) {
     const buffer latent = l->down[0].out;
     const linear_use index = index_of_latent(l->index), up[] = {l->up, index}, gated[] = {l->up, l->up_gate};
@@ -225,7 +227,7 @@ static void latent_run(const pass *p, const decoder_op *o) {
     }
 }
 
-/* The widths of heads in a layer. */
+/* The widths of a layer's heads. */
 static latent_desc latent_of_layer(const model_desc *d, const layer_desc *layer) {
     latent_desc m = d->latent;
     m.d_rope = desc_rotary_part(d, layer);

@@ -1,8 +1,7 @@
-/* A gated linear recurrence in place of attention: Griffin. De et al. 2024,
+/* A gated linear recurrence instead of attention: Griffin. De et al. 2024,
  * arXiv:2402.19427.
  *
  *   x = conv(h Wx^T + bx);  y = f(h Wy^T + by);  out = (lru(x) * y) Wo^T + bo
- *
  * x, y: [M, C]. */
 #include <assert.h>
 #include <math.h>
@@ -26,8 +25,8 @@ static void lru_run(const pass *p, const decoder_op *o) {
     p->op->multiply(p->b, &l->gate);
 }
 
-/* Lays a gate's weights [blocks][W in][W out] and biases out as the op reads them. which:
- * 0 input, 1 decay. */
+/* Rearranges a gate's weights [blocks][W in][W out] and biases for the op. which: 0
+ * input, 1 decay. */
 static void lru_lay_out(const lru_desc *d, const float *weights, const float *biases, int which, float *to) {
     const int32_t width = d->width / d->n_blocks, n_units = lru_units(d->width, d->n_blocks),
                   per_block = n_units / d->n_blocks;
@@ -59,7 +58,7 @@ static quire_err lru_load_gate(binding *b, weight_role role, int which, float *t
     return e;
 }
 
-/* 8 softplus(p): what the decay's logarithm is at most. */
+/* Loads 8 softplus(p), the magnitude of the decay's smallest logarithm. */
 static quire_err lru_load_rates(binding *b, const float **out) {
     const lru_desc *d = &b->d->lru;
     const int32_t width = d->width / d->n_blocks, n_units = lru_units(d->width, d->n_blocks),

@@ -22,12 +22,12 @@ static const buffer_role part_roles[N_PARTS] = {BUFFER_MAMBA_Z, BUFFER_MAMBA_X, 
                                                 BUFFER_MAMBA_C, BUFFER_MAMBA_STEP};
 static const char *const part_names[N_PARTS] = {"z", "x", "b", "c", "dt"};
 
-/* Parts of one product in the order of its rows. */
+/* Parts of one product, in the order of its rows. */
 typedef struct mamba_parts {
     int n;
     int which[N_PARTS];
     int64_t widths[N_PARTS];
-    bool exact[N_PARTS]; /* small, and a recurrence multiplies it up */
+    bool exact[N_PARTS]; /* computed in f32: the part is small, and a recurrence amplifies its errors */
 } mamba_parts;
 
 static int64_t parts_width(const mamba_parts *p) {
@@ -38,7 +38,7 @@ static int64_t parts_width(const mamba_parts *p) {
     return sum;
 }
 
-/* Loads a product that several buffers get the rows of. */
+/* Loads a product whose rows go to several buffers. */
 static quire_err mamba_load_parts(binding *b, weight_role role, const mamba_parts *p, int64_t n_in,
                                   linear_use *uses) {
     weight_part part = {.n_rows = parts_width(p)};
@@ -61,7 +61,7 @@ static quire_err mamba_load_parts(binding *b, weight_role role, const mamba_part
 typedef struct mamba1_block {
     linear_use in[2];    /* x, z */
     linear_use inner[3]; /* time step, B, C */
-    norm *norms[3];      /* of these, or NULL */
+    norm *norms[3];      /* norms of time step, B and C, or NULL */
     linear_use step;
     conv_use conv;
     scan_use scan;
@@ -94,8 +94,8 @@ static quire_err mamba1_load_norms(binding *b, mamba1_block *to) {
     return QUIRE_OK;
 }
 
-/* The decay of each channel's states, negative: a checkpoint has the logarithm of its
- * size. */
+/* Loads the decays of each channel's states, which are negative; checkpoints store the
+ * logarithm of their magnitude. */
 static quire_err mamba1_load_rates(binding *b, const float **out) {
     const mamba_desc *m = &b->d->mamba;
     float *a;
@@ -164,7 +164,7 @@ typedef struct mamba2_block {
     conv_use convs[3]; /* x, B, C */
     linear_attention_use heads;
     multiply_use gate;
-    norm *nm; /* NULL: there is none */
+    norm *nm; /* NULL: none */
 } mamba2_block;
 
 static void mamba2_run(const pass *p, const decoder_op *o) {
@@ -189,7 +189,7 @@ static void mamba2_run(const pass *p, const decoder_op *o) {
     }
 }
 
-/* One convolution of x, B and C side by side, in units of its own each. */
+/* Loads one convolution of x, B and C, with separate units for each. */
 static quire_err mamba2_load_convs(binding *b, mamba2_block *to) {
     const mamba_desc *m = &b->d->mamba;
     const int32_t n = m->n_groups * m->n_states, widths[3] = {m->n_inner, n, n};
@@ -281,11 +281,10 @@ quire_err mamba_bind(binding *b, const layer_step *s) {
     return QUIRE_OK;
 }
 
-/* A gated short convolution in place of attention: LFM2. Amini et al. 2025,
+/* A gated short convolution instead of attention: LFM2. Amini et al. 2025,
  * arXiv:2511.23404.
  *
  *   B, C, x = h W^T;  out = (C * conv(B * x)) Wo^T
- *
  * b, c, x: [M, D]. */
 
 typedef struct conv_block {

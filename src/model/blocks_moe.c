@@ -1,5 +1,5 @@
 /* A mixture of experts: a router, the experts that it chooses for each row, and a shared
- * one that every row goes through. */
+ * expert for all rows. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,28 +9,28 @@
 
 typedef struct moe_block {
     linear *router;
-    const norm *router_norm; /* NULL: the router reads what the experts read */
+    const norm *router_norm; /* NULL: the router reads the experts' input */
     routing how;
     experts_use use;
-    linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
+    linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: no shared expert */
     linear *latent_down, *latent_up; /* NULL: experts read and write rows of the model's width */
-    norm *latent_norm;               /* of what experts read; or NULL */
-    buffer in;                       /* what router and shared expert read: norm(in) */
-    const norm *nm;                  /* or NULL */
+    norm *latent_norm;               /* norm of the experts' input, or NULL */
+    buffer in;                       /* router and shared expert read norm(in) */
+    const norm *nm;                  /* may be NULL */
     buffer sum, logits, shared, shared_logit;
     activation shared_f;
     float shared_limit, shared_scale;
 } moe_block;
 
-/* How an expert's weight lies in the file. */
+/* Location of an expert's weight in the file. */
 typedef struct expert_place {
     weight_role role;
     const char *what; /* "gate" */
-    int32_t half;     /* of a matrix of both: 0 gate, 1 up; -1: a tensor of its own */
+    int32_t half;     /* in a matrix of gate and up: 0 gate, 1 up; -1: in its own tensor */
     int64_t n_out, n_in;
 } expert_place;
 
-/* Loads one weight of expert e: a slab of a stacked tensor, or a tensor of its own. */
+/* Loads one weight of expert e: a slab of a stacked tensor, or its own tensor. */
 static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear **out) {
     char memory[WEIGHT_NAME_BYTES], suffix[24];
     weight_name name = binding_name(b, at.role);
@@ -57,8 +57,8 @@ static quire_err moe_load_weight(binding *b, int32_t e, expert_place at, linear 
     return loader_linear(b->l, name, b->layer, is_list && at.half < 0 ? NULL : &p, at.n_out, at.n_in, out);
 }
 
-/* The role of the matrix down: W_EXPERTS_DOWN has its name in files of the other layout,
- * which is a stack, or a list where W_EXPERT_DOWN is a stack. */
+/* The role of the down matrix. In files whose experts are laid out the other way (a stack
+ * instead of a list, or a list instead of a stack), its name is W_EXPERTS_DOWN's. */
 static weight_role moe_down_role(binding *b, bool pair) {
     const bool is_list = weight_name_is_list(binding_name(b, W_EXPERTS_DOWN));
     const bool is_other = is_list ? !pair && !binding_is_gguf(b) : pair && binding_has(b, W_EXPERTS_DOWN);
@@ -72,7 +72,7 @@ static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **
     const weight_role down_role = moe_down_role(b, pair);
     weight_role gate_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_GATE,
                 up_role = pair ? W_EXPERT_GATE_UP : W_EXPERT_UP;
-    pair = pair || (!binding_is_gguf(b) && /* a matrix of both for each expert */
+    pair = pair || (!binding_is_gguf(b) && /* a matrix of gate and up for each expert */
                     strcmp(binding_name(b, gate_role).hf, binding_name(b, up_role).hf) == 0);
     if (!b->d->ungated) {
         TRY(moe_load_weight(b, e, (expert_place){gate_role, "gate", pair ? 0 : -1, f, width}, gate));
@@ -81,7 +81,7 @@ static quire_err moe_load_expert(binding *b, int32_t e, linear **gate, linear **
     return moe_load_weight(b, e, (expert_place){down_role, "down", -1, width, f}, down);
 }
 
-/* What a file has of experts that give the row that they read: nothing reads it. */
+/* Marks weights of experts that return their input as used; they are not read. */
 static quire_err moe_skip_identity(binding *b, const routing *how) {
     static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
     for (int32_t e = how->n_experts - how->n_identity; e < how->n_experts; e++) {
@@ -95,7 +95,7 @@ static quire_err moe_skip_identity(binding *b, const routing *how) {
     return QUIRE_OK;
 }
 
-/* The norm of each expert's result, whose weights come first. */
+/* Loads the norm of each expert's result, whose weights come first. */
 static quire_err moe_load_result_norm(binding *b, const norm **out) {
     const int32_t width = b->d->moe.d_latent > 0 ? b->d->moe.d_latent : b->d->d_model;
     const norm_spec spec = {.kind = NORM_RMS_WEIGHED,
@@ -153,7 +153,7 @@ static quire_err moe_load_shared(binding *b, moe_block *m) {
     return binding_buffer(b, BUFFER_GATE, 1, &m->shared_logit);
 }
 
-/* The router's own norm: its weights are the file's over the root of their number. */
+/* Loads the router's norm: its weights are the file's over the root of their number. */
 static quire_err moe_load_router_norm(binding *b, const norm **out) {
     const int32_t width = b->d->d_model;
     norm *made;
@@ -184,7 +184,7 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
         TRY(loader_first_row(b->l, binding_name(b, W_ROUTER_BIAS), b->layer, "", 2, n, &correction));
         TRY(binding_keep(b, correction));
     } else if (moe->correction_bias) {
-        const weight_name bias = binding_name(b, W_ROUTER_BIAS); /* some GGUF files leave out the ending */
+        const weight_name bias = binding_name(b, W_ROUTER_BIAS); /* some GGUF files leave out the suffix */
         const char *suffix = loader_look(b->l, bias, b->layer, ".bias") != NULL ? ".bias" : "";
         TRY(binding_vector(b, W_ROUTER_BIAS, suffix, "correction bias for its experts", n, &correction));
     }
@@ -211,7 +211,7 @@ static quire_err moe_load_router(binding *b, moe_block *m) {
     return QUIRE_OK;
 }
 
-/* sum += scale * shared(norm(in)), times the sigmoid of its own logit where it has one. */
+/* sum += scale * shared(norm(in)), times the sigmoid of its own logit if it has one. */
 static void moe_run_shared(const pass *p, const moe_block *m) {
     p->op->feed_forward(p->b, &(feed_forward_use){.x = m->in,
                                                   .nm = m->nm,
@@ -251,13 +251,14 @@ static void moe_run(const pass *p, const decoder_op *o) {
     }
 }
 
-/* A layer's own limit, where it has one. */
+/* Applies a layer's own limit, if it has one. */
 static void set_limit(float limit, activation *f, float *to) {
     *f = limit > 0.0f && !activation_has_limit(*f) ? ACT_SILU_CLAMPED : *f;
     *to = limit > 0.0f ? limit : *to;
 }
 
-/* Sets what the experts read and write: the layer's rows, or rows of a latent's width. */
+/* Sets what the experts read and write: the layer's rows, or narrower rows of a
+ * latent. */
 static quire_err moe_load_latent(binding *b, moe_block *m) {
     const int32_t width = b->d->moe.d_latent;
     m->use.x = m->in;
@@ -281,8 +282,7 @@ static quire_err moe_load_latent(binding *b, moe_block *m) {
     return binding_buffer(b, BUFFER_NARROW_SUM, width, &m->use.y);
 }
 
-/* All of a layer's experts read the same rows, so their sum is collected in a row of its
- * own. */
+/* All experts of a layer read the same rows, so their sum has its own row. */
 quire_err moe_bind(binding *b, const layer_step *s) {
     const moe_desc *moe = &b->d->moe;
     moe_block *m;
@@ -292,7 +292,7 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     TRY(moe_load_router(b, m));
     TRY(moe_load_experts(b, &m->how, &all));
     TRY(moe_load_shared(b, m));
-    if (s->from == X) { /* router and experts both read it: a norm of it is applied once */
+    if (s->from == X) { /* router and experts both read the row, so its norm is applied once */
         TRY(binding_settle(b, X));
     }
     TRY(binding_read(b, s->from, &in));
@@ -311,9 +311,8 @@ quire_err moe_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = moe_run, .own = m});
 }
 
-/* The dense feed-forward part of a layer (gated: Shazeer 2020, arXiv:2002.05202), and
- * the block that reads the input which each layer of Gemma 4's small models has of its
- * own. */
+/* The dense feed-forward part of a layer (gated: Shazeer 2020, arXiv:2002.05202), and the
+ * block for the own input of each layer in Gemma 4's small models. */
 
 static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, linear **down) {
     int32_t width = b->d->d_model;
@@ -332,10 +331,10 @@ static quire_err mlp_load(binding *b, int32_t f, linear **gate, linear **up, lin
 /* The first half of the part, and the norm after it. */
 typedef struct mlp_block {
     feed_forward_use use;
-    linear_use halves[2];  /* gate and up, where the gate is scaled before its function; w NULL: it is not */
-    norm *inner_norm;      /* NULL: there is none */
-    norm *above;           /* the gate goes through it first; NULL: it does not */
-    multiply_use multiply; /* with above: of the gate and the up product */
+    linear_use halves[2];  /* gate and up, if the gate is scaled before its function; w NULL: it is not */
+    norm *inner_norm;      /* NULL: none */
+    norm *above;           /* applied to the gate first; NULL: none */
+    multiply_use multiply; /* with above: the product of gate and up */
     xielu_desc xielu;
 } mlp_block;
 
@@ -401,11 +400,11 @@ quire_err mlp_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = mlp_run, .own = m});
 }
 
-/* ---- inputs: made from the token and its embedding ---- */
+/* ---- inputs of layers, computed from the token and its embedding ---- */
 
-/* What makes the inputs of all layers. */
+/* Computes the own inputs of all layers. */
 typedef struct layer_inputs {
-    embedding *table; /* [V, L P]: a row of P for each layer */
+    embedding *table; /* [V, L P]: a row of P per layer */
     linear *projection;
     norm *projection_norm;
     buffer projected;
@@ -417,8 +416,7 @@ typedef struct layer_input {
     multiply_use multiply;
 } layer_input;
 
-/* (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), each layer's part normed
- * by itself. */
+/* (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), normed per layer. */
 static void inputs_run(const pass *p, const decoder_op *o) {
     const layer_inputs *in = o->own;
     float root = sqrtf((float)p->d->embed.d_layer_input);
@@ -437,7 +435,7 @@ quire_err inputs_bind(binding *b) {
     layer_inputs *in;
     TRY(binding_new(b, 1, sizeof *in, &in));
     TRY(loader_find(b->l, binding_name(b, W_INPUT_TABLE), NO_LAYER, ".weight", &table));
-    /* it may have more ids than the model */
+    /* the table may have more ids than the model */
     int64_t n_rows = b->d->embed.n_input_rows > 0 ? b->d->embed.n_input_rows : b->d->n_vocab;
     n_rows = table != NULL && table->dims[0] > n_rows ? table->dims[0] : n_rows;
     TRY(loader_embedding(b->l, binding_name(b, W_INPUT_TABLE), NULL, n_rows, width, &in->table));

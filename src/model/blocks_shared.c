@@ -1,31 +1,30 @@
-/* A block that several layers run with the same weights, on their row and the row of
- * embeddings side by side: Zamba 2. Glorioso et al. 2024, arXiv:2411.15242.
+/* A block that several layers run with the same weights, on their row and the embeddings'
+ * row side by side: Zamba 2. Glorioso et al. 2024, arXiv:2411.15242.
  *
  *   h = norm([x, x0]);  q, k, v = h W^T + h A^T B^T;  a = attend(q, k, v) Wo^T
  *   n = norm(a);  gate, up = n W^T + n A^T B^T;  out = ((f(gate) * up) Wd^T) Wl^T
- *
- * A and B, of low rank, and Wl are a layer's own. h: [M, 2 D]; a, n: [M, D]. */
+ * A and B, of low rank, and Wl belong to each layer. h: [M, 2 D]; a, n: [M, D]. */
 
 #include "model/decoder.h"
 #include <assert.h>
 
-/* What the layers of a block share. */
+/* What the layers that share a block have in common. */
 typedef struct shared_block {
-    int32_t layer; /* the first, whose names the weights have */
+    int32_t layer; /* the first of them, under whose names the weights are stored */
     norm *attn_norm, *ffn_norm;
     linear *q, *k, *v, *o, *gate, *up, *down;
 } shared_block;
 
-/* A product of low rank. */
+/* A low-rank product. */
 typedef struct low_rank {
     linear_use first;
-    const linear *second[2]; /* to one buffer each; second[1] NULL: there is one */
+    const linear *second[2]; /* to one buffer each; second[1] NULL: only one */
 } low_rank;
 
 typedef struct shared_use {
     const shared_block *shared;
     buffer wide, q, k, v, a, row, gate, up, inner;
-    low_rank adapters[3], ffn_adapter; /* of q, k, v; first.w NULL: there is none */
+    low_rank adapters[3], ffn_adapter; /* of q, k, v; first.w NULL: none */
     kv_store_use store;
     attn_spec mask;
 } shared_use;
@@ -57,8 +56,8 @@ static quire_err shared_load_block(binding *b, shared_block **out) {
     return QUIRE_OK;
 }
 
-/* The block of a layer: loaded by the first that has it. Files may have the others' all
- * the same. */
+/* Finds a layer's block; the first layer that has it loads it. Files may repeat its
+ * weights for the others. */
 static quire_err shared_find_block(binding *b, int32_t number, shared_block **out) {
     static const weight_role again[] = {W_SHARED_NORM, W_FFN_NORM, W_Q, W_K, W_V, W_O, W_GATE_UP, W_DOWN};
     shared_block **known = &b->blocks[number % b->d->shared.n_blocks];
@@ -73,8 +72,8 @@ static quire_err shared_find_block(binding *b, int32_t number, shared_block **ou
     return QUIRE_OK;
 }
 
-/* The adapter of a layer, hybrid number `number`: its names are those of the block's first
- * layer. n_out: of each of n second products. */
+/* Loads the adapter of hybrid layer number `number`, stored under the names of the
+ * block's first layer. n_out: of each of n second products. */
 static quire_err shared_load_adapter(binding *b, const shared_block *s, const weight_role roles[2],
                                      int32_t number, int64_t n_in, int64_t n_out, int n, low_rank *to) {
     static const char *const suffixes[2] = {"gate", "up"};
@@ -160,7 +159,7 @@ static void shared_run(const pass *p, const decoder_op *o) {
     p->op->norm_linears(p->b, u->gate, NULL, &(linear_use){s->down, u->inner}, 1);
 }
 
-/* How many layers before this one have a shared block. */
+/* Number of layers before this one that have a shared block. */
 static int32_t shared_number(const binding *b) {
     int32_t n = 0;
     for (int32_t i = 0; i < b->layer; i++) {

@@ -1,11 +1,11 @@
-/* Several residual streams (AltUp: Baykal et al. 2023, arXiv:2301.13310) and the product
- * of low rank beside attention (LAuReL: Menghani et al. 2024, arXiv:2411.07501), as Gemma
- * 3n has both.
+/* Several residual streams (AltUp: Baykal et al. 2023, arXiv:2301.13310), and a low-rank
+ * product beside attention (LAuReL: Menghani et al. 2024, arXiv:2411.07501). Gemma 3n has
+ * both.
  *
  * Before a layer each stream i gets a prediction p_i = s_i + sum over j of c_ij s_j. The
- * layer computes with that of the active one; after it every stream is p_i + (c_i + 1)
- * times the layer's result less the active prediction. Coefficients are products of m =
- * tanh(router(norm(x) / D)), x the active stream or the layer's result. */
+ * layer computes with that of the active stream; afterwards every stream is p_i + (c_i +
+ * 1) times (the layer's result - the active prediction). Coefficients are products of m =
+ * tanh(router(norm(x) / D)), where x is the active stream or the layer's result. */
 #include <assert.h>
 #include <math.h>
 
@@ -17,7 +17,7 @@ static quire_err streams_buffer(binding *b, buffer_role role, int32_t i, buffer 
     return binding_buffer(b, role + (buffer_role)i, b->d->d_model, out);
 }
 
-/* A norm whose weights are made here. */
+/* Makes a norm with the given weights. */
 static quire_err streams_norm(binding *b, norm_kind kind, float eps, const float *weights, norm **out) {
     const int32_t width = b->d->d_model;
     const tensor_view view = {.name = "a norm of streams",
@@ -33,7 +33,7 @@ static quire_err streams_norm(binding *b, norm_kind kind, float eps, const float
 
 /* ---- coefficients ---- */
 
-/* What makes a row's coefficients: n modes, and of them n_out numbers. */
+/* Computes a row's coefficients: n modes and, from them, n_out numbers. */
 typedef struct stream_coefficients {
     norm *nm;
     linear *router, *of_modes;
@@ -60,7 +60,7 @@ static void coefficients_run(const pass *p, const stream_coefficients *c) {
     p->op->norm_linears(p->b, c->modes, NULL, &(linear_use){c->of_modes, c->out}, 1);
 }
 
-/* out = or += the coefficient in a column times x. */
+/* out = or += x times the coefficient in a column. */
 static void coefficients_weigh(const pass *p, const stream_coefficients *c, int32_t column, bool adds,
                                buffer x, buffer out) {
     p->op->multiply(p->b, &(multiply_use){.f = ACT_NONE,
@@ -76,7 +76,7 @@ static void coefficients_weigh(const pass *p, const stream_coefficients *c, int3
 
 typedef struct stream_step {
     stream_coefficients c;
-    norm *scale; /* of what the residual becomes; weights of 1 where it has none */
+    norm *scale; /* norm of the new residual, with weights of 1 if the file has none */
     buffer streams[DESC_MAX_STREAMS], predictions[DESC_MAX_STREAMS], x;
 } stream_step;
 
@@ -150,7 +150,7 @@ quire_err correct_bind(binding *b, const layer_step *step) {
     return binding_emit(b, (decoder_op){.run = correct_run, .own = s});
 }
 
-/* The streams, for an op that reads a row beside them. */
+/* Writes the streams, for an op that reads a row beside them. */
 static void spread_run(const pass *p, const decoder_op *o) {
     const buffer *streams = o->own;
     for (int32_t i = 1; i < p->d->streams.n; i++) {
@@ -203,7 +203,7 @@ quire_err laurel_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = laurel_run, .in = in.at, .nm = in.nm, .out = out, .own = l});
 }
 
-/* What a residual keeps, and what it takes, of each element. */
+/* How much of each element a residual keeps, and how much it takes. */
 typedef struct blend {
     norm *keep, *take;
 } blend;
@@ -250,12 +250,12 @@ quire_err join_bind(binding *b, const layer_step *s) {
 
 /* ---- before the first layer and after the last ---- */
 
-/* What makes rows as large as the first stream: a row becomes its bare norm times the
- * root of the mean square of the first stream. */
+/* Makes rows as large as the first stream: a row becomes its bare norm times the root
+ * mean square of the first stream. */
 typedef struct stream_ends {
     linear *products[DESC_MAX_STREAMS]; /* from the first stream, or to it; [0] is NULL */
     norm *bare, *copy;
-    linear *mean;     /* of a row's elements: a product with weights of 1 / D */
+    linear *mean;     /* mean of a row's elements: a product with weights of 1 / D */
     buffer magnitude; /* [M, 1] */
     buffer row, x, streams[DESC_MAX_STREAMS];
 } stream_ends;
@@ -292,8 +292,8 @@ static quire_err stream_ends_new(binding *b, weight_role role, stream_ends **out
     return QUIRE_OK;
 }
 
-/* magnitude = the root of the mean square of the first stream: the mean of x times x's
- * bare norm. */
+/* magnitude = the root mean square of the first stream, computed as the mean of x times
+ * x's bare norm. */
 static void magnitude_run(const pass *p, const stream_ends *s) {
     p->op->norm_rows(p->b, s->streams[0], s->bare, s->row);
     p->op->multiply(p->b, &(multiply_use){.f = ACT_NONE, .gate = s->row, .x = s->streams[0], .out = s->row});

@@ -1,6 +1,7 @@
-/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side
- * after one layer norm without bias; Cohere 2 has windows on all but every fourth layer,
- * which has no positions. Its mixture of experts; the text of North, a vision model. */
+/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side after
+ * one layer norm without bias. Cohere 2 has windows on all layers but every fourth, which
+ * has no positions. Also its mixture of experts, and the text model of North, a vision
+ * model. */
 #include "model/architectures.h"
 
 static quire_err cohere_describe_common(const config *c, model_desc *d) {
@@ -31,8 +32,8 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Layers with windows where config.json lists none: all but each `period`-th, counted by
- * themselves in the dense layers before the mixtures and in these. */
+/* Sets windows if config.json lists none: on all but each `period`-th layer, counted
+ * separately in the dense layers before the mixtures and in the mixtures. */
 static quire_err cohere_read_windows(const config *c, int32_t n_dense, int32_t prefix_period, model_desc *d) {
     int32_t window = 4096, period = 4;
     bool is_window[DESC_MAX_LAYERS];
@@ -51,7 +52,7 @@ static quire_err cohere_read_windows(const config *c, int32_t n_dense, int32_t p
     return QUIRE_OK;
 }
 
-/* How routed and shared experts are joined, and what experts are chosen by. */
+/* Reads how routed and shared experts are combined, and how experts are chosen. */
 static quire_err cohere_read_experts(const config *c, model_desc *d) {
     str join = str_of("average"), choice = str_of("softmax");
     TRY(config_str(c, NULL, "shared_expert_combination_strategy", &join));
@@ -88,8 +89,8 @@ static quire_err describe_cohere2_moe(const config *c, model_desc *d) {
     return cohere_read_windows(c, n_dense, prefix_period > 0 ? prefix_period : 1, d);
 }
 
-/* The text of North: positions of layers with windows and of the others by tables of their
- * own, either of which may be missing. */
+/* The text model of North. Layers with windows and the others have separate rotary
+ * tables, either of which may be missing. */
 static quire_err describe_cohere_compass(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t window = 4096;

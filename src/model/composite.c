@@ -2,8 +2,8 @@
 
 #include "model/arch.h"
 
-/* Their own tensors and numbers do not reach rows of text: no attention to an image, no
- * part of a prompt that sees later rows. */
+/* Composite classes. Their towers do not affect rows of text: there is no cross-attention
+ * to an image, and no part of a text prompt sees later rows. */
 static const char *const classes[] = {
     "LlavaForConditionalGeneration",          "LlavaNextForConditionalGeneration",
     "LlavaOnevisionForConditionalGeneration", "VipLlavaForConditionalGeneration",
@@ -14,7 +14,7 @@ static const char *const classes[] = {
     "Exaone4_5_ForConditionalGeneration",
 };
 
-/* text_config's "model_type", and the class of a model of that type alone. */
+/* text_config's "model_type", and the class of such a text model. */
 static const struct {
     const char *type, *class;
 } texts[] = {
@@ -44,7 +44,7 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
     }
     if (str_is(*architecture, "Mistral3ForConditionalGeneration") &&
         model_file_str(f, "text_config.model_type", &type) == QUIRE_OK && str_is(type, "mistral4")) {
-        *architecture = str_of("Mistral4ForCausalLM"); /* any other text is a Mistral */
+        *architecture = str_of("Mistral4ForCausalLM"); /* any other text model is a Mistral */
     }
     if (!is_composite(*architecture)) {
         return QUIRE_OK;
@@ -65,7 +65,7 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
                    (int)(type.n < 40 ? type.n : 40), type.p);
 }
 
-/* What follows the type in the names of classes, those that write text first. */
+/* Endings of class names after the type; those that generate text come first. */
 static const char *const endings[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model",
                                       "ForMaskedLM"};
 #define PARTS_ENDING 2
@@ -78,7 +78,7 @@ static char model_type_lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-/* Whether both spell the same in lower case, without marks between words. */
+/* Whether both are the same in lower case without separators. */
 static bool spells(str a, str b) {
     size_t i = 0, k = 0;
     for (;; i++, k++) {
@@ -100,7 +100,7 @@ static bool is_class_of(const char *class, str type, const char *ending) {
     return str_ends(name, ending) && spells((str){name.p, name.n - strlen(ending)}, type);
 }
 
-/* The class of the type with this ending, or NULL. */
+/* The class of the type with this ending; NULL: none. */
 static const char *model_type_find(str type, const char *ending) {
     const arch *a;
     const char *class;
@@ -120,7 +120,7 @@ static const char *model_type_find(str type, const char *ending) {
 }
 
 str model_type_class(str type, bool has_text) {
-    static const char part[] = "_text"; /* the text part by itself: gemma3_text */
+    static const char part[] = "_text"; /* suffix of text model types, as in gemma3_text */
     size_t n = sizeof endings / sizeof *endings;
     str whole = str_ends(type, part) ? (str){type.p, type.n - strlen(part)} : type;
     const char *class = has_text ? model_type_find(type, endings[PARTS_ENDING]) : NULL;

@@ -28,7 +28,8 @@ quire_err config_unsupported(const config *c, const char *what) {
 
 /* ---- keys ---- */
 
-/* Looks a key up: the value of find's type, or QUIRE_NOT_FOUND. */
+/* Looks a key up and stores its value; the value's type depends on the function.
+ * QUIRE_NOT_FOUND. */
 typedef quire_err (*find_fn)(const model_file *f, const char *key, void *out);
 
 static quire_err find_i64(const model_file *f, const char *key, void *out) {
@@ -59,8 +60,7 @@ static quire_err find_any(const model_file *f, const char *key, void *out) {
     return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
 }
 
-/* Tries a path of config.json inside text_config, then by itself. key: the one that was
- * found. */
+/* Tries a path of config.json inside text_config, then at the top. key: the one found. */
 static quire_err find_hf(const config *c, const char *path, size_t n, find_fn find, void *out,
                          char key[MAX_KEY]) {
     if (c->has_text) {
@@ -74,15 +74,15 @@ static quire_err find_hf(const config *c, const char *path, size_t n, find_fn fi
     return find(c->f, key, out);
 }
 
-/* What GGUF has no key for, --override-kv sets by config.json's name after the
- * architecture's. */
+/* Values that GGUF has no key for can be set by --override-kv, with config.json's name
+ * after the architecture's. */
 static quire_err find_set(const config *c, const char *path, size_t n, find_fn find, void *out,
                           char key[MAX_KEY]) {
     snprintf(key, MAX_KEY, "%s.%.*s", c->arch, (int)n, path);
     return model_file_set_by(c->f, key) != NULL ? find(c->f, key, out) : QUIRE_NOT_FOUND;
 }
 
-/* QUIRE_NOT_FOUND: none of the keys is there; key is then the first of them, for
+/* QUIRE_NOT_FOUND: none of the keys is present; key is then the first one, for
  * messages. */
 static quire_err find_key(const config *c, const char *gguf, const char *hf, find_fn find, void *out,
                           char key[MAX_KEY]) {
@@ -202,7 +202,7 @@ quire_err config_str(const config *c, const char *gguf, const char *hf, str *out
     return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, key, "must be text");
 }
 
-/* The length of a list. */
+/* Finds the length of a list. */
 static quire_err find_list(const model_file *f, const char *key, void *out) {
     int64_t none;
     return model_file_i64s(f, key, &none, 0, out);
@@ -268,11 +268,11 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
     return QUIRE_OK;
 }
 
-/* An element of a list on the way to find_key's out. */
+/* An element of a list, found through find_key. */
 typedef struct list_element {
     size_t i;
     float value;
-    bool found; /* it is there, and not null */
+    bool found; /* present and not null */
 } list_element;
 
 static quire_err find_element(const model_file *f, const char *key, void *out) {
@@ -361,10 +361,10 @@ bool config_has(const config *c, const char *gguf, const char *hf) {
     return find_key(c, gguf, hf, find_any, NULL, key) == QUIRE_OK;
 }
 
-/* The published configurations' numbers. */
+/* Values of published configurations. */
 
-/* Name, width, layers, heads, KV heads, head width, feed-forward width, vocabulary,
- * positions, epsilon, rotary base, experts, of them used, their width. */
+/* Columns: name, width, layers, heads, KV heads, head width, feed-forward width,
+ * vocabulary, positions, epsilon, rotary base, experts, experts used, experts' width. */
 static const published all[] = {
     {"llama", 4096, 32, 32, 0, 0, 11008, 32000, 2048, 1e-6f, 1e4f, 0, 0, 0},
     {"mistral", 4096, 32, 32, 8, 0, 14336, 32000, 131072, 1e-6f, 1e4f, 0, 0, 0},

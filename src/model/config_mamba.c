@@ -1,4 +1,4 @@
-/* The numbers of Mamba's mixers. Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024,
+/* Parameters of Mamba's mixers. Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024,
  * arXiv:2405.21060. */
 #include <assert.h>
 #include <math.h>
@@ -8,18 +8,18 @@
 #include "file/packed.h"
 #include "model/config.h"
 
-/* Larger ones than any model has: products of them stay far from overflow. */
+/* more than any model has; products of two cannot overflow */
 #define MAX_MAMBA_STATES (1 << 12)
 #define MAX_MAMBA_HEADS  (1 << 12)
 #define MAX_MAMBA_INNER  (1 << 17)
 
-/* Whether config.json has "auto" in place of a number. */
+/* Whether config.json has "auto" instead of a number. */
 static bool mamba_is_auto(const config *c, const char *hf) {
     str value = {0};
     return !c->is_gguf && model_file_str(c->f, hf, &value) == QUIRE_OK && str_is(value, "auto");
 }
 
-/* The width of the mixer by its ratio to the model's. */
+/* Sets the mixer's width from its ratio to the model's. */
 static quire_err mamba_read_expand(const config *c, float expand, model_desc *d) {
     TRY(config_f32(c, NULL, "mamba_expand|expand", &expand));
     float width = floorf(expand * (float)d->d_model);
@@ -27,14 +27,14 @@ static quire_err mamba_read_expand(const config *c, float expand, model_desc *d)
     return config_i32(c, "ssm.inner_size", NULL, &d->mamba.n_inner);
 }
 
-/* hf: where config.json says the width. */
+/* hf: the key of the width in config.json. */
 static quire_err mamba_check_width(const config *c, const char *hf, const mamba_desc *m) {
     return m->n_inner >= 1 && m->n_inner <= MAX_MAMBA_INNER
                ? QUIRE_OK
                : config_bad_at(c, "ssm.inner_size", hf, "must give Mamba's mixer 1 to 131072 channels");
 }
 
-/* What both have: states, taps and the function after the convolution. */
+/* Reads what both versions have: states, taps, and the function after the convolution. */
 static quire_err mamba_read_common(const config *c, model_desc *d) {
     const char *states = "state_size|mamba_d_state|ssm_state_size";
     mamba_desc *m = &d->mamba;
@@ -50,7 +50,7 @@ static quire_err mamba_read_common(const config *c, model_desc *d) {
 
 quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
     const char *rank = config_has(c, NULL, "mamba_dt_rank") ? "mamba_dt_rank" : "time_step_rank";
-    const bool is_jamba = config_is(c, "JambaForCausalLM"); /* whose intermediate_size is another */
+    const bool is_jamba = config_is(c, "JambaForCausalLM"); /* its intermediate_size has another meaning */
     mamba_desc *m = &d->mamba;
     m->n_states = 16;
     TRY(mamba_read_common(c, d));
@@ -69,7 +69,7 @@ quire_err config_mamba1(const config *c, model_desc *d, state_layers *s) {
     return QUIRE_OK;
 }
 
-/* The time step's limits; config.json may say that there is no upper one. */
+/* Reads the limits of the time step; config.json may have no upper one. */
 static quire_err mamba_read_limits(const config *c, mamba_desc *m) {
     float limits[2];
     size_t n;
@@ -86,7 +86,7 @@ static quire_err mamba_read_limits(const config *c, mamba_desc *m) {
     return QUIRE_OK;
 }
 
-/* Heads and their width, whose product is the width of the mixer. */
+/* Reads the heads and their width, whose product is the mixer's width. */
 static quire_err mamba_read_heads(const config *c, float expand, int32_t d_head, model_desc *d) {
     const char *heads = "mamba_n_heads|mamba_num_heads|n_mamba_heads|num_heads";
     const char *width = "mamba_d_head|mamba_head_dim|mamba_headdim", *own = "head_dim";
@@ -148,7 +148,7 @@ bool config_has_experts(const config *c, int32_t layer) {
 
 /* ---- states ---- */
 
-/* Layers that keep a state in place of keys and values, or beside them. */
+/* Layers that keep a state instead of keys and values, or besides them. */
 
 quire_err config_set_states(const config *c, const state_layers *s, model_desc *d) {
     const cache_desc *own[LAYER_CACHES] = {[CACHE_STATE] = &s->state, [CACHE_CONV] = &s->conv};
@@ -178,7 +178,7 @@ quire_err config_set_states(const config *c, const state_layers *s, model_desc *
     return QUIRE_OK;
 }
 
-/* Whether a text is one of alternatives with '|' between them. */
+/* Whether a text is one of alternatives separated by '|'. */
 static bool state_type_is(str text, const char *names) {
     for (const char *at = names; text.n > 0; at++) {
         const size_t n = strcspn(at, "|");
@@ -217,7 +217,8 @@ quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t
     return config_check(c, gguf, hf, *n_taps, 2, CONV_MAX_TAPS);
 }
 
-/* A number of linear attention, small enough that any two multiply. */
+/* Reads a number of linear attention, limited so that the product of two cannot
+ * overflow. */
 static quire_err read_small(const config *c, const char *gguf, const char *hf, int32_t most, int32_t *out) {
     TRY(config_i32(c, gguf, hf, out));
     return config_check(c, gguf, hf, *out, 1, most);

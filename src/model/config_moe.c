@@ -1,4 +1,4 @@
-/* Experts: how many, how wide, and how rows choose them. */
+/* Experts: number, width and routing. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ void config_usual_shared(const config *c, int32_t n, model_desc *d) {
     m->d_shared = counts ? n * m->d_expert : m->d_shared;
 }
 
-/* GGUF's expert_gating_func, config.json's scoring_func. */
+/* Reads GGUF's expert_gating_func or config.json's scoring_func. */
 static quire_err read_score(const config *c, moe_desc *m) {
     int32_t func = 0;
     str name = {0};
@@ -66,12 +66,14 @@ static quire_err config_read_shared(const config *c, const model_desc *d, moe_de
                    "size|share_expert_dim|"
                    "share_expert_dims",
                    &m->d_shared));
-    int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp"); /* some files say another width than they have */
+    /* some files state another width than their tensors have */
+    int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp");
     m->d_shared = rows > 0 ? rows : m->d_shared;
     return QUIRE_OK;
 }
 
-/* Of two widths the second is that of experts for images. */
+/* Reads the width of experts. If there are two, the second is that of experts for
+ * images. */
 static quire_err config_moe_read_width(const config *c, moe_desc *m) {
     int32_t widths[2];
     size_t n = 0;
@@ -83,7 +85,7 @@ static quire_err config_moe_read_width(const config *c, moe_desc *m) {
     return QUIRE_OK;
 }
 
-/* A number of groups; null: there are none. */
+/* Reads a number of groups; null: none. */
 static quire_err read_groups(const config *c, const char *gguf, const char *hf, int32_t *n) {
     *n = config_is_null(c, hf) ? 0 : *n;
     return config_is_null(c, hf) ? QUIRE_OK : config_i32(c, gguf, hf, n);
@@ -315,10 +317,10 @@ quire_err config_check_two_sided(const config *c) {
     return causal ? config_unsupported(c, "attention.causal true is not supported for an encoder") : QUIRE_OK;
 }
 
-/* Latent attention: its widths, its rotary table, and what scores are multiplied by. */
+/* Latent attention: its widths, its rotary table, and the scale of scores. */
 
-/* The widths of heads: keys that older files have mean these, and newer ones the
- * latent. */
+/* Reads the widths of heads, under keys that mean the widths in older files and the
+ * latent's in newer ones. */
 static quire_err read_gguf_widths(const config *c, model_desc *d) {
     latent_desc *m = &d->latent;
     int32_t d_key = 0, n_heads = d->layers[0].n_heads, rows = config_tensor_rows(c, d, "attn_kv_b");
@@ -333,7 +335,7 @@ static quire_err read_gguf_widths(const config *c, model_desc *d) {
 
 quire_err config_latent(const config *c, model_desc *d) {
     latent_desc *m = &d->latent;
-    m->eps = m->eps > 0.0f ? m->eps : 1e-6f; /* whatever the norms of rows have */
+    m->eps = m->eps > 0.0f ? m->eps : 1e-6f; /* whatever epsilon the other norms have */
     m->q_rank = c->is_gguf ? 0 : m->q_rank;
     TRY(config_i32_or_none(c, "attention.q_lora_rank", "q_lora_rank", &m->q_rank));
     TRY(config_i32(c, "attention.kv_lora_rank", "kv_lora_rank", &m->rank));
@@ -366,13 +368,12 @@ void config_set_latent(model_desc *d, int32_t layer) {
     l->steps = l->n_experts > 0 ? steps_latent_moe : steps_latent;
 }
 
-/* What YaRN multiplies queries and keys by, of all their elements: mscale_all_dim's
- * growth. */
+/* Reads YaRN's factor of all elements of queries and keys, from mscale_all_dim. */
 static quire_err read_growth(const config *c, const rope_desc *r, float *growth) {
     float all = 0.0f;
     TRY(config_f32(c, "rope.scaling.yarn_log_multiplier",
                    "rope_parameters.mscale_all_dim|rope_scaling.mscale_all_dim", &all));
-    all = c->is_gguf ? 10.0f * all : all; /* where the 0.1 of the formula is in the number */
+    all = c->is_gguf ? 10.0f * all : all; /* GGUF files include the formula's factor 0.1 */
     *growth =
         r->kind > ROPE_PLAIN && all != 0.0f && r->factor > 1.0f ? 0.1f * all * logf(r->factor) + 1.0f : 1.0f;
     return *growth > 0.0f ? QUIRE_OK : config_bad(c, "mscale_all_dim", "must be 0 or more");
@@ -387,9 +388,9 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
     config_set_rows(c, hf, gguf);
     r.n_dims = m->d_rope;
     TRY(config_rope(c, NULL, d, &r));
-    r.n_dims = m->d_rope; /* a part of the whole head, which partial_rotary_factor may count */
+    r.n_dims = m->d_rope; /* partial_rotary_factor may count the whole head */
     TRY(read_growth(c, &r, &growth));
-    if (c->is_gguf && r.kind == ROPE_YARN && growth != 1.0f) { /* which stands for the rotation's own */
+    if (c->is_gguf && r.kind == ROPE_YARN && growth != 1.0f) { /* stands for the rotation's own factor */
         TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
         r.attention_factor = part > 0.0f ? part : 1.0f;
     }
@@ -437,8 +438,8 @@ quire_err config_latents(const config *c, const latent_desc *usual, rope_pairs h
     return config_latent_rotary(c, d, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, gguf);
 }
 
-/* Whether a layer chooses, and does not take the choice of a layer before it:
- * config.json's "indexer_types", and GGUF's list of those that choose. */
+/* Reads which layers select keys themselves instead of reusing an earlier layer's
+ * selection: config.json's "indexer_types", or GGUF's list of selecting layers. */
 static quire_err config_index_choosers(const config *c, const model_desc *d, bool *chooses) {
     int32_t listed[DESC_MAX_LAYERS];
     size_t n;
@@ -451,7 +452,7 @@ static quire_err config_index_choosers(const config *c, const model_desc *d, boo
         }
         chooses[i] = type.n > 0 ? str_is(type, "full") : (size_t)i >= n || listed[i] != 0;
     }
-    for (int32_t i = 0; i < d->n_layers; i++) { /* those that do not attend do not count */
+    for (int32_t i = 0; i < d->n_layers; i++) { /* layers without attention do not count */
         if (d->layers[i].caches[CACHE_ATTENTION] >= 0) {
             return chooses[i] ? QUIRE_OK
                               : config_bad(c, "indexer_types", "must begin with a layer that chooses");
@@ -460,7 +461,8 @@ static quire_err config_index_choosers(const config *c, const model_desc *d, boo
     return QUIRE_OK;
 }
 
-/* How many tokens are a pool, of which as many are chosen as hold the tokens to read. */
+/* Reads the number of tokens per pool. As many pools are selected as hold the number of
+ * tokens to read. */
 static quire_err read_pools(const config *c, index_desc *x) {
     bool reads_tail = true;
     TRY(config_i32(c, "attention.indexer.kpool", "index_kpool", &x->block));

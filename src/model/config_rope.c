@@ -40,7 +40,7 @@ static quire_err unknown_scaling(const config *c, str type) {
                    model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
 }
 
-/* The factor by which YaRN raises the attention's temperature (Peng et al. 2023,
+/* The factor by which YaRN changes the temperature of attention (Peng et al. 2023,
  * arXiv:2309.00071). */
 static float yarn_mscale(float factor, float mscale) {
     return factor <= 1.0f ? 1.0f : 0.1f * mscale * logf(factor) + 1.0f;
@@ -48,7 +48,7 @@ static float yarn_mscale(float factor, float mscale) {
 
 /* ---- config.json ---- */
 
-/* An object of config.json with a table's numbers. */
+/* An object of config.json that describes a rotary table. */
 typedef struct scaling {
     const config *c;
     const char *object;
@@ -60,8 +60,7 @@ static const char *key_of(scaling *s, const char *name) {
     return s->key;
 }
 
-/* The scaling's name, and the object that holds its numbers, in the old style or the
- * new. */
+/* Finds the scaling's name and the object with its numbers, in the old or new format. */
 static quire_err find_scaling(scaling *s, str *type) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     for (int o = 0; o < 2 && s->object == NULL; o++) {
@@ -91,7 +90,7 @@ static quire_err read_factors(const config *c, const char *key, int32_t n_dims,
                        : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
 }
 
-/* longrope: two sets of factors, and the length up to which the short ones hold. The
+/* longrope: two sets of factors, and the length up to which the short ones apply. The
  * factor is the ratio of the lengths. */
 static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims, r->factors));
@@ -103,8 +102,8 @@ static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     return QUIRE_OK;
 }
 
-/* proportional: frequencies as if the whole head rotated, of which only the first part
- * does. A divisor of 1e30 stops a pair; GGUF files have the same one. */
+/* proportional: frequencies as if the whole head rotated, though only its first part
+ * does. A divisor of 1e30 stops a pair from rotating, as in GGUF files. */
 static quire_err read_proportional(const config *c, float rotary, rope_desc *r) {
     int32_t n_pairs = r->n_dims / 2, n_rotary = (int32_t)(rotary * (float)r->n_dims / 2.0f);
     if (r->n_dims > DESC_MAX_HEAD) {
@@ -128,8 +127,8 @@ static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
     return QUIRE_OK;
 }
 
-/* What a scaling cannot do without. YaRN's factor is the ratio of the lengths where it is
- * null. */
+/* Checks for numbers that a scaling requires. If YaRN's factor is null, it is the ratio
+ * of the lengths. */
 static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
     static const char *const needed[] = {"factor", "low_freq_factor", "high_freq_factor",
                                          "original_max_position_embeddings"};
@@ -160,10 +159,10 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
         TRY(config_object(c, objects[i]));
     }
     TRY(find_scaling(&s, &type));
-    /* whose base is its own */
+    /* it has its own base */
     bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0;
-    /* nor does a list with a base for each layer say it: who gives an object has read
-     * that */
+    /* a list with a base per layer does not set it either; whoever passes an object has
+     * read that list */
     bool is_apart =
         is_local ||
         (by_type && (config_has(c, NULL, key_of(&s, "rope_theta")) || config_is_list(c, "rope_theta")));
@@ -191,7 +190,7 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(config_f32_or_none(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
     TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
     TRY(config_bool(c, NULL, key_of(&s, "truncate"), &r->truncate));
-    static const struct { /* mrope: positions of three axes, which are one where there is no image */
+    static const struct { /* mrope: positions on three axes, which coincide without images */
         const char *name;
         rope_kind kind;
     } kinds[] = {{"default", ROPE_PLAIN},     {"mrope", ROPE_PLAIN},   {"linear", ROPE_LINEAR},
@@ -199,7 +198,7 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
                  {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].name)) {
-            /* Phi-3's first name for it */
+            /* Phi-3's first name for longrope */
             bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor"));
             r->kind = is_long ? ROPE_LONGROPE : kinds[i].kind;
             bool has_length = r->kind == ROPE_LONGROPE || r->kind == ROPE_YARN || r->kind == ROPE_LLAMA3;
@@ -215,8 +214,8 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
 
 /* ---- GGUF ---- */
 
-/* Reads a tensor of divisors, one for each pair of rotary dimensions. *found: whether
- * there is one. */
+/* Reads a tensor of divisors, one per pair of rotary dimensions. *found: whether it
+ * exists. */
 static quire_err read_factor_tensor(const config *c, const char *name, int32_t n, float *out, bool *found) {
     const tensor_view *t = model_file_find(c->f, name);
     *found = t != NULL;
@@ -235,8 +234,8 @@ static quire_err read_factor_tensor(const config *c, const char *name, int32_t n
     return QUIRE_OK;
 }
 
-/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight:
- * longrope's. needed: the file says that it has these. */
+/* rope_freqs.weight has Llama 3's scaling in GGUF, rope_factors_*.weight longrope's.
+ * needed: the file says that it has them. */
 static quire_err read_factor_tensors(const config *c, const model_desc *d, bool needed, rope_desc *r) {
     bool has_short, has_long;
     TRY(read_factor_tensor(c, "rope_freqs.weight", r->n_dims / 2, r->factors, &r->has_factors));
@@ -271,10 +270,9 @@ static quire_err read_gguf_scaling(const config *c, rope_desc *r, bool *longrope
     return QUIRE_OK;
 }
 
-/* What all sines and cosines are multiplied with: as a whole (yarn_attn_factor), or
- * attn_factor times YaRN's own growth, which a file with yarn_log_multiplier
- * (config.json's mscale_all_dim beside an mscale of 1) takes back. 0 where nothing is
- * said. */
+/* Reads the factor of all sines and cosines: yarn_attn_factor, or attn_factor times
+ * YaRN's own factor, which a file with yarn_log_multiplier (config.json's mscale_all_dim
+ * with an mscale of 1) cancels. 0: not given. */
 static quire_err read_gguf_scale(const config *c, rope_desc *r) {
     float part = 0, whole = 0, taken_back = 0;
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));

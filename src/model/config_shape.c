@@ -1,4 +1,4 @@
-/* Widths, counts, activation, tying, and the tokens that end a text. */
+/* Widths, counts, activation, tying, BOS and EOS. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,16 +8,16 @@
 #include "model/config.h"
 #include "model/steps.h"
 
-#define MAX_HEADS 65536 /* times the widest head, an int32 */
+#define MAX_HEADS 65536 /* times the widest head fits int32 */
 
-/* A number that must be there, unless *out has the published one. */
+/* Reads a number that is required unless *out already has the published one. */
 static quire_err usual_or_needed(const config *c, const char *gguf, const char *hf, int32_t *out) {
     return *out > 0 ? config_i32(c, gguf, hf, out) : config_need_i32(c, gguf, hf, out);
 }
 
 static quire_err config_read_vocabulary(const config *c, model_desc *d) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
-    /* of a tied model */
+    /* for a tied model */
     t = t == NULL && c->is_gguf ? model_file_find(c->f, "token_embd.weight" PACKED_SUFFIX) : t;
     if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX && !config_has(c, "vocab_size", NULL)) {
         d->n_vocab = (int32_t)t->dims[0];
@@ -27,8 +27,8 @@ static quire_err config_read_vocabulary(const config *c, model_desc *d) {
     return usual_or_needed(c, "vocab_size", "vocab_size", &d->n_vocab);
 }
 
-/* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out:
- * some published files have such ids. */
+/* Reads EOS and BOS. Ids outside the vocabulary are ignored, since some published files
+ * have them. */
 static void read_special_tokens(const config *c, model_desc *d) {
     int64_t ids[DESC_MAX_EOS], bos = -1;
     size_t n = 0;
@@ -73,7 +73,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                  {"relu2", ACT_RELU2}};
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
-    /* some GGUF files say it */
+    /* some GGUF files name it too */
     if (name.n == 0) {
         TRY(config_str(c, "hidden_activation", NULL, &name));
     }
@@ -88,8 +88,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                                  model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
-/* A number for each layer, or for the next-token layers after them too: a list, or one
- * for all. The first comes in as what counts where the file has none. */
+/* Reads a number per layer: a list, which may continue for next-token layers, or one
+ * number for all. *first is initially the default. */
 static quire_err config_read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
                                     int32_t n_layers, int32_t *out) {
     size_t n = 0, n_all = (size_t)n_layers + (size_t)d->n_next_token_layers;
@@ -142,8 +142,8 @@ void config_kv_heads_of_tensor(const config *c, model_desc *d) {
     }
 }
 
-/* How wide a head is where the file does not say it (GLM-4 in GGUF): the rows of the
- * first layer's queries tell, else the model's width. */
+/* The width of heads if the file does not state it (GLM-4 in GGUF): from the rows of the
+ * first layer's queries, else from the model's width. */
 static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d_model) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight" PACKED_SUFFIX) : NULL;
     t = t == NULL && c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight") : t;
@@ -152,7 +152,8 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
     return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
 }
 
-/* Next-token layers lie after the others: GGUF's block_count counts them. */
+/* Reads the number of layers. GGUF's block_count includes next-token layers, which come
+ * last. */
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
     s->n_layers = c->has_text && s->n_layers == 0 ? published_of(d->architecture)->n_layers : s->n_layers;
@@ -173,8 +174,8 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-/* The heads of queries of each layer: one number, or a list where the shape may have
- * one. */
+/* Reads each layer's number of query heads: one number, or a list if the shape allows
+ * it. */
 static quire_err read_query_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_heads) {
     const char *gguf_heads = "attention.head_count",
                *hf_heads = s->has_heads_by_layer
@@ -235,7 +236,7 @@ static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-/* The width of each layer's feed-forward part. */
+/* Reads the width of each layer's feed-forward part. */
 static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d, int32_t *d_ff) {
     const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
     s->d_ff = s->d_ff == 0 && !c->is_gguf ? published_of(d->architecture)->d_ff : s->d_ff;
@@ -260,8 +261,8 @@ static quire_err read_activation(const config *c, const decoder_shape *s, model_
                                                                         : config_activation(c, hf, d);
 }
 
-/* Of a nested config either part may tie the head, which the checkpoint then leaves
- * out. */
+/* Reads whether the head is tied, in which case a checkpoint leaves it out. In a nested
+ * config either part may say so. */
 static quire_err read_tying(const config *c, model_desc *d) {
     if (!c->is_gguf) {
         config whole = *c;

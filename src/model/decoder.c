@@ -1,4 +1,4 @@
-/* What comes before and after the layers of a decoder, and its forward pass. */
+/* What precedes and follows a decoder's layers, and its forward pass. */
 #include "model/decoder.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 
 /* ---- load ---- */
 
-/* ALiBi's slopes: a geometric series from 2^(-max / n) for the largest power of two n
- * within the heads, then every other one of the series for 2 n. Press et al. 2021,
- * arXiv:2108.12409. */
+/* ALiBi's slopes: a geometric series from 2^(-max / n) for the largest power of two n up
+ * to the number of heads, then every other element of the series for 2 n. Press et al.
+ * 2021, arXiv:2108.12409. */
 static quire_err decoder_load_slopes(binding *b) {
     const attend_desc *a = &b->d->attend;
     int32_t n_heads = b->d->layers[0].n_heads, n = 1;
@@ -32,7 +32,7 @@ static quire_err decoder_load_slopes(binding *b) {
     return QUIRE_OK;
 }
 
-/* Whether the file has a head that is not the table of embeddings, whatever its numbers
+/* Whether the file has a head other than the table of embeddings, whatever its metadata
  * say about tying. */
 static bool decoder_has_head(const loader *l, weight_name tokens, weight_name head) {
     const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"),
@@ -40,11 +40,11 @@ static bool decoder_has_head(const loader *l, weight_name tokens, weight_name he
     bool differs =
         t != NULL && h != NULL &&
         (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
-    /* a head without `.weight` is packed or quantised */
+    /* a packed or quantised head has no `.weight` */
     return differs || (h == NULL && loader_has(l, tokens, NO_LAYER) && loader_has(l, head, NO_LAYER));
 }
 
-/* The table of tokens, and the head, which may be the same. */
+/* Loads the table of tokens and the head, which may be the same. */
 static quire_err decoder_load_tokens(binding *b) {
     const model_desc *d = b->d;
     decoder *w = b->w;
@@ -55,7 +55,7 @@ static quire_err decoder_load_tokens(binding *b) {
         const tensor_view *copy;
         TRY(loader_head(b->l, tokens, &head, d->n_vocab, width, &w->head));
         TRY(loader_tied_embedding(b->l, tokens, &head, d->n_vocab, width, w->head, &w->tokens));
-        return loader_find(b->l, head, NO_LAYER, ".weight", &copy); /* marks a second copy as used */
+        return loader_find(b->l, head, NO_LAYER, ".weight", &copy); /* marks the second copy as used */
     }
     TRY(loader_embedding(b->l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));
     return d->no_head ? QUIRE_OK : loader_head(b->l, head, NULL, d->n_vocab, width, &w->head);
@@ -129,8 +129,8 @@ static float decoder_factor(float factor) {
     return factor == 0.0f ? 1.0f : factor;
 }
 
-/* x = positions + narrow W^T: a model whose embeddings are narrower than itself has
- * learned positions (desc_check). */
+/* x = positions + narrow W^T. A model with embeddings narrower than itself has learned
+ * positions (desc_check). */
 static void decoder_widen(const pass *p) {
     const decoder *w = p->w;
     const embed_desc *e = &p->d->embed;

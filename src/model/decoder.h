@@ -69,7 +69,7 @@ typedef enum buffer_role {
     BUFFER_NGRAM_VALUES,
     BUFFER_STREAM,                                        /* one per stream */
     BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* and its prediction */
-    BUFFER_BEHIND_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS,
+    BUFFER_AFTER_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS,
     BUFFER_CONV_B, /* gated short convolution: its two gates and its input */
     BUFFER_CONV_C,
     BUFFER_CONV_X,

@@ -1,8 +1,9 @@
 /* Binds the steps of a decoder's layers to weights and ops.
  *
  * A norm is left to the reader of its row, and the product at a block's end to the step
- * after it: so a norm and the products that read it are one op, and so are a product and
- * the sum that it goes to. Rows get a buffer only where neither is so. */
+ * after it. So a norm and the products that read it are one op, as are a product and the
+ * sum to which it is added. A row gets a buffer only if it cannot be fused in this
+ * way. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -75,7 +76,7 @@ quire_err binding_norm(binding *b, weight_role role, bool replaces, norm **out) 
     if (n->bare) {
         return b->l->b->ops->norm_load(b->l->b, &spec, out, b->l->err);
     }
-    /* GGUF files have the 1 added */
+    /* GGUF files already include the 1 */
     spec.add_one = n->add_one && !binding_is_gguf(b) && !(n->plain_last && role == W_OUT_NORM);
     if (n->post_eps > 0.0f && (role == W_ATTN_POST_NORM || role == W_FFN_POST_NORM)) {
         spec.eps = n->post_eps;
@@ -190,7 +191,7 @@ quire_err binding_row(binding *b, step_row row, buffer *out) {
     return binding_buffer(b, BUFFER_ROW_X + row, b->d->d_model, out);
 }
 
-/* Queues the product that a row is. */
+/* Queues a row's pending product. */
 static quire_err binding_multiply(binding *b, step_row row) {
     row_value *v = &b->rows[row];
     buffer out;
@@ -210,7 +211,7 @@ quire_err binding_read(binding *b, step_row row, row_value *out) {
     TRY(binding_multiply(b, row));
     *out = b->rows[row];
     if (row == X) {
-        b->rows[X].nm = NULL; /* a norm of the residual replaces it as it is read */
+        b->rows[X].nm = NULL; /* a norm of the residual replaces it when it is read */
     }
     return QUIRE_OK;
 }
@@ -256,7 +257,7 @@ static quire_err step_add(binding *b, const layer_step *s, float scale) {
     return binding_emit(b, op);
 }
 
-/* x sqrt((n - 1) / n) + y sqrt(1 / n), the nth sum of the model, counted from 2. */
+/* x sqrt((n - 1) / n) + y sqrt(1 / n), where n counts the model's sums from 2. */
 static quire_err add_by_depth(binding *b, const layer_step *s) {
     const float n = (float)(++b->n_sums + 1);
     TRY(binding_settle(b, X));
@@ -286,7 +287,7 @@ static quire_err scale_bind(binding *b, const layer_step *s) {
     return binding_emit(b, (decoder_op){.run = scale_run, .scale = *scale, .out = b->rows[s->to].at});
 }
 
-/* What each kind of step is. */
+/* The function that binds each kind of step. */
 static quire_err (*const bind_step[N_STEP_KINDS])(binding *b,
                                                   const layer_step *s) = {[STEP_NORM] = norm_bind,
                                                                           [STEP_ATTEND] = attention_bind,
@@ -317,7 +318,7 @@ static void keep_embeddings_run(const pass *p, const decoder_op *o) {
     p->op->place(p->b, o->in, p->d->d_model, o->out);
 }
 
-/* Shared blocks read the row of embeddings beside their own. */
+/* Keeps the embeddings' row, which shared blocks read beside their own. */
 static quire_err binding_keep_embeddings(binding *b) {
     buffer wide;
     TRY(binding_need_op(b, b->l->b->ops->place != NULL, "rows side by side"));
@@ -325,7 +326,7 @@ static quire_err binding_keep_embeddings(binding *b) {
     return binding_emit(b, (decoder_op){.run = keep_embeddings_run, .in = b->w->x, .out = wide});
 }
 
-/* Binds a step under the names of its weights. */
+/* Binds a step with the names of its weights. */
 static quire_err bind_named(binding *b, const layer_step *s) {
     const arch_names *names = b->l->names;
     b->l->names = s->second ? names->second : names;

@@ -1,8 +1,8 @@
-/* DeepSeek V2: arXiv:2405.04434, V3: arXiv:2412.19437, and models with their layers: Kimi K2
- * and K2.5, GLM-4.7 Flash, Mistral Small 4, Youtu, A.X K1. Latent attention everywhere; most
- * have mixtures of experts after their first layers. DeepSeek V3.2: arXiv:2512.02556, and
- * GLM-5: rows choose the keys that they read. LongCat Flash: arXiv:2509.01322: two
- * attentions and MLPs a layer, the experts beside them. */
+/* DeepSeek V2: arXiv:2405.04434, V3: arXiv:2412.19437, and models with the same layers:
+ * Kimi K2 and K2.5, GLM-4.7 Flash, Mistral Small 4, Youtu, A.X K1. All have latent
+ * attention, and most a mixture of experts after the first layers. DeepSeek V3.2:
+ * arXiv:2512.02556, and GLM-5: rows select the keys that they read. LongCat Flash:
+ * arXiv:2509.01322: two attentions and MLPs per layer, and experts beside them. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -81,7 +81,8 @@ static const latent_desc
     glm5_latent = {.q_rank = 2048, .rank = 512, .d_nope = 192, .d_rope = 64, .d_value = 256},
     mistral_latent = {.q_rank = 1024, .rank = 256, .d_nope = 64, .d_rope = 64, .d_value = 128};
 
-/* Which layers are dense: a list, or the first n and all but every moe_layer_freq-th. */
+/* Reads which layers are dense: a list, or the first n and all but every
+ * moe_layer_freq-th. */
 static quire_err read_dense_layers(const config *c, int32_t n_dense, int32_t d_ff, model_desc *d) {
     int32_t period = 1;
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
@@ -104,8 +105,7 @@ static quire_err read_dense_layers(const config *c, int32_t n_dense, int32_t d_f
     return QUIRE_OK;
 }
 
-/* The mixture. n_dense: layers before the first that has experts, where the file does not
- * say it. */
+/* Describes the mixture. n_dense: default number of layers before the first mixture. */
 static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int32_t n_dense, model_desc *d) {
     const int32_t d_ff = d->layers[0].d_ff;
     d->moe = usual;
@@ -116,7 +116,7 @@ static quire_err deepseek_describe_experts(const config *c, moe_desc usual, int3
     }
     TRY(config_moe(c, d));
     config_usual_shared(c, c->is_gguf ? 0 : config_is(c, "DeepseekV2ForCausalLM") ? 2 : 1, d);
-    d->moe.group_by_best_two = d->moe.score == ROUTE_SIGMOID; /* false as in V2, true as in V3 */
+    d->moe.group_by_best_two = d->moe.score == ROUTE_SIGMOID; /* false in V2, true in V3 */
     return d->layers[0].n_experts > 0 ? read_dense_layers(c, n_dense, d_ff, d) : QUIRE_OK;
 }
 
@@ -155,7 +155,8 @@ static quire_err describe_v3(const config *c, model_desc *d) {
     return deepseek_describe_experts(c, v3_experts, 3, d);
 }
 
-/* GGUF files have one name for all that are made of such layers. */
+/* One function for all, since GGUF files have one name for all models with such
+ * layers. */
 static quire_err describe_deepseek(const config *c, model_desc *d) {
     return c->is_gguf ? describe_v2(c, d) : describe_v3(c, d);
 }
@@ -185,8 +186,8 @@ static quire_err describe_axk1(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* A.X K2: V3.2's layers; norms have gates of low rank, but those of dense parts, and queries
- * bring gates of the result with them. */
+/* A.X K2: V3.2's layers, with low-rank gates after norms except in dense parts, and
+ * queries that include gates of the result. */
 static quire_err describe_axk2(const config *c, model_desc *d) {
     const index_desc usual = {.n_best = 2048, .n_heads = 16, .d_head = 128};
     const latent_desc axk2_latent = {.q_rank = 384, .rank = 128, .d_nope = 64, .d_rope = 32, .d_value = 64};
@@ -229,7 +230,7 @@ static quire_err describe_glm_dsa(const config *c, model_desc *d) {
     return config_index(c, usual, neighbours ? ROPE_NEIGHBOURS : ROPE_HALVES, d);
 }
 
-/* The numbers have names of their own, and queries and latents factors. */
+/* Its keys have other names, and queries and latents have factors. */
 static quire_err describe_longcat(const config *c, model_desc *d) {
     latent_desc *m = &d->latent;
     int32_t n_identity = 256;

@@ -1,5 +1,5 @@
 /* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts.
- * Hunyuan: norms of queries and keys after rotary embedding; Hunyuan 3: before it, and a
+ * Hunyuan: norms of queries and keys after the rotation; Hunyuan 3: before it, and a
  * sigmoid mixture. MiniMax-M2: norms over all heads of queries and keys. */
 #include <math.h>
 
@@ -41,8 +41,8 @@ static quire_err describe_ernie(const config *c, model_desc *d) {
     return config_llama(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
 }
 
-/* The sum of the chosen experts' weights is never under what each had if all were alike:
- * a lower bound under that changes nothing. */
+/* Checks the lower limit of the sum of chosen experts' weights. The sum is at least what
+ * equal weights would give, so a limit below that has no effect. */
 static quire_err check_least(const config *c, const model_desc *d) {
     float least = 0.0f;
     TRY(config_f32(c, NULL, "moe_norm_min", &least));
@@ -74,8 +74,8 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* ERNIE 4.5 VL: a row of text goes to the text's experts; after them the file has as many
- * for images, which are left out. */
+/* ERNIE 4.5 VL: text rows use the text experts; as many experts for images follow them in
+ * the file and are left out. */
 static quire_err describe_ernie_vl(const config *c, model_desc *d) {
     bool is_sparse[DESC_MAX_LAYERS];
     TRY(describe_ernie(c, d));
@@ -101,7 +101,7 @@ static quire_err describe_ernie_vl(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Dynamic scaling by a fixed alpha: a larger base. */
+/* Dynamic scaling with a fixed alpha, which means a larger base. */
 static quire_err read_alpha(const config *c, const model_desc *d, rope_desc *r) {
     float alpha = 0.0f;
     TRY(config_f32(c, NULL, "rope_scaling.alpha|rope_parameters.alpha", &alpha));
@@ -130,8 +130,8 @@ static quire_err describe_hunyuan(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* config.json's experts and the one that all rows share are as wide as the feed-forward
- * part; what else it says about them means nothing. */
+/* In config.json, the experts and the shared expert are as wide as the feed-forward part;
+ * other values there have no meaning. */
 static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
     moe_desc *m = &d->moe;
     int32_t n = 1;

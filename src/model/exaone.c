@@ -1,6 +1,6 @@
 /* EXAONE 4: arXiv:2507.11407: norms after both halves of a layer, windows on three of
- * four layers, no positions on the fourth. K-EXAONE: a sigmoid mixture of experts with the
- * same attention, and norms before both halves. */
+ * four layers, no positions in the fourth. K-EXAONE: a sigmoid mixture with the same
+ * attention, and norms before both halves. */
 #include "model/architectures.h"
 
 static const arch_names exaone4_names = {
@@ -13,8 +13,8 @@ static const arch_names exaone_moe_names = {
     .left_out = {"mtp"},
 };
 
-/* Published files spell a period of layers: "LLLG", three with windows and one
- * without. */
+/* Reads the period, which published files spell out: "LLLG", three layers with windows
+ * and one without. */
 static quire_err read_period(const config *c, int32_t *period) {
     str letters = {0};
     const char *key = c->has_text ? "text_config.sliding_window_pattern" : "sliding_window_pattern";
@@ -23,16 +23,15 @@ static quire_err read_period(const config *c, int32_t *period) {
     }
     for (size_t i = 0; i < letters.n; i++) {
         if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
-            return config_unsupported(
-                c, "a sliding_window_pattern must be a number, or L's followed by a G");
+            return config_unsupported(c, "a sliding_window_pattern must be a number, or L's followed by a G");
         }
     }
     *period = (int32_t)letters.n;
     return QUIRE_OK;
 }
 
-/* Windows on all but every fourth layer, which then has no positions. gguf_window: of GGUF
- * files that name none. */
+/* Sets windows on all layers but every fourth, which then has no positions. gguf_window:
+ * default of GGUF files. */
 static quire_err exaone_describe_common(const config *c, int32_t gguf_window, model_desc *d) {
     int32_t window = c->is_gguf ? gguf_window : 4096, period = 4;
     d->norm_eps = 1e-5f;

@@ -1,4 +1,4 @@
-/* Falcon: arXiv:2311.16867, in its three layouts. BLOOM: 2211.05100. MPT. */
+/* Falcon: arXiv:2311.16867, in its three layouts. BLOOM: arXiv:2211.05100. MPT. */
 
 #include "model/architectures.h"
 
@@ -50,7 +50,8 @@ static quire_err falcon_describe_shape(const config *c, model_desc *d, int32_t n
 }
 
 /* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two
- * norms, groups of heads. RW: ALiBi, one after the other. GGUF has the first two. */
+ * norms, groups of heads. RW: ALiBi, the halves one after the other. GGUF has the first
+ * two. */
 static quire_err describe_falcon(const config *c, model_desc *d) {
     bool is_new = false, multi_query = true, alibi = false, parallel = true;
     int32_t n_norms = 0, n_kv_heads = 0;
@@ -76,7 +77,7 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
         steps_set(d, is_new && n_norms != 1 ? steps_parallel_norms : steps_parallel);
     }
     d->attend.order = is_new || !multi_query ? QKV_GROUPED : QKV_STACKED;
-    if (alibi) { /* the slopes are rounded, and scaled as the scores are */
+    if (alibi) { /* slopes are rounded, and scaled like the scores */
         d->attend.alibi = 8.0f;
         d->attend.alibi_bf16 = true;
         d->attend.alibi_scale = d->attention_scale;
@@ -85,8 +86,8 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
-/* x = norm(x); x += attend(x); x = norm(x); x += mlp(x): what the halves add to is normed
- * too. */
+/* x = norm(x); x += attend(x); x = norm(x); x += mlp(x): the norms replace the
+ * residual. */
 static const layer_step bloom_normed[] = {
     NORM(W_ATTN_NORM, X, X), ATTEND(X, A), ADD(A, X), NORM(W_FFN_NORM, X, X), MLP(X, A), ADD(A, X), END};
 
@@ -132,7 +133,7 @@ const arch arch_mpt = {.gguf = {"mpt"},
 /* ---- Falcon-H1 ---- */
 
 /* Falcon-H1: arXiv:2507.22448: attention and Mamba-2 side by side in every layer, and a
- * factor on nearly every product. GGUF files have the factors in the weights. */
+ * factor on nearly every product. In GGUF files the weights include the factors. */
 
 static const arch_names falcon_h1_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
@@ -154,14 +155,14 @@ static const layer_step attend_beside_mamba[] = {NORM(W_ATTN_NORM, X, A),
                                                  ADD(A, X),
                                                  END};
 
-/* A factor; null and no key: 1. */
+/* Reads a factor; null or absent: 1. */
 static quire_err read_multiplier(const config *c, const char *hf, float *out) {
     *out = 1.0f;
     TRY(config_f32(c, NULL, config_is_null(c, hf) ? NULL : hf, out));
     return *out != 0.0f ? QUIRE_OK : config_bad(c, hf, "must not be 0");
 }
 
-/* n factors, or none. */
+/* Reads n factors, or none. */
 static quire_err read_multipliers(const config *c, const char *hf, float *out, size_t n_wanted) {
     size_t n = 0;
     for (size_t i = 0; i < n_wanted; i++) {

@@ -6,10 +6,10 @@
 
 #include "file/packed.h"
 
-#define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
+#define MODEL_ROOT "model." /* prefix of weight names in Hugging Face checkpoints */
 
-/* Checkpoints of several parts have the text model further in, those of a model without
- * its head leave it out, encoders have names of their own. The embedding of tokens shows
+/* The prefix depends on the checkpoint: composite ones have the text model further in,
+ * those without a head leave it out, encoders have other names. The token embedding shows
  * it. */
 const char *loader_root(const model_file *f, const arch_names *names) {
     static const char *const roots[] = {MODEL_ROOT,
@@ -20,7 +20,7 @@ const char *loader_root(const model_file *f, const arch_names *names) {
                                         "bert.",
                                         "roberta.",
                                         ""};
-    /* PACKED_SUFFIX: a packed model with tied embeddings; "_packed": compressed-tensors */
+    /* PACKED_SUFFIX: packed models with tied embeddings; "_packed": compressed-tensors */
     static const char *const suffixes[] = {"", PACKED_SUFFIX, "_packed"};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
     bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
@@ -37,8 +37,8 @@ const char *loader_root(const model_file *f, const arch_names *names) {
     return MODEL_ROOT;
 }
 
-/* The full name of a tensor, in the file's own convention. pattern: the first of
- * alternatives with '|' between them. */
+/* The full name of a tensor in the file's convention. pattern: the first of alternatives
+ * separated by '|' is used. */
 static void find_weight_spell(const loader *l, const char *pattern, int32_t layer, const char *suffix,
                               char out[LOADER_NAME_BYTES]) {
     int n = (int)strcspn(pattern, "|"), skip = 0;
@@ -77,7 +77,7 @@ used_tensor *loader_use(loader *l, const tensor_view *t) {
     return u;
 }
 
-/* Reports the progress before t is loaded, and counts t. */
+/* Reports progress before t is loaded, and counts t. */
 static quire_err loader_tell(loader *l, const tensor_view *t) {
     const load_watch watch = model_file_watcher(l->file);
     const double part = l->n_all_bytes > 0.0 ? l->n_bytes / l->n_all_bytes : 0.0;

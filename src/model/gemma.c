@@ -1,7 +1,7 @@
-/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps,
- * norms after both halves of a layer; VaultGemma lacks these. Gemma 3: 2503.19786: five
- * layers with windows and a rotary base of their own to one without, norms of queries and
- * keys. */
+/* Gemma: arXiv:2403.08295. Gemma 2: arXiv:2408.00118: windows on every other layer, soft
+ * caps, norms after both halves of a layer; VaultGemma lacks these norms. Gemma 3:
+ * arXiv:2503.19786: five layers with windows and a separate rotary base for each one
+ * without, norms of queries and keys. */
 #include <math.h>
 #include <stdio.h>
 
@@ -16,13 +16,13 @@ static const arch_names gemma2_names = {
 static const arch_names vaultgemma_names = {
     .hf = {[W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm"}};
 
-/* A cap of attention's scores or of the logits. */
+/* Reads a cap of attention scores or logits. */
 static quire_err read_cap(const config *c, const char *name, float *cap) {
     return config_f32_or_none(c, name, name, cap);
 }
 
-/* What all have: norms by 1 + w, embeddings times the root of their width (rounded to
- * BF16 as in training), a tied head. */
+/* What all have: norms with 1 + w, embeddings scaled by the root of their width (rounded
+ * to BF16 as in training), a tied head. */
 static quire_err gemma_describe_common(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->tied_embeddings = true;
@@ -33,10 +33,10 @@ static quire_err gemma_describe_common(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* What scales the scores of Gemma 2 and 3, and what the logits are capped at. */
+/* Reads the scale of scores of Gemma 2 and 3, and the cap of logits. */
 static quire_err gemma_read_scales(const config *c, model_desc *d) {
     int32_t n = d->n_layers;
-    /* the 27B models scale by another width; GGUF says nothing */
+    /* the 27B models scale by another width, which GGUF files do not state */
     bool is_27b = c->is_gguf && (n == 46 || n == 62);
     float scalar = !c->is_gguf ? 256.0f : is_27b ? (float)d->d_model / (float)d->layers[0].n_heads : 0.0f;
     TRY(config_f32(c, NULL, "query_pre_attn_scalar", &scalar));
@@ -47,7 +47,7 @@ static quire_err gemma_read_scales(const config *c, model_desc *d) {
     return read_cap(c, "final_logit_softcapping", &d->head.cap);
 }
 
-/* A decoder's rows see what is before them only. */
+/* Refuses a decoder with two-sided attention. */
 static quire_err check_one_sided(const config *c) {
     bool two_sided = false;
     TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
@@ -59,16 +59,16 @@ static quire_err check_one_sided(const config *c) {
 static quire_err describe_gemma(const config *c, model_desc *d) {
     TRY(check_one_sided(c));
     TRY(gemma_describe_common(c, d));
-    /* files say gelu and mean its approximation */
+    /* files say gelu but mean its approximation */
     d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
 enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6 };
 
-/* period: of how many layers all but the last have a window. */
+/* Sets windows on all layers but the last of each `period`. */
 static quire_err gemma_read_windows(const config *c, model_desc *d, int32_t period) {
-    /* Gemma 3's files without windows do not name one */
+    /* Gemma 3's GGUF files without windows have no key */
     int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096;
     TRY(config_window(c, &window));
     TRY(config_period(c, NULL, "sliding_window_pattern", &period));
@@ -92,7 +92,7 @@ static quire_err describe_gemma2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The second table is that of layers with windows: no scaling, a base of its own. */
+/* Reads the table of layers with windows: its own base, no scaling. */
 static quire_err read_local_rope(const config *c, model_desc *d) {
     rope_desc local = config_plain_rope(c, d);
     local.pairs = ROPE_HALVES;
@@ -132,8 +132,8 @@ static quire_err describe_gemma3(const config *c, model_desc *d) {
     return describe_gemma3_text(c, d);
 }
 
-/* EmbeddingGemma: Gemma 3 without a head, whose rows see each other both ways. A window
- * of n tokens reaches n / 2 to either side. */
+/* EmbeddingGemma: Gemma 3 without a head and with two-sided attention. A window of n
+ * tokens reaches n / 2 to either side. */
 static quire_err describe_embedding(const config *c, model_desc *d) {
     bool two_sided = c->is_gguf;
     TRY(describe_gemma3_text(c, d));
@@ -170,10 +170,9 @@ const arch arch_gemma_embedding = {.gguf = {"gemma-embedding"},
 
 /* ---- Gemma 3n ---- */
 
-/* Gemma 3n: several residual streams, of which layers compute with one, a product of low
- * rank beside attention, inputs of each layer's own, feed-forward parts whose first
- * layers keep their largest gates only; the last layers read the cache of an earlier
- * one. */
+/* Gemma 3n: several residual streams, of which layers compute with one; a low-rank
+ * product beside attention; own inputs of layers; first layers that keep only the largest
+ * gates of their feed-forward part; last layers that read the cache of an earlier one. */
 
 static const arch_names gemma3n_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
@@ -208,8 +207,8 @@ static const layer_step steps_streams[] = {
 
 enum { GEMMA3N_PERIOD = 5, MOST_STREAM_INPUTS = 1 << 20 };
 
-/* How many standard deviations above the mean this part of a normal distribution lies
- * below: by bisection, as there is no inverse of erf in C. */
+/* How many standard deviations above the mean a normal distribution reaches this part. By
+ * bisection, since C has no inverse of erf. */
 static float normal_quantile(double part) {
     double low = -40.0, high = 40.0;
     for (int i = 0; i < 200; i++) {
@@ -223,8 +222,8 @@ static float normal_quantile(double part) {
     return (float)((low + high) / 2.0);
 }
 
-/* Which part of the gates a layer leaves out: of the first ten 0.95 where the file does
- * not say it. */
+/* Reads which part of the gates each layer drops; default 0.95 in the first ten
+ * layers. */
 static quire_err gemma3n_read_sparsity(const config *c, model_desc *d) {
     const char *key = "activation_sparsity_pattern";
     float all = -1.0f;
@@ -277,7 +276,7 @@ static quire_err gemma3n_read_inputs(const config *c, model_desc *d) {
     return n_rows >= 1 ? QUIRE_OK : config_bad(c, "vocab_size_per_layer_input", "must be at least 1");
 }
 
-/* A table for layers with windows, and one for the others. */
+/* Adds a table for layers with windows and one for the others. */
 static quire_err gemma3n_add_ropes(const config *c, model_desc *d) {
     static const char *const objects[] = {"rope_parameters.full_attention",
                                           "rope_parameters.sliding_attention"};
@@ -334,10 +333,10 @@ const arch arch_gemma3n = {.gguf = {"gemma3n"},
                            .names = &gemma3n_names,
                            .describe = describe_gemma3n};
 
-/* Gemma 4: layers with windows and narrow heads, and one in several without and with wide
- * ones, whose values may be their keys. The last layers read the cache of an earlier one.
- * In the small models each layer also has an input of its own, made from the token; in
- * the model of experts these stand beside the MLP. */
+/* Gemma 4: layers with windows and narrow heads, and every few layers one without a
+ * window and with wide heads, whose values may be its keys. The last layers read the
+ * cache of an earlier one. In the small models each layer also has an own input computed
+ * from the token; in the model with experts these are beside the MLP. */
 
 static const arch_names gemma4_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
@@ -360,8 +359,8 @@ static const arch_names gemma4_names = {
            [W_INPUT_POST_NORM] = "model.layers.%d.post_per_layer_input_norm"},
 };
 
-/* An override of one layer in config.json's "per_layer_config", whose numbers of layers
- * are padded to one width ("05"). */
+/* Reads an override of one layer in config.json's "per_layer_config", whose layer numbers
+ * are zero-padded ("05"). */
 static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
     char key[240];
     (void)snprintf(key, sizeof key,
@@ -370,13 +369,13 @@ static quire_err read_override(const config *c, int32_t layer, const char *name,
     return config_i32(c, NULL, key, out);
 }
 
-/* A head's width that the file gave under a key. */
+/* Checks the width of heads given under a key. */
 static quire_err check_width(const config *c, const char *key, int32_t width) {
     bool fits = width >= 1 && width <= DESC_MAX_HEAD;
     return fits ? QUIRE_OK : config_bad(c, key, "must be from 1 to 512, the widest head");
 }
 
-/* Layers with windows, and the width and number of the others' heads. */
+/* Reads which layers have windows, and the width and number of the others' heads. */
 static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     int32_t window = 512, narrow = d->caches[0].d_key, wide = c->is_gguf ? narrow : 512, n_wide = 0;
     bool is_window[DESC_MAX_LAYERS];
@@ -388,14 +387,14 @@ static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     if (narrow_value != narrow) {
         return config_unsupported(c, "keys and values of different widths are not supported");
     }
-    wide = config_has(c, NULL, "per_layer_config") ? narrow : wide; /* it names the layers that differ */
+    wide = config_has(c, NULL, "per_layer_config") ? narrow : wide; /* it lists layers that differ */
     TRY(config_i32(c, NULL, "global_head_dim", &wide));
     TRY(check_width(c, "global_head_dim", wide));
     if (d->attend.values_are_keys) {
         TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
     }
     TRY(config_window_layers(c, d, 6, 5, is_window));
-    /* the last layer of a checkpoint sees all, whatever it says */
+    /* a checkpoint's last layer has no window, whatever its type says */
     is_window[d->n_layers - 1] = is_window[d->n_layers - 1] && c->is_gguf;
     for (int32_t i = 0; i < d->n_layers; i++) {
         cache_desc *cache = &d->caches[d->layers[i].caches[0]];
@@ -410,7 +409,8 @@ static quire_err gemma4_read_heads(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The last layers have no keys and values. Their MLP may be twice as wide. */
+/* Makes the last layers, which have no keys and values, read earlier caches. Their MLP
+ * may be twice as wide. */
 static quire_err share_caches(const config *c, model_desc *d) {
     int32_t n_shared = 0;
     bool is_double = false;
@@ -424,8 +424,8 @@ static quire_err share_caches(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The published table of the layers without windows: a quarter of each head rotates, as
- * if all did. */
+/* The published table of layers without windows: a quarter of each head rotates, with the
+ * frequencies of a whole head. */
 static void set_published(rope_desc *r) {
     r->has_factors = true;
     for (int32_t i = 0; i < r->n_dims / 2 && i < DESC_MAX_HEAD / 2; i++) {
@@ -433,8 +433,8 @@ static void set_published(rope_desc *r) {
     }
 }
 
-/* The rotary table of the layers with windows, or of the others, which rotate only a part
- * of each head. */
+/* Adds the table of layers with windows, or of the others, which rotate only part of each
+ * head. */
 static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
     rope_desc r = config_plain_rope(c, d);
@@ -468,7 +468,7 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     return QUIRE_OK;
 }
 
-/* Experts stand beside the MLP, which keeps its width. */
+/* Reads experts beside the MLP, which keeps its width. */
 static quire_err gemma4_read_experts(const config *c, model_desc *d) {
     bool has_experts = c->is_gguf;
     int32_t d_ff[DESC_MAX_LAYERS];
@@ -510,7 +510,7 @@ static quire_err read_layer_inputs(const config *c, model_desc *d) {
 #define OWN_INPUT INPUT(X, A), NORM(W_INPUT_POST_NORM, A, A), ADD(A, X)
 /* clang-format on */
 
-/* With experts beside the MLP or without, with an input of their own or without. */
+/* With or without experts beside the MLP; with or without an own input. */
 static const layer_step steps_dense[] = {ATTEND_HALF, MLP_HALF, SCALE(X), END};
 static const layer_step steps_dense_input[] = {ATTEND_HALF, MLP_HALF, OWN_INPUT, SCALE(X), END};
 static const layer_step steps_moe[] = {ATTEND_HALF, MOE_HALF, SCALE(X), END};

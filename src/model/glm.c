@@ -1,6 +1,6 @@
-/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms after both halves of a layer,
+/* GLM-4 (9B, "chatglm" in GGUF). GLM-4-0414 with norms after both halves of a layer.
  * GLM-4.5: arXiv:2508.06471, a mixture of experts. dots.llm1: arXiv:2506.05767, and Solar
- * Open: the same mixture after attention of their own. */
+ * Open: the same mixture with other attention. */
 #include "model/architectures.h"
 
 static const arch_names glm_names = {
@@ -16,8 +16,8 @@ static const arch_names glm4_names = {
 static const arch_names glm4_moe_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-/* Which elements rotate together in a GGUF file: where positions have several axes, its
- * queries and keys are stored in another order than the checkpoint's. */
+/* Reads which elements rotate together in a GGUF file. If positions have several axes,
+ * its queries and keys are in another order than the checkpoint's. */
 static quire_err read_pairs(const config *c, rope_pairs *pairs) {
     int32_t sections[4] = {0};
     size_t n;
@@ -27,7 +27,7 @@ static quire_err read_pairs(const config *c, rope_pairs *pairs) {
     return QUIRE_OK;
 }
 
-/* rotary: the usual part of a head that rotates. */
+/* rotary: default part of a head that rotates. */
 static quire_err glm_describe_dense(const config *c, float rotary, const layer_step *steps, model_desc *d) {
     decoder_shape s = {0};
     rope_pairs pairs;
@@ -38,7 +38,7 @@ static quire_err glm_describe_dense(const config *c, float rotary, const layer_s
     int32_t usual = d->d_model / s.n_heads;
     if (c->is_gguf && !config_has(c, "attention.key_length", NULL) && usual > 0 &&
         d->ropes[0].n_dims <= usual) {
-        /* such files count them as if heads were as wide as usual */
+        /* such files count them as if heads had the usual width */
         d->ropes[0].n_dims = (int32_t)((int64_t)d->ropes[0].n_dims * s.d_head / usual);
     }
     return QUIRE_OK;
@@ -52,7 +52,8 @@ static quire_err describe_glm4(const config *c, model_desc *d) {
     return glm_describe_dense(c, 0.5f, steps_sandwich, d);
 }
 
-/* The text of GLM-4.1V, whose positions have three axes: without an image one number. */
+/* The text model of GLM-4.1V, whose positions have three axes, which coincide without
+ * images. */
 static quire_err describe_glm4v(const config *c, model_desc *d) {
     return glm_describe_dense(c, 1.0f, steps_sandwich, d);
 }

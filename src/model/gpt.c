@@ -1,5 +1,5 @@
 /* GPT-2: Radford et al. 2019. GPT-BigCode (StarCoder): arXiv:2305.06161. GPT-J, GPT-NeoX:
- * 2204.06745. OPT: 2205.01068. StarCoder 2: 2402.19173. */
+ * arXiv:2204.06745. OPT: arXiv:2205.01068. StarCoder 2: arXiv:2402.19173. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -60,8 +60,8 @@ static const arch_names starcoder2_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
 };
 
-/* A feed-forward part four times as wide as the model, unless config.json says otherwise;
- * GGUF files say it of other widths too. */
+/* Describes the shape. The default feed-forward width is four times the model's; GGUF
+ * files always state it. */
 static quire_err gpt_describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
@@ -183,17 +183,17 @@ static const arch_names gpt_oss_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.mlp.router|model.layers.%d.mlp.router.linear",
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           /* of files whose experts are modules, quantised by bitsandbytes */
+           /* for files whose experts are modules, quantised by bitsandbytes */
            [W_EXPERT_GATE] = "model.layers.%d.mlp.experts.gate_up_projs.%d",
            [W_EXPERT_UP] = "model.layers.%d.mlp.experts.gate_up_projs.%d",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_projs.%d"},
 };
 
-/* The published YaRN where config.json has no scaling at all. */
+/* Uses the published YaRN scaling if config.json has none. */
 static quire_err read_rope(const config *c, model_desc *d) {
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
-    r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files say nothing */
+    r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files do not say */
     TRY(config_rope(c, NULL, d, &r));
     if (!c->is_gguf &&
         !config_has(c, NULL,
@@ -207,7 +207,7 @@ static quire_err read_rope(const config *c, model_desc *d) {
     return config_add_rope(c, d, &r);
 }
 
-/* The slope in the experts' sigmoid is part of their kernels. */
+/* Checks the slope in the experts' sigmoid, which the kernels assume. */
 static quire_err check_alpha(const config *c) {
     float alpha = 1.702f;
     TRY(config_f32(c, NULL, "swiglu_alpha", &alpha));
@@ -229,7 +229,7 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     d->moe.activation = ACT_SWIGLU_CLAMPED;
     TRY(check_alpha(c));
     TRY(config_f32_or_none(c, NULL, "swiglu_limit", &d->moe.limit));
-    d->moe.limit = d->moe.limit > 0.0f ? d->moe.limit : INFINITY; /* null: nothing is cut */
+    d->moe.limit = d->moe.limit > 0.0f ? d->moe.limit : INFINITY; /* null: no limit */
     return QUIRE_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its
- * mixtures of experts; with windows and sinks. MiniCPM: arXiv:2404.06395: factors by
- * depth and by the width of a smaller model; MiniCPM 3, with latent attention. HyperCLOVA
- * X SEED: the same factors and norms after both halves of a layer. */
+ * mixtures of experts; variants with windows and sinks. MiniCPM: arXiv:2404.06395:
+ * factors by depth and by the width of a smaller model; MiniCPM 3 has latent attention.
+ * HyperCLOVA X SEED: the same factors, and norms after both halves of a layer. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -29,7 +29,7 @@ static const arch_names hyperclovax_names = {
         {[W_ATTN_POST_NORM] = "model.layers.%d.post_norm1", [W_FFN_POST_NORM] = "model.layers.%d.post_norm2"},
 };
 
-/* *logits: what they are divided or multiplied by. */
+/* *logits: the divisor or factor of logits. */
 static quire_err describe_factors(const config *c, float usual_attention, model_desc *d, float *logits) {
     *logits = 1.0f;
     TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
@@ -44,7 +44,7 @@ static quire_err describe_factors(const config *c, float usual_attention, model_
     return QUIRE_OK;
 }
 
-/* Granite's description, without its experts. */
+/* Granite's description without its experts. */
 static quire_err config_granite(const config *c, model_desc *d) {
     float logits;
     TRY(describe_factors(c, 1.0f, d, &logits));
@@ -52,8 +52,8 @@ static quire_err config_granite(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* GGUF files have Granite's factors. Older ones have none: they are of MiniCPM 2B, whose
- * factors are also MiniCPM 3's defaults. */
+/* Reads the factors, which GGUF files state like Granite's. Older ones have none: they
+ * are of MiniCPM 2B, whose factors are also MiniCPM 3's defaults. */
 static quire_err read_minicpm_factors(const config *c, bool is_usual, model_desc *d) {
     float depth = is_usual ? 1.4f : 1.0f, base = is_usual ? 256.0f : 1.0f, logits;
     TRY(config_f32(c, NULL, "scale_depth", &depth));
@@ -119,7 +119,8 @@ static quire_err granite_find_rope(const config *c, float theta, model_desc *d, 
     return QUIRE_OK;
 }
 
-/* config.json has a base for each layer, GGUF which layers rotate: 0 is none. */
+/* Reads rotary tables: config.json has a base per layer, GGUF which layers rotate; 0:
+ * none. */
 static quire_err granite_read_ropes(const config *c, model_desc *d) {
     float bases[DESC_MAX_LAYERS];
     int32_t rotates[DESC_MAX_LAYERS];
@@ -140,7 +141,7 @@ static quire_err granite_read_ropes(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Windows in three of four layers, a sink in all. */
+/* Windows on three of four layers, sinks in all. */
 static quire_err granite_read_windows(const config *c, model_desc *d) {
     int32_t window = 128;
     d->attend.sinks = true;
@@ -154,8 +155,8 @@ static quire_err describe_granite_moe_swa(const config *c, model_desc *d) {
     return granite_read_windows(c, d);
 }
 
-/* GGUF calls the mixture so too, and has gate and up of its shared expert in one tensor,
- * whose rows are not the expert's width. */
+/* GGUF uses the mixture's name too, and has gate and up of the shared expert in one
+ * tensor, whose rows are not the expert's width. */
 static quire_err describe_granite_swa(const config *c, model_desc *d) {
     int32_t n_experts = 0;
     d->tied_embeddings = true;
@@ -188,8 +189,8 @@ const arch arch_granite_moe_w = {.gguf = {"granitemoe_swa"},
 
 /* ---- Granite 4 and Bamba ---- */
 
-/* Granite 4: Granite's factors, Mamba-2 in place of attention in most layers, experts or
- * a dense part. Bamba: such layers without the factors and experts. */
+/* Granite 4: Granite's factors, Mamba-2 instead of attention in most layers, experts or a
+ * dense part. Bamba: such layers without factors and experts. */
 
 static const arch_names granite_hybrid_names = {
     .hf = {[W_GATE_UP] = "model.layers.%d.shared_mlp.input_linear",
@@ -208,7 +209,7 @@ static const arch_names bamba_names = {
            [W_DOWN] = "model.layers.%d.feed_forward.down_proj"},
 };
 
-/* Gives layers that have Mamba-2 in place of attention their steps and states. */
+/* Gives layers with Mamba-2 instead of attention their steps and states. */
 static quire_err describe_mamba_layers(const config *c, state_layers *s, model_desc *d) {
     d->mamba = (mamba_desc){.n_heads = 128, .n_groups = 1, .n_states = 256};
     TRY(config_mamba2(c, 2.0f, 0, d, s));
@@ -234,7 +235,7 @@ static quire_err granite_hybrid_read_rotary(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Without experts, the shared one is the dense part. */
+/* Without routed experts, the shared one is the dense part. */
 static quire_err granite_hybrid_read_experts(const config *c, model_desc *d) {
     int32_t width = 1024;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .d_shared = c->is_gguf ? 0 : width};

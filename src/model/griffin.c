@@ -1,5 +1,6 @@
 /* RecurrentGemma: Botev et al. 2024, arXiv:2404.07839; Griffin: De et al. 2024,
- * arXiv:2402.19427: two layers with a gated linear recurrence to one with a window. */
+ * arXiv:2402.19427: two layers with a gated linear recurrence for each one with windowed
+ * attention. */
 #include <math.h>
 
 #include "core/half.h"
@@ -31,7 +32,7 @@ static const arch_names recurrent_gemma_names = {
 static const layer_step lru_mlp[] = {
     NORM(W_ATTN_NORM, X, A), LRU(A, A), ADD(A, X), NORM(W_FFN_NORM, X, A), MLP(A, A), ADD(A, X), END};
 
-/* What layers are, over and over: by "block_types". */
+/* Reads the repeating pattern of layers from "block_types". */
 static quire_err griffin_read_layers(const config *c, const model_desc *d, state_layers *s) {
     bool attends[DESC_MAX_LAYERS] = {false, false, true};
     int32_t n = config_has(c, NULL, "block_types") ? 0 : 3;
@@ -89,7 +90,7 @@ static quire_err describe_recurrent_gemma(const config *c, model_desc *d) {
     TRY(griffin_read_layers(c, d, &s));
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_window(d, i, window);
-        d->layers[i].d_ff /= 2; /* config.json has gate and up together */
+        d->layers[i].d_ff /= 2; /* config.json has the width of gate and up together */
         d->layers[i].steps = s.recurs[i] ? lru_mlp : steps_pre_norm;
     }
     return config_set_states(c, &s, d);

@@ -1,8 +1,8 @@
 /* Kimi Linear: Kimi Team 2025, arXiv:2510.26692: three of four layers have the delta rule
- * with a decay for each channel, the others latent attention without positions. Ling 3 is
- * made so too: decays have a lower bound, latent attention has positions and a gate a
- * head. GLM-5.3 Flash (glm5_next): rows choose the pools of keys that they read, and halves
- * of layers are joined by hyper-connections. */
+ * with a decay per channel, the others latent attention without positions. Ling 3 is
+ * similar: decays have a lower limit, latent attention has positions and a gate per head.
+ * GLM-5.3 Flash (glm5_next): rows select pools of keys, and hyper-connections join the
+ * halves of layers. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -82,7 +82,7 @@ static const layer_step steps_hyper_latent_moe[] = {
     GATHER(W_HYPER_FFN, A), NORM(W_FFN_NORM, A, A), MOE(A, B), SCATTER(B), END};
 /* clang-format on */
 
-/* Layers of config.json's lists, which count from 1. */
+/* Marks the layers in a list of config.json, which counts from 1. */
 static quire_err mark_layers(const config *c, const char *key, int32_t n_layers, bool *to) {
     int32_t list[DESC_MAX_LAYERS];
     size_t n;
@@ -96,8 +96,8 @@ static quire_err mark_layers(const config *c, const char *key, int32_t n_layers,
     return QUIRE_OK;
 }
 
-/* Which layers attend: GGUF files give the others no KV heads; config.json has types, or
- * lists of layers of both kinds; else the last of each `period`. */
+/* Reads which layers have attention. GGUF files give the others no KV heads. config.json
+ * has types, or lists of both kinds; otherwise it is the last layer of each `period`. */
 static quire_err kimi_read_layers(const config *c, int32_t period, const model_desc *d, state_layers *s) {
     const char *full = "linear_attn_config.full_attn_layers", *kda = "linear_attn_config.kda_layers";
     bool are_typed, are_listed = config_has(c, NULL, full) && config_has(c, NULL, kda);
@@ -118,7 +118,7 @@ static quire_err kimi_read_layers(const config *c, int32_t period, const model_d
     return QUIRE_OK;
 }
 
-/* The delta rule's numbers: as many heads as the file's, all as wide. */
+/* Sets the delta rule's heads, all of the same width. */
 static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_head, model_desc *d) {
     delta_desc *r = &d->delta;
     *r = (delta_desc){.kind = DELTA_CHANNELS, .n_heads = n_heads, .d_key = d_head, .n_taps = 4};
@@ -139,8 +139,8 @@ static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_hea
     return QUIRE_OK;
 }
 
-/* Experts after the first layers, latent attention where layers attend, the delta rule
- * elsewhere. */
+/* Describes experts after the first layers, latent attention in layers with attention,
+ * and the delta rule in the others. */
 static quire_err kimi_end(const config *c, int32_t n_dense, int32_t d_ff, state_layers *s, model_desc *d) {
     if (d->layers[0].n_experts > 0) {
         TRY(config_dense_layers(c, "first_k_dense_replace", n_dense, d_ff, d));
@@ -220,7 +220,7 @@ static quire_err describe_ling3(const config *c, model_desc *d) {
     return kimi_end(c, 4, d_ff, &s, d);
 }
 
-/* The coefficients of hyper-connections. */
+/* Reads the parameters of hyper-connections. */
 static quire_err glm5_read_streams(const config *c, model_desc *d) {
     streams_desc *m = &d->streams;
     *m = (streams_desc){.kind = STREAMS_MIXED, .n = 4, .n_rounds = 20, .eps = 1e-6f};
@@ -233,8 +233,8 @@ static quire_err glm5_read_streams(const config *c, model_desc *d) {
                             "must be from 1 to 8, the iterations from 1 to 1000, the epsilon 0 or more");
 }
 
-/* Gates and up products are clamped: by one number, or by lists in a GGUF file; 0 and null
- * are none. */
+/* Reads the limit of gates and up products: one number, or lists in a GGUF file; 0 and
+ * null: none. */
 static quire_err glm5_read_limits(const config *c, model_desc *d) {
     float usual = c->is_gguf ? 0.0f : 10.0f;
     TRY(config_f32_or_none(c, NULL, "swiglu_limit", &usual));
@@ -249,7 +249,7 @@ static quire_err glm5_read_limits(const config *c, model_desc *d) {
                               "must be over 0 in all layers, or in none");
         }
     }
-    if (d->activation != ACT_SILU) { /* its experts have silu whatever the file names */
+    if (d->activation != ACT_SILU) { /* its experts use silu whatever the file says */
         return config_unsupported(c, "a hidden_act other than silu is not supported here");
     }
     if (d->layers[0].limit > 0.0f) {
@@ -277,7 +277,8 @@ static quire_err describe_glm5_next(const config *c, model_desc *d) {
     decoder_shape shape = {.own_heads = true};
     state_layers s = {.may_choose = true};
     TRY(config_decoder(c, &shape, d));
-    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", NULL, &d->norm_eps)); /* not the index's */
+    /* the model's epsilon, not the index's */
+    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", NULL, &d->norm_eps));
     const int32_t d_ff = d->layers[0].d_ff;
     TRY(glm5_read_latents(c, d));
     d->moe = (moe_desc){.n_groups = 1,

@@ -1,5 +1,5 @@
-/* Laguna: heads by layer, a gate for each head of attention, windows with a rotary table
- * of their own, a sigmoid mixture. Mellum 2: the same tables, and the experts of Qwen 3. */
+/* Laguna: query heads by layer, a gate per head, windows with their own rotary table, a
+ * sigmoid mixture. Mellum 2: the same tables, and the experts of Qwen 3. */
 #include "model/architectures.h"
 
 static const arch_names laguna_names = {
@@ -13,8 +13,8 @@ static const arch_names laguna_names = {
 
 static const arch_names mellum_names = {.left_out = {"mtp"}};
 
-/* A gate for each head ("per-head", or true), else for each element. A GGUF file's tensor
- * tells. */
+/* Reads whether there is a gate per head ("per-head", or true) or per element. In a GGUF
+ * file the tensor's shape tells. */
 static quire_err laguna_read_gate(const config *c, model_desc *d) {
     bool by_head = true;
     str text = {0};
@@ -49,7 +49,7 @@ static quire_err laguna_read_experts(const config *c, model_desc *d) {
     return config_dense_layers(c, "first_k_dense_replace", 1, d_ff, d);
 }
 
-/* full_at, period: of the layers without a window in GGUF files that do not list them;
+/* full_at, period: which layers have no window in GGUF files that do not list them;
  * checkpoints then have no windows. */
 static quire_err laguna_read_layers(const config *c, int32_t window, int32_t full_at, float part,
                                     model_desc *d) {

@@ -8,27 +8,27 @@
 #include "model/quant_method.h"
 #include "model/quantise_load.h"
 
-/* The text after a prefix, or NULL. */
+/* The text after a prefix; NULL: name does not start with it. */
 static const char *behind(const char *name, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(name, prefix, n) == 0 ? name + n : NULL;
 }
 
-/* The number in front of a dot. -1: there is none that counts layers. */
+/* The number before a dot; -1: none that counts layers. */
 static int32_t number_at(const char *text) {
     size_t n = strspn(text, "0123456789");
     return n > 0 && n <= 4 && text[n] == '.' ? (int32_t)strtol(text, NULL, 10) : -1;
 }
 
-/* The number after the first dot: "block.0.mlp" is of layer 0. Names without one are of
- * layer 0 too. */
+/* The number after the first dot: "block.0.mlp" is layer 0. Names without one are layer 0
+ * too. */
 static int32_t second_number(const char *text) {
     const char *dot = strchr(text, '.');
     int32_t n = dot != NULL ? number_at(dot + 1) : 0;
     return n > 0 && n < DESC_MAX_LAYERS ? n : 0;
 }
 
-/* The number of the next-token layer that a tensor belongs to, or -1. */
+/* The next-token layer to which a tensor belongs; -1: none. */
 static int32_t next_token_layer(const model_file *f, const model_desc *d, const char *root,
                                 const char *name) {
     bool is_gguf = model_file_format(f) == MODEL_GGUF;
@@ -56,12 +56,11 @@ size_t text_prefix(const char *root) {
     return 0;
 }
 
-/* How names of towers for images and sound, and of what joins them to the text, begin in
- * GGUF files. */
+/* Prefixes of names of image and audio towers, and of projections to the text, in GGUF
+ * files. */
 static const char *const gguf_towers[] = {"v.", "mm.", "a."};
 
-/* The beginning of the name of a GGUF file's tensor that is of a tower; NULL: it is of
- * none. */
+/* The tower prefix of a GGUF file's tensor; NULL: not a tower's. */
 static const char *gguf_tower(const model_file *f, const char *name) {
     for (size_t i = 0; model_file_format(f) == MODEL_GGUF && i < sizeof gguf_towers / sizeof *gguf_towers;
          i++) {
@@ -72,8 +71,8 @@ static const char *gguf_tower(const model_file *f, const char *name) {
     return NULL;
 }
 
-/* Whether a tensor of a file of several parts belongs to none of its text: to a vision or
- * audio tower. */
+/* Whether a tensor of a composite file is outside its text model, in an image or audio
+ * tower. */
 static bool is_of_tower(const model_file *f, const char *root, const char *name) {
     bool is_apart = strncmp(name, root, text_prefix(root)) != 0 && behind(name, "lm_head.") == NULL;
     return is_apart || gguf_tower(f, name) != NULL;
@@ -88,10 +87,10 @@ static bool is_pooled(const model_desc *d, const char *root, const char *name) {
     return is;
 }
 
-/* Whether a tensor is of an expert after those of the text. */
+/* Whether a tensor is of an expert for images, which come after those for text. */
 static bool is_for_images(const model_desc *d, const arch_names *names, const char *root, const char *name) {
     static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
-    const int32_t n_text = d->moe.n_image_experts; /* there are as many */
+    const int32_t n_text = d->moe.n_image_experts; /* as many as for images */
     for (size_t r = 0; n_text > 0 && r < sizeof roles / sizeof *roles; r++) {
         const char *pattern = weight_name_of(names, roles[r]).hf, *at = strstr(name, ".experts.");
         const int32_t e = at != NULL ? number_at(at + strlen(".experts.")) : -1;
@@ -102,8 +101,8 @@ static bool is_for_images(const model_desc *d, const arch_names *names, const ch
     return false;
 }
 
-/* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none,
- * or a step after the pooling reads it. */
+/* The pattern of arch_names.left_out that matches a checkpoint's tensor. NULL: none, or a
+ * step after pooling reads it. */
 static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root,
                           const char *name) {
     if (model_file_format(f) != MODEL_HF || is_pooled(d, root, name)) {
@@ -129,8 +128,8 @@ tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_
                                                      : PART_TEXT;
 }
 
-/* True for a packed matrix that the file also has unpacked: one matrix that is head and
- * embedding. */
+/* Whether this is a packed matrix that the file also has unpacked: a matrix that is both
+ * head and embedding. */
 static bool is_second_form(const model_file *f, const tensor_view *t) {
     char name[256];
     size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
@@ -141,7 +140,7 @@ static bool is_second_form(const model_file *f, const tensor_view *t) {
     return model_file_find(f, name) != NULL;
 }
 
-/* Adds the name by which a tensor is left out to those that are said, once. */
+/* Adds the pattern of a left-out tensor, once, to those that are reported. */
 static void note_name(model_desc *d, const char *pattern) {
     size_t n = strlen(d->left_out_names);
     if (pattern != NULL && strstr(d->left_out_names, pattern) == NULL) {
@@ -150,9 +149,9 @@ static void note_name(model_desc *d, const char *pattern) {
     }
 }
 
-/* The compute mode of `auto`: int8 if more weights are integers than of any other type. In
- * a checkpoint whose config says that it is quantised, weights left in 16 or 32 bits do not
- * count. */
+/* The compute mode of `auto`: int8 if more weights are integers than of any other type.
+ * In a checkpoint whose config says that it is quantised, weights left in 16 or 32 bits
+ * do not count. */
 static compute_mode auto_compute(const model_file *f, const int64_t by_type[N_DTYPES], dtype most) {
     const bool is_said = quant_is(f);
     int64_t integers = 0, others = 0;
@@ -206,7 +205,8 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     d->has_fp8_kv = quant_has_fp8_kv(f);
     d->auto_compute = auto_compute(f, by_type, d->weight_type);
     if (d->quantise_to == DTYPE_I8) {
-        /* products are int8 even if most weights are a table, which is not converted */
+        /* products are int8 even if most weights are in a table, which is not
+         * converted */
         d->auto_compute = COMPUTE_INT8;
     } else if (d->quantise_to == DTYPE_F8_E4M3) {
         d->auto_compute = COMPUTE_BF16;

@@ -1,5 +1,5 @@
 /* LFM2 and its mixtures of experts: Amini et al. 2025, arXiv:2511.23404: most layers have
- * a gated short convolution in place of attention. LFM3: with windows, a gate on
+ * a gated short convolution instead of attention. LFM3: adds windows, a gate on
  * attention, and norms after both halves. */
 
 #include "model/architectures.h"
@@ -15,7 +15,7 @@ static const layer_step conv_moe[] = {
 /* clang-format on */
 
 static const arch_names lfm2_names = {
-    .gguf = {[W_OUT_NORM] = "token_embd_norm|output_norm"}, /* the first is its name for the last norm */
+    .gguf = {[W_OUT_NORM] = "token_embd_norm|output_norm"}, /* the first is an older name of the last norm */
     .hf = {[W_OUT_NORM] = "model.embedding_norm",
            [W_ATTN_NORM] = "model.layers.%d.operator_norm",
            [W_FFN_NORM] = "model.layers.%d.ffn_norm",
@@ -50,8 +50,8 @@ static const arch_names lfm3_names = {
            [W_DOWN] = "model.layers.%d.feed_forward.w2"},
 };
 
-/* Which layers attend: GGUF files give the others no KV heads; config.json lists types or
- * the layers that do. Where it has neither, all do. */
+/* Reads which layers have attention. GGUF files give the others no KV heads; config.json
+ * lists types, or the layers with attention. By default all have it. */
 static quire_err lfm_read_layers(const config *c, const model_desc *d, state_layers *s) {
     int32_t full[DESC_MAX_LAYERS];
     bool are_typed;
@@ -71,14 +71,14 @@ static quire_err lfm_read_layers(const config *c, const model_desc *d, state_lay
     return QUIRE_OK;
 }
 
-/* What all of them have: rotary attention with norms of heads, and convolutions. */
+/* What all of them have: rotary attention with norms per head, and convolutions. */
 static quire_err lfm_describe_mixers(const config *c, state_layers *s, model_desc *d) {
     d->conv.n_taps = 3;
     d->attend.qk_norm = QK_NORM_HEAD;
     TRY(config_taps(c, "shortconv.l_cache", "conv_L_cache", &d->conv.n_taps));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     if (!config_has(c, NULL, "rope_theta|rope_parameters.rope_theta")) {
-        TRY(config_f32(c, NULL, "theta", &d->ropes[0].theta)); /* its first name for the base */
+        TRY(config_f32(c, NULL, "theta", &d->ropes[0].theta)); /* an older name of the base */
     }
     TRY(lfm_read_layers(c, d, s));
     s->conv = conv_cache(conv_units(d->d_model), d->conv.n_taps);
@@ -91,8 +91,8 @@ static quire_err lfm_decoder(const config *c, model_desc *d) {
     return c->is_gguf ? QUIRE_OK : config_bool(c, NULL, "tie_embedding", &d->tied_embeddings);
 }
 
-/* config.json's width of the feed-forward part is that of a part without a gate: two
- * thirds of it count, rounded up. */
+/* Adjusts the feed-forward width: config.json's is that of an ungated part, of which two
+ * thirds count, rounded up. */
 static quire_err adjust_ff(const config *c, model_desc *d) {
     int32_t multiple = 256, width = d->layers[0].d_ff;
     bool adjusts = true;
@@ -158,7 +158,7 @@ static const layer_step conv_sandwich[] = {
     NORM(W_FFN_NORM, X, A), MLP(A, A), NORM(W_FFN_POST_NORM, A, A), ADD(A, X), END};
 /* clang-format on */
 
-/* The rotary tables of layers with windows and of the others. */
+/* Reads the rotary tables of layers with windows and of the others. */
 static quire_err lfm3_ropes(const config *c, const state_layers *s, model_desc *d) {
     static const char *const objects[] = {"rope_parameters.full_attention",
                                           "rope_parameters.sliding_attention"};

@@ -1,6 +1,6 @@
 /* Llama: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288. Mistral: Jiang et al.
- * 2023, arXiv:2310.06825. Mixtral: Jiang et al. 2024, arXiv:2401.04088. Arcee's AFM: a
- * squared ReLU without gate. Code World Model: arXiv:2510.02387: windows in three of four
+ * 2023, arXiv:2310.06825. Mixtral: Jiang et al. 2024, arXiv:2401.04088. Arcee's AFM: an
+ * ungated squared ReLU. Code World Model: arXiv:2510.02387: windows on three of four
  * layers. */
 #include "model/architectures.h"
 
@@ -20,7 +20,7 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     return config_moe(c, d); /* and Mixtral */
 }
 
-/* Ministral: "layer_types" names layers that have no window. */
+/* Ministral: reads from "layer_types" which layers have no window. */
 static quire_err read_full_layers(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window_layers(c, d, 0, 0, is_window));
@@ -83,9 +83,9 @@ const arch arch_cwm = {.gguf = {"cwm"}, .hf = {"CwmForCausalLM"}, .describe = de
 
 /* ---- kin of Llama ---- */
 
-/* Kin of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and v in
- * one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together. Jais 2:
- * layer norms, a squared ReLU without gate. */
+/* Relatives of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and
+ * v in one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together. Jais
+ * 2: layer norms, an ungated squared ReLU. */
 
 static const arch_names internlm2_names = {
     .hf = {[W_TOKENS] = "model.tok_embeddings",
@@ -151,9 +151,9 @@ const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .describ
 
 /* ---- nanochat ---- */
 
-/* nanochat: norms without weights, embeddings and heads of queries and keys too, these
- * after the rotation, which turns the other way. BitNet: arXiv:2504.12285: norms before
- * both last products of a layer. Both square what ReLU gives. */
+/* nanochat: norms without weights, also on embeddings and on heads of queries and keys
+ * after the rotation, which turns in the opposite direction. BitNet: arXiv:2504.12285:
+ * norms before both last products of a layer. Both use squared ReLU. */
 
 static const arch_names nanochat_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.fc1", [W_DOWN] = "model.layers.%d.mlp.fc2"}};
@@ -192,10 +192,10 @@ const arch arch_bitnet = {.gguf = {"bitnet-b1.58"},
                           .names = &bitnet_names,
                           .describe = describe_bitnet};
 
-/* Llama 4, its text model: all but every nth layer rotate positions and attend within
- * chunks; the others see all, without positions, and sharpen queries with the distance.
- * Experts, one a row, scaled by a sigmoid at their input, with a shared one beside them;
- * dense layers between them. */
+/* Llama 4's text model: all layers but every nth rotate and attend within chunks; the
+ * others see everything, without positions, and scale queries by position. One expert per
+ * row, whose input is scaled by a sigmoid, and a shared expert; dense layers in
+ * between. */
 
 static const arch_names llama4_names = {
     .hf = {[W_GATE] = "model.layers.%d.feed_forward.gate_proj",
@@ -204,7 +204,7 @@ static const arch_names llama4_names = {
            [W_ROUTER] = "model.layers.%d.feed_forward.router",
            [W_EXPERT_GATE_UP] = "model.layers.%d.feed_forward.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.down_proj",
-           /* of files whose experts are modules, quantised by llm-compressor */
+           /* for files whose experts are modules, quantised by llm-compressor */
            [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.gate_proj",
            [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj",
@@ -213,15 +213,15 @@ static const arch_names llama4_names = {
            [W_SHARED_DOWN] = "model.layers.%d.feed_forward.shared_expert.down_proj"},
 };
 
-/* A layer that attends within chunks. Its cache keeps no more than the longest one. */
+/* Makes a layer attend within chunks. Its cache keeps no more than the longest chunk. */
 static void set_chunk(model_desc *d, int32_t layer, int32_t chunk) {
     cache_desc *cache = &d->caches[d->layers[layer].caches[0]];
     d->layers[layer].chunk = cache->window = chunk;
     cache->kind = chunk > 0 ? LAYER_WINDOW : LAYER_FULL;
 }
 
-/* Which layers rotate, and which of them attend within chunks. GGUF files do not say it;
- * where theirs has a window of 0, none does. */
+/* Reads which layers rotate, and which of them attend within chunks. GGUF files do not
+ * say; if their window is 0, none does. */
 static quire_err llama4_read_layers(const config *c, model_desc *d) {
     int32_t interval = 4, chunk = 8192, window = 1, rotates[DESC_MAX_LAYERS];
     size_t n;
@@ -245,8 +245,8 @@ static quire_err llama4_read_layers(const config *c, model_desc *d) {
 }
 
 /* Rotary layers norm queries and keys after the rotation; the others scale queries by
- * their position. GGUF files do not say whether there are norms: of the published models
- * only the one of 128 experts has none. */
+ * position. GGUF files do not say whether there are norms: of the published models only
+ * the one with 128 experts has none. */
 static quire_err read_attention(const config *c, model_desc *d) {
     bool has_temperature = true, has_norm;
     int32_t n_experts = 0;
@@ -268,7 +268,8 @@ static quire_err read_attention(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* config.json calls the experts' width intermediate_size, GGUF the dense layers'. */
+/* Reads the experts. config.json's intermediate_size is the experts' width, GGUF's that
+ * of dense layers. */
 static quire_err llama4_read_experts(const config *c, model_desc *d) {
     int32_t step = 1, d_ff = d->layers[0].d_ff, listed[DESC_MAX_LAYERS];
     size_t n;

@@ -34,15 +34,15 @@ void loader_deinit(loader *l) {
     *l = (loader){0};
 }
 
-/* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in
- * some files. */
+/* Finds a weight or bias. Some files store stacked ones without ".weight" and with
+ * "_bias". */
 static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bias, const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
     return *out ? QUIRE_OK : loader_find(l, name, layer, bias ? "_bias" : "", out);
 }
 
-/* Stacked tensors are stored without ".weight" in some files, and a packed model has
- * parts in place of the whole. */
+/* Tries names without ".weight" too, for stacked tensors, and parts, for packed
+ * models. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
     static const char *const ends[] = {"",
                                        PACKED_SUFFIX,
@@ -71,8 +71,8 @@ quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const
 
 /* ---- shapes ---- */
 
-/* Whether t is a tensor of the dimensions want. GGUF files leave out those of 1 at the
- * beginning: a matrix of one row is a vector. */
+/* Whether t has the dimensions `want`. GGUF files drop leading dimensions of 1: a matrix
+ * of one row is a vector. */
 static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const int64_t *want) {
     int32_t left_out =
         model_file_format(l->file) == MODEL_GGUF && t->n_dims < n_dims ? n_dims - t->n_dims : 0;
@@ -104,7 +104,7 @@ static tensor_view as_matrix(const tensor_view *t, int64_t n_out, int64_t n_in) 
     return m;
 }
 
-/* Bytes of n elements of a type, which are whole blocks. */
+/* Bytes of n elements of a type, in whole blocks. */
 static size_t loader_bytes_of(dtype type, int64_t n) {
     return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
 }
@@ -116,7 +116,7 @@ static int64_t part_row(const weight_part *p, int64_t r) {
     return p->first + r / p->block * p->step + r % p->block;
 }
 
-/* Copies the part's rows, [n_out, n_in], out of one slab of a tensor. */
+/* Copies the part's rows, [n_out, n_in], from one slab of a tensor. */
 static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int64_t n_out, int64_t n_in,
                       uint8_t *to) {
     size_t row = loader_bytes_of(type, n_in), size = (size_t)dtype_block_bytes(type);
@@ -133,8 +133,8 @@ static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int
     }
 }
 
-/* The part of t as a view [n_out, n_in] (n_in 0: a vector [n_out]). *copy: memory that
- * the view needs, freed by the caller, or NULL where it lies in the tensor. */
+/* Views the part of t as [n_out, n_in] (n_in 0: a vector [n_out]). *copy: memory that the
+ * view needs, freed by the caller; NULL: the view is in the tensor. */
 static quire_err take_part(const loader *l, const tensor_view *t, const weight_part *p, int64_t n_out,
                            int64_t n_in, tensor_view *out, void **copy) {
     bool is_vector = n_in == 0;
@@ -185,8 +185,8 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
 
 /* ---- products ---- */
 
-/* Records the weights under the name and type that a packed model gives them. name: of
- * the tensor, or of what it would be unquantised. */
+/* Records weights under the name and type that a packed model gives them. name: the
+ * tensor's, or what it would be unquantised. */
 static quire_err note_linear(loader *l, const char *name, const weight_part *p, dtype type,
                              const tensor_view *w, const linear *made) {
     if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
@@ -200,15 +200,14 @@ static quire_err note_linear(loader *l, const char *name, const weight_part *p, 
     return QUIRE_OK;
 }
 
-/* What a linear layer is: how it is computed, and whether it may be quantised while it is
- * loaded. */
+/* Kind of a linear layer: how it is computed, and whether it may be quantised at load. */
 typedef struct linear_kind {
     matrix_use use;
     bool exact;              /* computed in f32 in every mode */
-    const tensor_view *bias; /* in place of the file's; NULL: that */
+    const tensor_view *bias; /* replaces the file's bias; NULL: the file's */
 } linear_kind;
 
-/* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
+/* w: the weight's tensor, [n_out, n_in] or the one of which p is a part. */
 static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale,
                              const tensor_view *bias, const weight_part *p, linear_kind kind, int64_t n_out,
                              int64_t n_in, linear **out) {
@@ -242,7 +241,7 @@ done:
     return e;
 }
 
-/* Finds a product's weight in its packed form; NULL: the file is not packed. */
+/* Finds a product's weight in packed form; NULL: the file is not packed. */
 static quire_err find_packed(loader *l, weight_name name, int32_t layer, const weight_part *p,
                              const tensor_view **out) {
     char suffix[64];
@@ -251,7 +250,7 @@ static quire_err find_packed(loader *l, weight_name name, int32_t layer, const w
     return *out || !p ? QUIRE_OK : loader_find(l, name, layer, suffix + strlen(".weight"), out);
 }
 
-/* Loads a weight that several tensors hold in a quantised form. */
+/* Loads a weight that several tensors store in quantised form. */
 static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, linear_kind kind,
                                 int64_t n_out, linear **out) {
     char full[LOADER_NAME_BYTES];
@@ -320,7 +319,8 @@ done:
     return e;
 }
 
-/* The same, noted in the model's table: a tied head under the head's name. */
+/* The same, and adds it to the model's table; a tied head is added under the head's
+ * name. */
 static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer,
                              const weight_part *p, linear_kind kind, int64_t n_out, int64_t n_in,
                              linear **out) {
@@ -334,7 +334,7 @@ quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight
     return find_linear(l, name, NULL, layer, part, (linear_kind){.use = MATRIX_PRODUCT}, n_out, n_in, out);
 }
 
-/* Copies a matrix of n_rows rows of n elements into its transpose. */
+/* Transposes n_rows rows of n elements. */
 static void turn_floats(const uint8_t *from, size_t size, int64_t n_rows, int64_t n, uint8_t *to) {
     for (int64_t r = 0; r < n_rows; r++) {
         for (int64_t i = 0; i < n; i++) {
@@ -343,8 +343,8 @@ static void turn_floats(const uint8_t *from, size_t size, int64_t n_rows, int64_
     }
 }
 
-/* The rows of a quantised matrix, or of a tensor of blocks or of int8 with scales, as
- * floats; NULL: out of memory, or a type that cannot be read. */
+/* The rows of a quantised matrix, or of a tensor of blocks or scaled int8, as floats;
+ * NULL: out of memory, or a type that cannot be read. */
 static float *read_rows(const quant_linear *q, const tensor_view *t, int64_t n_rows, int64_t n) {
     size_t all = 0;
     float *rows = size_mul((size_t)n_rows, (size_t)n, &all) ? mem_new(all, sizeof *rows) : NULL;
@@ -363,8 +363,8 @@ static float *read_rows(const quant_linear *q, const tensor_view *t, int64_t n_r
     return rows;
 }
 
-/* Loads the transpose of n_in rows of n_out elements: of a tensor, or where t is NULL of a
- * quantised matrix, whose elements become floats. name: of the tensor that has them. */
+/* Loads the transpose of n_in rows of n_out elements: of a tensor or, if t is NULL, of a
+ * quantised matrix, which becomes floats. name: of the tensor that has them. */
 static quire_err load_turned(loader *l, const quant_linear *q, const tensor_view *t, const char *name,
                              const weight_part *p, int64_t n_out, int64_t n_in, linear **out) {
     const bool is_float = t != NULL && dtype_block_elements(t->type) == 1 && !dtype_is_quantised(t->type) &&
@@ -469,8 +469,8 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
 
 /* ---- short convolutions ---- */
 
-/* Channels of a tensor of n_all rows of `width` elements, as a view. Dimensions of 1 do
- * not count: a channel has one input, which GGUF files leave out. */
+/* Views channels of a tensor of n_all rows of `width` elements. Dimensions of 1 are
+ * ignored: a channel has one input, which GGUF files leave out. */
 static quire_err channels_of(const loader *l, const tensor_view *t, conv_channels at, int64_t width,
                              tensor_view *out) {
     tensor_view flat = *t;
@@ -511,7 +511,7 @@ quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels 
     return l->b->ops->conv_load(l->b, &taps, bias != NULL ? &biases : NULL, out, l->err);
 }
 
-/* Copies the taps of a tensor after the first *n of at most n_all channels. */
+/* Appends a tensor's taps to the first *n of at most n_all channels. */
 static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_all, int32_t n_taps,
                           float *to, int32_t *n) {
     const tensor_view *w;
@@ -560,7 +560,7 @@ quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int3
 
 /* ---- rows, vectors ---- */
 
-/* Finds a table of rows, as a matrix. or_name: a second name, or NULL. */
+/* Finds a table of rows as a matrix. or_name: a second name, or NULL. */
 static quire_err find_rows(loader *l, weight_name name, const weight_name *or_name, int64_t n_rows,
                            int64_t width, const tensor_view **whole, tensor_view *out) {
     TRY(loader_find(l, name, NO_LAYER, ".weight", whole));
@@ -584,8 +584,8 @@ quire_err loader_rows(loader *l, weight_name name, int64_t n_rows, int64_t width
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_rows, .n_in = width}, NULL, name, NO_LAYER);
 }
 
-/* Reads the rows of a table that several tensors store in a quantised form. *floats: the
- * rows, freed by the caller; NULL: the file does not store the table in such a form. */
+/* Reads the rows of a table that several tensors store in quantised form. *floats: the
+ * rows, freed by the caller; NULL: the file has no such form of it. */
 static quire_err read_quantised_rows(loader *l, weight_name name, int64_t n_rows, int64_t width,
                                      const char *full, float **floats, tensor_view *out) {
     quant_linear q;
@@ -646,13 +646,13 @@ quire_err loader_tied_embedding(loader *l, weight_name name, const weight_name *
     }
     e = e ? err_set(l->err, e, -1, "out of memory while loading")
           : loader_find(l, name, NO_LAYER, ".weight", &table);
-    /* both are used now */
+    /* marks both as used */
     TRY(e || or_name == NULL ? e : loader_find(l, *or_name, NO_LAYER, ".weight", &table));
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_vocab, .n_in = width}, NULL, name,
                        NO_LAYER);
 }
 
-/* Whether the tensor's n elements lie along one dimension, beside others of size 1. */
+/* Whether the tensor's n elements are along one dimension and all others are 1. */
 static bool is_line(const tensor_view *t, int64_t n) {
     int64_t longest = 1;
     int n_longer = 0;
@@ -739,8 +739,8 @@ quire_err loader_image(const loader *l, packed_image *image) {
 }
 
 quire_err loader_finish(const loader *l, const model_desc *d) {
-    /* scales of 8-bit keys and values, which pages of other types have no use for;
-     * derived data, and tensors that the description reads */
+    /* scales of 8-bit keys and values, unused by pages of other types; derived data, and
+     * tensors that the description reads */
     static const char *const derived[] = {".k_scale",
                                           ".v_scale",
                                           ".q_scale",

@@ -1,4 +1,4 @@
-/* Norms: of a row, with their weights scaled, and by head. */
+/* Loads norms: plain ones, ones with scaled weights, and ones with a tensor per head. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "model/loader.h"
 #include "model/weight_table.h"
 
-/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and
+/* Finds a norm's weight or bias. BERT's first checkpoints call a layer norm's gamma and
  * beta. */
 static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias,
                            const tensor_view **out) {
@@ -31,7 +31,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
         return loader_missing(l, name, layer, ".weight");
     }
     flat = *w;
-    if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight a head */
+    if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight per head */
         flat.n_dims = 1;
         flat.dims[0] = n;
         flat.dims[1] = 1;
@@ -114,7 +114,7 @@ done:
 
 /* ---- vectors and matrices ---- */
 
-/* Vectors and matrices that are read as f32: of norms' kin, pooling and recurrences. */
+/* Vectors and matrices that are read as f32: for norms, pooling and recurrences. */
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
     TRY(loader_vector(l, name, NO_LAYER, suffix, n, out));

@@ -1,6 +1,6 @@
 /* Mamba: Gu and Dao 2023, arXiv:2312.00752. Falcon Mamba: arXiv:2410.05355: the same with
- * norms of time step, B and C. Mamba-2: Dao and Gu 2024, arXiv:2405.21060. No layer
- * attends: all that they keep of a text is a state of one size. */
+ * norms of time step, B and C. Mamba-2: Dao and Gu 2024, arXiv:2405.21060. No layer has
+ * attention, so a sequence's state has a fixed size. */
 #include "model/architectures.h"
 
 static const arch_names mamba_names = {
@@ -64,7 +64,7 @@ const arch arch_mamba2 = {
 /* ---- Jamba ---- */
 
 /* Jamba: Lieber et al. 2024, arXiv:2403.19887: Mamba-1 with norms of time step, B and C,
- * attention without positions in one of eight layers, experts in every other one. */
+ * attention without positions in one of eight layers, experts in every other layer. */
 
 static const arch_names jamba_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
@@ -78,7 +78,7 @@ static const arch_names jamba_names = {
            [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj"},
 };
 
-/* A period of layers, and which one of each is meant. */
+/* A period of layers, and one layer in it. */
 typedef struct jamba_period {
     int32_t period, offset;
 } jamba_period;

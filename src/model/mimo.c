@@ -1,5 +1,6 @@
-/* MiMo V2 Flash: keys wider than values, of which a third rotates; windows in five of six
- * layers, with twice as many KV heads, a table of their own and sinks; a sigmoid mixture. */
+/* MiMo V2 Flash: keys wider than values, of which a third rotates; windows on five of six
+ * layers, which have twice as many KV heads, their own rotary table and sinks; a sigmoid
+ * mixture. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,8 +11,8 @@ static const arch_names mimo_names = {
     .left_out = {"model.mtp"},
 };
 
-/* A checkpoint's windows do not count the row itself ("sliding_window_size"), unless only
- * transformers' own key is there. */
+/* Reads the window. A checkpoint's "sliding_window_size" does not count the row itself,
+ * transformers' key does. */
 static quire_err mimo_read_window(const config *c, int32_t *window) {
     int32_t before = 0;
     *window = c->is_gguf ? 0 : 129;
@@ -24,8 +25,8 @@ static quire_err mimo_read_window(const config *c, int32_t *window) {
     return QUIRE_OK;
 }
 
-/* Which layers have windows: by "layer_types", by a list of numbers, or all but the first
- * and every sixth. */
+/* Reads which layers have windows: "layer_types", a list of numbers, or by default all
+ * but the first and every sixth. */
 static quire_err mimo_read_windows(const config *c, model_desc *d) {
     int32_t window, listed[DESC_MAX_LAYERS];
     bool is_window[DESC_MAX_LAYERS], has_types = c->is_gguf || config_has(c, NULL, "layer_types");
@@ -43,7 +44,8 @@ static quire_err mimo_read_windows(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* What layers with windows have of their own. Heads as wide as the others'. */
+/* Reads what layers with windows have of their own. Their heads are as wide as the
+ * others'. */
 static quire_err mimo_read_heads(const config *c, model_desc *d) {
     static const char *const widths[] = {"swa_head_dim", "swa_v_head_dim"};
     const cache_desc first = d->caches[0];
@@ -91,7 +93,8 @@ static quire_err mimo_read_sinks(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Of an odd number of elements one more rotates, by the frequencies of that number. */
+/* If the number of rotating elements is odd, one more rotates, with the frequencies of
+ * that number. */
 static void mimo_round_up(rope_desc *r) {
     const int32_t n = r->n_dims;
     if (n % 2 == 0 || n < 0 || n >= DESC_MAX_HEAD) {
@@ -118,15 +121,14 @@ static quire_err mimo_read_ropes(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Dense layers: "mlp_layer_types", a list of numbers, or the first. */
+/* Reads which layers are dense: "mlp_layer_types", a list of numbers, or by default the
+ * first. */
 static quire_err mimo_read_experts(const config *c, model_desc *d) {
     const int32_t d_ff = d->layers[0].d_ff;
     int32_t listed[DESC_MAX_LAYERS];
     size_t n = 0;
-    d->moe = (moe_desc){.score = ROUTE_SIGMOID,
-                        .correction_bias = true,
-                        .group_by_best_two = true,
-                        .renormalise = true};
+    d->moe = (moe_desc){
+        .score = ROUTE_SIGMOID, .correction_bias = true, .group_by_best_two = true, .renormalise = true};
     TRY(config_moe(c, d));
     TRY(config_i32s(c, NULL, "moe_layer_freq", listed, DESC_MAX_LAYERS, &n));
     if (n != 0 && n != (size_t)d->n_layers) {

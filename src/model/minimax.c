@@ -1,5 +1,5 @@
 /* MiniMax-Text-01 and M1: arXiv:2501.08313: lightning attention in most layers, experts
- * in all. The residual of each half is what its norm gives, and both have factors. */
+ * in all. Each half adds to the result of its norm, and both have factors. */
 #include <stdio.h>
 
 #include "model/architectures.h"
@@ -23,12 +23,12 @@ static const arch_names minimax_names = {
            [W_DELTA_GATE] = "model.layers.%d.self_attn.output_gate",
            [W_DELTA_NORM] = "model.layers.%d.self_attn.norm",
            [W_DELTA_OUT] = "model.layers.%d.self_attn.out_proj"},
-    /* tables that follow from the number of the head and the layer */
+    /* tables computed from the head's and layer's number */
     .left_out = {"model.layers.%d.self_attn.slope_rate", "model.layers.%d.self_attn.query_decay",
                  "model.layers.%d.self_attn.key_decay", "model.layers.%d.self_attn.diagonal_decay"},
 };
 
-/* The factors of a half: of the residual, and of what is added to it. */
+/* Reads a half's factors: of the residual, and of what is added to it. */
 static quire_err read_mix(const config *c, const char *keep, const char *add, residual_mix *out) {
     *out = (residual_mix){1.0f, 1.0f};
     TRY(config_f32(c, NULL, keep, &out->keep));
@@ -78,8 +78,8 @@ const arch arch_minimax = {
 
 /* ---- MiniMax M3 ---- */
 
-/* MiniMax M3: attention reads blocks of keys, which an index head chooses for each KV
- * head; experts after the first layers, gates and up products clamped. Norms are 1 +
+/* MiniMax M3: attention reads blocks of keys that an index head selects for each KV head;
+ * experts after the first layers; clamped gate and up products. Norms have weights 1 +
  * w. */
 
 static const arch_names m3_names = {
@@ -98,7 +98,7 @@ static const arch_names m3_names = {
            [W_SHARED_DOWN] = "model.layers.%d.block_sparse_moe.shared_experts.down_proj"},
 };
 
-/* A list of 0 and 1, one a layer; absent: what `is` has. */
+/* Reads a list of 0 and 1, one per layer; `is` is unchanged if it is absent. */
 static quire_err m3_read_flags(const config *c, const char *key, int32_t n_layers, bool *is) {
     int32_t list[DESC_MAX_LAYERS];
     size_t n;
@@ -112,7 +112,8 @@ static quire_err m3_read_flags(const config *c, const char *key, int32_t n_layer
     return QUIRE_OK;
 }
 
-/* Which layers choose: as config.json types them; in a GGUF file those with an index. */
+/* Reads which layers select keys: by config.json's types, or in a GGUF file those with an
+ * index. */
 static quire_err m3_read_choosers(const config *c, const model_desc *d, bool *chooses) {
     TRY(m3_read_flags(c, "sparse_attention_config.sparse_attention_freq", d->n_layers, chooses));
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -160,7 +161,7 @@ static quire_err m3_read_index(const config *c, model_desc *d) {
     return config_add_index(c, chooses, d);
 }
 
-/* Gates and up products are clamped, in experts and dense layers alike. */
+/* Reads the limit of gate and up products, which applies to experts and dense layers. */
 static quire_err m3_read_limit(const config *c, model_desc *d) {
     float limit = 7.0f, alpha = 1.702f;
     TRY(config_f32(c, NULL, "swiglu_limit", &limit));

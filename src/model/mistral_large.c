@@ -1,7 +1,7 @@
-/* Mistral Large 4: latents that later layers may share, and layers without positions whose
- * keys are products of the latent as a whole; rows choose the keys that they read (DeepSeek
- * V3.2: arXiv:2512.02556) by products of the row itself; rotary speeds are learnt, and queries
- * grow with their position, each head by numbers of its own. */
+/* Mistral Large 4: latents that later layers may share; layers without positions, whose
+ * keys are products of the whole latent; rows select the keys that they read (DeepSeek
+ * V3.2: arXiv:2512.02556) by products of the row itself; learned rotary speeds; and
+ * queries scaled by position with parameters per head. */
 #include <math.h>
 #include <string.h>
 
@@ -40,9 +40,9 @@ static const arch_names large4_names = {
     .left_out = {"vision_encoder", "vision_language_adapter", "patch_merger", "pre_mm_projector_norm"},
 };
 
-enum { LARGE4_PERIOD = 4 }; /* the last of each has no positions */
+enum { LARGE4_PERIOD = 4 }; /* the last of each period has no positions */
 
-/* The learnt speeds: frequencies times exp(alpha). */
+/* Applies the learned speeds: frequencies times exp(alpha). */
 static quire_err read_speeds(const config *c, rope_desc *r) {
     const tensor_view *t = model_file_find(c->f, "lerope.alpha");
     if (t == NULL) {
@@ -63,7 +63,7 @@ static quire_err read_speeds(const config *c, rope_desc *r) {
     return QUIRE_OK;
 }
 
-/* Which layers have positions. */
+/* Reads which layers have positions. */
 static quire_err read_positions(const config *c, model_desc *d) {
     int32_t listed[DESC_MAX_LAYERS], period = LARGE4_PERIOD;
     size_t n;
@@ -79,7 +79,8 @@ static quire_err read_positions(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Has layers read the latents of those that they name. Before other caches are added. */
+/* Makes layers read the latents of the layers that they name. Call before other caches
+ * are added. */
 static quire_err share_latents(const config *c, model_desc *d) {
     int32_t source[DESC_MAX_LAYERS];
     size_t n;

@@ -11,29 +11,29 @@
 
 /* ---- adapters of experts ---- */
 
-/* Adapters of experts whose weights are one parameter for all of a layer (PEFT's
- * target_parameters): for model_adapter.c.
+/* Adapters of experts whose weights are one parameter per layer (PEFT's
+ * target_parameters).
  *
- * PEFT's A is [E rank, d1] and its B [d2, rank E]; the parameter [E, d1, d2] gets, of
- * expert e, scale times the sum over k of A[e rank + k, i] B[j, k E + e]. From its
- * version 0.20 on A is of the inputs and B of the outputs where the parameter has the
- * outputs first. */
+ * PEFT's A is [E rank, d1] and its B [d2, rank E]. For expert e of the parameter [E, d1,
+ * d2] the addend is scale times the sum over k of A[e rank + k, i] B[j, k E + e]. From
+ * PEFT 0.20 on, A belongs to the inputs and B to the outputs even if the parameter has
+ * the outputs first. */
 
 #define PEFT_PREFIX "base_model.model."
-#define PEFT_INPUTS 20            /* PEFT 0.20: A is always of the inputs */
-#define NESTED      ".base_layer" /* of a second parameter of the same module */
+#define PEFT_INPUTS 20            /* first PEFT version (0.20) in which A always belongs to the inputs */
+#define NESTED      ".base_layer" /* suffix of a second parameter of the same module */
 
-/* A parameter of all experts, and how the adapter's matrices lie to it. */
+/* A parameter of all experts, and the orientation of the adapter's matrices. */
 typedef struct experts_param {
     const adapter_module *module;
     int32_t n_experts;
-    int64_t n_rows, n_in; /* of an expert: outputs and inputs, of gate and up together */
+    int64_t n_rows, n_in; /* of one expert: outputs and inputs; outputs of gate and up together */
     int64_t rank;
     bool turned; /* the parameter is [E, n_rows, n_in], not [E, n_in, n_rows] */
     float scale;
 } experts_param;
 
-/* The name of the experts. */
+/* The experts' name. */
 static str experts_name(const adapter_module *module) {
     str name = module->name;
     while (str_ends(name, NESTED)) {
@@ -48,14 +48,14 @@ static bool adapter_experts_is(const adapter_opening *o, const adapter_module *m
            module->parts[PART_B] != NULL && str_ends(experts_name(module), ".experts");
 }
 
-/* Element [r, k] of a matrix whose elements have `size` bytes. */
+/* Element [r, k] of a matrix with elements of `size` bytes. */
 static const uint8_t *element(const tensor_view *t, int64_t r, int64_t k, size_t size) {
     return (const uint8_t *)t->data + (size_t)(r * t->dims[1] + k) * size;
 }
 
-/* Whether the matrices of a square parameter, whose dimensions do not tell, are turned. If
- * the adapter has the other parameter of the same experts, that one's dimensions decide;
- * else the version of PEFT does. */
+/* Whether the matrices of a square parameter, whose dimensions do not tell, are
+ * transposed. If the adapter has the other parameter of the same experts, its dimensions
+ * decide; otherwise the version of PEFT does. */
 static bool experts_are_turned(const adapter_opening *o, const adapter_module *m, int64_t n_in, bool is_down,
                                bool transposed) {
     const str name = experts_name(m);
@@ -83,8 +83,8 @@ static bool experts_fit(const adapter_opening *o, const adapter_module *m, int32
     return straight || turned;
 }
 
-/* The change of one expert's product, whose row r is row first + r / block * step + r %
- * block of the parameter's. */
+/* Adds the change of one expert's product. Its row r is row first + r / block * step + r
+ * % block of the parameter. */
 static quire_err experts_add(adapter_opening *o, const experts_param *p, const weight_ref *ref,
                              int32_t expert, const weight_part *at) {
     const weight_entry *w = &o->m->weights.entries[ref->entry];
@@ -123,7 +123,8 @@ static quire_err experts_add(adapter_opening *o, const experts_param *p, const w
     return adapter_change_add(o, ref->entry, &c, a);
 }
 
-/* Checks the rank and finds the scale; the config's patterns match the parameter's name. */
+/* Checks the rank and computes the scale, matching the config's patterns with the
+ * parameter's name. */
 static quire_err experts_begin(adapter_opening *o, const char *end, experts_param *p) {
     const str name = experts_name(p->module);
     char full[LOADER_NAME_BYTES];
@@ -132,7 +133,7 @@ static quire_err experts_begin(adapter_opening *o, const char *end, experts_para
     return adapter_file_scale(o->f, (str){full, (size_t)length}, p->rank, &p->scale, o->err);
 }
 
-/* Experts in one tensor. *bound: the adapter is of that one. */
+/* Binds experts stored in one tensor. *bound: the adapter is for them. */
 static quire_err experts_bind_stack(adapter_opening *o, const adapter_module *m, str name, const char *end,
                                     bool *bound) {
     const weight_table *t = &o->m->weights;
@@ -158,7 +159,7 @@ static quire_err experts_bind_stack(adapter_opening *o, const adapter_module *m,
     return QUIRE_OK;
 }
 
-/* The ref of one expert's product in a file that has a tensor for each; NULL: none. */
+/* The ref of one expert's product in a file with a tensor per expert; NULL: none. */
 static const weight_ref *experts_one(const adapter_opening *o, str name, int32_t expert, const char *what) {
     char full[LOADER_NAME_BYTES];
     int32_t first;
@@ -167,8 +168,8 @@ static const weight_ref *experts_one(const adapter_opening *o, str name, int32_t
     return n == 1 ? &o->m->weights.refs[o->m->weights.by_name[0][first].i] : NULL;
 }
 
-/* Experts in tensors of their own, which PEFT saw as one parameter: gate above up, and
- * down. */
+/* Binds experts with separate tensors, which PEFT saw as one parameter: gate above up,
+ * and down. */
 static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, str name, bool *bound) {
     static const char *const names[2][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
     const weight_entry *entries = o->m->weights.entries;
@@ -204,8 +205,7 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
     return QUIRE_OK;
 }
 
-/* The name that experts had in checkpoints before transformers 5 renamed them; "": the
- * name has not changed. */
+/* The name of the experts in checkpoints from before transformers 5; "": unchanged. */
 static str experts_old_name(adapter_opening *o, str name) {
     static const char now[] = ".mlp.experts", old[] = ".block_sparse_moe.experts";
     char *out = str_ends(name, now) ? adapter_memory(o, name.n + sizeof old, 1) : NULL;
@@ -218,7 +218,7 @@ static str experts_old_name(adapter_opening *o, str name) {
     return str_of(out);
 }
 
-/* Adds the changes of all its experts. Errors as model_adapter_open. */
+/* Adds the changes of all experts. Errors as in model_adapter_open. */
 static quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *module) {
     static const char *const ends[] = {".gate_up_proj", ".down_proj", ".up_proj", ".gate_proj"};
     const str names[] = {experts_name(module), experts_old_name(o, experts_name(module))};
@@ -239,10 +239,10 @@ static quire_err adapter_experts_bind(adapter_opening *o, const adapter_module *
 
 /* ---- tensors by module ---- */
 
-/* A tensor's place: its module, and what it is to it. */
+/* A tensor's module and its role there. */
 typedef struct tensor_place {
     str module;
-    int part; /* adapter_part; -1: it is not read */
+    int part; /* an adapter_part; -1: not read */
 } tensor_place;
 
 /* Endings of PEFT's names. The base's own table, which PEFT saves beside a changed one,
@@ -269,7 +269,7 @@ static const struct {
 } gguf_ends[] = {
     {".weight.lora_a", PART_A}, {".weight.lora_b", PART_B}, {".lora_a", PART_A}, {".lora_b", PART_B}};
 
-/* False: a name that no adapter has. */
+/* Finds a tensor's module and role. False: not a name of an adapter. */
 static bool adapter_place(const adapter_file *f, const char *name, tensor_place *out) {
     const str s = str_of(name);
     const bool is_gguf = f->facts.format == ADAPTER_GGUF;
@@ -287,11 +287,11 @@ static bool adapter_place(const adapter_file *f, const char *name, tensor_place 
     return false;
 }
 
-/* Refuses values that are not numbers, and types other than floats. */
+/* Refuses types other than floats, and values that are not finite. */
 static quire_err adapter_check_values(const adapter_opening *o, const tensor_view *t) {
     const uint8_t *p = t->data;
     const size_t n = t->n_bytes / (t->type == DTYPE_F32 ? 4 : 2);
-    uint32_t largest = 0; /* exponents: all bits set are infinity and NaN */
+    uint32_t largest = 0; /* exponent with all bits set: infinity or NaN */
     if (t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16) {
         char what[160];
         (void)snprintf(
@@ -324,7 +324,7 @@ static quire_err adapter_bind_module(adapter_opening *o, const adapter_module *m
     return adapter_experts_is(o, module) ? adapter_experts_bind(o, module) : adapter_module_bind(o, module);
 }
 
-/* Gives the tensor to its module; a module's tensors come one after the other. */
+/* Adds the tensor to its module; the tensors of a module are adjacent. */
 static quire_err adapter_collect(adapter_opening *o, const tensor_view *t, adapter_module *module) {
     tensor_place place;
     (void)adapter_place(o->f, t->name, &place);
@@ -388,7 +388,7 @@ static quire_err adapter_bind(adapter_opening *o) {
 
 /* ---- opening ---- */
 
-/* A GGUF file says for which architecture it was made. */
+/* Checks the architecture for which a GGUF file says it was made. */
 static quire_err adapter_check_base(const adapter_opening *o) {
     const char *made_for = o->f->facts.architecture, *is = o->m->desc.architecture;
     if (made_for[0] == 0 || strcmp(made_for, is) == 0) {
@@ -399,7 +399,8 @@ static quire_err adapter_check_base(const adapter_opening *o) {
                    o->f->path, show_name(str_of(made_for)).text, is);
 }
 
-/* Text with an id outside of the vocabulary has no tokens that would activate it. */
+/* Refuses an invocation text with ids outside the vocabulary, which could never activate
+ * it. */
 static quire_err adapter_check_invocation(const adapter_opening *o) {
     const char *member =
         o->f->facts.format == ADAPTER_PEFT ? "alora_invocation_tokens" : "adapter.alora.invocation_tokens";

@@ -1,7 +1,8 @@
-/* Muse Glimmer: norms around both halves of a layer, embeddings and heads of queries and
- * keys normed without weights, a gate on each element of attention's result; layers
- * without windows do not rotate. Muse Spark: experts in a width of their own, each after a
- * norm, and residuals that keep as much of each element as they do not take. */
+/* Muse Glimmer: norms before and after both halves of a layer, norms without weights on
+ * embeddings and on heads of queries and keys, a gate on each element of attention's
+ * result; layers without windows do not rotate. Muse Spark: experts of their own width,
+ * each followed by a norm, and residuals that keep as much of each element as they do not
+ * take. */
 
 #include "model/architectures.h"
 
@@ -28,12 +29,12 @@ static const arch_names spark_names = {
 
 enum { MOST_LATENT = 1 << 20 };
 
-enum { MUSE_PERIOD = 4 }; /* the last of each rotates no more and sees all */
+enum { MUSE_PERIOD = 4 }; /* the last of each period neither rotates nor has a window */
 
 static quire_err muse_read_positions(const config *c, model_desc *d) {
     int32_t window = 2048;
     rope_desc usual = config_plain_rope(c, d);
-    /* the last layer sees all, and so does one of four before it */
+    /* the last layer has no window, nor has one of every four before it */
     TRY(config_window(c, &window));
     TRY(config_windows(c, window, MUSE_PERIOD, (d->n_layers - 1) % MUSE_PERIOD, d));
     TRY(config_rope(c, NULL, d, &usual));
@@ -72,7 +73,7 @@ static quire_err muse_describe_common(const config *c, model_desc *d) {
     d->embed.normed = true;
     d->norm.add_one = true;
     d->norm.plain_last = true;
-    /* GGUF files have the factor as the weights of norms */
+    /* GGUF files store the factor as weights of norms */
     d->attend.qk_norm = c->is_gguf ? QK_NORM_HEAD : QK_NORM_BARE_ALL;
     d->attend.gate = ATTEND_GATE_ELEMENTS;
     d->attend.gate_f = ACT_SIGMOID;
@@ -94,8 +95,8 @@ static const layer_step steps_blend_moe[] = {
     NORM(W_FFN_NORM, X, A), MOE(A, A), NORM(W_FFN_POST_NORM, A, A), BLEND(W_FFN_BLEND, A, X), END};
 /* clang-format on */
 
-/* Experts read and write rows of a width of their own; the router's logits are scaled as
- * the head's. Layers are mixtures where the file does not say it. */
+/* Reads experts with rows of their own width; the router's logits are scaled like the
+ * head's. By default all layers are mixtures. */
 static quire_err muse_read_experts(const config *c, model_desc *d) {
     bool is_sparse[DESC_MAX_LAYERS];
     int32_t d_ff = d->layers[0].d_ff;

@@ -1,6 +1,6 @@
-/* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without
- * gate, half of each head rotates. StableLM 2: 2402.17834. SmolLM 3: every fourth layer
- * has no positions. Seed-OSS. */
+/* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms with 1 + w, an ungated squared
+ * ReLU, half of each head rotates. StableLM 2: arXiv:2402.17834. SmolLM 3: every fourth
+ * layer has no positions. Seed-OSS. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static quire_err describe_nemotron(const config *c, model_desc *d) {
     bool is_of_file = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
     is_of_file = is_of_file && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
     int64_t n = d->ropes[0].n_dims, width = d->d_model;
-    /* files count them as if heads were as wide as usual, and round down */
+    /* files count them as if heads had the usual width, rounded down */
     if (is_of_file && n <= width / s.n_heads) {
         n = (n * s.n_heads * s.d_head + width - 1) / width;
         n += n % 2;
@@ -48,7 +48,7 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
 }
 
-/* Where windows are used, the layers without positions have one, unless layer_types says
+/* If windows are used, layers without positions have one, unless layer_types says
  * otherwise. */
 static quire_err nemotron_read_windows(const config *c, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
@@ -101,9 +101,9 @@ const arch arch_seed_oss = {
 
 /* ---- Nemotron-H ---- */
 
-/* Nemotron-H: arXiv:2504.03624, and Nemotron 3: a layer is one block: Mamba-2, attention
- * without positions, a squared ReLU without gate, or experts with such, in later models
- * of rows narrower than the model's. */
+/* Nemotron-H: arXiv:2504.03624, and Nemotron 3: each layer is a single block: Mamba-2,
+ * attention without positions, an ungated squared ReLU, or experts with it, which in
+ * later models read rows narrower than the model. */
 
 static const arch_names nemotron_h_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.attn_norm"},
@@ -144,7 +144,8 @@ static const layer_step mlp_alone[] = {NORM(W_ATTN_NORM, X, A), MLP(A, A), ADD(A
 static const layer_step moe_alone[] = {NORM(W_ATTN_NORM, X, A), MOE(A, A), ADD(A, X), END};
 /* clang-format on */
 
-/* What a layer is: its letter in "hybrid_override_pattern". 0: an unknown one. */
+/* The kind of a layer by its name, as a letter of "hybrid_override_pattern". 0:
+ * unknown. */
 static char kind_of_name(str name) {
     static const struct {
         const char *name;
@@ -159,8 +160,8 @@ static char kind_of_name(str name) {
     return 0;
 }
 
-/* The kinds of config.json's layers, a letter each: a text of letters, or a list of
- * names; *n 0: it has neither. */
+/* The kinds of config.json's layers as letters, from a text of letters or a list of
+ * names; *n 0: neither is present. */
 static quire_err read_kinds(const config *c, char kinds[DESC_MAX_LAYERS], int32_t *n) {
     str pattern = {0}, name;
     *n = 0;
@@ -181,7 +182,7 @@ static quire_err read_kinds(const config *c, char kinds[DESC_MAX_LAYERS], int32_
     return QUIRE_OK;
 }
 
-/* In a GGUF file the tensors of a layer tell. */
+/* The kind of a layer by its tensors, for GGUF files. */
 static char kind_of_tensors(const config *c, const model_desc *d, int32_t layer) {
     if (config_has_mamba(c, layer)) {
         return 'M';
@@ -216,7 +217,8 @@ static void nemotron_h_set_layers(const char *kinds, int32_t d_ff, state_layers 
     }
 }
 
-/* transformers bounds the time steps of a pass by this, whatever time_step_limit says. */
+/* Reads the lower limit that transformers applies to time steps, whatever time_step_limit
+ * says. */
 static quire_err nemotron_h_read_least_step(const config *c, model_desc *d) {
     float least = 0.001f;
     TRY(config_f32(c, NULL, "time_step_min|mamba_dt_min", &least));

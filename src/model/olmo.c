@@ -1,7 +1,7 @@
-/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656:
- * norms after both halves of a layer only, norms over all heads of q and k. OLMo 3:
- * windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. FlexOLMo:
- * 2507.07024: OLMo 2's norms around experts. */
+/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2:
+ * arXiv:2501.00656: norms only after both halves of a layer, norms over all heads of q
+ * and k. OLMo 3: windows on three of four layers, YaRN on the fourth. OLMoE:
+ * arXiv:2409.02060. FlexOLMo: arXiv:2507.07024: OLMo 2's norms around experts. */
 #include "model/architectures.h"
 
 static const arch_names olmo2_names = {
@@ -11,12 +11,12 @@ static const arch_names olmo2_names = {
 
 static quire_err describe_olmo(const config *c, model_desc *d) {
     TRY(config_llama(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
-    d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json has no say in it */
+    d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json does not change it */
     d->norm = (norm_desc){.kind = NORM_LAYER, .bare = true};
     return config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->attend.clip);
 }
 
-/* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows
+/* OLMo 3 is called olmo2 in GGUF and recognised there by its window. Layers with windows
  * have a table without scaling. */
 static quire_err describe_olmo2(const config *c, model_desc *d) {
     decoder_shape s = {0};
@@ -44,7 +44,7 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     if (by_type) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
-        /* config.json's one base is that of the other layers */
+        /* config.json's only base is that of the other layers */
         local.theta = c->is_gguf ? full.theta : local.theta;
         TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
@@ -94,12 +94,13 @@ const arch arch_flex_olmo = {.gguf = {"flex_olmo"},
 
 /* ---- OLMo Hybrid ---- */
 
-/* OLMo Hybrid: the gated delta rule, whose states may also turn over, in most layers,
- * with norms before; OLMo 2's layers, with norms after, for the others. Lara Mini:
- * Qwen3-Next's layers with windows between them. */
+/* OLMo Hybrid: in most layers the gated delta rule with states that may change sign, and
+ * norms before; OLMo 2's layers with norms after in the others. Lara Mini: Qwen3-Next's
+ * layers with windowed layers in between. */
 
-/* Layers that attend have norms after, the others before: what the latter are called in
- * files that a library wrote anew is what the first are called in published ones. */
+/* Layers with attention have norms after their halves, the others before. In files
+ * written by a newer library the latter have the names that the former have in published
+ * files. */
 static const arch_names olmo_hybrid_names = {
     .hf = {[W_ATTN_NORM] = "model.layers.%d.attention_layer_norm|model.layers.%d.input_layernorm",
            [W_FFN_NORM] = "model.layers.%d.feedforward_layer_norm|model.layers.%d.post_attention_layernorm",
@@ -129,8 +130,8 @@ static const arch_names lara_names = {
            [W_DELTA_NORM] = "model.layers.%d.linear_attn.out_norm"},
 };
 
-/* A rotary table unless config.json's base is null, as in published files; in a GGUF file
- * only where it has one. */
+/* Adds a rotary table unless config.json's base is null, as in published files; for a
+ * GGUF file only if it has one. */
 static quire_err olmo_hybrid_rotary(const config *c, model_desc *d) {
     const bool rotates =
         c->is_gguf ? config_has(c, "rope.freq_base", NULL)

@@ -1,5 +1,5 @@
-/* Opens a model: chooses the architecture by the file's name for it, reads the
- * description, loads the weights. */
+/* Opens a model: finds the architecture by the file's name for it, reads the description,
+ * and loads the weights. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 
-/* The file's name for its architecture: GGUF's general.architecture or config.json's
- * architectures[0]. Without the latter model_type says it. */
+/* The file's name for its architecture: GGUF's general.architecture, or config.json's
+ * architectures[0] or else model_type. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
     size_t n = 0;
     bool is_gguf = model_file_format(f) == MODEL_GGUF;
@@ -50,7 +50,7 @@ static quire_err architecture_name(const model_file *f, str *name, quire_error *
     return QUIRE_OK;
 }
 
-/* A description may be read without weights, a model may not. */
+/* Refuses a file without weights, which only a description can be read from. */
 static quire_err check_weights(const model_file *f, quire_error *err) {
     if (model_file_n_tensors(f) > 0) {
         return QUIRE_OK;
@@ -84,8 +84,8 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
                    similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
 }
 
-/* A decoder's file may say that rows see later ones too. What windows, chunks and ALiBi
- * are then, no file says. */
+/* Reads whether a decoder's attention is two-sided. Refuses it with windows, chunks or
+ * ALiBi, for which no file defines it. */
 static quire_err read_direction(const config *c, model_desc *d) {
     bool causal = true, is_plain = d->attend.alibi == 0.0f;
     if (d->two_sided) {
@@ -105,8 +105,8 @@ static quire_err read_direction(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Whether a checkpoint is a text model by itself, whose head was left out: its names lie
- * at the root, and nothing ties it a head. */
+/* Whether a checkpoint is a text model whose head was left out: its names have no prefix,
+ * and its head is not tied. */
 static bool is_headless(const model_file *f, const arch_names *names, const model_desc *d) {
     const loader l = {.file = f, .names = names, .root = loader_root(f, names)};
     bool has_head = loader_has(&l, weight_name_of(names, W_HEAD), NO_LAYER) ||
@@ -152,7 +152,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return describe(f, NULL, out, err);
 }
 
-/* What the backend refuses does not say of which file. */
+/* Adds the file's name to an error of the backend. */
 static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
     bool named = e == QUIRE_OK || err == NULL || strstr(err->message, model_file_path(f)) != NULL;
     return named ? e : err_prefix(err, e, model_file_path(f));
@@ -173,7 +173,7 @@ static quire_err model_load_with(model *m, const model_file *f, loader *l, int32
     return pooling_load(l, &m->desc, &m->pooling);
 }
 
-/* image: gets the tensors, or NULL. */
+/* image: receives the tensors; or NULL. */
 static quire_err model_open_with(model_file *f, backend *b, int32_t max_positions, packed_image *image,
                                  model **out, quire_error *err) {
     *out = NULL;
@@ -245,12 +245,11 @@ void model_pooled(const model *m, const float *row, float *out) {
 
 /* ---- biases ---- */
 
-/* What config.json says about biases, against those that a checkpoint has: a file that
- * lacks those it names would run as another model, and so would one with biases that it
- * says are not there. */
+/* Compares what config.json says about biases with the checkpoint's tensors. A mismatch
+ * in either direction would silently run another model. */
 
-/* A key, and the ends of the tensors' names that it speaks of: some of them must be
- * there, or none. */
+/* A key, and the endings of names of tensors that it is about: some must exist, or
+ * none. */
 typedef struct bias_key {
     const char *key, *ends[6];
 } bias_key;
@@ -265,7 +264,7 @@ static const bias_key keys[] = {
     {"lm_head_bias", {"lm_head.bias"}},
 };
 
-/* AutoGPTQ writes a bias of zeros for every layer. */
+/* Whether a bias is all zeros, as AutoGPTQ writes for every layer. */
 static bool is_zeros(const tensor_view *t) {
     const uint8_t *bytes = t->data;
     size_t i = 0;
@@ -275,8 +274,8 @@ static bool is_zeros(const tensor_view *t) {
     return i == t->n_bytes;
 }
 
-/* The first tensor of the text model with one of the ends, or NULL. zeros: those of zeros
- * are meant too. */
+/* The first tensor of the text model with one of the endings; NULL: none. zeros: include
+ * tensors that are all zeros. */
 static const char *find_end(const model_file *f, const char *root, const bias_key *k, bool zeros) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const char *name = model_file_tensor(f, i)->name;
@@ -291,7 +290,7 @@ static const char *find_end(const model_file *f, const char *root, const bias_ke
     return NULL;
 }
 
-/* Classes whose configuration has no attention_bias: it means nothing there. */
+/* Classes for which attention_bias has no meaning. */
 static bool has_no_attention_bias(const config *c) {
     static const char *const classes[] = {"Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "MistralForCausalLM",
                                           "Ministral3ForCausalLM", "MixtralForCausalLM"};

@@ -1,5 +1,5 @@
 /* Phi and Phi-2: arXiv:2309.05463: attention and feed-forward side by side. Phi-3 and 4:
- * 2404.14219: Llama with fused weights. PhiMoE. */
+ * arXiv:2404.14219: Llama with fused weights. PhiMoE. */
 #include <string.h>
 
 #include "model/architectures.h"
@@ -37,7 +37,7 @@ static quire_err describe_phi3(const config *c, model_desc *d) {
     TRY(config_decoder(c, &s, d));
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
-    r.original_positions = c->is_gguf ? r.original_positions : 4096; /* where the file names none */
+    r.original_positions = c->is_gguf ? r.original_positions : 4096; /* default of the trained length */
     TRY(config_rope(c, NULL, d, &r));
     TRY(config_add_rope(c, d, &r));
     return config_window_on_all(c, 0, d);
@@ -45,7 +45,7 @@ static quire_err describe_phi3(const config *c, model_desc *d) {
 
 static quire_err describe_phimoe(const config *c, model_desc *d) {
     TRY(describe_phi3(c, d));
-    /* The reference implementation takes the short factors at every length. */
+    /* The reference implementation uses the short factors at every length. */
     memcpy(d->ropes[0].long_factors, d->ropes[0].factors, sizeof d->ropes[0].factors);
     d->norm.kind = NORM_LAYER;
     d->moe = (moe_desc){.score = ROUTE_SPARSE_MIXER, .jitter_eps = 0.01f};

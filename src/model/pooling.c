@@ -1,5 +1,5 @@
-/* What follows the pooling of a model's rows: products with few rows each, computed here
- * in f32 under every compute mode. */
+/* Steps after pooling a model's rows: products with few rows each, computed here in f32
+ * under every compute mode. */
 #include "model/pooling.h"
 
 #include <assert.h>
@@ -13,14 +13,14 @@
 #include "file/model_file.h"
 #include "model/model.h"
 
-#define BLOCK          32        /* outputs that are computed together */
-#define LEAST_PRODUCTS (1 << 16) /* of a step that is shared among the compute threads */
+#define BLOCK          32        /* outputs computed together */
+#define LEAST_PRODUCTS (1 << 16) /* multiplications from which a step is split among the compute threads */
 
 /* A step's weights: blocks of BLOCK outputs, each [n_in][BLOCK], so that a block reads
- * memory in order. Outputs past n_out have zeros. */
+ * memory in order. Outputs past n_out are zeros. */
 typedef struct pooled_layer {
     pooled_step step;
-    float *weight, *bias; /* bias: an element for each of the row, or NULL */
+    float *weight, *bias; /* bias: one per element of the row, or NULL */
 } pooled_layer;
 
 struct pooled_layers {
@@ -28,7 +28,7 @@ struct pooled_layers {
     float norm_eps;
     int32_t n;
     pooled_layer layers[DESC_MAX_POOLED];
-    float *rows[2]; /* between steps */
+    float *rows[2]; /* intermediate rows between steps */
 };
 
 /* ---- computing ---- */
@@ -54,7 +54,8 @@ typedef struct product {
     float *y;
 } product;
 
-/* One block of outputs: each a sum over k in ascending order, then the bias. */
+/* Computes one block of outputs: each is a sum over k in ascending order, then the
+ * bias. */
 static void run_block(void *context, int32_t block, int32_t worker) {
     const product *p = context;
     const pooled_step *s = &p->l->step;
@@ -96,7 +97,7 @@ void row_divide_by_length(float *row, int32_t n) {
     }
 }
 
-/* In double, so that the order of a sum matters little; it is fixed all the same. */
+/* In double, so that the order of a sum matters little; it is fixed nevertheless. */
 static void run_norm(const pooled_layer *l, float eps, const float *x, int32_t n, float *y) {
     double mean = 0.0, square = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -154,7 +155,7 @@ void pooling_apply(const pooled_layers *p, int32_t width, const float *row, floa
 
 /* ---- loading ---- */
 
-/* Copies rows [n_out, n_in] into blocks. */
+/* Packs rows [n_out, n_in] into blocks. */
 static quire_err pack(loader *l, const pooled_step *s, const float *rows, float **out) {
     size_t n_blocks = ((size_t)s->n_out + BLOCK - 1) / BLOCK, n;
     float *w = size_mul(n_blocks * BLOCK, (size_t)s->n_in, &n) ? mem_new(n, sizeof *w) : NULL;
@@ -171,7 +172,7 @@ static quire_err pack(loader *l, const pooled_step *s, const float *rows, float 
     return QUIRE_OK;
 }
 
-/* A product's weights and bias, or a norm's, whose rows have `width` elements. */
+/* Loads the weights and bias of a product, or of a norm over rows of `width` elements. */
 static quire_err load_layer(loader *l, int32_t width, pooled_layer *layer) {
     const pooled_step *s = &layer->step;
     const weight_name name = {s->name, s->name};
@@ -247,11 +248,11 @@ void pooling_close(pooled_layers *p) {
 
 /* ---- modules of sentence-transformers ---- */
 
-/* Where the error of a module belongs. */
+/* Context of a module, for errors. */
 typedef struct module_at {
     const config *c;
     int32_t i;
-    int32_t width; /* of the rows that it gets */
+    int32_t width; /* width of its input rows */
 } module_at;
 
 static quire_err pooling_refuse(const module_at *m, quire_err code, const char *key, str value,
@@ -261,8 +262,8 @@ static quire_err pooling_refuse(const module_at *m, quire_err code, const char *
                    (int)(value.n < 60 ? value.n : 60), value.p != NULL ? value.p : "", what);
 }
 
-/* Reads a width, which must be the one expected where expected is not 0. An absent one
- * leaves *out. */
+/* Reads a width, which must equal `expected` unless that is 0. *out is unchanged if it is
+ * absent. */
 static quire_err read_width(const module_at *m, const char *key, int32_t expected, int32_t *out) {
     meta_value v = model_module_value(m->c->f, m->i, key);
     if (v.kind == META_ABSENT) {
@@ -302,7 +303,8 @@ static pooling_kind kind_of_mode(str mode) {
                                        : POOLING_NONE;
 }
 
-/* Files of before version 5 have a flag for each kind, later ones a text. */
+/* Reads the kind of pooling. Files from before version 5 have a flag per kind, later ones
+ * a text. */
 static quire_err describe_pooling(const module_at *m, model_desc *d) {
     static const struct {
         const char *key;
@@ -342,7 +344,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
                : pooling_refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
 }
 
-/* Adds a step after the others. */
+/* Appends a step. */
 static quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
     pooling_desc *p = &d->pooling;
     if (p->n_steps == DESC_MAX_POOLED) {
@@ -359,7 +361,7 @@ static quire_err pooling_read_function(const module_at *m, row_function *out) {
                                                        [ROW_RELU] = ".ReLU",
                                                        [ROW_SIGMOID] = ".Sigmoid"};
     meta_value v = model_module_value(m->c->f, m->i, "activation_function");
-    *out = ROW_TANH; /* as published, where the file does not say it */
+    *out = ROW_TANH; /* the published default */
     if (v.kind == META_ABSENT) {
         return QUIRE_OK;
     }
@@ -390,7 +392,7 @@ static quire_err pooling_describe_dense(const module_at *m, model_desc *d) {
     return pooling_add_step(m->c, &step, d);
 }
 
-/* Its class's own name: what stands after the last dot. */
+/* The class name itself: what follows the last dot. */
 static str class_of(str type) {
     for (size_t i = type.n; i > 0; i--) {
         if (type.p[i - 1] == '.') {
@@ -419,7 +421,7 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
         return str_is(name, "Dense") ? pooling_describe_dense(&m, d)
                                      : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
     }
-    return str_is(name, "Dropout") && i > 0 /* which is for training */
+    return str_is(name, "Dropout") && i > 0 /* which is only used in training */
                ? QUIRE_OK
                : err_set(c->err, QUIRE_UNSUPPORTED, -1,
                          "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer "
@@ -428,8 +430,8 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
                          model_file_path(c->f), (int)i, (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
-/* A norm at the end is the model's, which a request may leave out, and which follows a
- * cut. */
+/* Reads the modules. A norm at the end becomes the model's, which a request can turn off
+ * and which is applied after a cut. */
 static quire_err describe_modules(const config *c, model_desc *d) {
     pooling_desc *p = &d->pooling;
     for (int32_t i = 0; i < model_file_n_modules(c->f); i++) {
@@ -444,7 +446,7 @@ static quire_err describe_modules(const config *c, model_desc *d) {
 
 /* ---- GGUF ---- */
 
-/* EmbeddingGemma's dense modules. llama.cpp names them by their number in
+/* EmbeddingGemma's dense modules, which llama.cpp names by their number in
  * modules.json. */
 static quire_err describe_gguf_dense(const config *c, model_desc *d) {
     static const char *const names[] = {"dense_2", "dense_3"}, *const widths[] = {"dense_2_feat_out",
@@ -467,7 +469,7 @@ static quire_err describe_gguf_dense(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Rows are divided by their length, as llama.cpp does where it is not told otherwise. */
+/* Rows are normalised by default, as in llama.cpp. */
 static quire_err pooling_describe_gguf(const config *c, const score_head *head, model_desc *d) {
     static const pooling_kind kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST};
     const int32_t n_kinds = (int32_t)(sizeof kinds / sizeof *kinds);
@@ -502,9 +504,9 @@ quire_err pooling_describe(const config *c, const score_head *head, model_desc *
 }
 
 /* Heads of scores: cross-encoders, which read a pair of texts at once and give it a
- * score, or one for each label (Nogueira and Cho 2019, arXiv:1901.04085). */
+ * score, or one per label (Nogueira and Cho 2019, arXiv:1901.04085). */
 
-/* A product, whose bias the file may have. */
+/* Adds a product; a bias is optional. */
 static quire_err add_dense(const config *c, const char *name, int32_t n_out, row_function f, model_desc *d) {
     pooled_step step = {
         .kind = POOLED_DENSE, .n_in = desc_pooled_width(d), .n_out = n_out, .f = f, .may_have_bias = true};
@@ -518,7 +520,7 @@ static quire_err add_norm(const config *c, const char *name, model_desc *d) {
     return pooling_add_step(c, &step, d);
 }
 
-/* The product that gives as many scores as its tensor has rows. */
+/* Adds the product whose number of scores is the number of its tensor's rows. */
 static quire_err add_out(const config *c, const char *name, row_function f, model_desc *d) {
     char tensor[96];
     (void)snprintf(tensor, sizeof tensor, "%s.weight", name);
@@ -532,8 +534,7 @@ static quire_err add_out(const config *c, const char *name, row_function f, mode
     return add_dense(c, name, d->pooling.n_scores, f, d);
 }
 
-/* The function that sentence-transformers was told to use on the scores. Without one they
- * are as the head gives them. */
+/* Reads the function that sentence-transformers applies to the scores. Default: none. */
 static quire_err score_head_read_function(const config *c, row_function *out) {
     static const char *const keys[] = {"sentence_transformers.activation_fn",
                                        "sbert_ce_default_activation_function"};
@@ -556,7 +557,7 @@ static quire_err score_head_read_function(const config *c, row_function *out) {
                               model_file_path(c->f), (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
-/* ModernBERT's config chooses what the head reads, and its function. */
+/* Reads from ModernBERT's config what the head reads, and its function. */
 static quire_err read_choices(const config *c, pooling_kind *kind, row_function *f) {
     str pooling = {0}, function = {0};
     TRY(config_str(c, NULL, "classifier_pooling", &pooling));

@@ -1,6 +1,6 @@
-/* compressed-tensors, what llm-compressor writes: integers packed into words or as bytes,
- * and 4-bit floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale a row
- * are computed as they are (loader.c), its FP8 is quant_methods.c's. */
+/* compressed-tensors, written by llm-compressor: integers packed into words or as bytes,
+ * and 4-bit floats (NVFP4, MXFP4) packed into bytes. Its int8 weights with a scale per
+ * row are computed directly (loader.c); its FP8 is in quant_methods.c. */
 
 #include "core/quant.h"
 #include "model/quant_method.h"
@@ -8,7 +8,8 @@
 const float quant_e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                               -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
-/* The shape of the whole matrix, which says how much of the last word is filled. */
+/* Checks the stored shape of the whole matrix, which says how far the last word is
+ * filled. */
 static quire_err check_written_shape(quant_linear *q) {
     tensor_view t;
     TRY(quant_find(q, ".weight_shape", &t));
@@ -24,18 +25,18 @@ static quire_err check_written_shape(quant_linear *q) {
                              (long long)dims[0], (long long)dims[1], (long long)q->n_out, (long long)q->n_in);
 }
 
-/* How many words hold n codes of `bits`. is_full: codes straddle words. */
+/* Number of words for n codes of `bits` bits. is_full: codes may span two words. */
 static int64_t n_words(int64_t n, int32_t bits, bool is_full) {
     const int64_t a_word = 32 / bits;
     return is_full ? (n * bits + 31) / 32 : (n + a_word - 1) / a_word;
 }
 
-/* How many bits of a word hold codes. */
+/* Number of bits of a word that hold codes. */
 static uint32_t n_used(int32_t bits, bool is_full) {
     return is_full ? 32 : (uint32_t)(32 / bits * bits);
 }
 
-/* Reads zero points, words [..][groups]: packed along the outputs as codes are along the
+/* Reads zero points, words [..][groups], packed along the outputs as codes are along the
  * inputs, with the offset added. */
 static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
     tensor_view t;
@@ -63,8 +64,8 @@ static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
     return QUIRE_OK;
 }
 
-/* Finds the bits of a code from the number of words in a row: a word holds 32 / bits codes,
- * or, as newer versions of the library pack them, codes straddle words (*is_full). */
+/* Finds the bits of a code from the number of words in a row. A word holds 32 / bits
+ * codes or, in newer versions of the library, codes may span two words (*is_full). */
 static quire_err find_packing(quant_linear *q, int64_t words, bool *is_full) {
     static const int32_t widths[] = {4, 8, 2, 3, 5, 6, 7};
     for (size_t i = 0; i < sizeof widths / sizeof *widths && q->m.bits == 0; i++) {
@@ -80,7 +81,7 @@ static quire_err find_packing(quant_linear *q, int64_t words, bool *is_full) {
                              (long long)words, (long long)q->n_in);
 }
 
-/* Codes that straddle words, a byte each. */
+/* Unpacks codes that may span two words to a byte each. */
 static quire_err unpack_full(quant_linear *q, const tensor_view *t, int64_t words) {
     uint8_t *bytes = quant_memory(q, (size_t)q->n_out * (size_t)q->n_in, 1);
     for (int64_t o = 0; bytes != NULL && o < q->n_out; o++) {
@@ -92,7 +93,7 @@ static quire_err unpack_full(quant_linear *q, const tensor_view *t, int64_t word
     return bytes != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Scales of integers: [outputs][groups], or one for all. */
+/* Reads scales of integers: [outputs][groups], or one for all. */
 static quire_err compressed_read_scales(quant_linear *q) {
     tensor_view t;
     TRY(quant_find(q, ".weight_scale", &t));
@@ -133,7 +134,7 @@ static quire_err read_integers(quant_linear *q) {
     return quant_group_index(q, ".weight_g_idx");
 }
 
-/* Signed bytes with a scale for each group, or with zero points. */
+/* Reads signed bytes with a scale per group, optionally with zero points. */
 static quire_err compressed_read_bytes(quant_linear *q) {
     tensor_view codes, zeros;
     const size_t n = (size_t)q->n_out * (size_t)q->n_in;
@@ -165,7 +166,7 @@ static quire_err compressed_read_bytes(quant_linear *q) {
     return to != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Reads a scale of this type for each `group` inputs. E8M0 scales may be stored as U8. */
+/* Reads a scale of this type per `group` inputs. E8M0 scales may be stored as U8. */
 static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type, int64_t group) {
     tensor_view t;
     TRY(quant_find(q, suffix, &t));
@@ -174,7 +175,7 @@ static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type,
     return quant_scales(q, suffix, &t, q->n_out, q->n_in / group, false);
 }
 
-/* Codes of 4 bits in bytes, with a scale for each `group` inputs. */
+/* Reads 4-bit codes in bytes, with a scale per `group` inputs. */
 static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, int64_t group) {
     tensor_view codes;
     if (q->n_in % group != 0) {
@@ -192,7 +193,7 @@ static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, in
     return QUIRE_OK;
 }
 
-/* The global scale divides. */
+/* NVFP4: the global scale is a divisor. */
 static quire_err read_nvfp4(quant_linear *q) {
     float divisor = 1.0f, input = 0.0f;
     TRY(read_fours(q, ".weight_packed", DTYPE_F8_E4M3, 16));
@@ -214,7 +215,7 @@ static quire_err compressed_read_mxfp4(quant_linear *q) {
                       32);
 }
 
-/* NVIDIA ModelOpt's NVFP4: the second scale multiplies. */
+/* NVIDIA ModelOpt's NVFP4: the second scale is a factor. */
 static quire_err read_modelopt(quant_linear *q) {
     TRY(read_fours(q, ".weight", DTYPE_F8_E4M3, 16));
     TRY(quant_factor(q, ".weight_scale_2", &q->m.factor));
@@ -249,9 +250,9 @@ const quant_method quant_nvfp4_modelopt = {
 
 /* ---- gpt-oss's MXFP4 ---- */
 
-/* gpt-oss's MXFP4 (OCP MX): the experts' matrices stacked in one tensor, [experts, rows,
- * groups of 32, 16 bytes], scales [experts, rows, groups] as powers of two. Rows are
- * outputs, unlike those of the same checkpoint in 16 bits. */
+/* gpt-oss's MXFP4 (OCP MX): the experts' matrices are stacked in one tensor, [experts,
+ * rows, groups of 32, 16 bytes], with scales [experts, rows, groups] as powers of two.
+ * Rows are outputs, unlike those of the same checkpoint in 16 bits. */
 
 static quire_err mxfp4_read(quant_linear *q) {
     tensor_view codes;

@@ -1,7 +1,6 @@
-/* Checks "quantization_config" of config.json, or of the files that stand for it
- * (open_formats.c): which quantised checkpoints this build reads. What a layer's tensors
- * are, their names, types and shapes say (quant_method.h); here stands what those
- * cannot show. */
+/* Checks "quantization_config" of config.json, or of files that replace it
+ * (open_formats.c): which quantised checkpoints this build reads. Only settings that
+ * names, types and shapes of tensors (quant_method.h) do not show are checked here. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +10,9 @@
 
 #define MAX_VALUE 64
 
-/* A key below QUANT_CONFIG, and the values that it may have, as JSON spells them, with
- * '|' between; "absent": none, or null; "{}": an object. "*" in a key stands for each of
- * the config groups. */
+/* A key under QUANT_CONFIG and its allowed values, as in JSON, separated by '|'.
+ * "absent": missing or null; "{}": an object. "*" in a key stands for each config
+ * group. */
 typedef struct quant_rule {
     const char *key, *values;
 } quant_rule;
@@ -21,7 +20,7 @@ typedef struct quant_rule {
 static const quant_rule gptq_rules[] = {
     {"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
 static const quant_rule awq_rules[] = {{"bits", "absent|4"},
-                                       {"w_bit", "absent|4"}, /* of quant_config.json */
+                                       {"w_bit", "absent|4"}, /* in quant_config.json */
                                        {"version", "absent|\"gemm\"|\"GEMM\""},
                                        {"zero_point", "absent|true"},
                                        {NULL, NULL}};
@@ -32,10 +31,10 @@ static const quant_rule fp8_rules[] = {
     "\"MIXED_"                                                                                               \
     "PRECISION\""
 static const quant_rule modelopt_rules[] = {{"quant_algo", MODELOPT_TYPES},
-                                            /* of hf_quant_config.json */
+                                            /* in hf_quant_config.json */
                                             {"quantization.quant_algo", MODELOPT_TYPES},
                                             {NULL, NULL}};
-/* Intel's AutoRound packs as GPTQ or AWQ; AMD's Quark has FP8, int8 and MXFP4. */
+/* Intel's AutoRound packs like GPTQ or AWQ; AMD's Quark has FP8, int8 and MXFP4. */
 static const quant_rule round_rules[] = {
     {"bits", "2|3|4|8"},
     {"data_type", "absent|\"int\""},
@@ -79,7 +78,7 @@ const char *quant_group_key(int i, const char *key, char path[QUANT_KEY_BYTES]) 
     return path;
 }
 
-/* Whether config group i has weights of so many bits. */
+/* Whether config group i has weights of this many bits. */
 static bool group_has_bits(const model_file *f, int i, int32_t bits) {
     char path[QUANT_KEY_BYTES];
     int64_t n = 0;
@@ -120,7 +119,7 @@ bool quant_rounds_rows(const quant_linear *q, const char *type, int32_t bits) {
     return false;
 }
 
-/* Spells the value of a key as the rules do. */
+/* Writes the value of a key as rules spell it. */
 static void quant_spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
     str text;
     int64_t number;
@@ -148,7 +147,7 @@ static bool quant_is_one_of(const char *value, const char *values) {
     return false;
 }
 
-/* Spells the values of a rule as a sentence does: "a, b or c". */
+/* Writes a rule's values as in a sentence: "a, b or c". */
 static void quant_list_values(const char *values, strbuf *out) {
     for (const char *at = values; *at != 0;) {
         const size_t n = strcspn(at, "|");
@@ -173,7 +172,7 @@ static quire_err quant_check_value(const model_file *f, const char *key, const c
     return e;
 }
 
-/* One rule, of each config group where its key has a "*". */
+/* Checks one rule, for each config group if its key has a "*". */
 static quire_err quant_check_rule(const model_file *f, const quant_rule *rule, quire_error *err) {
     const char *star = strchr(rule->key, '*');
     char key[QUANT_KEY_BYTES];

@@ -1,4 +1,4 @@
-/* The methods of quantisation, and what they share: finding a layer's tensors, checking
+/* The quantisation methods, and what they share: finding a layer's tensors, checking
  * their shapes, reading scales. */
 #include <assert.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "file/json_doc.h"
 #include "model/quant_method.h"
 
-/* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without
- * a configuration it is GPTQ. */
+/* The first method whose tensors are present is used. GPTQ and AWQ have the same tensor
+ * names; without a configuration it is GPTQ. */
 static const quant_method *const methods[] = {
     &quant_awq,          &quant_gptq,          &quant_int_packed, &quant_int_groups,     &quant_int_zeros,
     &quant_nvfp4_packed, &quant_mxfp4_packed,  &quant_fp8,        &quant_nvfp4_modelopt, &quant_mxfp4_quark,
@@ -32,15 +32,14 @@ static bool is_method(const model_file *f, const quant_method *m) {
            (m == &quant_awq && (str_is(packing, awq) || str_is(packing, old_awq)));
 }
 
-/* Whether the layer has the tensor that tells this form from others. */
+/* Whether the layer has the tensor that distinguishes this form. */
 static bool has_beside(const loader *l, const quant_method *m, weight_name name, int32_t layer) {
     const tensor_view *t = m->beside != NULL ? loader_look(l, name, layer, m->beside) : NULL;
     return m->beside == NULL ||
            (t != NULL && (!m->has_groups || (t->n_dims > 1 && t->dims[t->n_dims - 1] > 1)));
 }
 
-/* The method in whose form the file has the layer, and the tensor of its codes. NULL:
- * none. */
+/* The method of the layer in the file, and the tensor of its codes. NULL: none. */
 static const quant_method *find_method(const loader *l, weight_name name, int32_t layer,
                                        const tensor_view **codes) {
     for (size_t i = 0; i < N_METHODS && model_file_format(l->file) == MODEL_HF; i++) {
@@ -109,9 +108,9 @@ void quant_linear_deinit(quant_linear *q) {
     q->n_memory = 0;
 }
 
-/* ---- int8 with a scale a row ---- */
+/* ---- int8 with a scale per row ---- */
 
-/* Finds the tensor of w's scales; NULL: w has none. */
+/* Finds the tensor of w's scales; NULL: none. */
 static quire_err find_row_scales(loader *l, const tensor_view *w, weight_name name, int32_t layer,
                                  const tensor_view **out, bool *is_bnb) {
     TRY(loader_find(l, name, layer, ".weight_scale", out));
@@ -220,7 +219,7 @@ quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out) {
     return QUIRE_OK;
 }
 
-/* Checks that t is there, and [rows, columns]: trailing dimensions may be split
+/* Checks that t exists and is [rows, columns]; trailing dimensions may be split
  * further. */
 static quire_err quant_check_shape(const quant_linear *q, const char *suffix, const tensor_view *t,
                                    int64_t rows, int64_t columns) {
@@ -252,7 +251,7 @@ quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t ro
                                            dtype_name(type));
 }
 
-/* U8 is E8M0 where it stands for a scale. */
+/* Reads scales as floats; U8 is read as E8M0. */
 static quire_err quant_read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n,
                                    float *out) {
     dtype type = t->type == DTYPE_U8 ? DTYPE_F8_E8M0 : t->type;
@@ -300,16 +299,15 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
                   : quant_error(q, suffix, "it must have one element");
 }
 
-/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if
- * that is less. 0: it does not fit. */
+/* How many of n elements share one of n_scales, if each but the last has `size` elements:
+ * size, or n if that is less. 0: it does not fit. */
 static int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
     bool fits = size > 0 && n_scales > 0 && n / size + (n % size != 0) == n_scales;
     return fits ? (int32_t)(size < n ? size : n) : 0;
 }
 
-/* The group size that the configuration states (i >= 0: in compressed-tensors' config group
- * i), if it divides the inputs into n_groups; else 0. whole: the last group may not be
- * shorter. */
+/* The group size in the configuration (i >= 0: in compressed-tensors' config group i), if
+ * it gives n_groups; else 0. whole: the last group must not be shorter. */
 static int32_t said_group(const quant_linear *q, int i, int64_t n_groups, bool whole) {
     char key[QUANT_KEY_BYTES];
     int64_t size = 0;
@@ -321,10 +319,11 @@ static int32_t said_group(const quant_linear *q, int i, int64_t n_groups, bool w
 
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
     int32_t group = 0;
-    for (int i = -1; i < 2 * QUANT_GROUPS && group == 0; i++) { /* twice: the last group may be shorter */
+    /* second round: the last group may be shorter */
+    for (int i = -1; i < 2 * QUANT_GROUPS && group == 0; i++) {
         group = said_group(q, i < QUANT_GROUPS ? i : i - QUANT_GROUPS, n_groups, i >= 0 && i < QUANT_GROUPS);
     }
-    /* another of the configuration's groups, or a row */
+    /* equal groups of another size, such as whole rows */
     if (group == 0 && n_groups > 0 && q->n_in % n_groups == 0) {
         group = (int32_t)(q->n_in / n_groups);
     }
@@ -376,8 +375,8 @@ bool quant_written_shape(const tensor_view *t, int64_t dims[2]) {
     return true;
 }
 
-/* How many codes of compressed-tensors' words are weights: the tensor beside them says
- * it, for they may fill the last word in part. */
+/* How many codes in compressed-tensors' words are weights. The tensor beside them says
+ * it, since the last word may be partly filled. */
 static int64_t n_packed(const model_file *f, const tensor_view *t) {
     char name[LOADER_NAME_BYTES];
     int64_t dims[2];
@@ -443,11 +442,11 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                : n;
 }
 
-/* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128
+/* FP8: E4M3 weights with a scale for the tensor, a row, a block of 128 x 128
  * (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape of the scales tells which. */
 
-/* The block size along a dimension, from the configuration; compressed-tensors: from the
- * first config group that has one. */
+/* The block size along a dimension in the configuration; compressed-tensors: in the first
+ * config group that has one. */
 static int64_t scaled_block(const quant_linear *q, int dimension) {
     int64_t sizes[2] = {128, 128};
     size_t n;
@@ -459,13 +458,13 @@ static int64_t scaled_block(const quant_linear *q, int dimension) {
     return e == QUIRE_OK && n == 2 ? sizes[dimension] : 128;
 }
 
-/* How many of n share one of n_scales. 0: none fits. */
+/* How many of n elements share one of n_scales. 0: none fits. */
 static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
     return n_scales == 1 ? n : n_scales == n ? 1 : quant_shared_by(n, n_scales, block);
 }
 
-/* The matrix of these codes, of which a_row rows and a_column inputs share a scale. is_mx:
- * scales are powers of two. */
+/* Describes the matrix of these codes, with a scale per a_row rows x a_column inputs.
+ * is_mx: scales are powers of two. */
 static quire_err describe_fp8(quant_linear *q, const void *codes, int32_t a_row, int32_t a_column,
                               bool is_mx) {
     q->m.place = CODES_BYTES;
@@ -475,7 +474,8 @@ static quire_err describe_fp8(quant_linear *q, const void *codes, int32_t a_row,
     q->m.scale_rows = a_row;
     q->m.group = a_column;
     if (quant_rounds_rows(q, "float", 8)) {
-        /* by the row, by groups as wide as the weights', or by a scale for all rows */
+        /* rows are rounded with a scale per row, per group as wide as the weights', or
+         * for all rows */
         q->rounding = (row_rounding){.to = ROUND_E4M3,
                                      .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
                                      .group = a_column < q->n_in ? a_column : 0};
@@ -522,7 +522,8 @@ static quire_err read_fp8(quant_linear *q) {
 
 const quant_method quant_fp8 = {.suffix = ".weight", .type = DTYPE_F8_E4M3, .read = read_fp8};
 
-/* fbgemm_fp8's experts of Llama 4: stacks of [inputs, outputs], a scale for each output. */
+/* fbgemm_fp8's experts of Llama 4: stacks of [inputs, outputs] with a scale per
+ * output. */
 static quire_err read_fp8_stacked(quant_linear *q) {
     tensor_view codes, scales;
     if (q->part == NULL || !q->part->transposed) {
@@ -532,7 +533,8 @@ static quire_err read_fp8_stacked(quant_linear *q) {
     }
     TRY(quant_need(q, "", DTYPE_F8_E4M3, q->n_in, q->n_out, &codes));
     TRY(quant_find(q, "_scale", &scales));
-    if (scales.n_dims == 2 && scales.dims[0] == 1) { /* a row in one stack, a column in the other */
+    /* scales are a row in one stack, a column in the other */
+    if (scales.n_dims == 2 && scales.dims[0] == 1) {
         scales.dims[0] = scales.dims[1];
         scales.dims[1] = 1;
     }
@@ -553,11 +555,11 @@ const quant_method quant_fp8_stacked = {
     .suffix = "", .type = DTYPE_F8_E4M3, .beside = "_scale", .read = read_fp8_stacked};
 
 /* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
- * inputs, zero points along the outputs. Checkpoints of format "gptq" store a zero point
- * minus 1, those of "gptq_v2" as it is. */
+ * inputs, zero points along the outputs. Format "gptq" stores zero points minus 1,
+ * "gptq_v2" unchanged. */
 
-/* The zero points: words [groups][n_out * bits / 32], the first output in the lowest
- * bits; of 3 bits some lie in two words. */
+/* Reads the zero points: words [groups][n_out * bits / 32], first output in the lowest
+ * bits; some 3-bit ones span two words. */
 static quire_err gptq_read_zeros(quant_linear *q, int64_t n_groups) {
     int32_t bits = q->m.bits;
     int64_t words = (q->n_out * bits + 31) / 32;
@@ -606,8 +608,8 @@ const quant_method quant_gptq = {.suffix = ".qweight", .type = DTYPE_I32, .read 
 
 /* ---- AWQ ---- */
 
-/* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): codes and zero points of 4 bits
- * packed along the outputs, in the order of the kernels for which it was made. */
+/* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): 4-bit codes and zero points
+ * packed along the outputs, in the order of its original kernels. */
 
 static quire_err read_awq(quant_linear *q) {
     tensor_view codes, zeros, scales;
@@ -628,7 +630,7 @@ static quire_err read_awq(quant_linear *q) {
     if (to == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    quant_matrix packed = q->m; /* its inputs are the groups */
+    quant_matrix packed = q->m; /* a matrix whose inputs are the groups */
     packed.codes = zeros.data;
     for (int64_t o = 0; o < q->n_out; o++) {
         for (int64_t g = 0; g < n_groups; g++) {
@@ -641,10 +643,10 @@ static quire_err read_awq(quant_linear *q) {
 
 const quant_method quant_awq = {.suffix = ".qweight", .type = DTYPE_I32, .only_for = "awq", .read = read_awq};
 
-/* bitsandbytes' 4-bit forms (NF4 of arXiv:2305.14314, FP4): codes of the whole matrix run
- * on in bytes, the first of two in the high half, with a scale for each block of them,
- * mostly 64. "Double" quantisation stores the scales as bytes into a table, with scales
- * of their own for each 256. What their numbers are stands in a tensor of JSON. */
+/* bitsandbytes' 4-bit forms (NF4 of arXiv:2305.14314, FP4): codes of the whole matrix are
+ * packed in bytes, the first of two in the high half, with a scale per block, usually of
+ * 64. "Double" quantisation stores scales as bytes that index a table, with a second
+ * scale per 256. A tensor of JSON has the parameters. */
 
 static quire_err read_map(quant_linear *q, const char *suffix, int64_t n, const float **out) {
     tensor_view t;
@@ -658,7 +660,7 @@ static quire_err read_map(quant_linear *q, const char *suffix, int64_t n, const 
     return QUIRE_OK;
 }
 
-/* The sizes of blocks and the offset of nested scales. */
+/* Block sizes, and the offset of nested scales. */
 typedef struct bnb_state {
     int64_t block, nested_block;
     float offset;
@@ -698,7 +700,7 @@ static quire_err bnb_read_state(quant_linear *q, bnb_state *out) {
                        "bytes without the quant_state of bitsandbytes' 4-bit forms beside them");
 }
 
-/* Scales that are bytes: map[byte] * nested_absmax[i / block] + offset. */
+/* Reads scales stored as bytes: map[byte] * nested_absmax[i / block] + offset. */
 static quire_err read_nested(quant_linear *q, const bnb_state *s, const tensor_view *bytes, int64_t n) {
     tensor_view absmax;
     const float *map;

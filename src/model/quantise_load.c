@@ -16,11 +16,10 @@
 #define PUBLISHED  "published:"
 #define TYPE_NAMES "q8_0, q6_k, q5_k, q4_k, q4_0, iq4_xs, mxfp4, int8 and fp8"
 
-/* ---- the mix ---- */
+/* ---- types by use ---- */
 
-/* A type that may be asked for: its name in flags, what head and token embeddings get
- * with it, and what a matrix gets whose rows are not whole blocks. F32: they stay as they
- * are. */
+/* A type that the flag can ask for: its name, the type for head and token embeddings, and
+ * the type for a matrix whose rows are not whole blocks. F32: not quantised. */
 typedef struct quantise_row {
     const char *name;
     dtype to, ends, instead;
@@ -99,9 +98,9 @@ int64_t quantise_bytes(const tensor_view *t, dtype type) {
     return n / dtype_block_elements(type) * dtype_block_bytes(type) + scales;
 }
 
-/* ---- what the flag asks for ---- */
+/* ---- the flag ---- */
 
-/* What a file's weights are, for people: "a GGUF file of q4_0", "quantised by awq", "of
+/* Describes a file's weights for people: "a GGUF file of q4_0", "quantised by awq", "of
  * bf16". */
 static void say_kind(const model_file *f, const model_desc *d, char *out, size_t n) {
     str method = {0};
@@ -115,15 +114,15 @@ static void say_kind(const model_file *f, const model_desc *d, char *out, size_t
     }
 }
 
-/* Whether the file's own method is the one of a flag, or a form of it that has a name of
- * its own ("modelopt_fp4"). */
+/* Whether the file's method is the flag's, or a variant with its own name
+ * ("modelopt_fp4"). */
 static bool is_of_method(str own, const char *method) {
     const size_t n = strlen(method);
     return str_is(own, method) || (own.n > n && memcmp(own.p, method, n) == 0 && own.p[n] == '_') ||
            (str_is(own, "compressed_tensors") && strcmp(method, "compressed-tensors") == 0);
 }
 
-/* A method of published files: the file must be of it. */
+/* Checks that the file is of the published method that the flag names. */
 static quire_err check_published(const model_file *f, const model_desc *d, const char *method,
                                  quire_error *err) {
     char kind[128];
@@ -159,8 +158,8 @@ static dtype product_type(const model_file *f, const arch_names *names, const ch
     return most;
 }
 
-/* Whether the weights are of the row's type already: most products are, or most have what
- * stands for it where rows do not fit. */
+/* Whether the weights already have the row's type: most products have it, or the type
+ * that replaces it where rows do not fit. */
 static bool is_already(const model_file *f, const arch_names *names, const char *root, const model_desc *d,
                        const quantise_row *row) {
     const dtype type = product_type(f, names, root);
@@ -218,7 +217,7 @@ typedef struct quantise_job {
     const tensor_view *w;
     dtype type;
     uint8_t *blocks;
-    float *scales;  /* [n_out] of F8_E4M3 */
+    float *scales;  /* F8_E4M3: [n_out] */
     float *scratch; /* [workers][n_in] */
     _Atomic int64_t first_bad;
 } quantise_job;
@@ -229,7 +228,7 @@ static size_t quantise_row_bytes(dtype type, int64_t n) {
     return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
 }
 
-/* Whether scales can be made of every element. */
+/* Whether every element is finite and small enough for scales. */
 static bool is_usable(const float *x, int64_t n) {
     bool usable = true;
     for (int64_t i = 0; i < n; i++) {
@@ -244,8 +243,8 @@ static void note_bad(quantise_job *job, int64_t row) {
     }
 }
 
-/* Codes with one scale, by which the largest becomes E4M3's largest. Returns the scale: 1
- * for a row that is 0, or too small for one. */
+/* Writes codes with one scale, which maps the largest magnitude to E4M3's largest.
+ * Returns the scale: 1 for a row that is 0 or too small for one. */
 static float quantise_e4m3(const float *x, int64_t n, uint8_t *codes) {
     float largest = 0.0f;
     for (int64_t i = 0; i < n; i++) {
@@ -264,7 +263,7 @@ static void quantise_load_rows(void *context, int32_t task, int32_t worker) {
     const int64_t n = w->dims[1], end = (int64_t)(task + 1) * TASK_ROWS;
     float *x = job->scratch + (int64_t)worker * n;
     for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
-        /* floats */
+        /* cannot fail: floats */
         (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * quantise_row_bytes(w->type, n),
                                (size_t)n, x);
         uint8_t *to = job->blocks + (size_t)r * quantise_row_bytes(job->type, n);
@@ -273,7 +272,7 @@ static void quantise_load_rows(void *context, int32_t task, int32_t worker) {
         } else if (job->type == DTYPE_F8_E4M3) {
             job->scales[r] = quantise_e4m3(x, n, to);
         } else {
-            (void)quant_quantise(job->type, x, (size_t)n, to); /* whole blocks */
+            (void)quant_quantise(job->type, x, (size_t)n, to); /* cannot fail: whole blocks */
         }
     }
 }
@@ -308,7 +307,7 @@ static quire_err quantise_run_job(loader *l, quantise_job *job) {
     return QUIRE_OK;
 }
 
-/* The view of what the job has made, in memory that is *out's. */
+/* Views the job's result in memory owned by *out. */
 static void show_quantised(const quantise_job *job, size_t n_bytes, tensor_view *w, quantised *out) {
     const int64_t n_out = w->dims[0], n_in = w->dims[1];
     w->stays = false;
@@ -350,7 +349,8 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *
                        model_file_path(l->file), w->name);
     }
     const size_t n_scales = type == DTYPE_F8_E4M3 ? (size_t)w->dims[0] * sizeof(float) : 0;
-    const size_t n_bytes = (size_t)w->dims[0] * quantise_row_bytes(type, w->dims[1]); /* less than w has */
+    /* fits: less than w has */
+    const size_t n_bytes = (size_t)w->dims[0] * quantise_row_bytes(type, w->dims[1]);
     uint8_t *memory = mem_new(n_scales + n_bytes, 1);
     if (memory == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),

@@ -1,7 +1,7 @@
 /* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3:
- * arXiv:2505.09388: with norms over the heads of q and k instead. Their mixtures of
- * experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
- * three axes: without an image one number. */
+ * arXiv:2505.09388: norms over the heads of q and k instead. Their mixtures of experts.
+ * The text models of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have
+ * three axes, which coincide without images. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,16 +20,16 @@ static const arch_names qwen2_moe_names = {
            [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
 };
 
-/* Which layers have a window where the file lists none: those from max_window_layers on;
- * the even ones before it; all. */
+/* Which layers have a window if the file lists none: those from max_window_layers on, the
+ * even ones before it, or all. */
 typedef enum windowed { WINDOWED_LAST, WINDOWED_EVEN, WINDOWED_ALL } windowed;
 
-/* The published max_window_layers; GGUF files have theirs. */
+/* The published max_window_layers; GGUF files state theirs. */
 static int32_t usual_first(const config *c, const model_desc *d) {
     return c->is_gguf ? d->n_layers : strcmp(d->architecture, "qwen2vl") == 0 ? 80 : 28;
 }
 
-/* Layers with a window, where use_sliding_window says that any has. */
+/* Sets windows, if use_sliding_window is set. */
 static quire_err qwen_read_windows(const config *c, windowed which, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
     int32_t window = c->is_gguf ? 0 : 4096, first = usual_first(c, d);
@@ -68,7 +68,7 @@ static quire_err describe_qwen3(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Qwen's experts: layers that mlp_only_layers names, and all but each
+/* Reads Qwen's experts: layers in mlp_only_layers, and all but each
  * decoder_sparse_step-th, are dense. */
 static quire_err qwen_experts(const config *c, model_desc *d) {
     assert(d != NULL);
@@ -90,8 +90,8 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     return qwen_experts(c, d);
 }
 
-/* Published files have an expert's weights the other way round than those that
- * transformers writes: their shape tells. */
+/* Whether an expert's weights are transposed. Published files have them the other way
+ * than files written by transformers; the shape tells. */
 static bool are_transposed(const config *c, const model_desc *d) {
     const tensor_view *t = NULL;
     for (int32_t i = 0; i < model_file_n_tensors(c->f) && t == NULL; i++) {
@@ -108,7 +108,7 @@ static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The last row's; a GGUF file's are the logits of "yes" and "no". */
+/* The scores are the last row's; a GGUF file's are the logits of "yes" and "no". */
 static const score_head qwen3_scores = {
     .kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
@@ -139,9 +139,9 @@ const arch arch_qwen3_moe = {
 /* ---- Qwen3-Next and 3.5 ---- */
 
 /* Qwen3-Next, Qwen3.5 and 3.6, and their mixtures of experts: three of four layers have
- * the gated delta rule in place of attention (Yang et al. 2024, arXiv:2412.06464), and
- * attention has a gate on its result. Norms are 1 + w, except for the one of the delta
- * rule's result. */
+ * the gated delta rule instead of attention (Yang et al. 2024, arXiv:2412.06464), and
+ * attention has a gate on its result. Norms have 1 + w, except that of the delta rule's
+ * result. */
 
 static const arch_names qwen_next_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm"},
@@ -154,8 +154,8 @@ static const arch_names qwen_next_names = {
     .left_out = {"visual"},
 };
 
-/* Which layers attend: as the file lists them, else one of each full_attention_interval,
- * the last. */
+/* Reads which layers have attention: the file's list, else the last of each
+ * full_attention_interval. */
 static quire_err qwen_next_layers(const config *c, const model_desc *d, state_layers *s) {
     int32_t period = 4, recurs[DESC_MAX_LAYERS];
     size_t n;
@@ -173,8 +173,8 @@ static quire_err qwen_next_layers(const config *c, const model_desc *d, state_la
     return QUIRE_OK;
 }
 
-/* Qwen3-Next's description without its feed-forward parts: *s says which layers attend
- * and what the others keep. */
+/* Qwen3-Next's description without its feed-forward parts. *s: which layers have
+ * attention, and the caches of the others. */
 static quire_err qwen_next_common(const config *c, state_layers *s, model_desc *d) {
     assert(d != NULL);
     d->delta = (delta_desc){.kind = DELTA_GATED,
@@ -197,7 +197,7 @@ static quire_err qwen_next_common(const config *c, state_layers *s, model_desc *
     return QUIRE_OK;
 }
 
-/* Gives the layers that do not attend their steps, and all of them their caches. */
+/* Gives layers without attention their steps, and all layers their caches. */
 static quire_err qwen_next_end(const config *c, const state_layers *s, model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (s->recurs[i]) {
@@ -218,7 +218,7 @@ static quire_err describe_qwen3_next(const config *c, model_desc *d) {
 static quire_err describe_qwen3_5(const config *c, model_desc *d) {
     state_layers s = {0};
     TRY(qwen_next_common(c, &s, d));
-    d->delta.cyclic = c->is_gguf; /* whose value heads are in another order */
+    d->delta.cyclic = c->is_gguf; /* GGUF files have value heads in another order */
     return qwen_next_end(c, &s, d);
 }
 
@@ -246,7 +246,7 @@ const arch arch_qwen3_5_moe = {.gguf = {"qwen35moe"},
                                .describe = describe_qwen3_5_moe};
 
 /* Qwen4 (Qwen4Exp): Qwen3.5's mixtures with a gated residual of several streams,
- * attention to pools of keys that rows choose, and rows of hashed n-grams that are added
+ * attention to selected pools of keys, and embeddings of hashed n-grams that are added
  * before a layer. */
 
 /* clang-format off */
@@ -291,9 +291,10 @@ static quire_err qwen4_read_streams(const config *c, model_desc *d) {
                             "must be from 1 to 8, and the gates' rank over 0");
 }
 
-/* ---- the choice of keys ---- */
+/* ---- key selection ---- */
 
-/* Tokens of a pool: GGUF files have a list, 0 for layers that do not choose. */
+/* Reads the tokens per pool. GGUF files have a list, with 0 for layers that do not select
+ * keys. */
 static quire_err qwen4_read_block(const config *c, int32_t *block) {
     int32_t list[DESC_MAX_LAYERS];
     size_t n;
@@ -332,17 +333,17 @@ static quire_err qwen4_read_index(const config *c, model_desc *d) {
         return config_unsupported(c, "too many rotary tables");
     }
     d->ropes[d->n_ropes] = d->ropes[0];
-    d->ropes[d->n_ropes++].behind = x->block - 1; /* a pool's key rotates like its first one */
+    d->ropes[d->n_ropes++].behind = x->block - 1; /* a pool's key rotates like its first token's */
     for (int32_t i = 0; i < d->n_layers; i++) {
-        chooses[i] = true; /* those that attend */
+        chooses[i] = true; /* layers with attention */
     }
     return config_add_index(c, chooses, d);
 }
 
 /* ---- n-grams ---- */
 
-/* n numbers of a tensor of the n-grams, by its name in a checkpoint, or of a GGUF file's
- * key. */
+/* Reads n numbers of a tensor of the n-grams, by its name in a checkpoint, or of a GGUF
+ * file's key. */
 static quire_err ngram_numbers(const config *c, const model_desc *d, const char *gguf, const char *hf,
                                size_t n, int64_t *out) {
     char name[WEIGHT_NAME_BYTES];
@@ -363,7 +364,7 @@ static quire_err ngram_numbers(const config *c, const model_desc *d, const char 
     return QUIRE_OK;
 }
 
-/* The rows of the table, and of each of its parts. */
+/* Reads the rows of the table and of each of its parts. */
 static quire_err ngram_read_rows(const config *c, ngram_desc *g) {
     int32_t n_parts = 1;
     int64_t n_rows = 0;
@@ -385,7 +386,7 @@ static quire_err ngram_read_rows(const config *c, ngram_desc *g) {
     return QUIRE_OK;
 }
 
-/* The hashes: multipliers of tokens, and each head's part of the table. */
+/* Reads the hashes: multipliers of tokens, and each head's part of the table. */
 static quire_err ngram_read_hashes(const config *c, model_desc *d) {
     ngram_desc *g = &d->ngrams;
     const size_t n_heads = (size_t)(g->n - 1) * (size_t)g->n_heads;
@@ -404,8 +405,8 @@ static quire_err ngram_read_hashes(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The numbers of n-grams; *has: whether a layer has them. config.json counts layers from
- * 1. */
+/* Reads the parameters of n-grams; *has: whether a layer has them. config.json counts
+ * layers from 1. */
 static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
     ngram_desc *g = &d->ngrams;
     int32_t layers[DESC_MAX_LAYERS], width = 0;
@@ -440,8 +441,7 @@ static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
                             "must be over 0, and not that large");
 }
 
-/* The layer with n-grams keeps the last tokens, and what a convolution reads of
- * theirs. */
+/* Adds caches to the layer with n-grams: for the last tokens, and for its convolution. */
 static quire_err qwen4_read_ngrams(const config *c, model_desc *d) {
     const ngram_desc *g = &d->ngrams;
     bool has;
@@ -465,7 +465,7 @@ static quire_err qwen4_read_ngrams(const config *c, model_desc *d) {
 
 /* ---- the model ---- */
 
-/* Checkpoints leave the gate's function out where it is silu. */
+/* Reads the gate's function; checkpoints leave it out if it is silu. */
 static quire_err qwen4_read_gate(const config *c, model_desc *d) {
     str gate = {0};
     if (!config_is_null(c, "output_gate_type")) {

@@ -1,4 +1,4 @@
-/* Step 3.5 and 3.7: windows on most layers, whose heads are more, a gate on each head,
+/* Step 3.5 and 3.7: windows on most layers, which have more heads; a gate per head;
  * experts whose activation is clamped in the last layers. */
 #include <math.h>
 
@@ -18,7 +18,7 @@ static const arch_names step_names = {
                  "multi_modal_projector|model.multi_modal_projector"},
 };
 
-/* The heads of layers with windows. GGUF files have a list for all layers. */
+/* Reads the heads of layers with windows. GGUF files have a list for all layers. */
 static quire_err step_read_heads(const config *c, model_desc *d) {
     int32_t n = d->layers[0].n_heads, n_kv = d->caches[0].n_kv_heads, n_other = n_kv;
     TRY(config_i32(c, NULL, "num_sliding_attention_heads|attention_other_setting.num_attention_heads", &n));
@@ -33,8 +33,8 @@ static quire_err step_read_heads(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The number of a layer in a list that has one for each, and maybe for next-token layers;
- * one number counts for all. */
+/* Reads the number of a layer from a list, which may continue for next-token layers, or
+ * one number for all. */
 static quire_err step_read_at(const config *c, const char *hf, int32_t layer, float *out) {
     float all[DESC_MAX_LAYERS];
     size_t n = 0;
@@ -49,8 +49,8 @@ static quire_err step_read_at(const config *c, const char *hf, int32_t layer, fl
     return QUIRE_OK;
 }
 
-/* The table of the layers with windows, or of the others, which rotate half of each
- * head where GGUF files are silent. */
+/* Adds the table of layers with windows, or of the others, which by default rotate half
+ * of each head in GGUF files. */
 static quire_err step_add_rope(const config *c, model_desc *d, bool has_window) {
     const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
     rope_desc r = config_plain_rope(c, d);
@@ -69,7 +69,7 @@ static quire_err step_add_rope(const config *c, model_desc *d, bool has_window) 
             TRY(config_i32(c, "rope.dimension_count_swa", NULL, &r.n_dims));
         } else {
             TRY(config_rope(c, NULL, d, &r));
-            r.n_dims /= 2; /* of its factors the first half counts */
+            r.n_dims /= 2; /* only the first half of its factors is used */
         }
     } else if (config_has(c, NULL,
                           has_window ? "rope_parameters.sliding_attention.rope_theta"
@@ -95,7 +95,7 @@ static quire_err step_add_rope(const config *c, model_desc *d, bool has_window) 
     return QUIRE_OK;
 }
 
-/* Whether a list of layers' numbers has this one: "3,4,5", or numbers. */
+/* Whether a list of layers contains this one: "3,4,5", or numbers. */
 static quire_err step_names_layer(const config *c, int32_t layer, bool *is) {
     int32_t all[DESC_MAX_LAYERS];
     size_t n = 0;
@@ -148,7 +148,7 @@ static quire_err step_read_experts(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* A layer's limits, of which 0 and null are none. */
+/* Reads a layer's limits; 0 and null: none. */
 static quire_err step_read_limits(const config *c, model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         layer_desc *l = &d->layers[i];

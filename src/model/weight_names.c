@@ -5,8 +5,8 @@
 
 #define MODEL_ROOT "model."
 
-/* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has
- * no such weight. */
+/* GGUF has one name for a role in all architectures. NULL for Hugging Face: Llama has no
+ * such weight. */
 static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_TOKENS] = {"token_embd", "model.embed_tokens"},
     [W_POSITIONS] = {"position_embd", NULL},
@@ -224,7 +224,7 @@ bool weight_role_is(const arch_names *names, weight_role role) {
     return weight_name_of(names, role).hf[0] != 0;
 }
 
-/* Whether a name begins as the pattern does, up to its end or a dot. */
+/* Whether a name starts with the pattern, followed by the end or a dot. */
 static bool begins_as(const char *pattern, const char *name) {
     while (*pattern != 0 && name != NULL) {
         if (strncmp(pattern, "%d", 2) == 0) {
@@ -239,7 +239,7 @@ static bool begins_as(const char *pattern, const char *name) {
     return name != NULL && (*name == 0 || *name == '.');
 }
 
-/* Whether a name begins as the pattern, whose "model." is the root. */
+/* Whether a name starts with the pattern, in which "model." stands for the root. */
 static bool is_named(const char *root, const char *pattern, const char *name) {
     const size_t n_root = strlen(root), n_model = strlen(MODEL_ROOT);
     if (strncmp(pattern, MODEL_ROOT, n_model) != 0) {

@@ -18,8 +18,8 @@ void weight_table_deinit(weight_table *t) {
     *t = (weight_table){0};
 }
 
-/* Adds a name, or each of alternatives with '|' between them, with the layer in place of
- * %d; second: in place of another one. NULL: the format has no name for it. */
+/* Adds a name, or each of its alternatives separated by '|', with the layer for %d;
+ * second: number for a second %d. NULL: the format has no name for it. */
 static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t layer, int32_t second,
                                    weight_ref ref) {
     while (pattern != NULL && *pattern != 0) {
@@ -40,16 +40,16 @@ static quire_err weight_table_name(weight_table *t, const char *pattern, int32_t
     return QUIRE_OK;
 }
 
-/* Adds an entry under all alternatives of a name in both formats, which are taken to lay
- * out the parts of a tensor alike. If one format stacks experts that are separate tensors
- * in the other, each of those is whole. from_gguf: the entry's part is of a GGUF tensor.
- * QUIRE_NO_MEMORY: t may only be deinitialised. */
+/* Adds an entry under all alternatives of its name in both formats. Both are assumed to
+ * lay out the parts of a tensor alike, except that if one format stacks experts that are
+ * separate tensors in the other, each of those is whole. from_gguf: the entry's part is
+ * of a GGUF tensor. QUIRE_NO_MEMORY: t may only be deinitialised. */
 static quire_err weight_table_add(weight_table *t, const weight_entry *entry, weight_name name, int32_t layer,
                                   bool from_gguf) {
     assert(entry != NULL);
     const bool is_slab = entry->part.n_slabs > 0, is_list = weight_name_is_list(name);
-    /* a stack of one format is a list of tensors in the other, or cut otherwise; a list's
-     * own name in a stack does not say which it is */
+    /* a stack of one format is a list of tensors in the other, or is cut otherwise; a
+     * list's own name in a stack does not say which it is */
     const bool is_one = !from_gguf && name.gguf != NULL && strstr(name.gguf, "_exps") != NULL;
     const bool in_other = is_slab ? from_gguf && is_list : !is_one;
     if (mem_grow(&t->entries, &t->cap, t->n + 1, sizeof *t->entries) != QUIRE_OK) {
@@ -90,12 +90,12 @@ quire_err weight_table_finish(weight_table *t) {
                 t->by_name[f][t->n_names[f]++] = (name_ref){str_of(t->names.p + t->refs[i].at), (int32_t)i};
             }
         }
-        (void)names_sort(t->by_name[f], t->n_names[f]); /* names of several parts occur several times */
+        (void)names_sort(t->by_name[f], t->n_names[f]); /* a name of several parts occurs several times */
     }
     return QUIRE_OK;
 }
 
-/* As strcmp. */
+/* Like strcmp. */
 static int weight_table_order(str a, str b) {
     const int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
     return order != 0 ? order : (a.n > b.n) - (a.n < b.n);

@@ -1,5 +1,5 @@
-/* Zamba 2: Glorioso et al. 2024, arXiv:2411.15242: layers of Mamba-2; before some a block
- * of attention and feed-forward that few sets of weights serve in turn
+/* Zamba 2: Glorioso et al. 2024, arXiv:2411.15242: layers of Mamba-2, some of them
+ * preceded by a block of attention and feed-forward; a few such blocks are used in turn
  * (blocks_shared.c). */
 #include <math.h>
 
@@ -41,7 +41,7 @@ static const arch_names zamba2_names = {
 static const layer_step shared_mamba[] = {SHARED(X, A), ADD(X, A), NORM(W_ATTN_NORM, A, A),
                                           MAMBA(A, A),  ADD(A, X), END};
 
-/* Which layers have a shared block before them. */
+/* Reads which layers have a shared block before them. */
 static quire_err zamba2_read_layers(const config *c, const model_desc *d, state_layers *s) {
     str type, behind;
     TRY(config_str_at(c, "layers_block_type", (size_t)d->n_layers, &behind));
@@ -84,7 +84,7 @@ static quire_err zamba2_read_rotary(const config *c, model_desc *d) {
 }
 
 /* Attention is twice as wide as the model; its scores are divided by the root of half a
- * head. */
+ * head's width. */
 static quire_err zamba2_read_heads(const config *c, model_desc *d) {
     int32_t d_head = d->d_model / d->layers[0].n_heads;
     d_head = d_head <= DESC_MAX_HEAD ? 2 * d_head : 0;

@@ -59,11 +59,9 @@ typedef struct row_group {
         struct { /* AVX2 (simd_int.h): int16 sums */
             /* -8 times the sums of q[0], q[1], q[4], q[5], q[8].. and of the others */
             int16_t pairs_8[2];
-            /* bits 1 and 2: halves whose sum of magnitudes, as in pairs_32, is over
-             * N_LARGE */
+            /* -32 times the same sums in the first 16 and in the last 16 */
             int16_t pairs_32[2][2];
-            /* 1 and 2: which halves have a sum of magnitudes, as in pairs_32, over
-             * N_LARGE */
+            /* bits 1 and 2: halves with a sum of magnitudes, as in pairs_32, over N_LARGE */
             int32_t large;
         };
     };
