@@ -83,8 +83,8 @@ static const flag_choice load_formats[] = {{"auto", "", 0}, {"safetensors", "", 
 static const flag_choice executors[] = {{"mp", "", 0}, {"uni", "", 0}, {0}};
 static const flag_choice tokenizer_modes[] = {{"auto", "", 0}, {"hf", "", 0}, {"slow", "", 0}, {0}};
 static const flag_choice config_formats[] = {{"auto", "", 0}, {"hf", "", 0}, {0}};
-static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {0}},
-                         conversions[] = {{"auto", "", 0}, {"none", "", 0}, {0}};
+static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {"pooling", "", 0}, {0}},
+                         conversions[] = {{"auto", "", 0}, {"none", "", 0}, {"embed", "", 0}, {0}};
 static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
@@ -129,8 +129,8 @@ const flag flags_carried[] = {
     TAKEN_IF("--load-format", load_formats, "the format is detected from the file"),
     TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
-    TAKEN_IF("--runner", runners, "models generate text"),
-    TAKEN_IF("--convert", conversions, "models generate text"),
+    TAKEN_IF("--runner", runners, "text is generated and rows are served, as the model can"),
+    TAKEN_IF("--convert", conversions, "embeddings of any model are served"),
     /* the server */
     TAKEN("--enable-log-requests --disable-uvicorn-access-log",
           "each request has one line in the log; --disable-log-requests ends that"),
@@ -155,6 +155,7 @@ const flag flags_carried[] = {
     TAKEN("--enable-prompt-tokens-details", "usage always has prompt_tokens_details"),
     TAKEN_IF("--allowed-methods --allowed-headers", ONLY("[\"*\"]"),
              "pages of --allow-origin may use all that the API has"),
+    TAKEN("--embedding --embeddings --reranking --rerank", "embeddings and scores are always served"),
     TAKEN("--verbose -v", "no such lines are written"),
     TAKEN_ANY("--uvicorn-log-level --log-verbosity --verbosity -lv --log-colors",
               "no such lines are written"),
@@ -165,8 +166,6 @@ const flag flags_carried[] = {
     LATER("--structured-outputs-config", "settings of structured output"),
     LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
           "TLS; use a reverse proxy"),
-    LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank",
-          "embeddings and ranking"),
     LATER("--skip-tokenizer-init", "a tokenizer is always opened where there is one"),
     LATER("--hf-config-path", "a config.json beside the model's own; --hf-overrides changes that one"),
     LATER("--limit-mm-per-prompt", "images and sound"),
@@ -192,6 +191,9 @@ const flag flags_carried[] = {
             "--yarn-beta-slow --yarn-beta-fast",
             "--override-kv ARCH.rope.freq_base=float:X and others of its kind set it, or --hf-overrides "
             "(docs/models.md)"),
+    REFUSED("--pooling --pooler-config",
+            "requests have pooling as a field; --override-kv ARCH.pooling_type=int:3 and a modules.json "
+            "set a model's"),
     REFUSED("--uds", "--host unix:PATH does it"),
     REFUSED("--timeout -to", "--header-timeout and --body-timeout do it"),
     REFUSED("--allow-credentials", "--allow-origin ORIGIN does it"),

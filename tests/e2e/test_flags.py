@@ -104,6 +104,7 @@ def test_what_is_taken_without_effect_is_named_in_one_line(quire):
     (["--max-logprobs", "21"], ["--max-logprobs 21", "from 1 to 20"]),
     (["--override-generation-config", "["], ["--override-generation-config [", "JSON object"]),
     (["--override-generation-config", '{"colour":1}'], ["colour", "can have no default"]),
+    (["--pooling", "last"], ["--pooling", "requests have pooling"]),
     (["--temp", "9"], ["temperature is 9", "from 0 to 2"]),
 ])
 def test_what_cannot_be_taken_is_refused_with_the_reason(quire, arguments, words):
@@ -114,7 +115,7 @@ def test_what_cannot_be_taken_is_refused_with_the_reason(quire, arguments, words
 
 def test_a_server_started_as_a_script_for_llama_server_does(quire):
     s = Server("builtin", "-c", "512", "-ngl", "99", "-fa", "on", "-ub", "64", "-np", "4", "--jinja", "--no-mmap", "-a", "mine", "-s", "7", "--temp", "1.2",
-               "-n", "6", "-ctk", "f32", "-ctv", "f16", "--no-warmup", "-cb")
+               "-n", "6", "-ctk", "f32", "-ctv", "f16", "--no-warmup", "-cb", "--embeddings", "--reranking", "--runner", "pooling")
     try:
         models = json.loads(s.ask("GET", "/v1/models", key=None)[2])
         assert [m["id"] for m in models["data"]] == ["mine"]
