@@ -151,7 +151,7 @@ typedef struct attn_functions {
 typedef struct attn_lanes {
     void *regs;
     int32_t n, stride;
-    const void *row_regs;      /* tile code: the registers of row code, */
+    const void *row_regs;      /* tile code: the registers of row code */
     int32_t row_stride, query; /* tile code: stride of those registers, and the query's lane in them */
     uint8_t *faults;           /* [n]: a lane's faults are ORed in */
     const attn_functions *functions;

@@ -480,7 +480,7 @@ typedef struct pooled_step {
     /* f(W row + bias); the row divided by its length; f(layer norm of the row, with
      * weight and bias); a softmax over the row */
     enum { POOLED_DENSE, POOLED_LENGTH, POOLED_NORM, POOLED_SOFTMAX } kind;
-    int32_t n_in, n_out; /* of POOLED_DENSE */
+    int32_t n_in, n_out; /* POOLED_DENSE: width of its input and output */
     row_function f;
     bool has_bias, may_have_bias; /* a bias is required; a bias is used if the file has one */
     char name[80];                /* name of its tensors, without ".weight"; "model." as in weight_name */

@@ -39,7 +39,7 @@ typedef enum quant_scale {
 } quant_scale;
 
 /* The forms: value = scale * number, plus or minus a min if the form has one. The number
- * of a code is code - zero; for 8 bits the signed byte; for 1 bit 0 or 2; with a table
+ * of a code is code - zero; for 8 bits the signed byte; for 1 bit 0 or 2; with a table,
  * table[code]. Kernels multiply number + zero, as an unsigned integer, or signed for 8
  * bits. In a grid form a code selects a row of 4 or 8 magnitudes. The smallest grid forms
  * have an even number of minus signs in every 8 elements, so they store 7.

@@ -136,7 +136,7 @@ void schema_free_kept(schema *s) {
     assert(s != NULL);
     while (s->blocks != NULL) {
         kept_block *next = s->blocks->next;
-        s->b->bytes += (int64_t)s->blocks->size; /* for the next schema */
+        s->b->bytes += (int64_t)s->blocks->size; /* returned to the build's budget */
         mem_free(s->blocks);
         s->blocks = next;
     }

@@ -192,7 +192,7 @@ typedef struct kept_block kept_block;
 typedef struct shape_rule {
     shape shape;
     uint32_t rule;
-    const char *path; /* for errors */
+    const char *path; /* its path in the schema, for errors */
 } shape_rule;
 
 /* An object or array written as elements, with the schema by which the reader finds the
@@ -353,7 +353,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next);
 /* How an open member is written. */
 typedef struct open_way {
     uint32_t names, value; /* a dfa, not empty; an expression */
-    uint32_t rules;        /* rules that it satisfies, */
+    uint32_t rules;        /* rules that it satisfies */
     bool named, once; /* named: of which NFA_NAMED is told after the name; once: the name may not repeat */
     bool is_word;     /* the name has no quotes */
 } open_way;

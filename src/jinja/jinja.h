@@ -29,7 +29,7 @@ typedef struct jinja_program jinja_program;
 
 /* Where a byte of a text came from. A byte derived from another (in another case,
  * escaped) keeps its origin. */
-enum { JINJA_TEMPLATE = 0, JINJA_INPUT = 1 /* from the variables */ };
+enum { JINJA_TEMPLATE = 0, JINJA_INPUT = 1 /* the byte came from the variables */ };
 
 /* The bytes [start, end) of a text. */
 typedef struct jinja_span {
@@ -45,7 +45,7 @@ typedef struct jinja_spans {
 /* Texts from the variables that count as the template's: the values of members with this
  * name that are one of these words. The pointers must outlive the program. */
 typedef struct jinja_words {
-    const char *member; /* NULL: there are none */
+    const char *member; /* NULL: no text counts so */
     const char *const *words;
     size_t n;
 } jinja_words;

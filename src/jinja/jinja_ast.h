@@ -103,7 +103,7 @@ struct jnode {
     jnode *a, *b, *c, *body, *otherwise;
     jnode **items, **more;
     size_t n, n_more;
-    str *names;                       /* of arguments */
+    str *names;                       /* names of arguments or imports */
     uint8_t *ops;                     /* N_COMPARE: jcompare of each */
     const struct jfunction *function; /* N_FILTER, N_TEST; NULL: unknown, an error when reached */
 };

@@ -527,7 +527,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
             return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps its white space at the far end */
         }
         size_t i = last ? s.n : 0, size;
-        for (;;) { /* one word */
+        for (;;) { /* one word a round */
             if (last ? i == 0 : i == s.n) {
                 break;
             }

@@ -122,7 +122,7 @@ quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out) {
         *out = ranges_equal(a.u.range, b.u.range);
         return QUIRE_OK;
     default:
-        *out = a.u.list == b.u.list; /* the same object */
+        *out = a.u.list == b.u.list; /* equal only if it is the same object */
         break;
     }
     if (!*out && (jis(a, J_LIST) || jis(a, J_TUPLE))) {

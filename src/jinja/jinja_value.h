@@ -85,7 +85,7 @@ void jout_deinit(jout *o);
 void jout_clear(jout *o);
 /* Append to an output. QUIRE_TOO_LARGE, QUIRE_CANCELLED (arena->refused tells which
  * limit), QUIRE_NO_MEMORY. */
-quire_err jout_add(jout *o, str s); /* with the origins of s */
+quire_err jout_add(jout *o, str s); /* s keeps its origins */
 quire_err jout_str(jout *o, const char *s);
 quire_err jout_char(jout *o, char c);
 quire_err jout_f(jout *o, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -24,8 +24,8 @@ typedef struct candidate {
     int32_t place;
 } candidate;
 
-/* ---- sampler_rows.inc.h: passes over whole rows, one set per instruction set ---- The
- * weight of a logit l is 2^((l - s->max) * scale) with scale = log2(e) / temperature, or
+/* ---- sampler_rows.inc.h: passes over whole rows, one set per instruction set ----
+ * The weight of a logit l is 2^((l - s->max) * scale) with scale = log2(e) / temperature, or
  * 0 if that is below 2^-126. */
 typedef struct sampler_rows {
     /* Returns whether all logits are finite or -inf. Sets s->max to the largest, and

@@ -381,7 +381,7 @@ quire_err prompt_take(const stream_engine *e, const quire_request *r, choice *c,
 
 /* ---- marks ---- */
 
-#define MARK_GAP  8  /* most tokens between two control tokens of one position, */
+#define MARK_GAP  8  /* most tokens between two control tokens of one position */
 #define MARK_SPAN 24 /* most tokens from the first to the last control token of one position */
 
 int32_t prompt_marks(const tokenizer *t, const int32_t *ids, int32_t n, int32_t most, int32_t *marks) {

@@ -33,8 +33,8 @@ typedef struct piece_table {
     bool borrowed; /* the three arrays are not owned; nothing can be added */
 } piece_table;
 
-/* Allocates for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: expected size of
- * their text. QUIRE_NO_MEMORY. */
+/* Allocates for ids 0 .. n_ids - 1 and n_pieces distinct pieces. n_bytes: expected size
+ * of their text. QUIRE_NO_MEMORY. */
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes);
 void piece_table_deinit(piece_table *t);
 /* Copies piece as id, which is below n. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE above 4 GiB of

@@ -24,8 +24,8 @@ void regex_scratch_deinit(regex_scratch *s);
 
 /* The syntax of a pattern. */
 typedef enum regex_syntax {
-    REGEX_ONIGURUMA, /* of the tokenizers library */
-    REGEX_RUST       /* of tiktoken: {n,m}+ is possessive, and ^ and $ match only at the ends of the text */
+    REGEX_ONIGURUMA, /* the syntax that the tokenizers library uses */
+    REGEX_RUST       /* tiktoken's: {n,m}+ is possessive, and ^ and $ match only at the ends of the text */
 } regex_syntax;
 
 /* Compiles a pattern. QUIRE_UNSUPPORTED: err names a construct without translation.
