@@ -1,7 +1,7 @@
 /* A constraint says which tokens may come next, so that the whole output obeys a rule: a
  * grammar, or a choice of texts.
  *
- *   init --> accept(token) --> accept(token) --> ..., and in each state: mask, forced, is_final
+ *   init --> accept(token) --> accept(token) --> ..; in each state mask, forced, is_final
  *
  * Immutable once made, and reference-counted: the sequences of a request share it. Any
  * thread; its caches have their own locks. The state of an output is state_bytes plain

@@ -1,8 +1,7 @@
 /* step_plan decides what a step computes:
  *
- *   candidates -> describe -> plan -> preempt -> admit -> reserve pages
- *   (waiting tasks in the order   (sched.h)  (kv_seq_release)  (kv_seq_admit)  (kv_seq_reserve)
- *    of the admission policy)
+ *   candidates, in the order of the admission policy -> describe -> plan (sched.h)
+ *   -> preempt -> admit -> reserve pages
  *
  * The engine calls it before each forward pass; the simulator (lab/sim/serving.h) calls
  * it with a clock of its own. */
