@@ -54,8 +54,8 @@ typedef struct trie_key {
  * that are not UTF-8. */
 #define TRIE_CONTROL 0u
 #define TRIE_PRINTED 4u  /* first group after control characters, tabs, newlines and returns */
-#define TRIE_OTHER   43u /* characters beyond ASCII */
-#define TRIE_WRONG   44u /* not UTF-8 */
+#define TRIE_OTHER   43u /* group of characters beyond ASCII */
+#define TRIE_WRONG   44u /* group of bytes that are not UTF-8 */
 typedef struct trie_groups {
     uint8_t of[128];    /* group of each ASCII character */
     uint8_t bytes[128]; /* ASCII characters sorted by group: bytes[start[g] .. start[g + 1]) */

@@ -25,11 +25,11 @@
  * known */
 #define MACHINE_MAX_SPENT 4000000
 
-/* Why an operation failed. After the first two it may be retried. */
+/* Why an operation failed. After MACHINE_CRAMPED or MACHINE_LATER it may be retried. */
 typedef enum machine_why {
     MACHINE_FINE,
     MACHINE_CRAMPED,   /* retry after machine_grow */
-    MACHINE_LATER,     /* the room of the step, or the slice of a thread outside, is used up */
+    MACHINE_LATER,     /* the step's work_room or, outside a step, `slice` is used up */
     MACHINE_SPENT,     /* over MACHINE_MAX_SPENT */
     MACHINE_AMBIGUOUS, /* over MACHINE_MAX_CONFIGS or MACHINE_MAX_WORK */
     MACHINE_NO_BUDGET, /* the budget for states is used up */
@@ -91,8 +91,8 @@ typedef struct machine {
     uint32_t looked;      /* configurations visited */
     /* of one operation, from machine_begin to machine_end: */
     work_meter meter; /* counts configurations */
-    /* configurations of finished transitions; if there is no room, it stops with
-     * MACHINE_LATER at `slice` of them */
+    /* configurations of finished transitions; without a work_room, the operation stops
+     * with MACHINE_LATER at `slice` of them */
     uint64_t slice, made;
     uint32_t account; /* the state whose mask is being built; 0: none */
     machine_why why;
@@ -104,8 +104,8 @@ typedef struct machine {
  * QUIRE_NO_MEMORY. */
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
-/* Begins an operation of the calling thread. Within a step, it does what fits into the
- * room (base/turn.h); outside, it stops after transitions with `slice` configurations. */
+/* Begins an operation of the calling thread. Within a step, it stops when the
+ * work_room (base/turn.h) is used up; outside, after `slice` configurations. */
 void machine_begin(machine *m, uint64_t slice);
 void machine_end(machine *m);
 /* Records why an operation fails. */

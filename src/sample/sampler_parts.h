@@ -25,8 +25,8 @@ typedef struct candidate {
 } candidate;
 
 /* ---- sampler_rows.inc.h: passes over whole rows, one set per instruction set ----
- * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0 if
- * that is below 2^-126. */
+ * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0
+ * if that is below 2^-126. */
 typedef struct sampler_rows {
     /* Returns whether all logits are finite or -inf. Sets s->max to the largest, and
      * s->largest to the largest of each group. */
