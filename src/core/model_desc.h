@@ -281,9 +281,8 @@ typedef struct index_desc {
 /* How rows are embedded. All 0: as in Llama. */
 typedef struct embed_desc {
     float scale; /* factor of token embeddings; 0 means 1 */
-    /* width of token embeddings, if products widen them to d_model (and back for the
-     * head);
-     * 0: d_model */
+    /* width of the token embeddings, which a matrix product maps to d_model; another one
+     * maps the head's input back. 0: d_model, without products */
     int32_t width;
     bool normed;    /* rows pass a norm without weights */
     bool positions; /* learned positions are added */
@@ -475,7 +474,7 @@ typedef enum row_function {
     N_ROW_FUNCTIONS
 } row_function;
 
-/* A step that a pooled row passes. */
+/* An operation on a pooled row. */
 typedef struct pooled_step {
     /* f(W row + bias); the row divided by its length; f(layer norm of the row, with
      * weight and bias); a softmax over the row */

@@ -104,7 +104,7 @@ static quire_err expr_write_row(writer *w) {
             continue;
         }
         if (expr_is_input(v)) {
-            w->row_reg[i] = v->op - N_ATTN_OPS; /* expr_variable starts like attn_row_input */
+            w->row_reg[i] = v->op - N_ATTN_OPS; /* same numbers in expr_variable and attn_row_input */
             continue;
         }
         if (w->p->n_row_regs == ATTN_PROGRAM_ROW_REGS) {

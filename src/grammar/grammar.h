@@ -181,9 +181,9 @@ static inline bool grammar_is_over(const grammar_run *r, grammar_state s) {
     return (void)r, (s.ends & 2u) != 0;
 }
 
-/* Writes up to max tokens that are certain, each the only one in the mask after the one
- * before; returns how many. No end tokens. May find fewer on failure. Taking them changes
- * no answer, nor its tokens. */
+/* Writes up to max forced tokens: each is the only one in the mask after the previous
+ * one. Returns how many; may find fewer on failure. No end tokens. Appending them without
+ * sampling gives the same token ids. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
 #define GRAMMAR_MAX_GUESSES 32 /* most tokens in a draft */
 #define GRAMMAR_GUESS_WIDTH 8  /* most tokens after one parent */

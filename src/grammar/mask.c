@@ -517,8 +517,8 @@ static int32_t count_alone(const guess *g, size_t at) {
     return n;
 }
 
-/* Whether a token saves more than it costs, with those that come with it, if it is
- * wrong. */
+/* Whether guessing a token is expected to save more than it costs: a wrong guess wastes
+ * its row and those of the forced tokens after it. */
 static bool is_worth(const guess *g, const spelling *x) {
     float wrong = 1.0f - x->probability;
     return x->is_alone || x->probability >= wrong * g->bounds->row * (float)(1 + count_alone(g, x->end));

@@ -81,8 +81,7 @@ size_t nfa_size_bytes(const nfa *a) {
     return bytes;
 }
 
-/* Whether an array's items can be completed, which depends on how many further items can
- * count towards its rules. */
+/* ---- whether an array can be completed: how many more items can count for its rules ---- */
 
 /* The kinds of parts an item may be: bit r is set if some part counts for the set of
  * rules r. */

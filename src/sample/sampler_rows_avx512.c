@@ -26,8 +26,8 @@ static inline void keep_only(float *x, uint64_t set) {
     }
 }
 
-/* registers of a group, in one pass through the polynomial: they overlap, since its steps
- * are sequential */
+/* registers evaluated together: each hides the latency of the others' steps, which depend
+ * on one another */
 #define REGISTERS 4
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 

@@ -59,7 +59,7 @@ typedef struct sched_seq {
     /* beams that will start beside it (beam.h): places in the batch are reserved for
      * them */
     int32_t n_beside;
-    int32_t n_behind;  /* pages reserved for n_beside */
+    int32_t n_behind;  /* pages reserved for these beams */
     bool no_logits;    /* no logits are wanted, not even of the last known token */
     bool wants_logits; /* the logits of every row are wanted, not only of the last known token */
     /* waiting: not admitted while the sequence blocked_on, which computes pages that it

@@ -96,8 +96,8 @@ typedef struct preempt_case {
     double program_pair_us; /* time that its attention program adds per pair; 0: it has none */
 } preempt_case;
 
-/* Microseconds of swapping and of recomputing. Recomputing counts as prefill steps of its
- * own. */
+/* The time to swap the sequence out and in, and to recompute it in prefill steps without
+ * other work. */
 double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_cost *in);
 double preempt_recompute_us(const preempt_case *c, const sched_cost *cost);
 

@@ -195,8 +195,8 @@ static void step_plan_describe(const scheduler *s, const sched_task *t, sched_se
     }
 }
 
-/* Pages of t that preempting it does not free, since others hold them too; without tails
- * that d does not count. */
+/* Number of t's pages that preempting it does not free, since others hold them too. A
+ * shared last page is left out if t copies it for its next token. */
 static int32_t step_plan_shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->kv->n_token_groups; g++) {

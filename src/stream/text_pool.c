@@ -395,7 +395,7 @@ static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
 void text_enter(text_pool *p, text_job *job) {
     assert(job != NULL);
     int64_t used;
-    /* a returning tenant has saved no credit */
+    /* a tenant gets no credit for time without jobs */
     if (!has_jobs(p, job->tenant, &used)) {
         used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
         p->n_tenants++;
@@ -492,7 +492,7 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer running and paused jobs than its part. Slow ones count,
+/* Whether the tenant has fewer running and paused jobs than its share. Slow ones count,
  * since quick jobs become slow. */
 static bool has_share(const text_pool *p, uint64_t tenant) {
     int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;

@@ -7,8 +7,8 @@
 #include "base/turn.h"
 #include "stream/text_pool.h"
 
-/* NONE: no thread. LOOKS: may run, and takes a job when it gets to; so the first job goes
- * to the thread that the system runs first. WAITS: paused in the middle of a job. */
+/* NONE: no thread. LOOKS: may run, and chooses its job when the system runs it, so that
+ * the first job goes to the first thread. WAITS: paused in the middle of a job. */
 typedef enum worker_state { WORKER_NONE, WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
 
 /* A thread, with copies of what it needs from its job, which may be freed once run

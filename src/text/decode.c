@@ -148,7 +148,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
     strbuf *w = &s->work[i];
-    if (begins) { /* text withheld from the previous token was its end: dropped */
+    if (begins) { /* a new token: drop what was withheld at the previous one's end */
         strbuf_clear(&h->text);
         h->n_cut = h->n_back = 0;
         h->leading = true;
