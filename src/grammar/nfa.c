@@ -81,7 +81,7 @@ size_t nfa_size_bytes(const nfa *a) {
     return bytes;
 }
 
-/* ---- whether an array can be completed: how many more items can count for its rules ---- */
+/* ---- whether an array can be completed: how many items can count for its rules ---- */
 
 /* The kinds of parts an item may be: bit r is set if some part counts for the set of
  * rules r. */
