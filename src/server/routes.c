@@ -491,9 +491,9 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
     return true;
 }
 
-/* The error writer of a route, or of a path without one (route NULL); NULL:
- * error_body. */
-static error_writer route_error_writer(const conn *c, const route *to) {
+/* The error writer of a route, or of a path without one (route NULL): that of the API
+ * whose paths begin so; NULL: error_body. */
+static error_writer route_error_writer(const conn *c, const route *to, str path) {
     if (to != NULL && to->error != NULL) {
         return to->error;
     }
@@ -501,7 +501,8 @@ static error_writer route_error_writer(const conn *c, const route *to) {
         const response_writer *w = response_writer_of(to->endpoint);
         return w != NULL ? w->error_body : NULL;
     }
-    return c->request.is_anthropic ? messages_error_body : NULL;
+    bool is_messages = c->request.is_anthropic || path_is_in(path, "/v1/messages");
+    return is_messages ? messages_error_body : path_is_in(path, "/api") ? ollama_error : NULL;
 }
 
 /* Checks a request's head: sets c->tenant, c->look, the body's limit, or c->refusal. */
@@ -517,7 +518,7 @@ static void route_check(conn *c) {
     c->look = to != NULL ? to->look : NULL;
     c->endpoint = to != NULL ? to->endpoint : QUIRE_COMPLETIONS;
     c->is_api = route_is_api(to, path);
-    c->error = route_error_writer(c, to);
+    c->error = route_error_writer(c, to, path);
     const strbuf *key = r->n_authorizations > 0 ? &r->authorization : &r->api_key;
     str authorization = {key->p, key->n};
     c->is_operator = route_is_operator(c, authorization);
@@ -573,11 +574,12 @@ static void route_run(conn *c) {
 }
 
 static void route_refuse_while_loading(conn *c) {
-    const route *to = route_find((str){c->request.path.p, c->request.path.n});
+    str path = {c->request.path.p, c->request.path.n};
+    const route *to = route_find(path);
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->record.is_expected = true;
-    c->error = route_error_writer(c, to);
+    c->error = route_error_writer(c, to, path);
     route_refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there",
                  "Retry-After: 1\r\n");
 }

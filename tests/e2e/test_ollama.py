@@ -181,7 +181,8 @@ def test_hostile_bodies_and_keys(server):
     for path in ("/api/chat", "/api/show"):
         assert post(server, path, {"model": "story"}, key="wrong")[0] == 401
     assert post(server, "/api/chat", {"model": "nope", "messages": USER})[0] == 404
-    assert post(server, "/api/pull", {"model": "story"})[0] == 404
+    status, _, refused = post(server, "/api/pull", {"model": "story"})
+    assert status == 404 and "the management of models is not served here" in json.loads(refused)["error"]
 
 
 @pytest.mark.parametrize("path, body", [("/api/generate", {"model": "story", "prompt": "a", "stream": False, "options": {"num_predict": 1}}),
