@@ -1,5 +1,5 @@
 /* Shared by the benchmarks: lists of numbers on the command line, clocks, mean and spread
- * of runs, and printing as a table for people or JSON lines for programs. */
+ * of runs, and output as a table for people or JSON lines for programs. */
 #ifndef LAB_BENCH_FIGURES_H
 #define LAB_BENCH_FIGURES_H
 
@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "json/json_out.h"
 
-/* A JSON object as a line of stdout: what measurements print with --json. */
+/* A JSON object on a line of stdout, as measurements print with --json. */
 
 typedef struct json_line {
     strbuf text;
@@ -39,56 +39,57 @@ static inline void json_line_print(json_line *l) {
 enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64, FIGURES_MOST = 1 << 24 };
 
 typedef struct figure {
-    double mean, spread; /* over the runs; spread is the largest distance from the mean */
+    double mean, spread; /* over the runs; spread: the largest distance from the mean */
 } figure;
 
 figure figure_of(const double *values, int32_t n);
 
-/* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST; INVALID names
- * the flag. */
+/* Parses "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST. INVALID
+ * names the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same for numbers of threads; NULL: one per core. */
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same for tokens per page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
-/* Removes the first of the comma-separated words from the list. */
+/* Removes and returns the first of the comma-separated words. */
 str figures_next_word(const char **list);
 /* The largest of values[0..n); 0 if n is 0. */
 int32_t figures_largest(const int32_t *values, int32_t n);
 
-/* Microseconds for measuring compute threads. With one thread it is this process's
- * processor time, which other programs do not lengthen; with several, which wait for each
- * other, it is wall time. */
+/* Clock in microseconds for measuring compute threads. With one thread, this process's
+ * CPU time, which other programs do not lengthen; with several, which wait for each
+ * other, wall time. */
 int64_t figures_time_us(int32_t n_threads);
-/* The calling thread's part of such a time: its processor time in microseconds with one
- * compute thread, otherwise 0, since it waits while the others work. */
+/* The calling thread's part of such a time: with one compute thread its CPU time in
+ * microseconds; otherwise 0, since it waits while the others work. */
 int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
-/* The same for figures with n_threads[0..n) threads: both names, if both kinds occur. */
+/* The same for figures with n_threads[0..n) threads: both names if both clocks are
+ * used. */
 const char *figures_times_name(const int32_t *n_threads, int32_t n);
 
-/* The quantile `part` (0..1) of values[0..n): 0.5 is the median. Sorts values. */
+/* The quantile `part` (0..1) of values[0..n); 0.5 is the median. Sorts values. */
 double figures_percentile(double *values, int32_t n, double part);
 
 /* How experiments print: a table with a title for people, or JSON lines for programs.
  *
- * Columns with a unit are figures: JSON has a line for each of a row's (below),
- * whose params are the columns without. A bench_table that has no unit, as a
- * demonstration's, has a JSON object for each row. */
+ * Columns with a unit are figures. JSON has a line for each figure of a row (below),
+ * whose params are the columns without a unit. For a table without units, as of
+ * demonstrations, JSON has an object for each row. */
 
-enum { TABLE_TEXT = -1 }; /* decimals of a column of words */
+enum { TABLE_TEXT = -1 }; /* decimals of a text column */
 
 typedef struct table_column {
-    const char *name;  /* in JSON */
-    const char *title; /* title in the table; NULL: only JSON has it, unless it is absent */
+    const char *name;  /* name in JSON */
+    const char *title; /* title in the table; NULL: only in JSON, unless absent */
     int32_t width, decimals;
-    /* unit of a figure; NULL: the column distinguishes rows. "": only the table has it */
+    /* unit of a figure; NULL: the column identifies rows. "": only in the table */
     const char *unit;
 } table_column;
 
 typedef struct bench_table {
-    const char *what; /* the experiment's name: "bench" in a line, "experiment" in a row's object */
+    const char *what; /* the experiment's name: "bench" of a figure's line, "experiment" of a row's object */
     const table_column *columns;
     int32_t n_columns;
     bool json;
@@ -96,8 +97,8 @@ typedef struct bench_table {
 
 #define TABLE_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
 
-/* Columns: words and numbers that distinguish rows, figures, and words that only the
- * table for people has; a FIGURE of unit "" is a number that only the table has. */
+/* Columns: text and numbers that identify rows, figures, and text only for the table; a
+ * FIGURE with unit "" is a number only for the table. */
 #define WORD(name, title, width)                                                                             \
     { name, title, width, TABLE_TEXT, NULL }
 #define KEY(name, title, width, decimals)                                                                    \
@@ -109,17 +110,17 @@ typedef struct bench_table {
 #define TABLE_OF(...)                                                                                        \
     { __VA_ARGS__ }
 
-/* Declares the bench_table `t` of these columns. */
+/* Declares the bench_table `t` with these columns. */
 #define TABLE(t, what, json, ...)                                                                            \
     static const table_column t##_columns[] = TABLE_OF(__VA_ARGS__);                                         \
     const bench_table t = {what, TABLE_COLUMNS(t##_columns), json}
 
-/* One value: text in a column of words, else a number. A number that is not finite is
- * absent: "-", or its text, or null. */
+/* A value: text in a text column, else a number. A number that is not finite is absent:
+ * "-" or its text in the table, null in JSON. */
 typedef struct table_cell {
     const char *text;
     double number;
-    double limit, fraction; /* of a figure: for bench_figure; limit 0: none */
+    double limit, fraction; /* of a figure, for bench_figure; limit 0: none */
 } table_cell;
 
 #define TABLE_ABSENT ((double)NAN)
@@ -128,51 +129,48 @@ typedef struct table_cell {
 #define LIMITED(x, most, part)                                                                               \
     ((table_cell){.number = (double)(x), .limit = (double)(most), .fraction = (double)(part)})
 
-/* Prints the column titles, under a heading where there is one (NULL: none). JSON has
- * neither. */
+/* Prints the column titles, under a heading unless that is NULL. JSON has neither. */
 void table_begin(const bench_table *s, const char *heading);
-/* Prints a row: a cell for each column; cells after the last column are left out.
- * TABLE_ROW takes them one by one, as NUM(..) and TXT(..). */
+/* Prints a row: a cell for each column; more cells are ignored. TABLE_ROW takes the cells
+ * as NUM(..) and TXT(..). */
 void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
 #define TABLE_ROW(s, ...)                                                                                    \
     table_row((s), (const table_cell[]){__VA_ARGS__},                                                        \
               sizeof((const table_cell[]){__VA_ARGS__}) / sizeof(table_cell))
-/* Prints one line that says what the table shows and on what machine. With figures in
- * JSON it goes to stderr; with rows it is {"experiment": .., "note": ..}. */
+/* Prints a line that says what the table shows and on which machine. In JSON with figures
+ * it goes to stderr; in JSON with rows it is {"experiment": .., "note": ..}. */
 void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A figure of a benchmark as a line of JSON on stdout, the one form of `quire bench ...
+/* A figure of a benchmark as a line of JSON on stdout, the one format of `quire bench ...
  * --json`:
  *
  *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
  *    "unit":"ns/page","limit":null,"fraction":null}
- *
- * bench is the command's name without "bench", params distinguish figures with one name,
- * limit is in the value's unit, and fraction is how much of the limit was reached. A
- * figure that was not measured has no line. */
+ * bench is the command's name without "bench", params distinguish figures of the same
+ * name, limit is in the value's unit, and fraction is how much of the limit was reached.
+ * A figure that was not measured has no line. */
 
 /* Begins a line and returns the writer for the members of params. */
 json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
-/* Ends params and prints the line with a value, and its limit in the value's unit; limit
- * and fraction are null where they are not finite. Prints nothing if the value is not
- * finite. */
+/* Ends params and prints the line with a value and its limit, in the value's unit; limit
+ * and fraction are null if not finite. Prints nothing if the value is not finite. */
 void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction);
 
-/* A whole line. Params end with a name of NULL; one without text is a whole number. */
+/* A whole line. Params end with name NULL; one without text is an integer. */
 typedef struct bench_param {
     const char *name, *text;
     int64_t number;
 } bench_param;
 
 typedef struct bench_figure {
-    const char *bench, *name, *suffix, *unit; /* suffix: after the name; NULL: none */
+    const char *bench, *name, *suffix, *unit; /* suffix: appended to the name; NULL: none */
     double value, limit, fraction;            /* limit 0: none */
     bench_param params[9];
 } bench_figure;
 
 void bench_figure_print(const bench_figure *f);
 
-/* Prints one without a limit; params are in braces, as in bench_figure. */
+/* Prints a figure without a limit; params are in braces, as in bench_figure. */
 #define FIGURE_LINE(bench, name, suffix, value, unit, ...)                                                   \
     bench_figure_print(&(bench_figure){bench, name, suffix, unit, value, 0, 0, {__VA_ARGS__}})
 

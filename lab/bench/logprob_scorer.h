@@ -1,16 +1,15 @@
 /* Log-probabilities of a text's own tokens, with keys and values of earlier tokens kept
  * in one of three ways.
  *
- *   paged        in pages of a real pool: a kv_seq's block tables, pages after windows
- *                freed while it grows
- *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h);
+ *   paged        in pages of a real pool: a kv_seq's block tables; pages before windows
+ *                are freed as it grows
+ *   contiguous   in one piece per cache, with room for the longest chunk (baseline_kv.h);
  *                nothing is paged or freed
- *   none         nothing is kept: every pass computes the whole prefix again
+ *   none         not kept: every pass recomputes the whole prefix
+ * By the determinism law (docs/design.md) all give the same bits, for any number of
+ * tokens per pass.
  *
- * By the rule (docs/design.md, Determinism) all give the same bits, for any number of
- * tokens a pass.
- *
- * To get the logits themselves, call logprob_scorer_pass repeatedly, then
+ * For the logits themselves, call logprob_scorer_pass repeatedly, then
  * logprob_scorer_end. Owner: one thread. */
 #ifndef LAB_BENCH_LOGPROB_SCORER_H
 #define LAB_BENCH_LOGPROB_SCORER_H
@@ -31,15 +30,15 @@ const char *kv_way_name(kv_way way);
 typedef struct logprob_scorer {
     model_runner b;
     kv_cache cache;
-    kv_seq *seqs; /* [n_seqs]; the first is a chunk's */
+    kv_seq *seqs; /* [n_seqs]; the first one is used for chunks */
     int32_t n_seqs, step, max_tokens;
     int64_t us[N_KV_WAYS]; /* time of the passes and of reading their logits, by figures_time_us */
 } logprob_scorer;
 
-/* What a scorer is opened for: chunks of at most max_tokens tokens (at least 2), `step`
- * of them a pass; recomputes: by SCORE_NONE too, which takes passes of whole chunks.
- * max_len: positions that rotary tables reach. n_seqs: sequences with pages,
- * at most SCORE_MAX_SEQS; 0 counts as 1. */
+/* Options of a scorer: chunks of at most max_tokens (at least 2) tokens, `step` of them
+ * per pass. recomputes: also supports SCORE_NONE, whose passes take whole chunks.
+ * max_len: length of the rotary tables. n_seqs: sequences with pages, at most
+ * SCORE_MAX_SEQS; 0 counts as 1. */
 typedef struct logprob_scorer_options {
     const quire_options *engine;
     int32_t step, max_tokens, max_len, n_seqs;
@@ -50,55 +49,55 @@ typedef struct logprob_scorer_options {
 quire_err logprob_scorer_open(const logprob_scorer_options *o, logprob_scorer *out, quire_error *err);
 void logprob_scorer_close(logprob_scorer *s);
 
-/* out[0 .. n - 1): log-probabilities of tokens[1..n) after those before them, in double
- * precision from a row's logits. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
+/* out[0 .. n - 1): log-probabilities of tokens[1..n) given those before them, computed
+ * from logits in double precision. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
  * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED
- * audits the cache. */
+ * also audits the cache. */
 quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tokens, int32_t n, double *out,
                                quire_error *err);
 
-/* ---- passes by hand, in pages ---- */
+/* ---- single passes, in pages ---- */
 
-/* The next n tokens (1..step) of the first sequence, tokens being all of it;
- * model_runner_logits then has the rows of the last n_logits of them. Up to max_tokens
- * tokens. QUIRE_NO_ROOM, QUIRE_NO_MEMORY: the pass was not made. */
+/* Computes the next n tokens (1..step) of the first sequence; tokens: all of it, at most
+ * max_tokens. model_runner_logits then has the rows of its last n_logits tokens.
+ * QUIRE_NO_ROOM, QUIRE_NO_MEMORY: nothing was computed. */
 quire_err logprob_scorer_pass(logprob_scorer *s, const int32_t *tokens, int32_t n, int32_t n_logits);
-/* Gives all other sequences copies of the first one's pages; they are empty before. */
+/* Gives all other sequences, which must be empty, copies of the first one's pages. */
 quire_err logprob_scorer_copy(logprob_scorer *s);
-/* One pass of the next token of each of the first n sequences, which are alike, with its
- * logits. They stay as long as they were, so that it can be repeated. Errors as
- * logprob_scorer_pass. */
+/* Computes the next token of each of the first n sequences, which are alike, with its
+ * logits, in one pass. The sequences keep their length, so it can be repeated. Errors as
+ * in logprob_scorer_pass. */
 quire_err logprob_scorer_decode(logprob_scorer *s, const int32_t *tokens, int32_t n);
-/* Audits the cache and gives all pages back. QUIRE_INTERNAL: err says what is wrong. */
+/* Audits the cache and releases all pages. QUIRE_INTERNAL: err says what is wrong. */
 quire_err logprob_scorer_end(logprob_scorer *s, const int32_t *tokens, quire_error *err);
-/* fn for each of n tasks, on the model's compute threads where it has some. */
+/* Runs fn for each of n tasks, on the model's compute threads if it has any. */
 void logprob_scorer_run_tasks(const logprob_scorer *s, thread_pool_fn fn, void *context, int32_t n);
 
-/* ---- how far two models lie apart ---- */
+/* ---- comparison of two models ---- */
 
 /* Compares a model's next-token probabilities with another's: for one row of logits, and
- * in figures over many.
+ * as figures over many.
  *
  * Kullback-Leibler divergence KL(p || q) = sum over tokens of p (log p - log q), p of the
- * reference, q of the candidate, in nats; 0 where they are the same. All sums are in
- * double precision, rows in the order in which they are added: the same rows give the
- * same figures. */
+ * reference, q of the candidate, in nats; 0 if they are equal. All sums are in double
+ * precision in the order in which rows are added, so the same rows give the same
+ * figures. */
 
 /* One position of a text. */
 typedef struct quality_row {
     double kl;
-    double loss[2]; /* -log of the probability of the text's next token: of the reference, of the candidate */
-    bool is_same;   /* both choose the same token; of equal logits each takes the lowest id */
+    double loss[2]; /* -log of the probability of the text's next token: by the reference, by the candidate */
+    bool is_same;   /* both choose the same token; ties go to the lowest id */
 } quality_row;
 
-/* Rows of n_vocab logits; -inf is a masked token, which the reference's probability must
- * be 0 for where the candidate's is. Of logits that are not so, or not finite, kl or a
- * loss is not finite. Pure, any thread. */
+/* Compares rows of n_vocab logits; -inf is a masked token. A token with probability 0 in
+ * the candidate must have 0 in the reference; otherwise, or with logits that are not
+ * finite, kl or a loss is not finite. Pure; any thread. */
 quality_row quality_compare(const float *reference, const float *candidate, int32_t n_vocab, int32_t target);
 
-/* Rows as they are added. */
+/* Accumulated rows. */
 typedef struct quality_stats {
-    double *kls; /* [cap], n of them */
+    double *kls; /* [cap], n of them used */
     int64_t n, cap, n_same;
     double loss[2]; /* sums */
 } quality_stats;
@@ -109,13 +108,13 @@ typedef struct quality_figures {
     double same_percent;
 } quality_figures;
 
-/* Room for cap rows. QUIRE_TOO_LARGE for more than INT32_MAX, QUIRE_NO_MEMORY; then it is
- * empty. */
+/* Makes room for cap rows. QUIRE_TOO_LARGE: over INT32_MAX; QUIRE_NO_MEMORY. On failure
+ * *s is empty. */
 quire_err quality_stats_init(quality_stats *s, int64_t cap);
 void quality_stats_deinit(quality_stats *s);
-/* Adds a row, for which there must be room. */
+/* Adds a row; there must be room. */
 void quality_stats_add(quality_stats *s, const quality_row *r);
-/* Computes the figures and sorts kls; needs at least one row. */
+/* Computes the figures from at least one row; sorts kls. */
 quality_figures quality_stats_figures(quality_stats *s);
 
 #endif

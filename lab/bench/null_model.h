@@ -1,17 +1,17 @@
-/* A model that does no work, over a backend without memory: every step's logits are the
+/* A model that does no work, on a backend without memory: every step's logits are the
  * same small row, at once. What remains of a step is the engine's own part. It reads the
- * clock when the engine calls it: at the start of a forward pass, when the engine waits
- * for it, and when it reads the last row.
+ * clock whenever the engine calls it: at the start of a forward pass, when the engine
+ * waits for it, and when it reads the last row.
  *
- * Owner: the engine's thread while an engine runs over it; then whoever opened it. */
+ * Owner: the engine's thread while an engine uses it, then whoever opened it. */
 #ifndef LAB_BENCH_NULL_MODEL_H
 #define LAB_BENCH_NULL_MODEL_H
 
 #include "backend/backend.h"
 #include "model/model.h"
 
-/* One step, in nanoseconds: from the pass before it to this one, and how much of that the
- * thread was running. */
+/* One step, in nanoseconds: from the previous pass to this one, and the thread's CPU time
+ * in it. */
 typedef struct null_step {
     int64_t wall_ns, cpu_ns;
     int64_t collect_ns;     /* part of wall_ns from waiting for the previous pass to reading its last row */
@@ -21,7 +21,7 @@ typedef struct null_step {
 typedef struct null_model {
     model *m;
     backend *b;
-    null_step *steps; /* [cap]; later ones are not noted */
+    null_step *steps; /* [cap]; later ones are not recorded */
     int32_t n_steps, cap;
 } null_model;
 

@@ -1,5 +1,5 @@
-/* The loops for AVX-512 with VNNI: what they share with those of AVX512_BF16 and AMX,
- * which are compiled apart. Included by files of these instruction sets only. */
+/* Loops for AVX-512 with VNNI: what they share with those of AVX512_BF16 and AMX, which
+ * are compiled separately. Included only by files of these instruction sets. */
 #ifndef LAB_BENCH_PEAK_AVX512_H
 #define LAB_BENCH_PEAK_AVX512_H
 
@@ -16,11 +16,11 @@ static inline __attribute__((always_inline)) float sum_of(const __m512 *a) {
     return f_tree_sum((f32x16){sum});
 }
 
-/* The loop of bf16, for a table of peak_avx512.c: n rounds of a vdpbf16ps a sum. */
+/* The bf16 loop, for a table of peak_avx512.c: n rounds of one vdpbf16ps per sum. */
 float peak_dot_bf16(int32_t n);
 
-/* The loops of AMX: n rounds of a product into each of PEAK_TILES tiles, of whole tiles
- * and of groups of 32. */
+/* The AMX loops: n rounds of a product into each of PEAK_TILES tiles, with whole tiles
+ * and with groups of 32. */
 #define PEAK_TILES 4
 float peak_tiles(int32_t n);
 float peak_half_tiles(int32_t n);

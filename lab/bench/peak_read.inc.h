@@ -1,10 +1,9 @@
-/* Reading memory by whole registers: included by peak_avx2.c and peak_avx512.c, which
- * name `vec`, VEC_LOAD, VEC_ADD, VEC_ZERO and vec_sum. */
+/* Reads memory in whole registers: included by peak_avx2.c and peak_avx512.c, which
+ * define `vec`, VEC_LOAD, VEC_ADD, VEC_ZERO and vec_sum. */
 
-#define PER_ROUND 256 /* bytes of a stream in a round */
+#define PER_ROUND 256 /* bytes of a stream per round */
 
-/* n_streams and whether there is a prefetch are constants where this is called: no branch
- * is left inside. */
+/* Callers pass n_streams and `ahead` as constants, so that no branch is left inside. */
 static inline __attribute__((always_inline)) uint64_t read_streams(const uint8_t *p, size_t n,
                                                                    size_t n_streams, int32_t ahead) {
     enum { N = PER_ROUND / sizeof(vec) };

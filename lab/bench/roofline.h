@@ -1,10 +1,10 @@
 /* The best rates of this machine, with which every other bench is compared.
  *
- * A rate is the best of many tries of a fraction of a millisecond (reading: of a pass)
- * with all of so many threads at work, in loops that do nothing else (lab/bench/peak.h);
- * its mean is that of all tries: where other machines share the processor, what they
- * leave of the best over seconds. Threads and instruction set are those of a CPU backend
- * opened the same way. */
+ * A rate is the best of many short tries (a fraction of a millisecond; for reading, a
+ * pass) with all threads busy, in loops that do nothing else (lab/bench/peak.h). Its mean
+ * is over all tries: if other virtual machines share the processor, it shows what they
+ * leave over seconds. Threads and instruction set are those of a CPU backend opened the
+ * same way. */
 #ifndef LAB_BENCH_ROOFLINE_H
 #define LAB_BENCH_ROOFLINE_H
 
@@ -13,31 +13,31 @@
 
 #include "base/err.h"
 
-/* How fast this machine reads memory: the limit that decoding is measured against.
+/* How fast this machine reads memory: the limit to which decoding is compared.
  *
- * No one way to read is the fastest everywhere, so several are tried and the best counts.
- * All threads of a backend's team read one buffer together, stretch by stretch, as
+ * No single way to read is the fastest everywhere, so several are tried and the best
+ * counts. All threads of a backend read one buffer together, stretch by stretch, as
  * products read their weights. */
 
 enum { BANDWIDTH_WAYS = 10 };
 
-struct backend; /* backend/backend.h, which the commands do not include */
+struct backend; /* in backend/backend.h, which commands do not include */
 
-/* What each way to read is called. */
+/* Name of each way to read. */
 extern const char *const bandwidth_names[BANDWIDTH_WAYS];
 
-/* Bytes a second: of the best pass, and of all together. */
+/* Bytes per second: of the best pass, and over all. */
 typedef struct bandwidth {
     double best, mean;
 } bandwidth;
 
-/* By each way, from a buffer of n_bytes, in several passes over at least run_us
- * microseconds a way: a small buffer comes from the caches, as a small model does. The
- * threads and the instruction set are b's. NO_MEMORY when the buffer can't be had. */
+/* Measures each way on a buffer of n_bytes, in several passes over at least run_us
+ * microseconds per way. A small buffer is read from the caches, as a small model is. Uses
+ * b's threads and instruction set. NO_MEMORY: for the buffer. */
 quire_err bandwidth_by_way(struct backend *b, int64_t n_bytes, int64_t run_us,
                            bandwidth rates[BANDWIDTH_WAYS]);
 
-/* Bytes or operations a second; a multiplication and an addition are two. */
+/* Bytes or operations per second; a multiplication and an addition are two. */
 typedef struct roofline_rate {
     double best, mean;
     const char *by; /* name of the best loop */
@@ -45,27 +45,27 @@ typedef struct roofline_rate {
 
 typedef struct roofline {
     int32_t n_threads, n_measurements;
-    char machine[160];               /* the backend's name for itself */
-    bandwidth reads[BANDWIDTH_WAYS]; /* by each way, as bandwidth_names */
+    char machine[160];               /* the backend's description of itself */
+    bandwidth reads[BANDWIDTH_WAYS]; /* by each way, as in bandwidth_names */
     roofline_rate read;              /* by the best way */
-    roofline_rate f32, bf16;         /* bf16 is f32's where there is no dot product of bf16 */
+    roofline_rate f32, bf16;         /* bf16 is f32's if there is no dot product of bf16 */
     /* of any two int8 (per channel and Q8_0), and of 4-bit numbers with int8 */
     roofline_rate int8, int8_small;
 } roofline;
 
-/* How much is done for a rate. */
+/* Effort of a measurement. */
 typedef struct roofline_effort {
-    int32_t megabytes;    /* megabytes read; more than the caches hold */
-    int32_t milliseconds; /* at least, for each rate */
+    int32_t megabytes;    /* megabytes to read; more than the caches hold */
+    int32_t milliseconds; /* least time per rate */
 } roofline_effort;
 
-extern const roofline_effort roofline_usual; /* about 2 seconds a measurement */
+extern const roofline_effort roofline_usual; /* about 2 seconds per measurement */
 
-/* isa, n_threads and cpu_bind as in backend_options. err says why it could not. */
+/* isa, n_threads and cpu_bind as in backend_options. On failure err says why. */
 quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind,
                            const roofline_effort *effort, roofline *out, quire_error *err);
-/* A later measurement of the same threads and instruction set joins r: the best of both,
- * the mean of all. */
+/* Merges a later measurement with the same threads and instruction set into r: the best
+ * of both, the mean of all. */
 void roofline_join(roofline *r, const roofline *later);
 
 #endif

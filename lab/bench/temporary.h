@@ -1,10 +1,9 @@
-/* A private directory below /tmp, for files only, which is removed at the end, even if
+/* A private directory under /tmp, for files only, that is removed at the end even if
  * SIGINT or SIGTERM ends the process.
  *
- * Owner: one thread, which makes it before it begins others, and has one at a time: a
- * thread waits for those signals, and all others, also those that begin meanwhile, leave
- * them to it. A program that is started meanwhile has them blocked, unless it is told
- * otherwise. */
+ * Owner: one thread, which makes it before it starts others, and one at a time. A thread
+ * waits for those signals, and all other threads, also later ones, block them. A program
+ * started meanwhile has them blocked unless it resets them. */
 #ifndef LAB_BENCH_TEMPORARY_H
 #define LAB_BENCH_TEMPORARY_H
 
@@ -15,14 +14,14 @@
 
 typedef struct temporary {
     char path[32];
-    sigset_t stops, before; /* the signals that are waited for; what the owner had blocked */
+    sigset_t stops, before; /* signals to wait for; signals that the owner had blocked */
     pthread_t watcher;
 } temporary;
 
-/* Makes it. IO: err says why; nothing is left. *out stays where it is until it is
- * removed. */
+/* Makes the directory. IO: err says why, and nothing is left. *out must not move until it
+ * is removed. */
 quire_err temporary_make(temporary *out, quire_error *err);
-/* Removes it with the files in it. */
+/* Removes the directory and the files in it. */
 void temporary_remove(temporary *t);
 
 #endif

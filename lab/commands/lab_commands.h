@@ -1,5 +1,5 @@
 /* quire-lab's commands, each in the file of its name, and the frame that they share: what
- * such a file begins with, its defaults and its row.
+ * such a file begins with, its defaults and its row in the table.
  *
  * A command `id` has a struct id_options that begins with a cli_options, and a function
  * id_run. */
@@ -22,7 +22,7 @@
 #include "lab/bench/figures.h"
 #include "quire.h"
 
-/* All of them, in the order of --help, with commas between. */
+/* All commands in the order of --help, separated by commas. */
 #define LAB_COMMANDS(X)                                                                                      \
     X(bench), X(sim), X(bench_speed), X(bench_roofline), X(bench_profile), X(bench_kv), X(bench_engine),     \
         X(bench_memory), X(bench_attention), X(bench_lora), X(bench_serving), X(bench_sampler),              \
@@ -33,14 +33,15 @@
 #define LAB_COMMAND_NAME(id) command_##id
 extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
 
-/* id_defaults: the options' own members, which are not cli's, as designated here. */
+/* id_defaults: defaults of the options' own members (not cli's), as designated
+ * initialisers. */
 #define LAB_DEFAULTS(id, ...)                                                                                \
     static void id##_defaults(cli_options *cli) {                                                            \
         id##_options *o = (void *)cli;                                                                       \
         *o = (id##_options){.cli = o->cli, __VA_ARGS__};                                                     \
     }
 
-/* The row of a command: its words, what may follow them as usage says it and as it is
+/* The row of a command: its words, its arguments as usage shows them and as they are
  * parsed, what it does, examples, and the groups of its flags. */
 #define LAB_COMMAND(id, words, follows, parsed, does, how, ...)                                              \
     const command command_##id = {.name = words,                                                             \
@@ -58,8 +59,7 @@ extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
 #define COUNT(member, least, most) FLAG_COUNT, AT(member), .minimum = least, .maximum = most
 #define PAGE_SIZE(member)          FLAG_POWER_OF_TWO, AT(member), .minimum = 1, .maximum = 256
 
-/* What the options of commands begin with that can switch mechanisms of the engine off,
- * and their flags. */
+/* Options of commands that can switch off mechanisms of the engine, and their flags. */
 typedef struct ablated_options {
     cli_options cli;
     engine_ablations off;

@@ -1,33 +1,33 @@
 /* Replays a trace through the real page pool, block tables, radix index and eviction,
- * with no model: what a cache of that many pages would have found.
+ * without a model: what a cache of that many pages would have found.
  *
- * Requests go in order of arrival. Each matches all but the last token of its prompt,
- * takes pages for the rest of the prompt and for its answer, evicting where it must,
- * publishes its full pages, stays open while no more than `concurrency` are, and then
- * publishes its part-filled last page and gives its pages back: the engine's calls, in
- * the engine's order. A request that could never fit is refused and hits nothing. The
- * index is told the trace's time, but no request waits for it. */
+ * Requests are processed in order of arrival. Each matches all but the last token of its
+ * prompt, takes pages for the rest of the prompt and its answer, evicting if necessary,
+ * and publishes its full pages. It stays open while at most `concurrency` are; then it
+ * publishes its part-filled last page and releases its pages. These are the engine's
+ * calls in the engine's order. A request that could never fit is refused and hits
+ * nothing. The index is told the trace's time, but no request waits for it. */
 #ifndef LAB_SIM_REPLAY_H
 #define LAB_SIM_REPLAY_H
 
 #include "kv/index.h"
 #include "lab/sim/trace_read.h"
 
-/* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c); NULL for a policy that this
- * build has not. */
+/* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c); NULL: this build lacks the
+ * policy. */
 const char *replay_policy_name(kv_policy policy);
 #define REPLAY_N_POLICIES (KV_EVICT_CALLER + 1)
 
 typedef struct replay_options {
     kv_policy policy;
-    /* 0: enough for nothing to be evicted */
+    /* 0: enough so that nothing is evicted */
     int32_t n_pages;
     int32_t page_tokens;        /* 1..512 */
-    int32_t concurrency;        /* requests open at once, >= 1 */
-    kv_granularity granularity; /* of reuse */
-    /* prove every invariant after every request; slow, for tests */
+    int32_t concurrency;        /* most open requests, >= 1 */
+    kv_granularity granularity; /* granularity of reuse */
+    /* check every invariant after every request; slow, for tests */
     bool checks;
-    /* called now and then; may be NULL */
+    /* called periodically; may be NULL */
     void (*progress)(int32_t n_done, int32_t n_requests, void *context);
     void *context;
 } replay_options;
@@ -36,13 +36,13 @@ typedef struct replay_result {
     int32_t n_pages; /* of the pool */
     int32_t n_requests, n_refused;
     int64_t prompt_tokens, hit_tokens;
-    int64_t evictions;  /* pages that made room for others */
-    int32_t peak_pages; /* most that held something at once: of open requests and cached */
-    int32_t peak_held;  /* most that open requests held */
+    int64_t evictions;  /* pages evicted for others */
+    int32_t peak_pages; /* most pages in use at once, by open requests and the cache */
+    int32_t peak_held;  /* most pages held by open requests */
     double seconds;     /* time of the replay, without reading the trace */
 } replay_result;
 
-/* QUIRE_NO_MEMORY, or QUIRE_INVALID for options out of range; with checks
+/* QUIRE_NO_MEMORY; QUIRE_INVALID: an option is out of range; with checks,
  * QUIRE_INTERNAL. */
 quire_err replay_run(const trace *t, const replay_options *o, replay_result *out, quire_error *err);
 

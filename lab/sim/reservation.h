@@ -1,6 +1,5 @@
-/* What paging replaced, to compare with: keys and values reserved in one piece, and the
- * memory that such pieces are given out of. Exists for experiments only; the engine has
- * none of it. */
+/* What paging replaced, for comparison: contiguous reservations of keys and values, and
+ * an allocator for them. For experiments only; the engine has none of it. */
 #ifndef LAB_SIM_RESERVATION_H
 #define LAB_SIM_RESERVATION_H
 
@@ -9,29 +8,29 @@
 
 #include "base/err.h"
 
-/* How much room a sequence's keys and values are given. */
+/* How much room is reserved for a sequence's keys and values. */
 typedef enum reservation {
-    RESERVE_MAX,     /* the longest sequence that may come, from the start */
-    RESERVE_POW2,    /* its prompt, and its answer's length rounded up to a power of two */
-    RESERVE_ORACLE,  /* its final length, which no real server knows */
-    RESERVE_GROWING, /* its present length, in one piece that is copied to a larger one for every token */
-    RESERVE_PAGED,   /* its present length, in whole pages */
+    RESERVE_MAX,     /* for the longest possible sequence, from the start */
+    RESERVE_POW2,    /* for its prompt, and its answer's length rounded up to a power of two */
+    RESERVE_ORACLE,  /* for its final length, which no real server knows */
+    RESERVE_GROWING, /* for its present length, contiguous: copied to a larger piece for every token */
+    RESERVE_PAGED,   /* for its present length, in whole pages */
     RESERVE_N
 } reservation;
 
 const char *reservation_name(reservation r);
 
 typedef struct reserved_seq {
-    int32_t n_prompt, n_output; /* in the end */
-    int32_t n_now;              /* tokens it has */
+    int32_t n_prompt, n_output; /* final lengths */
+    int32_t n_now;              /* tokens so far */
 } reserved_seq;
 
-/* Slots that the sequence takes; max_len is what RESERVE_MAX gives, page_tokens what a
- * page holds. */
+/* Slots that the sequence takes. max_len: what RESERVE_MAX reserves; page_tokens: tokens
+ * per page. */
 int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len, int32_t page_tokens);
 
-/* Memory given out in pieces, each in the first gap that holds it: what keys and values
- * in one piece get, holes between them included.
+/* A first-fit allocator: memory for contiguous keys and values, including the gaps
+ * between pieces.
  *
  * Owner: one simulation. Invariant: pieces are in ascending order and do not overlap. */
 
@@ -44,14 +43,15 @@ typedef struct first_fit {
     int64_t size;
 } first_fit;
 
-/* `size` units for at most cap pieces. */
+/* size units for at most cap pieces. */
 quire_err first_fit_open(int64_t size, int32_t cap, first_fit *out);
 void first_fit_close(first_fit *f);
-/* Gives owner n units, from *first on; false when no gap holds them. O(pieces). */
+/* Allocates n units for owner, starting at *first. False: no gap is large enough.
+ * O(pieces). */
 bool first_fit_take(first_fit *f, int32_t owner, int64_t n, int64_t *first);
-/* What `from` has becomes `to`'s. O(pieces). */
+/* Transfers what `from` has to `to`. O(pieces). */
 void first_fit_rename(first_fit *f, int32_t from, int32_t to);
-/* Takes owner's pieces back, if it has any. O(pieces). */
+/* Frees owner's pieces, if any. O(pieces). */
 void first_fit_give(first_fit *f, int32_t owner);
 
 #endif

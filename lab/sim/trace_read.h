@@ -1,20 +1,18 @@
 /* Reads a request trace from a file.
  *
- * Three formats, told apart by the file's first line:
+ * Three formats, recognised by the file's first line:
  *   Mooncake  {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [one
  *             for each 512 tokens of the prompt]}
- *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens: lengths alone, nothing is shared
- *   own       {"t": s, "tenant": "name", "prompt": P, "output": P}; t and tenant may be
- *             left out
- * where P is a number of tokens that nobody else has, or a list of parts: ["name", n] is
- * the first n tokens of the text of that name, a whole number is a token id. So
- * {"prompt": [["system", 2000], ["user 7", 30]], "output": [["answer 7", 150]]} is a
- * chat's first turn.
+ *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens: lengths only, nothing is shared
+ *   own       {"t": s, "tenant": "name", "prompt": P, "output": P}; t and tenant are
+ *             optional
+ * P is a number of tokens that nobody else has, or a list of parts: ["name", n] is the
+ * first n tokens of the text of that name, an integer is a token id. So {"prompt":
+ * [["system", 2000], ["user 7", 30]], "output": [["answer 7", 150]]} is the first turn of
+ * a chat. Tokens that a file does not identify, such as answers in the first two formats,
+ * count as different from all others.
  *
- * What a file does not say (whether an answer comes back in a later prompt, in Mooncake's
- * and Azure's) counts as different.
- *
- * Files are hostile: lengths, sums and nesting are checked, and an error names the
+ * Files are untrusted: lengths, sums and nesting are checked, and an error names the
  * line. */
 #ifndef LAB_SIM_TRACE_READ_H
 #define LAB_SIM_TRACE_READ_H
@@ -27,15 +25,15 @@
 
 /* ---- traces ---- */
 
-/* A request trace: who asked when, for how many tokens, and which of them are the same.
+/* A request trace: who asked when, for how many tokens, and which tokens are the same.
  *
- * Tokens are ids. Every text has a range of negative ids of its own, in which it counts
- * up, so two texts never share a token; ids that the file gives are kept. trace_read.h
- * has the formats of files.
+ * Tokens are ids. Every text has its own range of negative ids, which count up, so two
+ * texts never share a token; ids given by the file are kept. trace_read.h describes the
+ * file formats.
  *
  * Immutable after reading. */
 
-/* of a hash id; of a request's prompt or answer */
+/* tokens per hash id; most tokens of a request's prompt or answer */
 enum { TRACE_BLOCK_TOKENS = 512, TRACE_MAX_TOKENS = 1 << 24 };
 
 /* Tokens first, first + 1, ..., first + n - 1. */
@@ -51,7 +49,7 @@ typedef struct trace_request {
     int32_t tenant;             /* 0..n_tenants */
 } trace_request;
 
-/* Requests are in order of arrival, equal times in the file's. */
+/* Requests are in order of arrival; equal times keep the file's order. */
 typedef struct trace {
     trace_request *requests;
     trace_run *runs;
@@ -62,11 +60,11 @@ typedef struct trace {
 
 void trace_deinit(trace *t);
 
-/* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the
- * same, and lengths shrink to what a small model holds. */
+/* Divides the length of every run of tokens by `by`, rounding up. Equal texts stay equal,
+ * and lengths shrink to what a small model can hold. */
 void trace_shrink(trace *t, int32_t by);
 
-/* A token of a trace as one of a model's n_vocab: the same for the same. */
+/* Maps a token of a trace to one of a model's n_vocab; equal tokens stay equal. */
 int32_t trace_token_of(int32_t id, int32_t n_vocab);
 
 /* Writes a request's tokens to out[n_prompt + n_output]. */
@@ -76,35 +74,34 @@ void trace_tokens(const trace *t, const trace_request *r, int32_t *out);
 
 /* Reads a file, at most its first `limit` requests (0: all). QUIRE_BAD_FILE,
  * QUIRE_TOO_LARGE, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_NO_MEMORY; err names file and line,
- * *out is untouched. */
+ * *out is unchanged. */
 quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *err);
-/* The same from memory; name is what errors call it. */
+/* The same from memory; name: what errors call it. */
 quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, quire_error *err);
 
-/* Requests that nobody recorded: arrivals as a Poisson process, lengths like those of
- * known data sets, all from a seed.
+/* Synthetic requests: arrivals as a Poisson process and lengths like those of known data
+ * sets, all from a seed.
  *
  * Lengths are log-normal with the data sets' published means (Kwon et al. 2023,
  * "Efficient Memory Management for Large Language Model Serving with PagedAttention",
- * figure 11); their spread is ours. Nothing is the same as anything else. */
+ * figure 11); the spread is ours. No tokens are shared. */
 
-/* Names of lengths, for error texts: "sharegpt, alpaca". */
+/* Names of distributions of lengths, for error texts: "sharegpt, alpaca". */
 extern const char arrivals_names[];
 
 typedef struct arrivals_options {
     const char *lengths;
-    double rate;  /* requests a second */
-    int32_t n;    /* requests */
-    int32_t most; /* tokens of a prompt and its answer together, at most: longer ones are drawn again */
+    double rate;  /* requests per second */
+    int32_t n;    /* number of requests */
+    int32_t most; /* most tokens of a prompt and its answer together; longer ones are redrawn */
     uint64_t seed;
 } arrivals_options;
 
-/* The same options give the same requests on every machine, except for the last bits
- * of the C library's logarithm. QUIRE_INVALID, QUIRE_NO_MEMORY. O(n). */
+/* The same options give the same requests on every machine, except for the last bits of
+ * the C library's logarithm. QUIRE_INVALID, QUIRE_NO_MEMORY. O(n). */
 quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err);
 
-/* The requests of t arrive in their order as a Poisson process, rate a second, whenever
- * they came before. */
+/* Replaces t's arrivals by a Poisson process of `rate` per second, in the same order. */
 void arrivals_space(trace *t, double rate, uint64_t seed);
 
 #endif
