@@ -63,7 +63,7 @@ if(amx IN_LIST isa_native)
 endif()
 
 # A model without work, whose passes a test defines itself.
-option(QUIRE_TEST_LARGER "The engine's tests run the larger built-in model, some six times the work" OFF)
+option(QUIRE_TEST_LARGER "The engine's tests run the larger built-in model, some six times the work; all files of tests are optimised" OFF)
 if(TARGET tests_engine)
     if(QUIRE_TEST_LARGER)
         target_compile_definitions(tests_engine PRIVATE QUIRE_TEST_LARGER)

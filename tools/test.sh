@@ -41,11 +41,11 @@ build() {
     fi
 }
 
-# unit TREE CTEST-ARGUMENTS...: runs the tree's unit tests, each test program counting as one.
+# unit TREE CTEST-ARGUMENTS...: runs the tree's unit tests, each test program counting as one. Some wait: one more runs than there are processors.
 unit() {
     local tree=$1 log=$1/ctest.log summary n_failed n_total
     shift
-    ctest --test-dir "$tree" -j "$jobs" --output-on-failure "$@" >"$log" 2>&1
+    ctest --test-dir "$tree" -j $((jobs + 1)) --output-on-failure "$@" >"$log" 2>&1
     summary=$(grep -E 'tests? failed out of' "$log")
     n_failed=$(sed -E 's/.*, ([0-9]+) tests? failed out of.*/\1/' <<<"$summary")
     n_total=$(sed -E 's/.* out of ([0-9]+).*/\1/' <<<"$summary")
@@ -90,7 +90,7 @@ check() {
     passed=$((passed + n[0])) failed=$((failed + n[1]))
 }
 
-# The Python tests of the programs, in an environment of their own below build/. They wait much: one process more than there are processors.
+# The Python tests of the programs, in an environment of their own below build/. They wait much: two processes more than there are processors.
 end_to_end() {
     local python=build/venv/bin/python log=build/e2e.log stamp=build/venv/packages n
     local packages='openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema jinja2'
@@ -105,7 +105,7 @@ end_to_end() {
         failed=$((failed + 1))
         return
     fi
-    "$python" -m pytest -q -rsf -p no:cacheprovider -n $((jobs + 1)) --dist loadfile --no-loadscope-reorder "$@" tests/e2e >"$log" 2>&1
+    "$python" -m pytest -q -rsf -p no:cacheprovider -n $((jobs + 2)) --dist loadfile --no-loadscope-reorder "$@" tests/e2e >"$log" 2>&1
     local status=$?
     [ "$status" -eq 0 ] && grep -E '^SKIPPED' "$log"
     [ "$status" -eq 0 ] || cat "$log"
