@@ -122,6 +122,10 @@ REUSE = [
         Held("L11", "pages, a prompt of 256 by four", 16, cell("given samples 4", "shared"), "16 and one each for the new tokens"),
         Held("L11", "without sharing", 64, cell("given samples 4", "pages apart"), "64 and one each"),
     ]),
+    Experiment("demo-radix", "quire demo radix", [
+        Held("R20", "states of a tree in its figure", 9, lambda o: float(sum(line[:1].isdigit() for line in o.lines)), "the same nine kinds of states; the picture is not given there"),
+        Held("R32", "an insert that shares a part: split, then the least recently used leaf goes", "ids lost", lambda o: f"states {o.found('^([0-9]+) .*splits')} and {o.found('^([0-9]+) .*unused longest')}", "shown with the real tree"),
+    ]),
     Experiment("bench-workload", "quire bench workload -t 1", [
         Held("R7", "few-shot MMLU against no reuse, tokens/s", 4.4, quotient(("mmlu5 token", "tokens/s"), ("mmlu5 none", "tokens/s")), "there against vLLM of the time; here the same engine without its cache; 84% of the prompts are shared"),
         Held("R8", "ReAct agents", 5.6, quotient(("react token", "tokens/s"), ("react none", "tokens/s")), "the same"),
@@ -346,7 +350,6 @@ NOT_REPRODUCED = [
     ("R28", "the toy's numbers are lost; five tokens in pages of 2 are worked example 19, which a test counts"),
     ("R16", "recomputing against swapping over PCIe; in one memory swapping is a copy, and always the faster"),
     ("R29 R30", "worked examples 20, 21 and 22: tests of the index and of admission count them; no command prints them"),
-    ("R20 R32", "states of a prefix tree, of which the picture or the ids are lost; worked examples 23 and 24, which tests of the index count, and `/pool` draws a server's own tree"),
     ("R31 B6 B7 B18 B30", "pages that sequences take as they grow: worked examples 11 and 28 to 30, which tests count"),
     ("B3 B4 B11 B12 B13 B14 B15 B25", "static and continuous batches of one list of prompts: worked examples 25 to 27, which tests count. `ablation-batching` runs both servers"),
     ("B5 B8 B16 B17 B20 B21 B22 B28", "memory and speed of an engine that runs a pass for each sequence, or gathers pages in Python; its columns count different things (B17, B20)"),

@@ -1,32 +1,12 @@
-/* `quire demo NAME`: schedule, snapshot, sweep: small experiments that show, with the
- * engine's own parts, what paging and continuous batching are for. Counts are exact; where
- * a time is measured, the line below the table says so, and on what. */
+/* `quire demo NAME`: schedule, snapshot, sweep, and the frame that they share with radix
+ * (demo_radix.c). */
+#include "lab/demo/demo.h"
+
 #include "core/kv_layout.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/model_runner.h"
-#include "lab/commands/lab_commands.h"
 #include "lab/sim/serving.h"
-
-/* NULL or 0: as the demonstration chooses. The argument names the demonstration; NULL:
- * list them. */
-typedef struct demo_options {
-    cli_options cli;
-    const char *prompt_lengths; /* tokens, "4,6,1,7" */
-    const char *lengths;        /* of answers, likewise */
-    const char *batches;        /* requests at once, "1,2,4" */
-    const char *contexts;       /* tokens of a sequence, "32,128" */
-    int32_t n_runs;             /* runs for each measured figure */
-    int32_t n_tokens;           /* after each prompt */
-    int32_t slots;              /* sequences that run at once */
-    int32_t n_rows;             /* a step */
-    int32_t page_tokens, n_pages;
-} demo_options;
-
-/* given, or `own` if that is 0. */
-static inline int32_t demo_or(int32_t given, int32_t own) {
-    return given > 0 ? given : own;
-}
 
 enum { MAX_REQUESTS = FIGURES_MAX_POINTS };
 
@@ -401,6 +381,7 @@ static const struct {
     const char *takes; /* its flags, beside those of the model that is run */
     bool runs;         /* whether it runs one */
 } demos[] = {
+    {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size", false},
     {"schedule", "what the planner gives each request, step by step", demo_schedule,
      "--lengths --prompt-lengths --max-num-seqs --max-num-batched-tokens --kv-pages --page-size", false},
     {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens",
@@ -439,7 +420,7 @@ static const flag demo_flags[] = {
     {"--max-num-seqs", "N", "sequences that run at once; without: 4", COUNT(slots, 1, 1 << 16)},
     {"--max-num-batched-tokens", "N", "rows a step; without: 8", COUNT(n_rows, 1, 1 << 20)},
     {"--kv-pages", "N", "pages of the pool", COUNT(n_pages, 1, 1 << 20)},
-    {"--page-size", "N", "tokens a page holds; without: 4", PAGE_SIZE(page_tokens)},
+    {"--page-size", "N", "tokens a page holds; without: schedule 4, radix 1", PAGE_SIZE(page_tokens)},
     {0},
 };
 enum { N_DEMO_FLAGS = (int)(sizeof demo_flags / sizeof *demo_flags) };
@@ -484,5 +465,6 @@ static quire_err demo_run(const cli_options *cli, quire_error *err) {
 
 LAB_COMMAND(demo, "demo", " [NAME]", ARGUMENT_NAME, "demonstrations of paging and continuous batching",
             "  quire demo                                             lists the demonstrations\n"
+            "  quire demo radix --page-size 4\n"
             "  quire demo schedule --prompt-lengths 10,3,6 --lengths 4,8,3 --json\n",
             demo_flags, flags_compute, FLAGS_KV, flags_threads, flags_json, flags_help);

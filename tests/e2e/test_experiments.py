@@ -50,7 +50,9 @@ def test_schedule_shows_every_state_and_loses_no_token(quire):
 def test_every_demonstration_is_listed_and_others_are_refused(quire):
     said = subprocess.run([QUIRE, "demo"], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
-    assert names == ["schedule", "snapshot", "sweep"]
+    assert names == ["radix", "schedule", "snapshot", "sweep"]
+    done = subprocess.run([QUIRE, "demo", "radix", "--page-size", "8"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--page-size 8" in done.stderr
     done = subprocess.run([QUIRE, "demo", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2 and "quire demo" in done.stderr
 
@@ -60,6 +62,7 @@ def test_every_demonstration_is_listed_and_others_are_refused(quire):
     (["demo", "schedule", "--lengths", "1,2"], ["--prompt-lengths", "--lengths 2"]),
     (["demo", "schedule", "--kv-pages", "2"], ["needs", "2"]),
     (["demo", "snapshot", "--runs", "3"], ["snapshot", "--runs", "--max-tokens"]),
+    (["demo", "radix", "--lengths", "3"], ["radix", "--lengths", "--page-size"]),
     (["demo", "schedule", "--model", "x.gguf"], ["runs no model", "--model"]),
     (["demo", "schedule", "--threads", "2"], ["runs no model", "--threads"]),
     (["demo", "sweep", "--context", "3000"], ["3016", "2048"]),

@@ -20,8 +20,9 @@ PRINTING = [
     ["bench", "memory", "--json"],
     ["bench", "kv", "--threads", "1", "--pages", "1024", "--runs", "1", "--milliseconds", "1", "--json"],
     ["demo"],
+    ["demo", "radix"],
+    ["demo", "radix", "--json"],
     ["demo", "schedule"],
-    ["demo", "schedule", "--json"],
     ["sim", "TRACE"],
     ["sim", "TRACE", "--json"],
 ]
