@@ -13,7 +13,7 @@
 static const command *const commands[] = {LAB_COMMANDS(LAB_COMMAND_ROW), NULL};
 
 static void print_help(bool all) {
-    (void)all; /* there is one page */
+    (void)all; /* there is only one page */
     printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n",
            quire_version());
     dispatch_list(commands);
@@ -25,8 +25,8 @@ int main(int argc, char **argv) {
                    .summary = "measures and shows what quire does",
                    .commands = commands,
                    .others = quire_commands,
-                   /* no variables of flags: only the command line decides what is
-                    * measured */
+                   /* flags have no environment variables: only the command line decides
+                    * what is measured */
                    .help = print_help};
     mem_separate_large();
     setlocale(LC_CTYPE, "");

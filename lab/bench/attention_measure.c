@@ -17,7 +17,7 @@ static int32_t read_pieces_divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
 
-/* Writes the pieces of one layer to `at`. Returns their number. */
+/* Writes the addresses of one layer's pieces to `at`. Returns their number. */
 static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pages, int32_t n_pages,
                           const uint8_t **at) {
     const kv_planes *l = &c->layout.caches[layer];
@@ -36,8 +36,8 @@ static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pa
     return n;
 }
 
-/* Lists the pieces of the n_tokens tokens of these pages, all of the backend's layers
- * being alike. pieces_free frees them. */
+/* Lists the pieces of n_tokens tokens in these pages; all of the backend's layers are
+ * alike. Free with pieces_free. */
 static quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out) {
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
@@ -64,8 +64,8 @@ static uint64_t read_pieces_load(const uint8_t *p) {
     return x;
 }
 
-/* Loads from n_streams pieces side by side and prefetches those that come `ahead` pieces
- * later, into the second-level cache as attention does. */
+/* Loads from n_streams pieces side by side and prefetches those `ahead` pieces later into
+ * L2, as attention does. */
 static inline __attribute__((always_inline)) uint64_t read_together(const pieces *p, const uint8_t *const *at,
                                                                     int n_streams, int32_t ahead) {
     uint64_t sum = 0;
@@ -101,35 +101,35 @@ uint64_t pieces_read(const pieces *p, int32_t layer, int way) {
 }
 
 enum {
-    TILE_ROWS = 16, /* rows of a tile, as in the engine */
+    TILE_ROWS = 16, /* rows per tile, as in the engine */
     PAGE_TOKENS = 16,
     N_WAYS = 2,
     MAX_LAYERS = 64,
     CACHES_BYTES = 128 << 20, /* layers cycle through at least this many bytes */
-    LEAST_US = 4000           /* of a run */
+    LEAST_US = 4000           /* least time of a run */
 };
 
-/* A backend with pages of one size, all of them filled. */
+/* A backend with pages of one size, all filled. */
 typedef struct stage {
     const attention_shape *shape;
     backend *b;
     kv_layout layout;
     buffer q, k, v, out;
-    int32_t pages_each; /* of a sequence */
-    int32_t n_pages;    /* of all */
+    int32_t pages_each; /* pages per sequence */
+    int32_t n_pages;    /* pages of all sequences */
     page_id *pages;     /* [n_seqs, pages_each] */
     int32_t *positions; /* [max_rows] */
     kv_slot *slots;     /* [max_rows] */
     batch_seq *seqs;    /* [n_seqs] */
     attn_item *work;    /* [max_work] */
     int32_t max_rows, max_work;
-    cascade cascade; /* with shared pages only */
-    bool cascades;   /* whether it is used */
+    cascade cascade; /* if pages are shared */
+    bool cascades;   /* whether the cascade is used */
     attn_spec spec;
-    const attn_mods *mods; /* mask and change of scores of all sequences; NULL: none */
+    const attn_mods *mods; /* mask_mod and score_mod of all sequences; NULL: none */
 } stage;
 
-/* Describes a model of n_layers such layers. */
+/* Describes a model of n_layers layers of this shape. */
 static model_desc desc_of(const attention_shape *s, int32_t n_layers) {
     model_desc d = desc_plain(n_layers, s->n_heads, s->n_kv_heads, s->d_head, 0);
     for (int32_t i = 0; i < d.n_caches && s->n_value > 0; i++) {
@@ -158,7 +158,7 @@ static void stage_close(stage *s) {
     cascade_close(&s->cascade);
 }
 
-/* Fills n rows of an activation with roughly normal numbers. */
+/* Fills n rows of an activation with approximately normal numbers. */
 static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
     float *x = mem_new((size_t)width * (size_t)n, sizeof *x);
     uint64_t state = (uint64_t)a.id + 1;
@@ -174,7 +174,7 @@ static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Writes page 0 in every layer through the op, then copies it to the others. */
+/* Writes page 0 in every layer with the op, then copies it to the others. */
 static void attention_measure_fill_pages(stage *s) {
     int32_t n = s->layout.page_tokens;
     for (int32_t i = 0; i < n; i++) {
@@ -281,7 +281,7 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     step->n_work = batch_plan_work(s->seqs, s->shape->n_seqs, TILE_ROWS, s->work, s->max_work);
 }
 
-/* Runs one pass over the layers, with all rows of the shape. */
+/* Runs one pass over the layers with all rows of the shape. */
 static void attention_measure_pass(stage *s) {
     int32_t most = rows_of_step(s->shape);
     for (int32_t from = s->shape->n_tokens - s->shape->n_rows; from < s->shape->n_tokens; from += most) {
@@ -295,7 +295,7 @@ static void attention_measure_pass(stage *s) {
     }
 }
 
-/* Measures the microseconds of a layer. */
+/* Measures the microseconds per layer. */
 static double run_us(stage *s, int32_t n_threads) {
     s->b->ops->enter(s->b);
     int64_t start = figures_time_us(n_threads), took = 0;
@@ -308,7 +308,7 @@ static double run_us(stage *s, int32_t n_threads) {
     return (double)took / n;
 }
 
-/* Pages 0..n_pages in an order that a fixed seed draws. */
+/* Writes the page ids 0..n_pages in an order drawn with a fixed seed. */
 static void attention_measure_scatter(int32_t n_pages, page_id *pages) {
     model_runner_scatter(1, n_pages, &pages->v);
 }
@@ -319,7 +319,7 @@ static void put_in_order(int32_t n_pages, page_id *pages) {
     }
 }
 
-/* Opens the two ways of attention_speed: pages of m->page_tokens and of 256. */
+/* Opens the two ways of attention_speed: pages of m->page_tokens, and pages of 256. */
 static quire_err open_ways(const attention_shape *shape, const attention_machine *m, stage ways[N_WAYS],
                            quire_error *err) {
     const int32_t page_tokens[N_WAYS] = {m->page_tokens > 0 ? m->page_tokens : PAGE_TOKENS, 256};
@@ -338,7 +338,7 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
     return e;
 }
 
-/* Runs the two ways alternately; returns the least time of each. */
+/* Runs the two ways alternately and returns the least time of each. */
 static void time_ways(stage ways[N_WAYS], const attention_machine *m, double *const least[N_WAYS]) {
     for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
         int w = run % N_WAYS;
@@ -365,7 +365,7 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
     return e;
 }
 
-/* Measures the microseconds in which a layer's pieces are read. */
+/* Measures the microseconds to read a layer's pieces. */
 static double read_us(const pieces *p, int way) {
     static volatile uint64_t kept; /* keeps the loads from being optimised away */
     int64_t start = figures_time_us(1), took = 0;
@@ -400,11 +400,11 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
     return e;
 }
 
-/* Turns n_pages consecutive pages into a table for each sequence, with the shared pages
- * in all of them. */
+/* Assigns n_pages consecutive pages to a table per sequence, with the shared pages in all
+ * of them. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
-    /* from the last: tables overwrite the data from which they are made */
+    /* backwards: tables overwrite the data from which they are made */
     for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) {
         page_id *table = s->pages + (int64_t)i * s->pages_each;
         memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
@@ -422,7 +422,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
         *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
         attention_measure_scatter(s.n_pages, s.pages);
         lay_out(&s);
-        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* in turns */
+        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* alternating */
             double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
             s.cascades = run % 2 == 1;
             double us = run_us(&s, m->n_threads);
@@ -438,7 +438,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     return e;
 }
 
-/* Times the four ways of mods_speed, in turns; mods: causal, window. */
+/* Times the four ways of mods_speed, alternating. mods: causal, window. */
 static void run_mods(stage *s, const attention_machine *m, attn_mods *const mods[2], mods_speed *out) {
     double *least[4] = {&out->causal_us, &out->causal_mod_us, &out->window_us, &out->window_mod_us};
     for (int32_t run = 0; run < 4 * m->n_runs; run++) {
@@ -503,7 +503,7 @@ int64_t attention_bytes(const attention_shape *shape) {
 }
 
 double attention_operations(const attention_shape *shape) {
-    /* the last row sees all, each earlier row one fewer */
+    /* the last row sees all keys, each earlier row one fewer */
     double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2;
     return 2.0 * seen * shape->n_heads * (shape->d_head + value_of(shape)) * shape->n_seqs;
 }

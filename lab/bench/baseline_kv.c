@@ -10,23 +10,23 @@
 #include "base/size.h"
 #include "core/half.h"
 
-/* Keys and values of one sequence in one cache, in one contiguous piece, which baselines
- * have in place of pages.
+/* Keys and values of one sequence in one cache, contiguous, which baselines use instead
+ * of pages.
  *
- * The blocks are the CPU's (backend/cpu/pages.h), so that the engine's own kernels read
- * them. Elements are f32, f16 or bf16. */
+ * The blocks have the CPU backend's layout (backend/cpu/pages.h), so that the engine's
+ * own kernels can read them. Elements are f32, f16 or bf16. */
 
 /* k: [kv heads][blocks of 16][d_head][16], v: [kv heads][cap][d_head], in the arena. */
 typedef struct kv_piece {
     uint8_t *k, *v;
-    int32_t n, cap; /* tokens it holds, tokens it has room for */
+    int32_t n, cap; /* tokens held, capacity in tokens */
 } kv_piece;
 
 static inline int32_t kv_piece_blocks(int32_t n) {
     return (n + CPU_KV_BLOCK - 1) / CPU_KV_BLOCK;
 }
 
-enum { READ_AHEAD = 64 }; /* bytes that kernels read past the last value */
+enum { READ_AHEAD = 64 }; /* bytes that kernels read after the last value */
 
 static size_t row_bytes(const kv_planes *l) {
     return (size_t)l->key.row_bytes;
@@ -40,13 +40,13 @@ static size_t v_bytes(const kv_planes *l, int32_t cap) {
     return row_bytes(l) * (size_t)l->n_heads * (size_t)cap;
 }
 
-/* Bytes of memory for a piece that kv_piece_in makes there, a multiple of 64. */
+/* Bytes that kv_piece_in needs for a piece, a multiple of 64. */
 static size_t kv_piece_room(const kv_planes *l, int32_t cap) {
     return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) +
            size_align(v_bytes(l, cap) + READ_AHEAD, READ_AHEAD);
 }
 
-/* An empty piece in memory[0..kv_piece_room), which outlives it. */
+/* Makes an empty piece in memory[0..kv_piece_room), which must outlive it. */
 static kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
     return (kv_piece){
         .k = memory, .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD), .cap = cap};
@@ -65,8 +65,8 @@ static void baseline_kv_write_row(dtype type, void *plane, size_t index, size_t 
     }
 }
 
-/* Adds a token after those it holds, for which it has room: key and value of every head,
- * as f32, rounded to the cache's type. */
+/* Appends a token, for which there must be room: key and value of every head as f32,
+ * rounded to the cache's type. */
 static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, const float *value) {
     size_t d = (size_t)l->key.width, at = (size_t)p->n;
     for (size_t head = 0; head < (size_t)l->n_heads; head++) {
@@ -79,8 +79,7 @@ static void kv_piece_store(const kv_planes *l, kv_piece *p, const float *key, co
     p->n++;
 }
 
-/* Points the tile's blocks to the positions of a head from base on, a multiple of a
- * block. */
+/* Points the tile's blocks to a head's positions from base, a multiple of a block, on. */
 static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t base,
                           attn_tile *tile) {
     size_t row = row_bytes(l), n_blocks = (size_t)l->n_heads * (size_t)kv_piece_blocks(p->cap);
@@ -90,7 +89,7 @@ static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, i
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
         tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
         /* as over pages (attn_pages_fetch_next): its own values, then the keys a chunk
-         * ahead, which are the next head's after the last chunk */
+         * ahead; after the last chunk, the next head's keys */
         size_t ahead = block + ATTN_BLOCKS < n_blocks ? block + ATTN_BLOCKS : block;
         tile->fetch_k[i] = tile->v_blocks[i];
         tile->fetch_v[i] = p->k + row * CPU_KV_BLOCK * ahead;
@@ -98,7 +97,7 @@ static void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, i
 }
 
 struct baseline_kv {
-    backend_ops ops; /* first: the attached backend's ops point here */
+    backend_ops ops; /* first member: the attached backend's op table */
     const backend_ops *own;
     backend *b;
     int32_t max_seqs, max_len;
@@ -110,9 +109,9 @@ struct baseline_kv {
     quire_err error;
 };
 
-/* One call of an op: what the thread pool's parts read. */
+/* One call of an op, as the thread pool's tasks read it. */
 typedef struct job {
-    attn_job op; /* of the engine's own attention, without a work list */
+    attn_job op; /* for the engine's own attention, without a work list */
     baseline_kv *k;
     cpu_backend *c;
     int32_t seq;
@@ -122,8 +121,8 @@ static kv_piece *piece_of(const baseline_kv *k, int32_t cache, int32_t seq) {
     return &k->pieces[cache * k->max_seqs + seq];
 }
 
-/* Norms and rotates as usual, but stores nothing in pages (the rows have no slots). Then
- * adds the rows to every sequence's piece. */
+/* Norms and rotates as usual without storing to pages (rows have no slots), then appends
+ * the rows to their sequences' pieces. */
 static void store_in_pieces(backend *b, const kv_store_use *use) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     cpu_backend *c = (cpu_backend *)b;
@@ -149,8 +148,8 @@ static int32_t baseline_kv_clamp(int32_t v, int32_t high) {
     return v < 0 ? 0 : v > high ? high : v;
 }
 
-/* Attends from the tile's queries to positions base .. base + ATTN_CHUNK of the piece.
- * False: no query sees any of them. */
+/* Computes attention of the tile's queries to positions base .. base + ATTN_CHUNK of the
+ * piece. False: no query sees any of them. */
 static bool compute_chunk(const job *j, const kv_piece *p, int32_t head, int32_t base, attn_scratch *w) {
     bool any = false;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
@@ -181,7 +180,7 @@ static void finish_queries(const job *j, attn_scratch *w) {
     }
 }
 
-/* One KV head of the job's sequence. */
+/* Task: one kv head of the job's sequence. */
 static void attend_task(void *context, int32_t head, int32_t thread) {
     const job *j = context;
     attn_scratch *w = &j->k->workers[thread];
@@ -257,8 +256,7 @@ static size_t n_pieces(const baseline_kv *k) {
     return (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs;
 }
 
-/* The pieces are consecutive in memory like the pool's pages, in huge pages of the
- * system. */
+/* Allocates the pieces contiguously in huge pages, like the pool's pages. */
 static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
     size_t room = 0, at = 0;
     k->pieces = mem_new(n_pieces(k), sizeof *k->pieces);

@@ -115,7 +115,7 @@ static void bench_speed_report_print_lines(const speed_line *l) {
     add_params(bench_line_begin(&line, "speed", l->name), l);
     bench_line_end(&line, l->value.mean, l->unit, l->limit.by != NULL ? l->limit.value : (double)NAN,
                    speed_fraction(l));
-    if (l->value.spread > 0) { /* the spread of several runs */
+    if (l->value.spread > 0) { /* print the spread of several runs */
         (void)snprintf(spread, sizeof spread, "%s spread", l->name);
         add_params(bench_line_begin(&line, "speed", spread), l);
         bench_line_end(&line, l->value.spread, l->unit, TABLE_ABSENT, TABLE_ABSENT);

@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "setup/engine_config.h"
 
-/* A speed needs at least this many reads that found tokens, of at most this many steps
- * each; number of tries. */
+/* A speed needs at least this many looks that found tokens, of at most this many steps
+ * each; most tries. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 static quire_err client_open_engine(const quire_options *o, engine_ablations off, const quire_engine *beside,
@@ -145,12 +145,12 @@ int64_t client_steps(const client *c) {
     return stats.steps;
 }
 
-/* Counts the tokens of s that came after `start` and not after `end`; *n_looks: the reads
+/* Counts the tokens of s that came after `start` and up to `end`; *n_looks: the looks
  * that found them. */
 static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *n_looks) {
     int64_t n = 0;
     *n_looks = 0;
-    for (int32_t j = 1; j < s->n_output; j++) { /* all have the first by `start` */
+    for (int32_t j = 1; j < s->n_output; j++) { /* token 0 came by `start` */
         if (s->times_us[j] > start && s->times_us[j] <= end) {
             *n_looks += s->looks[j] != s->looks[j - 1];
             n++;
@@ -159,13 +159,14 @@ static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *
     return n;
 }
 
-/* Whether tokens of n_steps steps, found by n_looks reads, determine a speed. */
+/* Whether n_looks looks are enough for tokens of n_steps steps to determine a speed. */
 static bool are_apart(int64_t n_steps, int64_t n_looks) {
     return n_looks >= (n_steps < LEAST_LOOKS ? n_steps : LEAST_LOOKS) && n_looks * MOST_TOGETHER >= n_steps;
 }
 
 double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps) {
-    const sent *last = &requests[0], *first = &requests[0]; /* requests to begin, and to end */
+    /* last: the last request to begin; first: the first to end */
+    const sent *last = &requests[0], *first = &requests[0];
     for (int32_t i = 0; i < n; i++) {
         const sent *s = &requests[i];
         if (s->n_seen < s->n_output || from + 1 >= s->n_output) {

@@ -155,7 +155,7 @@ static bool has_figures(const bench_table *s) {
     return has;
 }
 
-/* A line for each figure of a row. */
+/* Prints a line for each figure of a row. */
 static void result_table_print_figures(const bench_table *s, const table_cell *cells) {
     for (int32_t i = 0; i < s->n_columns; i++) {
         if (!result_table_is_figure(&s->columns[i])) {

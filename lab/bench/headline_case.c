@@ -68,7 +68,7 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
 }
 
 double headline_allowed_us(const cost_model *c, const headline_load *load) {
-    step_work rest = load->work; /* work besides the rows */
+    step_work rest = load->work; /* work other than rows */
     rest.rows = 0;
     double us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
     for (int k = 0; k < COST_N_KNOTS; k++) {
@@ -107,8 +107,8 @@ int32_t headline_median_run(const double *reached, int32_t n) {
 }
 
 enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
-/* A step is repeated for RUN_US; a longer one a few times, unless it takes LONG_US, so
- * that no knot of the fit depends on a single step. */
+/* A step is repeated for RUN_US, but at least LEAST_REPEATS times unless it takes
+ * LONG_US, so that no knot of the fit depends on a single step. */
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
@@ -119,7 +119,7 @@ enum { USUAL = 1 }; /* of these */
 typedef struct measure {
     bool decodes;
     int32_t n_seqs, first, n_rows;
-    double us; /* time of all steps so far */
+    double us; /* total time of the steps so far */
     int32_t n;
 } measure;
 
@@ -145,8 +145,9 @@ static void headline_cost_add_measure(measuring *k, measure m) {
     }
 }
 
-/* Measures rows up to the limit, alone and after others; and sequences, with several
- * contexts if their number is a power of two, since the cost of context is linear. */
+/* Chooses steps to measure: rows up to the limit, first in a context and after others;
+ * and sequences, with several context lengths if their number is a power of two, since
+ * the cost of context is linear. */
 static void headline_cost_choose(measuring *k) {
     int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);
     k->n_knots = cost_knots_until(most, k->knots);
@@ -206,7 +207,7 @@ static quire_err headline_cost_fill_pages(measuring *k) {
     return QUIRE_OK;
 }
 
-/* Measures moving keys and values, per token, by the page. */
+/* Measures copying keys and values by the page, per token. */
 static double copy_us(const measuring *k) {
     int64_t start = figures_time_us(k->b->n_threads), n = 0, us = 0;
     for (int32_t i = 0; us < RUN_US && k->o->n_pages > 1; i++, n++) {
@@ -249,7 +250,7 @@ static void fit_cost(const measuring *k, cost_model *c, double *off) {
 
 static quire_err headline_cost_measure_all(measuring *k) {
     TRY(headline_cost_fill_pages(k));
-    for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
+    for (int32_t run = -1; run < k->o->n_runs; run++) { /* run -1 warms up */
         for (int32_t i = 0; i < k->n; i++) {
             measure *m = &k->measures[i];
             TRY(run < 0 ? headline_cost_run_step(k, m) : headline_cost_run_some(k, m));
@@ -340,10 +341,10 @@ static int by_latency(const void *a, const void *b) {
     return (x->latency > y->latency) - (x->latency < y->latency);
 }
 
-/* Simulates a load with steps that take some percent more or less than the cost model
- * says, about its error. With arrivals, preemption can amplify such a difference, so the
- * load with the median latency counts. A step that takes f times as long equals one on a
- * clock that runs f times as fast. */
+/* Simulates a load several times, with steps a few percent longer or shorter than the
+ * cost model says, about its error. With arrivals, preemption can amplify such a
+ * difference, so the load with the median latency counts. Steps f times as long are the
+ * same as a clock f times as fast. */
 static quire_err simulate_load(const headline_run *k, serving_options *so, double rate, headline_load *out,
                                quire_error *err) {
     static const double longer[] = {0.96, 0.98, 1, 1.02, 1.04};
@@ -365,7 +366,8 @@ static quire_err simulate_load(const headline_run *k, serving_options *so, doubl
     return QUIRE_OK;
 }
 
-/* Runs one load of one draw: the trace's clock runs `rate` times as fast. */
+/* Runs one load with one draw of arrivals: the trace's clock runs `rate` times as
+ * fast. */
 static quire_err run_draw(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     const struct way *w = &ways[k->way];
     serving_options so = *k->server;
@@ -386,9 +388,9 @@ static quire_err run_draw(const headline_run *k, double rate, headline_load *out
     return QUIRE_OK;
 }
 
-/* *out: results at `rate` requests per second (INFINITY: all at once), the mean over the
- * random draws of arrivals if there are any. QUIRE_INTERNAL if the answers differ from
- * those of the ways before. */
+/* Runs a load at `rate` requests per second (INFINITY: all at once); *out: the mean over
+ * the draws of arrivals, if there are several. QUIRE_INTERNAL: the answers differ from
+ * earlier ways'. */
 static quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     if (isinf(rate) || k->drawn == NULL) {
         return run_draw(k, rate, out, err);
@@ -402,20 +404,19 @@ static quire_err headline_run_load(const headline_run *k, double rate, headline_
     return QUIRE_OK;
 }
 
-/* Rates beyond those that were asked for; of one load, and of all, runs that replace
- * another. */
+/* Most rates beyond those given; most repeated runs of one load, and of all. */
 enum { MAX_WIDER = 6, MAX_AGAIN = 3, MOST_AGAIN = HEADLINE_N_WAYS };
 static const double HIGHER = 1.4, LOWER = 1.6;
 
-/* One way of serving: how its next load is run, and in which case. */
+/* One way of serving: how its next load is run, and its case. */
 typedef struct serving_way {
     headline_run k;
     const headline_case_options *o;
     headline_case *c;
-    cost_model *now; /* what steps cost when it was measured last */
+    cost_model *now; /* step costs at the last measurement */
 } serving_way;
 
-/* Measures what steps cost now: sets *out, and adds it to the mean. */
+/* Measures the present step costs into *out, and adds them to the mean. */
 static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out,
                               quire_error *err) {
     headline_cost_options co = {.n_pages = (int32_t)(c->server.kv_tokens / HEADLINE_PAGE),
@@ -431,15 +432,15 @@ static quire_err measure_cost(const headline_case_options *o, headline_case *c, 
     return QUIRE_OK;
 }
 
-/* Runs a load; *out: the mean of what steps cost right before and after it. */
+/* A load, and the mean of the step costs right before and after it. */
 typedef struct run {
     headline_load load;
     cost_model cost;
 } run;
 
-/* Really runs a load, between two measurements of step costs. The speed of a shared
- * machine changes from minute to minute: if the two differ, the load runs again, and the
- * run whose two measurements differ least counts, whatever its result. */
+/* Executes a load between two measurements of step costs. A shared machine's speed
+ * changes from minute to minute, so if the two differ the load is repeated; the run whose
+ * measurements differ least counts, whatever its result. */
 static quire_err run_steadily(const serving_way *w, double rate, run *out, quire_error *err) {
     double least = INFINITY;
     w->c->n_loads++;
@@ -463,7 +464,7 @@ static quire_err headline_case_run_load(const serving_way *w, double rate, run *
     return w->k.really ? run_steadily(w, rate, out, err) : headline_run_load(&w->k, rate, &out->load, err);
 }
 
-/* Inserts a load in order of its rate. */
+/* Inserts a load in order of rate. */
 static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, quire_error *err) {
     run r = {0};
     TRY(headline_case_run_load(w, rate, &r, err));
@@ -480,8 +481,8 @@ static quire_err add_load(const serving_way *w, double rate, headline_sweep *s, 
     return QUIRE_OK;
 }
 
-/* Higher rates until the queue grows beyond the bound, lower ones until one is within
- * it. */
+/* Adds higher rates until the queue grows beyond the bound, and lower ones until one is
+ * within it. */
 static quire_err headline_case_widen(const serving_way *w, double bound, headline_sweep *s,
                                      quire_error *err) {
     for (int32_t i = 0;
@@ -496,8 +497,8 @@ static quire_err headline_case_widen(const serving_way *w, double bound, headlin
     return QUIRE_OK;
 }
 
-/* All requests at once, then the given percentages of `capacity` requests per second, and
- * as many more rates as the bound needs. */
+/* Runs all requests at once, then the given percentages of `capacity` requests per
+ * second, then more rates as the bound requires. */
 static quire_err sweep(const serving_way *w, double capacity, double bound, headline_sweep *s,
                        quire_error *err) {
     for (int32_t i = 0; i < w->o->n_rates; i++) {
@@ -516,11 +517,11 @@ static double bound_of(const headline_case_options *o, const headline_case *c, c
                                                  (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
-/* All requests at once, repeated: takes the run with the median share of what step
- * costs allow; of an even number, the lower median. */
+/* Runs all requests at once several times, and takes the run with the median (lower
+ * median) share of what step costs allow. */
 static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error *err) {
     run runs[HEADLINE_MAX_RUNS];
-    double reached[HEADLINE_MAX_RUNS]; /* part of what the cost allows */
+    double reached[HEADLINE_MAX_RUNS]; /* share of what the step costs allow */
     int32_t n = w->o->n_runs;
     for (int32_t i = 0; i < n; i++) {
         TRY(headline_case_run_load(w, INFINITY, &runs[i], err));
@@ -532,7 +533,7 @@ static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error
     return QUIRE_OK;
 }
 
-/* Runs loads at rates near what the simulation can take. */
+/* Executes loads at rates near the capacity in simulation. */
 static quire_err run_real_way(serving_way w, quire_error *err) {
     headline_sweep *s = &w.c->real[w.k.way];
     headline_load expected;
@@ -543,8 +544,8 @@ static quire_err run_real_way(serving_way w, quire_error *err) {
                                        : QUIRE_OK;
 }
 
-/* Simulates the same rates, each with the step costs measured around the real load, so
- * that only the steps' times differ; further rates use the mean cost. */
+/* Simulates the same rates, each with the step costs measured around its execution, so
+ * that only the steps' times differ; additional rates use the mean cost. */
 static quire_err simulate_way(serving_way w, quire_error *err) {
     const headline_sweep *real = &w.c->real[w.k.way];
     headline_sweep *s = &w.c->simulated[w.k.way];
@@ -560,7 +561,7 @@ static quire_err simulate_way(serving_way w, quire_error *err) {
     return s->n_loads > 0 ? headline_case_widen(&w, w.c->bound, s, err) : QUIRE_OK;
 }
 
-/* The described device, at its own rates, with many requests. */
+/* Simulates the described device at its own rates, with many requests. */
 static quire_err simulate_device(serving_way w, quire_error *err) {
     headline_sweep *s = &w.c->device[w.k.way];
     w.k.cost = w.o->device;

@@ -35,8 +35,8 @@ static quire_err flush(headline_execution *x) {
 
 enum { NOBODY = -1 };
 
-/* Computes rows first .. first + n of tokens, in as many passes as needed. request: gets
- * the last row's token, at place `at`. */
+/* Computes rows first .. first + n of tokens in as many passes as needed. The last row's
+ * token goes to `request`, position `at`. */
 static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n,
                           const int32_t *pages, int32_t request, int32_t at) {
     while (n > 0) {
@@ -111,7 +111,7 @@ static quire_err headline_execute_step(void *context, const scheduler *s, const 
     return QUIRE_OK;
 }
 
-/* The prompts of a batch, each padded on the left to the longest. */
+/* Computes the prompts of a batch, each padded on the left to the longest. */
 static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
     for (int32_t i = 0; i < b->n; i++) {
         int32_t request = b->first + i, n_prompt = x->t->requests[request].n_prompt;
@@ -123,7 +123,7 @@ static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
     return QUIRE_OK;
 }
 
-/* Computes one more token of each member. A dead row that would exceed the room stays at
+/* Computes one more token of each member. A dead row that would exceed its room stays at
  * its end. */
 static quire_err batch_step(void *context, const serving_batch *b, int32_t made, double *us) {
     headline_execution *x = context;
@@ -232,7 +232,7 @@ quire_err headline_execute_run(model_runner *b, const trace *t, int32_t n_pages,
     return e;
 }
 
-/* A request in progress: the engine's `user`. */
+/* A request in progress: `user` of the engine's request. */
 typedef struct client_request {
     const trace_request *q;
     int32_t *answer; /* [n_output] */
@@ -247,7 +247,7 @@ typedef struct engine_run {
     int64_t swap_bytes;
     lab_engine x;
     client_request *requests; /* [n_requests] */
-    int32_t *answers;         /* of all */
+    int32_t *answers;         /* [tokens] of all requests */
     int32_t *text;            /* [longest] */
     int32_t next, n_open;
     double now;
@@ -295,8 +295,8 @@ static quire_err headline_engine_open_engine(engine_run *c, quire_error *err) {
     return lab_engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->x, err);
 }
 
-/* ---- requests in, tokens out: other threads' work in a server, which the clock leaves
- * out ---- */
+/* ---- requests in, tokens out: done by other threads in a server, so not on the clock
+ * ---- */
 
 static quire_err headline_engine_submit(engine_run *c, client_request *a, quire_error *err) {
     const trace_request *q = a->q;
@@ -342,7 +342,7 @@ static quire_err take_events(engine_run *c, quire_error *err) {
 
 /* ---- steps ---- */
 
-/* The sequences of the planned step, and its memory. */
+/* Counts the sequences of the planned step, and their memory. */
 static void count_step(const engine_run *c) {
     const scheduler *s = &c->x.e->sched;
     serving_result *r = c->r;
@@ -365,7 +365,7 @@ static void count_step(const engine_run *c) {
     }
 }
 
-/* Does one round of the engine's thread (engine/team.c). */
+/* Runs one round of the engine's thread (engine/team.c). */
 static quire_err headline_engine_run_step(engine_run *c, quire_error *err) {
     const backend_ops *ops = c->b->b->ops;
     int32_t n_threads = c->b->n_threads;
@@ -442,7 +442,7 @@ done:
     return QUIRE_OK;
 }
 
-enum { MOST_TOKENS = 1 << 16 }; /* of a prompt */
+enum { MOST_TOKENS = 1 << 16 }; /* most tokens of a prompt */
 
 static int32_t baseline_serve_pages_of(int64_t slots) {
     return (int32_t)kv_pages_for(slots, BASELINE_PAGE);
@@ -452,7 +452,7 @@ int32_t baseline_extra_pages(const baseline_options *o) {
     return o->is_static ? headline_padding_pages(o->n_pages, o->max_len) : 0;
 }
 
-/* The requests as a trace in which all come at once, each with its own text. */
+/* Makes a trace of the requests, all arriving at once, each with its own text. */
 static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t *outputs, int32_t n,
                                            trace *t) {
     *t = (trace){.n_requests = n, .n_tenants = 1};
@@ -472,9 +472,9 @@ static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t
     return QUIRE_OK;
 }
 
-/* What was served, counted. A static batch of n members has n x (longest prompt + longest
- * answer - 1) rows and n x longest answer rows of logits, from which its padding and dead
- * rows follow. */
+/* Derives the result from the counts. A static batch of n members has n x (longest prompt
+ * + longest answer - 1) rows and n x longest answer rows of logits, from which its
+ * padding and dead rows follow. */
 static void baseline_serve_fill_result(const trace *t, const serving_result *s, const model_runner *b,
                                        bool is_static, baseline_result *r) {
     double first = 0;

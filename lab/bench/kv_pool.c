@@ -57,7 +57,7 @@ static int64_t kv_pool_now_ns(clockid_t clock) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The least time between two readings of the clock with nothing in between. */
+/* The least time between two readings of the clock. */
 static int64_t clock_cost(clockid_t clock) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < CLOCK_SAMPLES; i++) {
@@ -69,22 +69,22 @@ static int64_t clock_cost(clockid_t clock) {
 
 /* State shared by all threads of a measurement. */
 typedef struct contest {
-    atomic_int n_awaited; /* threads that have not arrived; all start together */
+    atomic_int n_awaited; /* threads that have not arrived yet; all start together */
     atomic_bool over;
 } contest;
 
-/* A thread of it, in lines of the cache that no other thread has, with those that the
- * processor fetches beside them. */
+/* State of a thread, on cache lines that no other thread uses, including those that the
+ * processor fetches along with them. */
 typedef struct worker {
     _Alignas(LINE_PAIR) contest *c;
     kv_pool *pool;
     pthread_t thread;
-    int32_t n_pages, n_tables; /* of its own; tables have TABLE_PAGES each but perhaps the last */
+    int32_t n_pages, n_tables; /* its own pages and tables; all tables but the last have TABLE_PAGES pages */
     page_id *ids;              /* [n_pages] */
     kv_table *tables, *forks;  /* [n_tables] */
     int64_t cpu_ns[KV_OP_N], n_done[KV_OP_N];
     int64_t clock_ns;
-    double share; /* CPU time for each second of wall time */
+    double share; /* CPU time per wall time */
     quire_err error;
 } worker;
 
@@ -93,7 +93,7 @@ static void kv_pool_note(worker *w, kv_op op, int64_t start, int64_t n) {
     w->n_done[op] += n;
 }
 
-/* All own pages, n a call, and back. */
+/* Reserves all own pages, n per call, and releases them. */
 static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op release) {
     int32_t n_pages = w->n_pages - w->n_pages % n;
     int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -111,7 +111,7 @@ static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op relea
     kv_pool_note(w, release, start, n_pages);
 }
 
-/* Fills the tables page by page side by side, forks each, gives all back. */
+/* Fills the tables side by side, page by page, forks each, and releases everything. */
 static void append_and_fork(worker *w) {
     kv_copies none = {0};
     int32_t n_done = 0;
@@ -201,7 +201,7 @@ static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wal
     return n_made == n ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Of all workers together: CPU time a page of each operation, and the least part of its
+/* Sums up all workers: CPU time per page of each operation, and the smallest part of its
  * time for which one had a core. */
 static quire_err sum_up(const worker *workers, int32_t n, double ns[KV_OP_N], double *share) {
     quire_err e = QUIRE_OK;
@@ -244,8 +244,7 @@ done:
 
 enum { MAX_PROMPT = 1 << 16, N_COMMON = 64, VOCABULARY = 128000, N_MATCHES = 1000, CHANGED_PART = 8 };
 
-/* A full tree, and the prompts in it: the last n_prompts that were made are there except
- * for what was evicted. */
+/* A full tree. It contains the last n_prompts prompts, except what was evicted. */
 typedef struct forest {
     kv_cache c;
     int32_t n_pages, page_tokens, prompt_tokens;
@@ -264,8 +263,8 @@ static void kv_index_make_prompt(forest *f, int64_t number) {
     }
 }
 
-/* Puts prompt `number` in: finds what is there, takes pages for the rest and publishes
- * them. Adds the time of publishing and its tokens. */
+/* Inserts prompt `number`: matches what is there, takes pages for the rest and publishes
+ * them. Adds the time of publishing, and its tokens. */
 static quire_err kv_index_insert(forest *f, int64_t number, int64_t *took_ns, int64_t *n_tokens) {
     kv_index_make_prompt(f, number);
     f->copies.n = 0;
@@ -293,7 +292,7 @@ static quire_err kv_index_fill(forest *f, int64_t *took_ns, int64_t *n_tokens) {
     return QUIRE_OK;
 }
 
-/* Finds prompts among the younger half of what was inserted. */
+/* Matches prompts among the younger half of those inserted. */
 static quire_err match(forest *f, kv_index_times *out) {
     int64_t match_ns = 0, peek_ns = 0, n_tokens = 0,
             n_young = (int64_t)f->n_pages * f->page_tokens / f->prompt_tokens / 2;
@@ -306,7 +305,7 @@ static quire_err match(forest *f, kv_index_times *out) {
         int32_t n_found = f->seq.n_computed;
         kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
         int64_t cleared = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
-        /* the same again, from the caches */
+        /* the same again, now cached */
         int32_t n_peeked = kv_index_peek(f->c.index, &f->seq.path, f->tokens, f->prompt_tokens - 1);
         int64_t peeked = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
         match_ns += matched - start - f->clock_ns;

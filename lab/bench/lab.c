@@ -30,7 +30,7 @@ void lab_engine_close(lab_engine *x) {
     wake_deinit(&x->reader);
 }
 
-/* The likeliest tokens, n_output and no fewer. */
+/* Asks for exactly n_output tokens, sampled greedily. */
 static void ask_for_whole(engine_request *r, engine_out *out, int32_t n_output) {
     r->out = out;
     sampling_params_init(&r->sampling);
@@ -56,7 +56,7 @@ static quire_err lab_open_model(const quire_options *o, int32_t max_len, model_f
     loaded_model loaded;
     TRY(model_describe(f, &d, err));
     quire_err e = loaded_model_open(o, f, &d, max_len, &loaded, err);
-    l->b = loaded.b; /* lab_close frees both, also after a failure */
+    l->b = loaded.b; /* lab_close frees both, even after a failure */
     l->m = loaded.m;
     l->layout = loaded.layout;
     l->desc = e == QUIRE_OK ? model_description(l->m) : NULL;
@@ -76,7 +76,7 @@ quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error
                          (long long)n_tokens, (int)d.max_positions);
 }
 
-/* Drafts that are looked up: a model of them would be one more to open. */
+/* Reads drafting by look-up; a draft model would have to be opened too. */
 static quire_err read_draft(const quire_options *o, draft_options *out, quire_error *err) {
     speculation s;
     quire_err e = speculation_read(o, &s, err);
@@ -98,7 +98,7 @@ static quire_err lab_open_engine(const quire_options *o, engine_ablations off, i
         .max_rows = rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&draft, o->max_seqs, rows)};
     engine_options eo;
     TRY(options_engine(o, &eo, err));
-    eo.n_pages = o->n_pages * l->layout.n_groups; /* a sequence has as many pages in each */
+    eo.n_pages = o->n_pages * l->layout.n_groups; /* a sequence has as many pages in each group */
     eo.max_model_len = max_len;
     eo.max_batched_tokens = rows;
     eo.draft = draft;
@@ -136,7 +136,7 @@ void lab_close(lab *l) {
     *l = (lab){0};
 }
 
-/* One run: the requests under way. */
+/* State of one run. */
 typedef struct lab_job {
     lab *l;
     lab_request *requests;
@@ -146,10 +146,10 @@ typedef struct lab_job {
     int64_t n_decoded, decode_from_us, decode_to_us;
 } lab_job;
 
-/* One sample of a request in progress: the engine's `user`. */
+/* A sample in progress: `user` of the engine's request. */
 typedef struct sample {
     lab_request *request;
-    bool leads; /* the first sample: its tokens are kept */
+    bool leads; /* the first sample, whose tokens are kept */
     int32_t n_tokens;
     uint64_t digest;
 } sample;
@@ -158,7 +158,7 @@ static uint64_t add_to_digest(uint64_t digest, int32_t token) {
     return (digest ^ (uint64_t)(uint32_t)token) * 0x100000001b3u;
 }
 
-/* Digests are summed over answers, in whatever order they end, so each is mixed. */
+/* Mixes a digest. Digests are summed over answers, whose order of ending varies. */
 static uint64_t end_digest(uint64_t digest) {
     return rng_next(&digest);
 }
@@ -176,7 +176,7 @@ static int32_t samples_of(const lab_request *r) {
 }
 
 /* Makes the prompt: the earlier request's prompt and answer, then its own tokens. The
- * engine will own *out. */
+ * engine takes *out. */
 static quire_err lab_make_prompt(const lab_job *c, lab_request *r, int32_t **out) {
     const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
@@ -238,8 +238,8 @@ static void take_token(lab_job *c, sample *u, int32_t token) {
     }
 }
 
-/* When a sample's first and last token were committed: by the engine's clock, since this
- * thread may wake long after. */
+/* Records when a sample's first and last token were committed, by the engine's clock,
+ * since this thread may wake long after. */
 static void lab_take_times(lab_job *c, const sample *u, const engine_event *ev) {
     lab_request *r = u->request;
     int64_t first_us = ev->first_token_us > 0 ? ev->first_token_us : ev->ended_us;
@@ -287,7 +287,8 @@ static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const i
     return QUIRE_OK;
 }
 
-/* After an error still waits for samples in progress, since events refer to them. */
+/* Runs the job. After an error, still waits for samples in progress, since events refer
+ * to them. */
 static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
                              quire_error *err) {
     quire_err e = send_more(c, at_once, samples, first_sample, err);
@@ -330,7 +331,7 @@ static void lab_fill_result(lab_job *c, int64_t start_us) {
     for (int32_t i = 0; i < c->n; i++) {
         n_answers += samples_of(&c->requests[i]);
     }
-    /* an answer's last token is never computed, nor do guesses that were wrong count */
+    /* the last token of an answer is not computed, and rejected drafts do not count */
     r->n_prompt_computed = s.step_rows - (r->n_output - n_answers) - (s.draft_tokens - s.draft_accepted);
     r->n_pages_kept = s.n_pages_cached;
     r->n_queried = s.prefix_queries;
@@ -498,11 +499,12 @@ typedef struct part {
     int32_t text, n;
 } part;
 
-/* Texts of one workload: shared ones are small numbers, everybody's own begin here. No
- * two begin with the same token: their numbers differ in the smallest vocabulary too. */
+/* Numbers of texts: shared ones are small, those of one request begin at OWN. No two
+ * texts begin with the same token, even modulo the smallest vocabulary. */
 enum { OWN = 1100 };
 
-/* is_new: whether text a was in no prompt before; b always is. */
+/* Adds a request of texts a and b. is_new: no earlier prompt has text a; b is always
+ * new. */
 static void workload_add(workload *w, int32_t n_vocab, part a, bool is_new, part b, int32_t n_output,
                          int32_t after) {
     const part parts[] = {a, b};
@@ -510,10 +512,12 @@ static void workload_add(workload *w, int32_t n_vocab, part a, bool is_new, part
     *r = (lab_request){
         .tokens = w->tokens + w->n_tokens, .n_tokens = a.n + b.n, .n_output = n_output, .after = after};
     int32_t length = (after >= 0 ? w->requests[after].n_prompt : 0) + a.n + b.n + n_output;
-    r->n_prompt = length; /* with its answer, while the workload is made: what follows it is as much longer */
+    /* includes the answer while the workload is made, since following requests are longer
+     * by it */
+    r->n_prompt = length;
     w->max_len = length > w->max_len ? length : w->max_len;
     w->n_prompt += length - n_output;
-    w->n_new += (is_new ? a.n : 0) + b.n + (after >= 0); /* an answer's last token was never computed */
+    w->n_new += (is_new ? a.n : 0) + b.n + (after >= 0); /* the last token of the answer was not computed */
     for (int p = 0; p < 2; p++) {
         uint64_t state = (uint64_t)parts[p].text * 0x9e3779b97f4a7c15u + 1;
         for (int32_t i = 0; i < parts[p].n; i++) {
@@ -525,8 +529,8 @@ static void workload_add(workload *w, int32_t n_vocab, part a, bool is_new, part
 
 #define NOTHING ((part){0, 0})
 
-/* n requests: one of n_shared shared texts of so many tokens each in turn, then an own
- * text. */
+/* n requests, each of one of n_shared shared texts of this many tokens, in turn, and an
+ * own text. */
 typedef struct shape {
     const char *name, *line;
     int32_t n, n_shared, shared_tokens, own_tokens, output, n_turns, turn_tokens, max_seqs, max_rows;
@@ -549,8 +553,8 @@ static const shape shapes[] = {
      4, 2048},
     {"chat", "8 conversations of 4 turns: 60 tokens, then 40 more each, answers of 80", 8, 1, 20, 40, 80, 4,
      40, 8, 2048},
-    /* open traces of coding agents: a median of 33 turns, 131 prompt tokens for each
-     * answered, an ideal hit rate of 94.2% */
+    /* published traces of coding agents: a median of 33 turns, 131 prompt tokens per
+     * answered one, an ideal hit rate of 94.2% */
     {"agents",
      "4 coding agents of 33 turns: a task of 74 tokens, 74 of a tool's output a turn, answers of 11", 4, 1, 0,
      74, 11, 33, 74, 4, 2048},

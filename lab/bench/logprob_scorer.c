@@ -27,7 +27,7 @@ static quire_err open_seqs(logprob_scorer *s, int32_t n_groups) {
     return QUIRE_OK;
 }
 
-/* Pages for all sequences at their longest. */
+/* Opens a cache with pages for all sequences at full length. */
 static quire_err open_cache(logprob_scorer *s, quire_error *err) {
     kv_most most = kv_most_of_layout(&s->b.layout, s->step);
     int64_t n_pages = kv_most_pages(&most, s->max_tokens) * s->n_seqs;
@@ -71,7 +71,7 @@ void logprob_scorer_close(logprob_scorer *s) {
 
 /* ---- reading logits ---- */
 
-/* The rows of a pass: task i reads row i. */
+/* The rows of a pass; task i reads row i. */
 typedef struct readout {
     const logprob_scorer *s;
     const int32_t *targets;
@@ -111,7 +111,7 @@ quire_err logprob_scorer_pass(logprob_scorer *s, const int32_t *tokens, int32_t 
     return QUIRE_OK;
 }
 
-/* The pass of tokens at .. at + n. */
+/* Runs the pass of tokens at .. at + n. */
 static quire_err forward(logprob_scorer *s, kv_way way, baseline_kv *pieces, const int32_t *tokens,
                          int32_t at, int32_t n) {
     if (way == KV_WAY_PAGED) {
@@ -129,7 +129,7 @@ static quire_err forward(logprob_scorer *s, kv_way way, baseline_kv *pieces, con
 
 static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, const int32_t *tokens,
                             int32_t n, double *out, quire_error *err) {
-    for (int32_t at = 0; at < n - 1; at += s->step) { /* after the last token nothing is scored */
+    for (int32_t at = 0; at < n - 1; at += s->step) { /* the last token needs no pass */
         int32_t rows = n - 1 - at < s->step ? n - 1 - at : s->step;
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = forward(s, way, pieces, tokens, at, rows);
@@ -168,7 +168,7 @@ done:
     return e;
 }
 
-/* Gives a sequence that shares all of its pages its own copies. */
+/* Gives a sequence that shares all its pages copies of its own. */
 static quire_err unshare(logprob_scorer *s, kv_seq *q) {
     for (int32_t g = 0; g < q->n_tables; g++) {
         for (int32_t i = 0; i < q->tables[g].n_pages; i++) {
@@ -239,7 +239,7 @@ quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tok
     return e;
 }
 
-/* ---- how far two models lie apart ---- */
+/* ---- comparison of two models ---- */
 
 static int32_t quality_stats_largest(const float *row, int32_t n) {
     int32_t best = 0;
@@ -258,12 +258,13 @@ quality_row quality_compare(const float *reference, const float *candidate, int3
         double p = (double)reference[i] - max_p, q = (double)candidate[i] - max_q, part = exp(p);
         sum_p += part;
         sum_q += exp(q);
-        /* a token of probability 0 adds nothing, whatever the other says */
+        /* a token of probability 0 adds nothing, whatever the other model's
+         * probability */
         apart += part > 0 ? part * (p - q) : 0;
     }
     double log_p = log(sum_p), log_q = log(sum_q), kl = apart / sum_p - (log_p - log_q);
     return (quality_row){
-        .kl = kl < 0 ? 0 : kl, /* by rounding: it is never less */
+        .kl = kl < 0 ? 0 : kl, /* negative only by rounding */
         .loss = {log_p + max_p - (double)reference[target], log_q + max_q - (double)candidate[target]},
         .is_same = best_p == best_q};
 }

@@ -8,8 +8,8 @@
 
 enum { MAX_SEQS = 16, MAX_NAMESPACES = 1024, FIRST_CAPACITY = 16 };
 
-/* Each sequence grows from first to last tokens; where turn is not 0, requests end and
- * come back after every so many. */
+/* Each sequence grows from `first` to `last` tokens; if turn is not 0, its request ends
+ * every so many tokens and is sent again. */
 static const struct scenario {
     const char *name;
     int32_t n_seqs, last, step; /* sequence i ends at last + i * step */
@@ -20,11 +20,11 @@ static const struct scenario {
     [MEMORY_CHAT] = {"chat", 1, 32000, 0, 1000, 200},
 };
 
-/* One sequence, in whichever way it is kept. */
+/* One sequence, in the case's way of storage. */
 typedef struct kept {
-    int32_t *tokens; /* [last] what the sequence is */
+    int32_t *tokens; /* [last] the sequence's tokens */
     int32_t n, last;
-    int32_t *buffer; /* static, contiguous: [cap] the same again */
+    int32_t *buffer; /* static, contiguous: [cap] its copy */
     int32_t cap;
     kv_seq seq; /* paged */
 } kept;
@@ -35,7 +35,7 @@ typedef struct store {
     int64_t token_bytes;
     kept seqs[MAX_SEQS];
     int32_t n_seqs;
-    int64_t capacity; /* static, contiguous: tokens that all buffers hold */
+    int64_t capacity; /* static, contiguous: total capacity of buffers in tokens */
     kv_cache kv;
     kv_copies copies;
     memory_result result;
@@ -65,7 +65,8 @@ static void note_peak(store *st) {
     st->result.peak_bytes = now > st->result.peak_bytes ? now : st->result.peak_bytes;
 }
 
-/* A larger buffer beside the old one, the tokens copied, the old one freed. */
+/* Allocates a larger buffer beside the old one, copies the tokens and frees the old
+ * one. */
 static quire_err grow_buffer(store *st, kept *k, int32_t cap) {
     int32_t *larger = mem_new((size_t)cap, sizeof *larger);
     if (larger == NULL) {
@@ -134,8 +135,8 @@ static quire_err append_to_pages(store *st, kept *k, int32_t n) {
     return QUIRE_OK;
 }
 
-/* The request ends, and the next one brings its tokens back: what is not found would have
- * to be computed again. */
+/* Ends the request and sends the next one with its tokens; what is not found would have
+ * to be recomputed. */
 static quire_err next_turn(store *st, kept *k) {
     kv_seq_release(&st->kv, &k->seq, k->tokens, KV_KEEP);
     TRY(kv_seq_admit(&st->kv, &k->seq, k->tokens, k->n));
@@ -182,7 +183,7 @@ static quire_err memory_cases_append(store *st, kept *k, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Runs all sequences side by side, one token each in turn, until all are complete. */
+/* Grows all sequences side by side, one token each in turn, until all are complete. */
 static quire_err memory_cases_fill(store *st) {
     const struct scenario *s = &scenarios[st->c->scenario];
     for (bool more = true; more;) {
@@ -203,8 +204,8 @@ static quire_err memory_cases_fill(store *st) {
     return QUIRE_OK;
 }
 
-/* Checks that nothing was lost: every buffer holds its tokens, every page is accounted
- * for, and the pool's count matches the audit. */
+/* Checks that nothing was lost: every buffer has its tokens, every page is accounted for,
+ * and the pool's count matches the audit. */
 static quire_err memory_cases_check(const store *st, quire_error *err) {
     const kv_table *tables[MAX_SEQS];
     for (int32_t i = 0; i < st->n_seqs; i++) {

@@ -23,7 +23,7 @@ static quire_err model_runner_open_arrays(model_runner *b) {
                : QUIRE_NO_MEMORY;
 }
 
-/* Whether its layers are such that sequences of this kind can be computed. */
+/* Checks that the runner supports the model's layers. */
 static quire_err model_runner_check_layers(const kv_layout *l, bool has_groups, quire_error *err) {
     bool alike = l->n_groups == 1 && l->groups[0].kind == LAYER_FULL;
     return alike || has_groups ? QUIRE_OK
@@ -43,7 +43,7 @@ static quire_err model_runner_open_model(const model_runner_options *o, model_fi
                        (int)d.max_positions);
     }
     quire_err e = loaded_model_open(&own, f, &d, o->max_len, &loaded, err);
-    b->b = loaded.b; /* model_runner_close frees both, also after a failure */
+    b->b = loaded.b; /* model_runner_close frees both, even after a failure */
     b->m = loaded.m;
     b->layout = loaded.layout;
     TRY(e);
@@ -94,7 +94,7 @@ void model_runner_close(model_runner *b) {
     *b = (model_runner){0};
 }
 
-/* Where keys and values of a part's rows go, in the pages of one group. */
+/* Sets the slots of a part's rows in the pages of one group. */
 static void set_slots(const model_runner *b, const runner_part *p, const int32_t *pages, kv_slot *out) {
     int32_t page_tokens = b->layout.page_tokens;
     for (int32_t i = 0; i < p->n_rows; i++) {
@@ -104,7 +104,7 @@ static void set_slots(const model_runner *b, const runner_part *p, const int32_t
     }
 }
 
-/* The number of an adapter among those of the pass; -1 of none. */
+/* The index of an adapter among those of the pass; -1: none. */
 static int16_t runner_adapter_number(model_runner *b, const adapter *a) {
     int32_t i = 0;
     while (a != NULL && i < b->rows.n_adapters && b->adapters[i] != a) {

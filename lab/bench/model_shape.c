@@ -61,8 +61,7 @@ double shape_kv_bytes(const llama_shape *s, dtype kv) {
     return 2.0 * s->n_layers * s->n_kv_heads * s->d_head * dtype_block_bytes(kv);
 }
 
-/* Types whose numbers are unsigned and have at most four bits, whatever offset
- * follows. */
+/* Types of unsigned codes of at most four bits, whatever offset follows. */
 static bool shape_is_small(dtype t) {
     return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q4_K || t == DTYPE_Q3_K || t == DTYPE_Q2_K;
 }
@@ -141,7 +140,7 @@ KEYS(bert_keys, REAL("attention.layer_norm_epsilon", 1e-12f));
 
 /* ---- tensors ---- */
 
-/* Of the whole model and of each layer, the latter two never in the weights' own type. */
+/* Lists of tensors. WHOLE: one for the model; LAYER: one per layer; _F32: always F32. */
 #define TENSORS(list, ...) static const shape_tensor list[] = {__VA_ARGS__, {.name = NULL}}
 #define TENSOR(of, is_f32, ...)                                                                              \
     { of, {__VA_ARGS__}, is_f32 }
@@ -212,7 +211,7 @@ static const shape_form bert = {
 /* ---- shapes ---- */
 
 /* In the order of shape_size: layers, width, heads, KV heads, head, feed-forward,
- * vocabulary, positions, those YaRN stretches, window, experts, used ones, token
+ * vocabulary, positions, trained positions, window, experts, experts used, token
  * types. */
 #define SIZES(...) 0, __VA_ARGS__
 
@@ -246,7 +245,7 @@ const model_shape *model_shape_find(const char *name, size_t n) {
     return NULL;
 }
 
-/* As model_shape_find; INVALID names the flag's value and what it may be. */
+/* Like model_shape_find; INVALID names the flag's value and the shapes that exist. */
 static quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out,
                                    quire_error *err) {
     *out = model_shape_find(name, strlen(name));
@@ -256,7 +255,7 @@ static quire_err model_shape_parse(const char *flag, const char *name, const mod
 
 model_shape model_shape_small(const model_shape *s) {
     static const int32_t small[N_GIVEN_SIZES] = {
-        [SIZE_LAYERS] = 7, /* of Gemma's, the sixth has no window */
+        [SIZE_LAYERS] = 7, /* one more than six: Gemma's sixth layer has no window */
         [SIZE_MODEL] = 256, [SIZE_HEADS] = 4,        [SIZE_KV_HEADS] = 2,     [SIZE_HEAD] = 64,
         [SIZE_FF] = 256,    [SIZE_VOCABULARY] = 512, [SIZE_POSITIONS] = 2048, [SIZE_TRAINED] = 64,
         [SIZE_WINDOW] = 16, [SIZE_EXPERTS] = 4,      [SIZE_USED] = 2,         [SIZE_TYPES] = 2};
@@ -292,17 +291,17 @@ llama_shape model_shape_costs(const model_shape *s) {
                          .max_positions = s->sizes[SIZE_POSITIONS]};
 }
 
-/* memfd_create is Linux's own. */
+/* memfd_create is specific to Linux. */
 
 enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 64 };
 /* beside the model and the engine's copy: pages, buffers, other programs */
 #define SPARE_BYTES ((int64_t)1 << 30)
 
-/* One tensor of the file: n matrices [n_out, n_in]. */
+/* A tensor of the file: n matrices [n_out, n_in]. */
 typedef struct tensor {
     char name[MAX_NAME];
     int32_t n_dims;
-    int64_t n, n_out, n_in; /* n, n_out: 1 if it has fewer dimensions */
+    int64_t n, n_out, n_in; /* n, n_out: 1 if the tensor has fewer dimensions */
     dtype type;
 } tensor;
 
@@ -332,7 +331,7 @@ static tensor make_tensor(const model_shape *s, const shape_tensor *from, int32_
     return t;
 }
 
-/* The whole model's tensors, then those of each layer. */
+/* Calls fn for the whole model's tensors, then for those of each layer. */
 static quire_err for_tensors(const model_shape *s, dtype type, tensor_fn fn, void *context) {
     for (int32_t layer = -1; layer < s->sizes[SIZE_LAYERS]; layer++) {
         for (int l = 0; l < FORM_LISTS && s->form->tensors[l] != NULL; l++) {
@@ -416,7 +415,7 @@ static quire_err put_keys(strbuf *b, const model_shape *s, dtype type) {
     return QUIRE_OK;
 }
 
-/* What the tensors' part of the head needs. */
+/* Context of writing the tensor infos. */
 typedef struct head_context {
     strbuf *b;
     uint64_t n;
@@ -444,7 +443,7 @@ static quire_err put_tensor(void *context, const tensor *t) {
     return QUIRE_OK;
 }
 
-/* Everything before the tensors' bytes, padded; *n_data is how many of those follow. */
+/* Writes everything before the tensors' bytes, padded. *n_data: size of those bytes. */
 static quire_err put_head(strbuf *b, const model_shape *s, dtype type, size_t *n_data) {
     head_context c = {.b = b};
     TRY(strbuf_add_str(b, "GGUF"));
@@ -467,19 +466,19 @@ static void put_half(uint8_t *at, float x) {
     memcpy(at, &h, sizeof h);
 }
 
-/* Codes of a block are not centred on 0: its sign is. */
+/* The sign of a block's scale, since its codes are not centred on 0. */
 static float sign_of(const uint8_t *block) {
     return block[2] & 1 ? -1.0f : 1.0f;
 }
 
-/* The scales of one block of random bits. The divisors are the deviation of a weight
- * whose scale is 1, codes being uniform. */
+/* Sets the scales of one block of random bits. The divisors are the standard deviation of
+ * a weight with scale 1 and uniform codes. */
 static void set_scales(dtype type, uint8_t *block, float deviation) {
     switch (type) {
     case DTYPE_Q8_0:
         put_half(block, sign_of(block) * deviation / 73.9f);
         break;
-    /* six-bit scales and minima alike, so that a minimum of 7.5 steps makes the mean
+    /* equal six-bit scales and minima, so that a minimum of 7.5 steps makes the mean
      * zero */
     case DTYPE_Q4_K: {
         float d = deviation / (4.61f * 36.4f);
@@ -491,7 +490,7 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         }
         break;
     }
-    case DTYPE_F32: { /* as BF16 */
+    case DTYPE_F32: { /* like BF16 */
         uint32_t v, exponent;
         float e = deviation / 1.53f;
         memcpy(&exponent, &e, sizeof exponent);
@@ -500,8 +499,8 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         memcpy(block, &v, sizeof v);
         break;
     }
-    /* BF16: any sign and fraction under one exponent, 1.53 being the root mean square of
-     * a uniform number from 1 to 2 */
+    /* BF16: random sign and fraction with one exponent; 1.53 is the root mean square of a
+     * uniform number from 1 to 2 */
     default: {
         uint16_t v, exponent = (uint16_t)(f32_to_bf16(deviation / 1.53f) & 0x7f80);
         memcpy(&v, block, sizeof v);
@@ -511,15 +510,15 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
     }
 }
 
-/* A block of Q4_0 or MXFP4. Equal seeds give both the same numbers, so that a model has
- * the same logits in both, and its routers choose the same experts: E2M1's 0 to 3 and
+/* Fills a block of Q4_0 or MXFP4. Equal seeds give the same numbers in both, so that a
+ * model has the same logits and its routers choose the same experts: E2M1's 0 to 3 and
  * their negatives, times a power of two. */
 static void fill_fours(dtype type, uint64_t *seed, uint8_t *block, float deviation) {
     const int8_t *doubled = quant_tables[TABLE_E2M1];
-    const int exponent = (int)lroundf(log2f(deviation / 3.84f)); /* of what is doubled */
+    const int exponent = (int)lroundf(log2f(deviation / 3.84f)); /* exponent of the doubled numbers */
     uint64_t words[2] = {rng_next(seed), rng_next(seed)};
     uint8_t *codes = block + 1;
-    block[0] = (uint8_t)(128 + exponent); /* of 2^(e - 128) */
+    block[0] = (uint8_t)(128 + exponent); /* exponent of 2^(e - 128) */
     if (type == DTYPE_Q4_0) {
         put_half(block, ldexpf(1.0f, exponent));
         codes++;
@@ -584,7 +583,7 @@ static quire_err write_file(const model_shape *shape, dtype type, const strbuf *
     return e;
 }
 
-/* Blocks do not cross rows. */
+/* Checks that rows are whole blocks. */
 static quire_err check_tensor(void *context, const tensor *t) {
     (void)context;
     return t->n_in % dtype_block_elements(t->type) == 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;

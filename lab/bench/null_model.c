@@ -12,7 +12,7 @@ typedef struct null_backend {
     backend head;
     null_model *owner;
     float logits[N_VOCAB];
-    /* the pass before: its start, the wait for it, the last look at a row of it */
+    /* of the previous pass: its start, the wait for it, the last read of its rows */
     int64_t began_ns, began_cpu_ns, waited_ns, looked_ns;
     int32_t n_seqs, n_rows;
 } null_backend;
@@ -27,7 +27,7 @@ static int32_t lesser(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* A forward pass is its beginning: the model has no ops. */
+/* The whole forward pass, since the model has no ops. */
 static void step_begin(backend *base, const batch *rows) {
     null_backend *b = (null_backend *)base;
     null_model *n = b->owner;

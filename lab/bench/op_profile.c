@@ -32,7 +32,8 @@ static bool is_elements(op_kind kind) {
            kind == OP_STREAMS_WRITE || kind == OP_STREAM_GATES;
 }
 
-/* True for the products of a layer's queries, keys and values, with which it begins. */
+/* Whether these are the products for queries, keys and values, which come first in a
+ * layer. */
 static bool is_qkv(const op_time *ops, int32_t n, int32_t i) {
     int32_t next = i + 1;
     while (next < n && is_elements(ops[next].kind)) {
@@ -41,8 +42,8 @@ static bool is_qkv(const op_time *ops, int32_t n, int32_t i) {
     return ops[i].kind == OP_NORM_LINEARS && next < n && ops[next].kind == OP_ROPE_STORE;
 }
 
-/* Whose rows come one stage before it. *product: the stage of the next product in its
- * layer, updated. */
+/* The stage of an op's result; the op's rows are the stage before. *product: stage of the
+ * next product in its layer; updated. */
 static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) {
     stage s = is_qkv(ops, n, i) ? STAGE_QKV : *product;
     if (is_elements(ops[i].kind)) {
@@ -88,8 +89,8 @@ static void add_op(const op_time *op, stage s, stage_cost *to) {
     to[s].operations += (double)op->operations;
 }
 
-/* The end of the pass that begins at ops[first]: after its OP_HEAD, or, of one whose
- * logits nobody wants, where the next begins. 0: the trace ends before. */
+/* End of the pass that begins at ops[first]: after its OP_HEAD or, if it computes no
+ * logits, where the next pass begins. 0: the trace ends before. */
 static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
     for (int32_t i = first + 1; i < n; i++) {
         if (ops[i].kind == OP_HEAD || ops[i].kind == OP_EMBED) {
@@ -131,8 +132,7 @@ static double pass_us(const op_time *ops, int32_t n) {
     return ns * 1e-3;
 }
 
-/* The end of the next whole pass of n_rows rows, *first its beginning; 0: there is
- * none. */
+/* End of the next whole pass of n_rows rows, and *first, its beginning; 0: none. */
 static int32_t next_pass(const op_time *ops, int32_t n, int32_t n_rows, int32_t *first) {
     int32_t end = 0;
     for (; *first < n && end == 0; *first += end == 0) {
@@ -141,7 +141,7 @@ static int32_t next_pass(const op_time *ops, int32_t n, int32_t n_rows, int32_t 
     return end;
 }
 
-/* The time that half of the passes are within. */
+/* The median time of the passes. */
 static double median_us(const op_time *ops, int32_t n, int32_t n_rows) {
     double us = INFINITY;
     for (int32_t i = 0, end; (end = next_pass(ops, n, n_rows, &i)) > 0; i = end) {

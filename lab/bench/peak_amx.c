@@ -1,8 +1,8 @@
-/* The loops that AMX adds to those of AVX-512: products of int8 by tiles. */
+/* AMX loops: products of int8 in tiles. */
 #include "backend/cpu/amx_tiles.h"
 #include "lab/bench/peak_avx512.h"
 
-/* row_bytes: k of a product. */
+/* row_bytes: elements of k per product. */
 static float run_tiles(int32_t n, int row_bytes) {
     _Alignas(64) int32_t sums[AMX_ROWS * AMX_BYTES / 4] = {0};
     amx_config c = {0};

@@ -1,6 +1,6 @@
-/* The loops for AVX2 and FMA, and AVX-VNNI's. Without that there is no dot product of
- * int8 here that adds to int32: one is made of a multiplication and additions, as the
- * product kernels make it (backend/cpu/simd_int.h). */
+/* Loops for AVX2 and FMA, and for AVX-VNNI. AVX2 has no dot product of int8 that adds to
+ * int32; it is made of a multiplication and additions, as in the product kernels
+ * (backend/cpu/simd_int.h). */
 #include "backend/cpu/simd.h"
 #include "lab/bench/peak.h"
 
@@ -17,9 +17,9 @@ static inline uint64_t vec_sum(vec v) {
 
 #include "lab/bench/peak_read.inc.h"
 
-/* TOGETHER: sums that take each step together; sum by sum, additions often go to the
- * multipliers' pipes, and a quarter is lost. RUN: int16 sums of 4-bit products before
- * they could overflow. */
+/* TOGETHER: sums advanced together in each step; one sum at a time, additions often use
+ * the multipliers' ports, which loses a quarter. RUN: products of 4-bit numbers before an
+ * int16 sum could overflow. */
 enum { FLOAT_SUMS = 12, SUMS = 8, TOGETHER = 4, RUN = 8 };
 
 static float f32_avx2(int32_t n) {
@@ -50,16 +50,16 @@ static inline __attribute__((always_inline)) float sum_of(const __m256i *a, int 
     return (float)vec_sum(sum);
 }
 
-/* One instruction for each of TOGETHER sums, in this order whatever the compiler thinks
- * of it. */
+/* One instruction for each of TOGETHER sums, in this order; the compiler must not reorder
+ * them. */
 #define STAGE(name, to, left, right)                                                                         \
     UNROLL                                                                                                   \
     for (int i = 0; i < TOGETHER; i++) {                                                                     \
         __asm__ volatile(name " %2, %1, %0" : "=x"(to) : "x"(left), "x"(right));                             \
     }
 
-/* Magnitudes times signed numbers, as product kernels multiply bytes: complemented where
- * the other's sign is minus. */
+/* Magnitudes times signed numbers, as product kernels multiply bytes: complemented if the
+ * other's sign is minus. */
 static float int8_avx2(int32_t n) {
     __m256i a[SUMS], x = _mm256_set1_epi8(-4), minus = _mm256_set1_epi8(-1), w = _mm256_set1_epi8(5),
                      ones = _mm256_set1_epi16(1);

@@ -1,6 +1,6 @@
-/* The loops for AVX-512 with VNNI, and the tables with what peak_avx512bf16.c and
- * peak_amx.c add to them: floats and int8 have an instruction each that multiplies and
- * adds; bf16 without the dot instruction are multiplied as f32. */
+/* Loops for AVX-512 with VNNI, and the tables, with what peak_avx512bf16.c and peak_amx.c
+ * add. Floats and int8 have an instruction each that multiplies and adds; without the dot
+ * instruction, bf16 is multiplied as f32. */
 #include "lab/bench/peak_avx512.h"
 #include "backend/cpu/simd.h"
 #include "lab/bench/peak.h"

@@ -1,4 +1,4 @@
-/* The loop that AVX512_BF16 adds to those of AVX-512: its dot instruction. */
+/* The AVX512_BF16 loop: its dot instruction. */
 #include "lab/bench/peak_avx512.h"
 
 float peak_dot_bf16(int32_t n) {

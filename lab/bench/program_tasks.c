@@ -19,7 +19,7 @@ typedef struct task_list {
 struct task_texts {
     task_list maths;                      /* GSM8K: questions, and answers with their reasoning */
     task_list chats, questions, passages; /* Spec-Bench, by category */
-    task_list forms;                      /* json-mode-eval: schemas, and objects of them */
+    task_list forms;                      /* json-mode-eval: schemas, and objects that match them */
 };
 
 static quire_err task_list_add(task_list *l, json_value *v) {
@@ -65,7 +65,7 @@ static const json_value *form_object(const json_value *form) {
     return json_get(json_at(json_get(form, "tests"), 0), "data");
 }
 
-/* Takes a schema with a few properties, if the object has them all. */
+/* Keeps a schema with a few properties if its object has all of them. */
 static quire_err task_take_form(task_texts *d, json_value *line) {
     const json_value *schema = json_get(line, "schema"), *properties = json_get(schema, "properties");
     bool fits = json_length(properties) >= FORM_LEAST && json_length(properties) <= FORM_MOST &&
@@ -76,7 +76,7 @@ static quire_err task_take_form(task_texts *d, json_value *line) {
     return fits ? task_list_add(&d->forms, line) : QUIRE_OK;
 }
 
-/* Calls `take` with each line of a file, which is JSON. */
+/* Calls `take` with each line of a file as JSON. */
 static quire_err task_read_lines(task_texts *d, const char *directory, const char *name,
                                  quire_err (*take)(task_texts *d, json_value *line), quire_error *err) {
     strbuf path = {0}, text = {0};
@@ -145,7 +145,8 @@ static str task_result(const task_texts *d, int32_t i) {
     return (str){answer.p + at, answer.n - at};
 }
 
-/* Writes a question in MMLU's form, with its result among those of the next questions. */
+/* Writes a question in MMLU's format, with its result among those of the next
+ * questions. */
 static quire_err text_add_choices(const task_texts *d, int32_t i, strbuf *out) {
     str question = json_get_str(task_item(&d->maths, i), "question");
     TRY(strbuf_addf(out, "%.*s", TEXT_OF(question)));
@@ -268,7 +269,7 @@ static const char *form_name(const json_value *form, int32_t n) {
     return m.name;
 }
 
-/* Writes a schema, and for each subject its properties' names before their values. */
+/* Writes a schema; then for each subject its properties' names, each before its value. */
 static quire_err text_of_form(const task_texts *d, const task_place *at, strbuf *out) {
     const json_value *form = task_item(&d->forms, 0);
     const char *name = form_name(form, at->round);
@@ -293,7 +294,7 @@ static quire_err answer_of_form(const task_texts *d, const task_place *at, strbu
     return o.err;
 }
 
-/* A user has the turns of one conversation after the other. */
+/* A user's turns, from one conversation after another. */
 static quire_err text_of_chat(const task_texts *d, const task_place *at, strbuf *out) {
     str turn = task_turn(&d->chats, at->item + at->round / 2, (size_t)at->round % 2);
     return at->branch < 0
@@ -303,23 +304,23 @@ static quire_err text_of_chat(const task_texts *d, const task_place *at, strbuf 
 }
 
 const program_task program_tasks[N_PROGRAM_TASKS] = {
-    /* questions after one question's five shots, whose answer is a letter */
+    /* questions after the same five shots; each answer is a letter */
     {"mmlu5", 4.4, 600, 24, 60, 1, 1, 0, 0, text_of_mmlu, NULL},
     /* the same, with reasoning */
     {"gsm8k", 4.5, 500, 16, 50, 48, 1, 0, 0, text_of_gsm8k, answer_of_maths},
     /* short questions after one instruction */
     {"questions", 0, 16, 8, 12, 4, 1, 0, 0, text_of_question, NULL},
-    /* agents that share their instructions */
+    /* agents with the same instructions */
     {"react", 5.6, 400, 6, 40, 48, 5, 0, 0, text_of_react, NULL},
-    /* answers to one question */
+    /* several answers to one question */
     {"self-consistency", 0, 300, 8, 1, 64, 1, 0, 1, text_of_consistency, answer_of_consistency},
     /* branches of branches */
     {"tree-of-thought", 0, 160, 4, 8, 24, 2, 3, 1, text_of_tree, NULL},
     /* fields between constant text */
     {"json-form", 0, 240, 8, 8, 6, FORM_MOST, 0, 0, text_of_form, answer_of_form},
-    /* users of one system prompt */
+    /* users with the same system prompt */
     {"chats", 0, 120, 4, 40, 48, 6, 0, 0, text_of_chat, NULL},
-    /* nothing to share, and nothing beside it */
+    /* nothing shared, and nothing concurrent */
     {"one-chat", 0, 120, 1, 40, 48, 6, 0, 0, text_of_chat, NULL},
 };
 
@@ -332,9 +333,9 @@ typedef struct task_writer {
     const task_texts *d;
     const quire_engine *e;
     json_out o;
-    uint64_t seed;             /* of drawn ids */
-    int32_t firsts[MAX_OUTER]; /* with which the branches begin that were written */
-    int32_t n_firsts, item;    /* item: of the data, the next one */
+    uint64_t seed;             /* generator of drawn ids */
+    int32_t firsts[MAX_OUTER]; /* first tokens of the branches written so far */
+    int32_t n_firsts, item;    /* item: the next item of the data */
 } task_writer;
 
 static void task_write_ids(task_writer *w, const int32_t *ids, size_t n) {
@@ -356,8 +357,7 @@ static quire_err task_draw(task_writer *w, int32_t n, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Tokenises the text at a place: [*n] ids, or NULL if there is none; freed with
- * quire_free. */
+/* Tokenises the text at a place into [*n] ids; NULL: no text. Free with quire_free. */
 static quire_err task_tokenize(const task_writer *w, task_text make, const task_place *at, int32_t **ids,
                                size_t *n, quire_error *err) {
     strbuf text = {0};
@@ -371,8 +371,8 @@ static quire_err task_tokenize(const task_writer *w, task_text make, const task_
     return e;
 }
 
-/* Whether a branch begins like an earlier one. Branches that run at once would compute
- * such a beginning more than once. */
+/* Whether a branch begins like an earlier one. Concurrent branches would compute such a
+ * beginning more than once. */
 static bool task_is_alike(const task_writer *w, int32_t first) {
     for (int32_t i = 0; i < w->n_firsts; i++) {
         if (w->firsts[i] == first) {
@@ -382,7 +382,8 @@ static bool task_is_alike(const task_writer *w, int32_t first) {
     return false;
 }
 
-/* *is_there: out; whether there is a text. Sets w->item to the item that it is about. */
+/* Adds the text at a place. *is_there: whether there is one. Sets w->item to the item
+ * that it is about. */
 static quire_err task_add_text(task_writer *w, task_place at, bool *is_there, quire_error *err) {
     bool is_first = at.branch >= 0 && at.round == 0 && at.inner < 0;
     int32_t *ids;
@@ -413,7 +414,7 @@ static quire_err task_add_text(task_writer *w, task_place at, bool *is_there, qu
     return QUIRE_OK;
 }
 
-/* Adds a gen of as many tokens as the data's own answer has, if it has one. */
+/* Adds a gen of as many tokens as the data's own answer has, if there is one. */
 static quire_err task_add_gen(task_writer *w, task_place at, quire_error *err) {
     char name[16];
     size_t n = (size_t)w->t->n_generated;
@@ -431,7 +432,7 @@ static quire_err task_add_gen(task_writer *w, task_place at, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Begins a fork, whose branches follow, and ends it. */
+/* Begins a fork, whose branches follow; ends it. */
 static void task_begin_fork(task_writer *w) {
     json_begin(json_item(&w->o), '{');
     json_begin(json_name(&w->o, "fork"), '[');
@@ -442,7 +443,8 @@ static void task_end_fork(task_writer *w) {
     json_end(&w->o, '}');
 }
 
-/* *goes_on: out; false: the branch has no text for this round, and none is added. */
+/* Adds a round. *goes_on false: the branch has no text for this round, and nothing is
+ * added. */
 static quire_err task_add_round(task_writer *w, task_place at, bool *goes_on, quire_error *err) {
     TRY(task_add_text(w, at, goes_on, err));
     *goes_on = *goes_on || at.round == 0;
@@ -472,7 +474,7 @@ static quire_err task_add_branches(task_writer *w, quire_error *err) {
             TRY(task_add_round(w, (task_place){i, 0, round, -1}, &goes_on, err));
         }
         json_end(&w->o, ']');
-        w->item += (w->t->rounds + 1) / 2; /* as many as a chat needs */
+        w->item += (w->t->rounds + 1) / 2; /* items used by one chat */
     }
     return QUIRE_OK;
 }

@@ -41,7 +41,7 @@ typedef struct reading {
     const peak_kernels *kernels;
     const peak_way *way;
     uint8_t *bytes;
-    uint64_t *sums; /* one a stretch, so that no read is for nothing */
+    uint64_t *sums; /* one per stretch, so that no read can be optimised away */
 } reading;
 
 static void read_stretch(void *context, int32_t task, int32_t worker) {
@@ -50,7 +50,8 @@ static void read_stretch(void *context, int32_t task, int32_t worker) {
     r->sums[task] += r->kernels->read(r->bytes + (size_t)task * STRETCH, STRETCH, r->way);
 }
 
-/* Every page is a page of its own, near the thread that reads it first. */
+/* Touches a stretch with the thread that reads it, so that its memory is allocated near
+ * that thread. */
 static void touch_stretch(void *context, int32_t task, int32_t worker) {
     (void)worker;
     const reading *r = context;
@@ -59,11 +60,12 @@ static void touch_stretch(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* One turn of several: *rate becomes the best so far, and the mean of equally long
+/* One turn of several: updates *rate with the best so far, and the mean of equally long
  * turns. */
 static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, bandwidth *rate) {
     int64_t best = INT64_MAX, start = clock_us(), all;
-    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0; /* long enough for the clock */
+    /* enough passes for the clock's resolution */
+    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0;
     double bytes = (double)n_stretches * STRETCH * repeats;
     do {
         int64_t before = clock_us();
@@ -76,12 +78,13 @@ static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run
         n_passes++;
     } while (all < run_us);
     rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
-    /* rounding apart */
+    /* the mean can exceed the best only by rounding */
     rate->mean =
         fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
 }
 
-/* All ways over one buffer, of small pages or of huge ones where the system has them. */
+/* Measures all ways on one buffer, in small pages or, if the system has them, huge
+ * pages. */
 static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us,
                                bandwidth *rates) {
     size_t n = (size_t)n_stretches;
@@ -96,7 +99,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
     }
     b->ops->run_tasks(b, touch_stretch, &r, n_stretches);
     for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS;
-         i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
+         i++) { /* alternating, so that a slow period of the machine does not affect only one way */
         int32_t way = i % BANDWIDTH_WAYS;
         if (ways[way].small_pages == small_pages) {
             r.way = &ways[way].way;
@@ -140,8 +143,8 @@ static void run_loop(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* Rounds that take PART_US: long enough for the clock, short enough to fall between other
- * programs' turns. */
+/* Number of rounds that take PART_US: long enough for the clock, short enough to fit
+ * between other programs' time slices. */
 static int32_t rounds_of(looping *l) {
     for (l->n_rounds = FIRST_ROUNDS; l->n_rounds <= INT32_MAX / 4; l->n_rounds *= 2) {
         int64_t start = clock_us();
@@ -153,8 +156,8 @@ static int32_t rounds_of(looping *l) {
     return l->n_rounds;
 }
 
-/* One turn of several: the best becomes the operations a second of all threads together,
- * where that is more, the mean that of equally long turns. Nothing for a kind without
+/* One turn of several: updates *rate with the best operations per second of all threads
+ * together, and the mean of equally long turns. Does nothing for a kind without
  * instructions. */
 static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roofline_rate *rate) {
     rate->by = loop->by;
@@ -173,13 +176,13 @@ static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roof
         all = clock_us() - start;
         n_runs++;
     } while (all < run_us);
-    /* rounding apart */
+    /* the mean can exceed the best only by rounding */
     rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
 }
 
 static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     const peak_kernels *k = peak_of(b);
-    /* in turns, so that a slow spell of the machine does not hit one of them alone */
+    /* alternating, so that a slow period of the machine does not affect only one loop */
     for (int32_t turn = 0; turn < TURNS; turn++) {
         measure_loop(b, &k->f32, run_us / TURNS, &out->f32);
         measure_loop(b, &k->bf16, run_us / TURNS, &out->bf16);
@@ -217,7 +220,7 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
     return QUIRE_OK;
 }
 
-/* share: of all measurements that the later ones are. */
+/* share: of the later measurements in all. */
 static void join(roofline_rate *rate, const roofline_rate *later, double share) {
     rate->mean += (later->mean - rate->mean) * share;
     if (later->best > rate->best) {
@@ -242,9 +245,9 @@ void roofline_join(roofline *r, const roofline *later) {
 
 /* ---- the loops in plain C ---- */
 
-/* The loops in plain C, and which table goes with a backend. */
+/* Loops in plain C, and the table of each backend. */
 
-#define INDEPENDENT 8 /* sums at once */
+#define INDEPENDENT 8 /* independent sums */
 
 static uint64_t read_plain(const uint8_t *p, size_t n, const peak_way *way) {
     uint64_t sums[INDEPENDENT] = {0}, sum = 0;

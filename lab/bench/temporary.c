@@ -17,9 +17,9 @@ static void remove_directory(const char *path) {
     (void)rmdir(path);
 }
 
-#define DONE SIGUSR2 /* signal that temporary_remove sends to the waiting thread */
+#define DONE SIGUSR2 /* signal by which temporary_remove wakes the watching thread */
 
-/* Waits for a signal, and then ends the process by it. */
+/* Waits for a signal, removes the directory and ends the process by that signal. */
 static void *watch(void *context) {
     temporary *t = context;
     int number;
@@ -62,7 +62,8 @@ quire_err temporary_make(temporary *out, quire_error *err) {
 }
 
 void temporary_remove(temporary *t) {
-    (void)pthread_kill(t->watcher, DONE); /* it waits, or it removes the directory and ends the process */
+    /* the watcher is waiting, or is removing the directory and ending the process */
+    (void)pthread_kill(t->watcher, DONE);
     (void)pthread_join(t->watcher, NULL);
     remove_directory(t->path);
     (void)pthread_sigmask(SIG_SETMASK, &t->before, NULL);

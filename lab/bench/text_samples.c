@@ -55,7 +55,7 @@ static uint32_t text_samples_draw(uint64_t *state, size_t n) {
     return (uint32_t)(rng_next(state) % n);
 }
 
-/* An index below n, low ones more often: twice as likely each time that it is halved. */
+/* A random index below n; halving an index doubles its probability. */
 static uint32_t draw_frequent(uint64_t *state, size_t n) {
     size_t upto = n;
     while (upto > 1 && text_samples_draw(state, 8) != 0) {
@@ -105,7 +105,7 @@ static quire_err text_samples_add_name(uint64_t *state, strbuf *out) {
                : strbuf_addf(out, "_%s", COMMON[text_samples_draw(state, N_OF(COMMON))]);
 }
 
-/* A line: a pattern whose %s are names, or a declaration. */
+/* Adds a line: a pattern whose %s are names, or a declaration. */
 static quire_err add_line(uint64_t *state, strbuf *out) {
     TRY(strbuf_add(out, "                ", 4 * text_samples_draw(state, 5)));
     if (text_samples_draw(state, 4) == 0) {
@@ -125,15 +125,15 @@ static quire_err add_line(uint64_t *state, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Characters of frequency by place, as frequent ones lie together in no block: every 37th
- * of the block of unified ideographs. */
+/* Adds Chinese text. Frequent characters are not adjacent in Unicode, so every 37th of
+ * the block of unified ideographs is used. */
 static quire_err add_chinese(uint64_t *state, strbuf *out) {
     enum { FIRST = 0x4E00, N_CHARS = 20902 };
     uint32_t n = 4 + text_samples_draw(state, 16);
     for (uint32_t i = 0; i < n; i++) {
         TRY(utf8_add(out, FIRST + (int32_t)(draw_frequent(state, 4096) * 37 % N_CHARS)));
     }
-    /* a full stop, a comma */
+    /* a full stop or a comma */
     return strbuf_add_str(out, text_samples_draw(state, 3) == 0 ? "\xE3\x80\x82" : "\xEF\xBC\x8C");
 }
 
@@ -170,7 +170,7 @@ const char *made_name(made_kind kind) {
     return made_names[kind];
 }
 
-/* Texts that grow in one buffer, and what GGUF files say about each. */
+/* Texts that grow in one buffer, with what GGUF files say about each. */
 typedef struct text_list {
     strbuf bytes;
     size_t *ends; /* [n] */
@@ -186,7 +186,7 @@ static void list_deinit(text_list *l) {
     mem_free(l->scores);
 }
 
-/* A text in two parts. */
+/* Adds a text in two parts. */
 static quire_err list_add(text_list *l, const char *lead, str text, vocab_type type, float score) {
     TRY(mem_grow(&l->ends, &l->cap_ends, l->n + 1, sizeof *l->ends));
     TRY(mem_grow(&l->types, &l->cap_types, l->n + 1, sizeof *l->types));
@@ -199,8 +199,8 @@ static quire_err list_add(text_list *l, const char *lead, str text, vocab_type t
     return QUIRE_OK;
 }
 
-/* The bytes of each piece that is text without white space inside, as a word (after a
- * space) or a part of one. */
+/* Called with the bytes of each piece that is text without inner white space, as a word
+ * (after a space) or as part of one. */
 typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank);
 
 static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context) {
@@ -231,7 +231,7 @@ static quire_err add_marked(void *context, str piece, bool is_word, int32_t rank
     return list_add(l, is_word ? MARK : "", piece, VOCAB_NORMAL, -5.0f - log2f((float)rank + 2.0f));
 }
 
-/* With a word for each character, since punctuation is a word by itself. */
+/* Also adds a word for each character, since punctuation is a word by itself. */
 static quire_err add_wordpiece(void *context, str piece, bool is_word, int32_t rank) {
     size_t len;
     (void)utf8_next(piece.p, &len);

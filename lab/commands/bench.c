@@ -1,5 +1,5 @@
 /* `quire bench`: how fast the engine prefills and decodes, measured through the public
- * API as its users see it, beside what memory and arithmetic allow. */
+ * API as users see it, compared with what memory and arithmetic allow. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,28 +11,28 @@
 typedef struct bench_options {
     cli_options cli;
     engine_ablations off;
-    const char *batches;  /* requests at once, "1,4,16" */
-    const char *contexts; /* tokens that stand before the decoded ones, "128,1024" */
-    int32_t n_decode;     /* tokens decoded for each request */
-    int32_t n_runs;       /* each figure is the mean and spread of this many */
+    const char *batches;  /* concurrent requests, "1,4,16" */
+    const char *contexts; /* tokens before the decoded ones, "128,1024" */
+    int32_t n_decode;     /* tokens decoded per request */
+    int32_t n_runs;       /* runs per figure, for mean and spread */
 } bench_options;
 
 enum { LAST_TOKENS = 256 };
 
 LAB_DEFAULTS(bench, .batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3)
 
-/* One bench: the open engine, and what its figures are held against. */
+/* One bench: the open engine, and the limits of its figures. */
 typedef struct bench {
     const bench_options *options;
     client client;
     int32_t n_threads;
-    double bandwidth; /* bytes a second */
-    double peak;      /* operations a second of products */
-    uint64_t draw;    /* state of the generator of prompts: none is like another */
+    double bandwidth; /* bytes per second */
+    double peak;      /* operations per second of products */
+    uint64_t draw;    /* state of the generator of prompts, which are all different */
 } bench;
 
-/* Runs `batch` requests together; their token times stay in requests. *took_us is from
- * the first submit to the last end. */
+/* Runs `batch` requests together; their token times stay in requests. *took_us: from the
+ * first submit to the last end. */
 static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens,
                            int64_t *took_us, quire_error *err) {
     int64_t start = clock_us();
@@ -44,7 +44,7 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-/* The mean and the spread of one figure. */
+/* Prints the mean and spread of one figure as JSON lines. */
 static void bench_print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
                               double limit) {
     const quire_info *info = b->client.info;
@@ -77,7 +77,7 @@ static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s)
                 {"threads", NULL, threads});
 }
 
-/* Says that a figure is missing, and why. */
+/* Reports that a figure is missing, and why. */
 static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
     static const char *const why =
         "not measured: the first answers ended before the last prompts were computed, or the machine is "
@@ -90,7 +90,7 @@ static void report_missing(const bench *b, const char *what, int32_t batch, int3
     }
 }
 
-/* One figure: a table's row or JSON lines. A mean of NAN: not measured. */
+/* Reports one figure as a row of the table or as JSON lines. Mean NAN: not measured. */
 static void bench_report(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
                          double limit) {
     if (isnan(f.mean)) {
@@ -131,7 +131,7 @@ static quire_err decode_once(void *context, double *speed, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Prefill, then decode, at one batch size and context. */
+/* Measures prefill, then decode, at one batch size and context. */
 static quire_err bench_measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
     double prefill[FIGURES_MAX_RUNS];
     int32_t n = b->options->n_decode;
@@ -154,8 +154,8 @@ static quire_err bench_measure(bench *b, sent *requests, int32_t batch, int32_t 
     return QUIRE_OK;
 }
 
-/* Operations a second that products of the model's weights may reach; the type that most
- * of them have is told by the bits that they take. */
+/* Operations per second that products of the model's weights can reach. The bits of the
+ * weights tell which type most of them have. */
 static double peak_of_products(const bench *b, const roofline *r) {
     const quire_info *info = b->client.info;
     bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
@@ -166,8 +166,8 @@ static double peak_of_products(const bench *b, const roofline *r) {
     return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
 }
 
-/* What the machine gives a model of this size, by threads; figures are held against the
- * best. */
+/* Measures the machine's limits for a model of this size, by number of threads; the best
+ * one counts. */
 static quire_err measure_limits(bench *b, quire_error *err) {
     int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
     roofline_effort effort = roofline_usual;
@@ -195,7 +195,7 @@ typedef struct points {
     int32_t batches[FIGURES_MAX_POINTS], contexts[FIGURES_MAX_POINTS], n_batches, n_contexts;
 } points;
 
-/* What was asked must fit before anything runs. */
+/* Checks that everything requested fits before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
     int32_t tokens = figures_largest(p->contexts, p->n_contexts) + b->options->n_decode,
             batch = figures_largest(p->batches, p->n_batches);

@@ -1,5 +1,5 @@
-/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and
- * type of keys and values, and what pages cost it. */
+/* `quire bench attention`: the speed of attention alone, by context, batch, heads and KV
+ * type, and what paging costs it. */
 
 #include "core/batch.h"
 #include "lab/bench/attention_measure.h"
@@ -7,13 +7,13 @@
 
 typedef struct bench_attention_options {
     cli_options cli;
-    const char *contexts; /* tokens that a decoded one sees, "1024,8192,32768" */
+    const char *contexts; /* tokens that a decoded one attends to, "1024,8192,32768" */
     const char *types;    /* of keys and values: "f16,bf16,int8" */
-    /* decodes alone, by so many tokens a page, in no order and in a row: "16,64,256";
-     * NULL: everything at 16 */
+    /* only decodes, by tokens per page, with pages scattered and consecutive:
+     * "16,64,256"; NULL: everything with 16 */
     const char *pages;
     const char *isa;  /* instruction set */
-    int32_t n_prompt; /* tokens of the prompt that is prefilled */
+    int32_t n_prompt; /* tokens of the prefilled prompt */
     int32_t n_threads, n_runs;
 } bench_attention_options;
 
@@ -29,9 +29,9 @@ enum {
     PLACES = 4
 };
 
-/* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
+/* Query heads, kv heads, head width: of a small Llama, and of a model without GQA. */
 static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
-/* Query heads over latents of 512 elements and a rotary part of 64: those of small models and
+/* Query heads over latents of 512 elements and a rotary part of 64: of small models and
  * of DeepSeek V3. */
 static const int32_t latents[N_LATENTS] = {16, 128};
 static const struct {
@@ -43,7 +43,7 @@ static const struct {
 LAB_DEFAULTS(bench_attention, .contexts = "1024,8192,32768", .types = "bf16,fp8,int8,int4", .isa = "auto",
              .n_prompt = 8192, .n_runs = 5)
 
-/* "f16,bf16" into list[0..*n). */
+/* Parses "f16,bf16" into list[0..*n). */
 static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_error *err) {
     *n = 0;
     for (const char *p = text; *p != '\0';) {
@@ -62,7 +62,7 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
                   : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
 }
 
-/* What all measurements of a run have. */
+/* What all measurements of a run share. */
 typedef struct attention_report {
     const bench_table *t;
     attention_machine m;
@@ -73,8 +73,8 @@ static const char *heads_text(const attention_shape *s, char out[32]) {
     return out;
 }
 
-/* bytes: that are read in these microseconds; absent, as the ratios may be: no rates are
- * told. */
+/* Prints a row. bytes: read in these microseconds; if absent, rates are not printed.
+ * Ratios may be absent too. */
 static void attention_row(const attention_report *r, const char *work, const attention_shape *s, double us,
                           double bytes, double ratio, double times) {
     char heads[32];
@@ -93,7 +93,7 @@ static quire_err report_plain(const attention_report *r, const char *work, const
     return QUIRE_OK;
 }
 
-/* Sequences after a common prefix, decoding: with cascade attention and without. */
+/* Decodes of sequences that share a prefix, with and without cascade attention. */
 static quire_err report_shared(const attention_report *r, const attention_shape *like, quire_error *err) {
     attention_shape shape = *like;
     cascade_speed speed;
@@ -108,8 +108,8 @@ static quire_err report_shared(const attention_report *r, const attention_shape 
     return QUIRE_OK;
 }
 
-/* A causal mask and a window, as a layer's own and as expressions: time, and how many
- * times that of the layer's own. */
+/* A causal mask and a window, as the layer's own and as expressions: time, and its ratio
+ * to the layer's own. */
 static quire_err report_mods(const attention_report *r, const char *work, const attention_shape *shape,
                              quire_error *err) {
     mods_speed speed;
@@ -129,9 +129,9 @@ static quire_err report_mods(const attention_report *r, const char *work, const 
     return QUIRE_OK;
 }
 
-/* Windows and soft caps of published models, beside plain attention in which rows see as
- * many keys. A decode under a window: the mean of PLACES positions of a chunk, since a
- * window that crosses chunks costs more. */
+/* Windows and soft caps of published models, compared with plain attention in which rows
+ * see as many keys. For a decode with a window, the mean over PLACES positions of a
+ * chunk, since a window that crosses chunks costs more. */
 static quire_err report_bounds(const attention_report *r, const char *work, const attention_shape *like,
                                quire_error *err) {
     static const struct {
@@ -216,7 +216,7 @@ static quire_err bench_attention_run_type(const bench_attention_options *o, cons
     return QUIRE_OK;
 }
 
-/* One decoded token by page size and by where pages lie. */
+/* A decoded token by page size and by order of pages. */
 static quire_err report_pages(const attention_report *r, const attention_shape *shape, int32_t page_tokens,
                               quire_error *err) {
     attention_machine m = r->m;

@@ -1,6 +1,6 @@
-/* `quire bench engine`: the engine's own work in a step (taking requests in, planning,
- * reserving pages, filling the batch, choosing, telling readers), with the engine's real
- * thread and steps over a model that does nothing. */
+/* `quire bench engine`: the engine's own work in a step (intake, planning, reserving
+ * pages, filling the batch, sampling, notifying readers), with its real thread and steps
+ * over a model that does nothing. */
 #include "base/rng.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/null_model.h"
@@ -8,15 +8,15 @@
 
 typedef struct bench_engine_options {
     cli_options cli;
-    const char *running; /* how many sequences run at once: "1,16,64,256" */
+    const char *running; /* numbers of running sequences: "1,16,64,256" */
     int32_t n_prompt;    /* tokens of each prompt */
     int32_t page_tokens;
 } bench_engine_options;
 
 enum {
     MAX_RUNNING = 4096,
-    N_STEPS = 3000,    /* that are looked at */
-    SHORT_OUTPUT = 48, /* mean tokens of an answer where requests come and go */
+    N_STEPS = 3000,    /* steps measured */
+    SHORT_OUTPUT = 48, /* mean tokens of an answer when requests come and go */
     MAX_STEPS = 20000,
     N_VOCAB = 32
 };
@@ -37,10 +37,10 @@ typedef struct engine_bench {
     uint64_t draw;
 } engine_bench;
 
-/* What was found, in microseconds; NAN where no step counts. */
+/* Results in microseconds; NAN: no step qualified. */
 typedef struct figures {
     int32_t n_steps;
-    double median, p95, cpu, collect; /* cpu: a mean, which the machine's other work does not lengthen */
+    double median, p95, cpu, collect; /* cpu: a mean, since the machine's other work does not lengthen it */
 } figures;
 
 static int32_t longest_of(const engine_bench *w) {
@@ -88,7 +88,7 @@ static quire_err bench_engine_submit(engine_bench *w, quire_error *err) {
 static quire_err bench_engine_run_load(engine_bench *w, quire_error *err) {
     int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
     quire_err e = QUIRE_OK;
-    /* where they come and go, others wait already */
+    /* if they come and go, others are waiting already */
     int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n;
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
         e = bench_engine_submit(w, err);
@@ -116,8 +116,8 @@ static quire_err bench_engine_run_load(engine_bench *w, quire_error *err) {
     return e;
 }
 
-/* Steps in which (nearly, where requests come and go) all sequences took part; decoding
- * ones only, for LOAD_DECODE. */
+/* Whether a step qualifies: all sequences took part (nearly all, if requests come and go)
+ * and, for LOAD_DECODE, only decoded. */
 static bool counts(const engine_bench *w, const null_step *s) {
     bool full = s->n_seqs >= (w->load == LOAD_DECODE ? w->n : w->n - w->n / 8);
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);

@@ -1,4 +1,4 @@
-/* `quire bench grammar`: what grammars cost: compiling schemas, and masks along
+/* `quire bench grammar`: the cost of grammars: compiling schemas, and masks along
  * instances. */
 
 #include "base/clock.h"
@@ -14,17 +14,17 @@
 
 typedef struct bench_grammar_options {
     cli_options cli;
-    const char *tokenizer; /* a model or tokenizer file; NULL: a made-up vocabulary of n_tokens */
-    /* files of MaskBench (a record with `schema` and `tests` a line), separated by
-     * commas; NULL: a few schemas of its own */
+    const char *tokenizer; /* a model or tokenizer file; NULL: a synthetic vocabulary of n_tokens */
+    /* files of MaskBench (a record with `schema` and `tests` per line), separated by
+     * commas; NULL: a few built-in schemas */
     const char *schemas;
     int32_t n_tokens;
-    int32_t every; /* measures every n-th schema */
+    int32_t every; /* use every n-th schema */
 } bench_grammar_options;
 
 /* Costs of grammars over files of schemas. */
 
-#define LONGEST 24 /* bytes of a token that is looked for in an instance */
+#define LONGEST 24 /* longest token, in bytes, that is looked for in an instance */
 
 LAB_DEFAULTS(bench_grammar, .n_tokens = 128000, .every = 1)
 
@@ -38,7 +38,7 @@ typedef struct bench {
     grammar_vocab *v;
     str *texts;         /* [n_tokens] */
     hash_index by_text; /* ids by the hash of their texts */
-    strbuf bytes;       /* bytes of a made-up vocabulary */
+    strbuf bytes;       /* bytes of a synthetic vocabulary */
     uint64_t *bits;
     times compile, first, masks;
     int64_t n_schemas, n_refused;
@@ -77,7 +77,7 @@ static quire_err index_tokens(bench *b, int32_t n) {
     return mem_check(b->bits);
 }
 
-/* All bytes, then words of letters with what often stands around them. */
+/* Makes a vocabulary: all bytes, then words of letters with what often surrounds them. */
 static quire_err make_vocabulary(bench *b) {
     static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const after[] = {"", "\"", "\":", "\",",
                                                                                        "\n"};
@@ -147,15 +147,15 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
             n--;
         }
         if (n == 0 || grammar_accept(r, &s, token) != QUIRE_OK) {
-            return QUIRE_OK; /* the vocabulary has no way through here */
+            return QUIRE_OK; /* no token of the vocabulary continues here */
         }
         at += n;
     }
     return QUIRE_OK;
 }
 
-/* Writes the next valid instance of tests, from *at on, over the content of out.
- * False: there is none. */
+/* Writes the next valid instance of tests, from *at on, replacing the content of out.
+ * False: none is left. */
 static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
     while (*at < json_length(tests) && !json_get_bool(json_at(tests, *at), "valid", false)) {
         (*at)++;
@@ -168,8 +168,8 @@ static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
     return true;
 }
 
-/* Compiles the record's schema and walks its valid instances, the first of which is
- * written before the clock starts. */
+/* Compiles the record's schema and walks its valid instances; the first one is written
+ * before the clock starts. */
 static quire_err run_schema(void *user, json_value *record) {
     bench *b = user;
     grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
@@ -245,9 +245,9 @@ static const char own_schemas[] =
     "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":"
     "\"at all\"}]}}]}\n";
 
-/* Calls take(user, record) for each `every`-th line of the files (names with commas
- * between; NULL: the lab's own), in order. A record has `schema` and `tests`; it is
- * dropped after the call. The first error ends it. */
+/* Calls take(user, record) for each `every`-th line of the files (names separated by
+ * commas; NULL: the built-in schemas), in order. A record has `schema` and `tests`; it is
+ * dropped after the call. The first error stops. */
 static quire_err schema_lines_each(const char *files, int32_t every,
                                    quire_err (*take)(void *user, json_value *record), void *user,
                                    quire_error *err) {

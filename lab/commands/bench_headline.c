@@ -1,14 +1,14 @@
-/* `quire bench headline [MODEL]`: what paging and continuous batching are worth, as the
- * papers measured it, really run. Memory for keys and values holds a share of what all
- * requests would take at the longest sequence's length; requests of known lengths arrive
- * as a Poisson process, faster and faster until the queue grows. Servers without paging
- * (headline_execute.h) and the engine (its second half) answer the same requests with
- * the same planner, kernels and weights, all answers being equal. Beside each gain stand
- * the published one, the one that this machine's step cost allows (headline_case.h),
+/* `quire bench headline [MODEL]`: what paging and continuous batching are worth, measured
+ * as in the papers, with the model really run. Memory for keys and values is a share of
+ * what all requests would take at the longest sequence's length. Requests of known
+ * lengths arrive as a Poisson process, at rising rates until the queue grows. Servers
+ * without paging and the engine (both in headline_execute.h) answer the same requests
+ * with the same planner, kernels and weights, and the same answers. Each gain is shown
+ * with the published one, the one that this machine's step cost allows (headline_case.h),
  * and the simulator's for this machine and for the published device.
  *
- * With one compute thread time is that of the processor: other programs on the machine
- * don't lengthen it, and arrivals are in it. */
+ * With one compute thread, time (also of arrivals) is CPU time, which other programs on
+ * the machine do not lengthen. */
 
 #include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
@@ -20,10 +20,11 @@ static const char NAME[] = "headline";
 /* ---- ways ---- */
 
 static double bench_headline_over(double a, double b) {
-    return a > 0 && b > 0 ? a / b : TABLE_ABSENT; /* 0: was not run */
+    return a > 0 && b > 0 ? a / b : TABLE_ABSENT; /* 0: not run */
 }
 
-/* Absent where no rate that was tried is beyond the bound, or none within it. */
+/* The highest rate under the bound; absent if no rate was beyond the bound, or none
+ * within it. */
 static double highest_of(const headline_sweep *s) {
     return s->n_loads > 0 && s->is_between ? s->highest : TABLE_ABSENT;
 }
@@ -81,7 +82,7 @@ static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
     return bench_headline_over(sweeps[g->of].burst.tokens_s, sweeps[g->than].burst.tokens_s);
 }
 
-/* Part of the speed that steps as they cost around the way's own run allow. */
+/* The part reached of the speed allowed by the step costs around the way's own run. */
 static double reached(const headline_case *c, headline_way w) {
     const headline_load *load = &c->real[w].burst;
     return headline_allowed_us(&c->real[w].burst_cost, load) * load->tokens_s;
@@ -169,8 +170,8 @@ static void print_cost(const headline_case *c, bool json) {
         (int)c->n_loads, 100 * HEADLINE_STEADY);
 }
 
-/* Each way's figures, the gains, the loads, and what a step costs by rows. requests: what
- * they are, for people. */
+/* Prints each way's figures, the gains, the loads, and what a step costs by rows.
+ * requests: their description, for people. */
 static void headline_print_case(const headline_case *c, const char *requests, bool json) {
     print_ways(c, requests, json);
     bench_headline_print_gains(c, json);
@@ -180,19 +181,19 @@ static void headline_print_case(const headline_case *c, const char *requests, bo
 
 typedef struct bench_headline_options {
     cli_options cli;
-    /* random weights of a published shape in place of a model, and their type; NULL:
+    /* random weights of a published shape instead of a model, and their type; NULL:
      * none */
     const char *shape, *type;
-    const char *lengths;        /* kinds of requests, "sharegpt,alpaca" */
-    const char *trace;          /* a file of requests in place of them (lab/sim/trace_read.h); NULL: none */
-    const char *shares;         /* of the memory, percent: "5,10,20" */
-    const char *rates;          /* percent of the requests a second that all at once give */
-    int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, become a shrink-th */
+    const char *lengths; /* distributions of lengths, "sharegpt,alpaca" */
+    const char *trace;   /* a file of requests instead (lab/sim/trace_read.h); NULL: none */
+    const char *shares;  /* shares of the memory, in percent: "5,10,20" */
+    const char *rates;   /* rates, in percent of the throughput in requests per second of all at once */
+    int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, are divided by it */
     int32_t seed;
-    int32_t n_draws;   /* of arrivals, at each rate: means over them */
-    double times_idle; /* bound of latency: so many times that of an idle server */
+    int32_t n_draws;   /* draws of arrivals per rate, which are averaged */
+    double times_idle; /* latency bound, as a multiple of an idle server's latency */
     int32_t n_runs;
-    bool quick; /* options that are not given become small */
+    bool quick; /* small defaults for options that are not given */
 } bench_headline_options;
 
 enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
@@ -205,7 +206,7 @@ static void bench_headline_defaults(cli_options *cli) {
     o->cli.engine.n_threads = 1;
 }
 
-/* Fills in options that were not given. */
+/* Sets options that were not given. */
 static bench_headline_options filled(const bench_headline_options *given) {
     bench_headline_options o = *given;
     bool small = o.quick || o.shape != NULL;
@@ -223,8 +224,9 @@ static bench_headline_options filled(const bench_headline_options *given) {
 typedef struct headline {
     bench_headline_options o;
     model_runner b;
-    trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
-    char names[MAX_CASES][32];                /* of the lengths, in the order of the traces */
+    /* many: MANY requests of the same kind; for a file, the same requests */
+    trace traces[MAX_CASES], many[MAX_CASES];
+    char names[MAX_CASES][32]; /* names of the distributions, in the order of the traces */
     int32_t n_traces;
     int32_t shares[FIGURES_MAX_POINTS], n_shares, rates[FIGURES_MAX_POINTS], n_rates;
     cost_model device;
@@ -383,7 +385,7 @@ static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
     return bench_headline_run_cases(h, err);
 }
 
-/* On random weights of a shape, or on a model. */
+/* Runs on random weights of a shape, or on a model. */
 static quire_err bench_headline_run_on(headline *h, quire_error *err) {
     synthetic s = {.fd = -1};
     if (h->o.shape != NULL) {
@@ -445,7 +447,7 @@ static const flag model_flags[] = {
     {0},
 };
 
-/* A flag that would do nothing is refused. */
+/* Refuses a flag that would have no effect. */
 static quire_err headline_check_flags(const bench_headline_options *o, quire_error *err) {
     const cli_options *c = &o->cli;
     if (o->trace != NULL) {

@@ -1,5 +1,6 @@
-/* `quire bench json`: what answers under JSON Schemas cost: their speed beside free text,
- * with and without jump-forward, and what sequences under them add to a decode step. */
+/* `quire bench json`: the cost of answers under JSON Schemas: their speed compared with
+ * free text, with and without jump-forward, and what sequences under schemas add to a
+ * decode step. */
 
 #include "api/quire_engine.h"
 #include "base/clock.h"
@@ -8,20 +9,20 @@
 #include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"
 
-/* What sequences under schemas add to a decode step, for `quire bench json`. */
+/* What sequences under schemas add to a decode step. */
 
 enum {
-    SPARE_STEPS = 200, /* in which the others begin */
-    MOST_A_STEP = 4,   /* tokens of a sequence in a step with jump-forward, in the mean */
+    SPARE_STEPS = 200, /* steps in which the other sequences begin */
+    MOST_A_STEP = 4,   /* mean tokens of a sequence per step with jump-forward */
     TRIES = 20         /* on a busy machine the first may have ended before the last begins */
 };
 
-/* Microseconds of a step. */
+/* Microseconds per step. */
 typedef struct step_times {
-    double step_us, sample_us, own_us; /* own: beside the forward pass and sampling */
+    double step_us, sample_us, own_us; /* own: without the forward pass and sampling */
 } step_times;
 
-/* A schema that no other sequence has, whose answers are longer than a run. */
+/* Writes a schema that no other sequence has and whose answers are longer than a run. */
 static void write_schema(int32_t i, char *out, size_t n) {
     snprintf(out, n,
              "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%"
@@ -65,8 +66,8 @@ static void bench_json_look(const client *c, moment *m) {
     engine_profile_read(c->engine->parts.core, &m->profile);
 }
 
-/* Lets n sequences decode together for n_steps, once all of them decode. first: the
- * number of the first one's schema. QUIRE_CANCELLED: they never did. */
+/* Lets n sequences decode together for n_steps, once all of them decode. first: number of
+ * the first one's schema. QUIRE_CANCELLED: they never all decoded. */
 static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_free, int32_t n_steps,
                                    sent *requests, step_times *out, quire_error *err) {
     moment from = {0}, to = {0};
@@ -104,7 +105,7 @@ static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_
     return QUIRE_OK;
 }
 
-/* The ways in which sequences decode. JUMPS: under schemas, with jump-forward. */
+/* How sequences decode. JUMPS: under schemas, with jump-forward. */
 typedef enum way { FREE, RULED, JUMPS, N_WAYS } way;
 
 static void bench_json_print_row(const bench_table *sh, int32_t n, const step_times *costs) {
@@ -115,12 +116,12 @@ static void bench_json_print_row(const bench_table *sh, int32_t n, const step_ti
               NUM(ruled->own_us - plain->own_us), NUM(costs[JUMPS].own_us - plain->own_us));
 }
 
-/* Opens an engine for two of the ways, since jump-forward is a setting of its own, or for
- * the third. */
+/* Opens an engine for the first two ways, or for the third, since jump-forward is a
+ * setting of the engine. */
 static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n,
                           int32_t n_steps, step_times *costs, quire_error *err) {
     client c;
-    off.no_jump_forward = until <= RULED; /* then every step has a row a sequence */
+    off.no_jump_forward = until <= RULED; /* without it every step has one row per sequence */
     sent *requests = mem_new((size_t)n, sizeof *requests);
     TRY(mem_check_for(requests, "the measurement", err));
     quire_err e = client_open(o, off, &c, err);
@@ -151,9 +152,9 @@ static quire_err run_rows(const quire_options *given, engine_ablations off, int3
     return QUIRE_OK;
 }
 
-/* For each number in `rows`: prints, by the engine's own timers, a step of so many
- * sequences that decode n_steps tokens of free text, and of as many under a schema each
- * has for itself. */
+/* For each number in `rows`, prints by the engine's own timers a step of that many
+ * sequences that decode n_steps tokens of free text, and of as many under a schema
+ * each. */
 static quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows,
                                 int32_t n_steps, bool json, quire_error *err) {
     TABLE(sh, "json", json, KEY("sequences", "sequences", 9, 0), FIGURE("step", "step ms", 9, 2, "ms"),
@@ -176,13 +177,13 @@ static quire_err json_steps_run(const quire_options *given, engine_ablations off
 typedef struct bench_json_options {
     cli_options cli;
     engine_ablations off;
-    /* of a model of random weights in place of engine.model; NULL: none. Needs
+    /* shape of a model of random weights instead of engine.model; NULL: none. Needs
      * engine.tokenizer */
     const char *shape;
-    const char *type; /* of its weights */
-    const char *rows; /* how many sequences decode together, "8,256"; "": none */
-    int32_t n_each;   /* answers to each schema; 0: no speeds */
-    int32_t n_steps;  /* decode steps of a batch */
+    const char *type; /* type of its weights */
+    const char *rows; /* numbers of sequences that decode together, "8,256"; "": none */
+    int32_t n_each;   /* answers per schema; 0: no speeds */
+    int32_t n_steps;  /* decode steps per batch */
 } bench_json_options;
 
 enum { MOST_TOKENS = 512 };
@@ -196,7 +197,7 @@ LAB_DEFAULTS(bench_json, .type = "q4_0", .rows = "8,256", .n_each = 4, .n_steps 
 #define BOOLEAN            "{\"type\":\"boolean\"}"
 #define NAME               "{\"type\":\"string\",\"maxLength\":10}"
 
-/* Objects as programs ask for them: short values, names that the schema gives. */
+/* Objects such as programs ask for: short values, with names given by the schema. */
 static const struct {
     const char *name, *schema;
 } schemas[] = {
@@ -232,10 +233,10 @@ enum { N_SCHEMAS = sizeof schemas / sizeof *schemas };
 typedef struct answer {
     int32_t ids[MOST_TOKENS], n;
     double seconds;
-    int64_t n_forced, n_guessed; /* tokens of its that were computed before they were sampled */
+    int64_t n_forced, n_guessed; /* part of its tokens computed before they were sampled */
 } answer;
 
-/* One request, from its submission to its end; schema NULL: free text. */
+/* Runs one request to its end; schema NULL: free text. */
 static quire_err bench_json_ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
                                 quire_error *err) {
     static const int32_t prompt[] = {1, 2, 3, 4};
@@ -267,7 +268,7 @@ typedef struct tally {
     double seconds[N_WAYS]; /* free, constrained, with jump-forward */
 } tally;
 
-/* An answer to a schema, by every way. */
+/* Generates an answer to a schema in every way. */
 static quire_err bench_json_compare(client *jumps, client *plain, int32_t schema, int32_t seed, tally *t,
                                     quire_error *err) {
     answer a, b, free_text;
@@ -384,7 +385,7 @@ static const flag bench_json_flags[] = {
     {0},
 };
 
-/* A flag that would do nothing is refused. */
+/* Refuses a flag that would have no effect. */
 static quire_err json_check_flags(const bench_json_options *o, quire_error *err) {
     const cli_options *c = &o->cli;
     if (o->shape == NULL) {

@@ -1,4 +1,4 @@
-/* `quire bench kernels`: how fast matrix products are, by type of weights and number of
+/* `quire bench kernels`: the speed of matrix products by type of weights and number of
  * rows, through the backend's own op. */
 #include <string.h>
 
@@ -10,15 +10,15 @@
 #include "lab/bench/figures.h"
 #include "lab/commands/lab_commands.h"
 
-/* The types of weights whose products are measured. */
+/* Types measured by default. */
 #define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
-/* Taken too, but not measured unasked. */
+/* Types measured only on request. */
 #define KERNEL_TYPES_MORE                                                                                    \
     ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_s,iq2_xs,iq2_xxs,iq1_s,tq2_0,q1_0,fp8,nf4,int4"
 
 typedef struct kernel_type {
     const char *name;
-    dtype from; /* of the weights before they are packed; of fp8, nf4 and int4 their codes' */
+    dtype from; /* type of the weights before packing; for fp8, nf4 and int4, of their codes */
     compute_mode compute;
 } kernel_type;
 
@@ -36,8 +36,8 @@ static const kernel_type types[] = {
     {"int4", DTYPE_I32, COMPUTE_INT8}};
 enum { N_TYPES = (int)(sizeof types / sizeof types[0]) };
 
-/* Scales of 2^-7, of INT4 for each row, else the same for all; rows that would need more
- * have one. */
+/* Scales of 2^-7: per row for INT4, else one for all; also one for all if more would be
+ * needed. */
 enum { MOST_SCALES = 1 << 17 };
 
 static code_kind code_kind_of(dtype t) {
@@ -48,8 +48,8 @@ static code_place code_place_of(dtype t) {
     return t == DTYPE_U8 ? CODES_NIBBLES : t == DTYPE_I32 ? CODES_WORDS : CODES_BYTES;
 }
 
-/* The weights as a matrix. m: what they are where they are codes with scales for 128 x
- * 128 (fp8), or for 64 of a row (nf4); it must stay as long as the view is used. */
+/* The weights as a matrix. m: its description if they are codes with scales per 128 x 128
+ * (fp8) or per 64 of a row (nf4); it must live as long as the view. */
 static tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_out, int32_t n_in,
                                       quant_matrix *m) {
     static float scales[MOST_SCALES], table[16];
@@ -84,8 +84,7 @@ static tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_ou
     return view;
 }
 
-/* The next type of a list of names with commas, which is moved after it; NULL for a name
- * that is not a type. */
+/* Parses the next type of a comma-separated list and advances *list; NULL: not a type. */
 static const kernel_type *kernel_type_next(const char **list) {
     str name = figures_next_word(list);
     for (int i = 0; i < N_TYPES; i++) {
@@ -96,7 +95,7 @@ static const kernel_type *kernel_type_next(const char **list) {
     return NULL;
 }
 
-/* INVALID names --types, whose list has another name. */
+/* INVALID: the list has an unknown name; err names --types. */
 static quire_err kernel_types_check(const char *list, quire_error *err) {
     for (const char *at = list; *at != '\0';) {
         if (kernel_type_next(&at) == NULL) {
@@ -107,14 +106,13 @@ static quire_err kernel_types_check(const char *list, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Even in -1..1. */
+/* Uniform in -1..1. */
 static float kernel_type_float(uint64_t *seed) {
     return (float)(rng_next(seed) >> 40) * 0x1p-23f - 1.0f;
 }
 
-/* n elements of type t: any numbers, but plain ones where a block has its scales: both
- * halves that it may begin with are 2^-7, and so is MXFP4's scale. NULL when out of
- * memory; freed with mem_free. */
+/* n elements of type t: random, except that scales in blocks are 2^-7 (both f16 at a
+ * block's start, and MXFP4's scale). NULL: out of memory. Free with mem_free. */
 static void *kernel_type_weights(dtype t, size_t n) {
     size_t block = (size_t)dtype_block_bytes(t), n_blocks = n / (size_t)dtype_block_elements(t);
     uint8_t *bytes = mem_new(n_blocks, block);
@@ -145,16 +143,16 @@ static void *kernel_type_weights(dtype t, size_t n) {
 
 typedef struct bench_kernels_options {
     cli_options cli;
-    /* "q4_0,q8_0,q4_k,int8,bf16,f16,f32": int8 is per channel, bf16 by bf16 arithmetic,
-     * f16 and f32 by f32's */
+    /* "q4_0,q8_0,q4_k,int8,bf16,f16,f32": int8 is per channel, bf16 uses bf16 arithmetic,
+     * f16 and f32 use f32 */
     const char *types;
     const char *rows;    /* "1,2,4" */
-    const char *threads; /* "1,2"; NULL: one a core */
+    const char *threads; /* "1,2"; NULL: one per core */
     const char *isa;     /* "auto", "plain", "avx2", "avx512", "amx", "avx512bf16", "neon", "i8mm" */
-    /* weights are repeated in memory until they take so much: more than caches hold, as
-     * in a model */
+    /* weights are repeated in memory up to this size: more than caches hold, as in a
+     * model */
     int32_t weights_mib;
-    int32_t run_ms; /* least time of a figure */
+    int32_t run_ms; /* least time per figure */
 } bench_kernels_options;
 
 enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
@@ -162,7 +160,7 @@ enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
 LAB_DEFAULTS(bench_kernels, .types = KERNEL_TYPES, .rows = "1,2,4,8,16,32,64,512", .weights_mib = 160,
              .run_ms = 200)
 
-/* A backend that holds pairs of projections, and the rows that pass through them. */
+/* A backend with pairs of projections, and the rows that pass through them. */
 typedef struct kernels_run {
     const kernel_type *type;
     backend *b;

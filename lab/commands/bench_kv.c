@@ -1,5 +1,5 @@
-/* `quire bench kv`: what the page pool's and the index's operations cost, alone and
- * from many threads at once. */
+/* `quire bench kv`: the cost of the page pool's and the index's operations, with one and
+ * many threads at once. */
 
 #include "core/kv_layout.h"
 #include "lab/bench/kv_pool.h"
@@ -7,12 +7,12 @@
 
 typedef struct bench_kv_options {
     cli_options cli;
-    const char *threads;   /* in the pool at once, "1,2,4,8" */
-    const char *pages;     /* pages a pool has, "256,1000000" */
-    int32_t page_tokens;   /* of the index */
-    int32_t prompt_tokens; /* in the index, a power of two */
-    int32_t run_ms;        /* least time of a run */
-    int32_t n_runs;        /* each figure is the mean and spread of this many */
+    const char *threads;   /* threads using the pool at once, "1,2,4,8" */
+    const char *pages;     /* pages of the pool, "256,1000000" */
+    int32_t page_tokens;   /* for the index */
+    int32_t prompt_tokens; /* for the index; a power of two */
+    int32_t run_ms;        /* least time per run */
+    int32_t n_runs;        /* runs per figure, for mean and spread */
 } bench_kv_options;
 
 enum { SEED = 1, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20, MAX_THREADS = KV_BENCH_MAX_THREADS };
@@ -23,18 +23,18 @@ LAB_DEFAULTS(bench_kv, .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", 
 /* ---- the pool ---- */
 
 /* A thread that had a core for less than this part of its time was not alone, so that
- * times by number of threads mean nothing; the run is tried again first. */
+ * times by number of threads mean nothing; the run is first repeated. */
 #define FREE_CORE 0.95
 #define MAX_TRIES 20
 
-/* One pool for all threads; one for each with its share of the pages, which shows what
- * the machine itself loses with several threads. */
+/* One pool for all threads; or one for each, with its share of the pages, which shows
+ * what the machine itself loses with several threads. */
 typedef enum way { WAY_POOL, WAY_APART, N_WAYS } way;
 
-/* Figures of all operations at one number of threads, by way. */
+/* Figures of all operations with one number of threads, by way. */
 typedef struct ops {
     figure of[N_WAYS][KV_OP_N];
-    double share[N_WAYS]; /* the least of all threads and runs */
+    double share[N_WAYS]; /* minimum over threads and runs */
 } ops;
 
 /* The pools of one way. */
@@ -57,8 +57,8 @@ static void close_pools(pools *s) {
     }
 }
 
-/* One run of a way: the first of several tries for which all cores were free, or the one
- * that had most of them. */
+/* Runs a way: the first of several tries for which all cores were free, or the one with
+ * the most free. */
 static quire_err bench_kv_run_way(const bench_kv_options *o, const pools *s, int32_t n_pages,
                                   int32_t n_threads, double ns[KV_OP_N], double *share) {
     *share = -1;
@@ -73,7 +73,7 @@ static quire_err bench_kv_run_way(const bench_kv_options *o, const pools *s, int
     return QUIRE_OK;
 }
 
-/* The ways in turn, so that what else the machine does meets both. */
+/* Runs the ways alternately, so that other work on the machine affects both. */
 static quire_err bench_kv_run_ways(const bench_kv_options *o, const pools *opened, int32_t n_pages,
                                    int32_t n_threads, ops *out) {
     double runs[N_WAYS][KV_OP_N][FIGURES_MAX_RUNS];
@@ -112,8 +112,8 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
     return err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
 }
 
-/* How many times the time of one thread an operation takes, where that was measured;
- * "busy" where a core was not free, in this or in that. */
+/* Ratio of an operation's time to that with one thread, if that was measured; "busy" if a
+ * core was not free in either. */
 static table_cell to_one(const ops *now, const ops *one, way w, int op) {
     if (one == NULL) {
         return NUM(TABLE_ABSENT);
@@ -138,7 +138,7 @@ static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int3
              (int)o->n_runs, GOAL_PAGE_NS, FREE_CORE * 100);
     table_begin(&s, heading);
     for (int32_t p = 0; p < n_pages; p++) {
-        ops one = {{{{0}}}, {0}}, now; /* one: of one thread, where that comes first */
+        ops one = {{{{0}}}, {0}}, now; /* one: with one thread, if that comes first */
         for (int32_t t = 0; t < n_threads; t++) {
             TRY(measure_ops(o, pages[p], threads[t], &now, err));
             one = t == 0 ? now : one;

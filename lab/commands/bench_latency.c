@@ -1,6 +1,6 @@
-/* `quire bench latency`: what a token takes by how many came before it, for a whole
- * model: keys and values in pages, in one piece, and nowhere, so that all before it is
- * computed again. The ways take turns and choose the same tokens. */
+/* `quire bench latency`: time per token by the number of tokens before it, for a whole
+ * model: with keys and values in pages, contiguous, and not kept, so that everything
+ * before is recomputed. The ways alternate and choose the same tokens. */
 
 #include "lab/bench/baseline_kv.h"
 #include "lab/bench/model_runner.h"
@@ -10,7 +10,7 @@
 typedef struct bench_latency_options {
     cli_options cli;
     const char *contexts; /* tokens before the measured ones: "128,256,512,1024,2048" */
-    int32_t n_steps;      /* measured tokens, one by one */
+    int32_t n_steps;      /* tokens measured, one by one */
     int32_t n_runs;
 } bench_latency_options;
 
@@ -28,11 +28,11 @@ enum { PAGED, CONTIGUOUS, N_KEPT };
 typedef struct latency {
     model_runner b;
     int32_t n_steps, n_runs;
-    int32_t *tokens, *pages; /* [longest + n_steps]; the pages of a long used pool: in no order */
-    uint64_t digest[N_KEPT]; /* digest of the tokens that the last run's logits chose */
+    int32_t *tokens, *pages; /* [longest + n_steps]; pages as in a pool after long use: scattered */
+    uint64_t digest[N_KEPT]; /* digest of the tokens chosen from the last run's logits */
 } latency;
 
-/* One length: milliseconds of each run. */
+/* Times for one length: milliseconds of each run. */
 typedef struct length_times {
     double first[FIGURES_MAX_RUNS], token[N_KEPT][FIGURES_MAX_RUNS], recomputed[FIGURES_MAX_RUNS];
 } length_times;
@@ -41,7 +41,7 @@ static double ms_since(const latency *l, int64_t start) {
     return (double)(figures_time_us(l->b.n_threads) - start) / 1000;
 }
 
-/* A prompt of n tokens and n_steps after it; the given tokens are fed, whatever the
+/* Computes a prompt of n tokens and n_steps after it; given tokens are fed, whatever the
  * logits choose. */
 static quire_err bench_latency_decode(latency *l, int way, int32_t n, double *first_ms, double *token_ms) {
     const int32_t *pages = way == PAGED ? l->pages : NULL;
@@ -70,7 +70,7 @@ done:
     return e;
 }
 
-/* The token at position n by computing all n + 1. */
+/* Computes the token at position n by recomputing all n + 1. */
 static quire_err recompute(latency *l, int32_t n, double *ms) {
     int64_t start = figures_time_us(l->b.n_threads);
     TRY(model_runner_prefill(&l->b, l->tokens, n + 1, l->pages));

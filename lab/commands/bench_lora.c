@@ -1,6 +1,7 @@
-/* `quire bench lora`: what adapters cost, paired within one run: a decode batch in which
- * each row has its own, a prompt with one, and a batch without any in a backend that has
- * some; and how long requests wait where many adapters are known and few are loaded. */
+/* `quire bench lora`: the cost of adapters, paired within one run: a decode batch in
+ * which each row has its own, a prompt with one, and a batch without any in a backend
+ * that has some; and how long requests wait if many adapters are known and few are
+ * loaded. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,24 +23,25 @@
 #include "model/model_adapter.h"
 #include "setup/adapter_store.h"
 
-/* How long requests wait for their adapters where many are known and few are loaded: an
- * adapter_store over a model, drawn from by Zipf's law.
+/* How long requests wait for their adapters if many are known and few are loaded: an
+ * adapter_store over a model, with adapters drawn by Zipf's law.
  *
- * All of it is on one thread except for the store's own. */
+ * Everything runs on one thread, except the store's own. */
 
 typedef struct adapter_loads_options {
-    int32_t n_known;  /* adapters, all of the same file: of random halves on all linears of the layers */
-    int32_t n_in_use; /* requests that have one at any time, and adapters that are loaded at most */
-    int32_t n_draws;  /* requests, each begun when an earlier one ends */
+    int32_t n_known;  /* known adapters, all of the same file: random f16 on all linears of the layers */
+    int32_t n_in_use; /* requests with an adapter at any time, and most adapters loaded */
+    int32_t n_draws;  /* requests, each of which starts when an earlier one ends */
     int32_t rank;
 } adapter_loads_options;
 
-/* Longest waits, in ms, beside the reading of files that the same requests waited for. */
+/* Longest waits, in ms, and the file reads in them. */
 typedef struct adapter_loads {
-    /* of a request that comes alone; of all, the one whose wait is longest to its read */
+    /* of a request that comes alone: the one with the longest wait relative to its
+     * read */
     double one_wait, one_read;
-    double all_wait, all_read;             /* of the last of n_in_use that come at once, with none loaded */
-    int64_t n_loads, n_evictions, n_bytes; /* bytes: of the adapters that are loaded in the end */
+    double all_wait, all_read; /* of the last of n_in_use requests that come at once, with none loaded */
+    int64_t n_loads, n_evictions, n_bytes; /* bytes: of the adapters loaded at the end */
     int32_t most_loaded;
 } adapter_loads;
 
@@ -186,9 +188,9 @@ static void loads_free(void *context, loaded_adapter *a) {
 
 /* ---- requests ---- */
 
-/* A request: it wants an adapter, and has it until its place is another one's. */
+/* A request: it wants an adapter, and keeps it until another takes its place. */
 typedef struct loads_request {
-    adapter_want want; /* first */
+    adapter_want want; /* first member */
     char name[32];
     wake answered;
 } loads_request;
@@ -197,7 +199,7 @@ static void loads_answered(adapter_want *w) {
     wake_ring(&((loads_request *)(void *)w)->answered);
 }
 
-/* A number below n, drawn by Zipf's law: i has a weight of 1 / (i + 1). */
+/* A number below n drawn by Zipf's law: i has weight 1 / (i + 1). */
 static int32_t loads_draw(uint64_t *seed, int32_t n) {
     double sum = 0.0;
     for (int32_t i = 0; i < n; i++) {
@@ -225,7 +227,7 @@ static quire_err loads_result(const loads_request *r, quire_error *err) {
     return r->want.ref != NULL ? QUIRE_OK : err_set(err, why->code, -1, "%s", why->message);
 }
 
-/* What reading took, of one adapter, or of all. */
+/* Read times of one adapter, or of all. */
 typedef struct loads_read {
     const adapter_ref *of; /* NULL: all */
     int64_t us;
@@ -242,7 +244,7 @@ static double loads_read_ms(adapter_store *s, const adapter_ref *of) {
     return (double)r.us * 1e-3;
 }
 
-/* All places get a request at once. */
+/* Starts a request in every place at once. */
 static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, loads_request *all,
                             uint64_t *seed, adapter_loads *out, quire_error *err) {
     bool *is_there = mem_new((size_t)o->n_in_use, sizeof *is_there);
@@ -250,7 +252,8 @@ static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, lo
     for (int32_t i = 0; e == QUIRE_OK && i < o->n_in_use; i++) {
         is_there[i] = loads_want(s, &all[i], loads_draw(seed, o->n_known));
     }
-    for (int32_t i = 0; is_there != NULL && i < o->n_in_use; i++) { /* all of them, whatever became of one */
+    /* waits for all of them, whatever became of one */
+    for (int32_t i = 0; is_there != NULL && i < o->n_in_use; i++) {
         if (!is_there[i]) {
             (void)wake_wait(&all[i].answered, -1);
         }
@@ -264,7 +267,7 @@ static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, lo
     return e;
 }
 
-/* One request after the other, each in the place of one that is drawn. */
+/* Runs one request after another, each in the place of one drawn at random. */
 static quire_err loads_replace(adapter_store *s, const adapter_loads_options *o, loads_request *all,
                                uint64_t *seed, adapter_loads *out, quire_error *err) {
     for (int32_t i = 0; i < o->n_draws; i++) {
@@ -324,8 +327,8 @@ static quire_err loads_run(adapter_store *s, const adapter_loads_options *o, con
     return e;
 }
 
-/* Writes the file below /tmp, and measures. UNSUPPORTED where no adapter of the model's
- * linears can be made. */
+/* Writes the file in a directory under /tmp, and measures. UNSUPPORTED: no adapter can be
+ * made for the model's linears. */
 static quire_err adapter_loads_measure(model *m, backend *b, const adapter_loads_options *o,
                                        adapter_loads *out, quire_error *err) {
     temporary dir;
@@ -350,7 +353,7 @@ done:
 
 typedef struct bench_lora_options {
     cli_options cli;
-    const char *shape, *type; /* of a model of random weights, if no model is named */
+    const char *shape, *type; /* random weights, if no model is named */
     int32_t rank, n_adapters, n_prompt, n_runs;
     int32_t n_known, n_in_use, n_draws;
 } bench_lora_options;
@@ -360,12 +363,12 @@ LAB_DEFAULTS(bench_lora, .shape = "1.1b", .type = "q4_0", .rank = 16, .n_adapter
 
 enum { MOST_ADAPTERS = 64, CONTEXT = 64, PAGE_TOKENS = 16, READ_MS = 300 };
 
-/* Two backends with the same weights, of which one has adapters. */
+/* Two backends with the same weights, one of them with adapters. */
 typedef struct lora_run {
     const bench_lora_options *o;
     model_runner without, with;
     adapter *adapters[MOST_ADAPTERS];
-    int64_t adapter_bytes; /* of all */
+    int64_t adapter_bytes; /* bytes of all adapters */
     int32_t *tokens, *pages;
     int32_t pages_a_seq;
 } lora_run;
@@ -375,7 +378,7 @@ typedef enum lora_pass { PASS_WITHOUT, PASS_UNUSED, PASS_WITH, N_LORA_PASSES } l
 
 /* ---- adapters ---- */
 
-/* One matrix of random halves, which all A and B are cut of. */
+/* A matrix of random f16 from which all A and B are taken. */
 static uint16_t *random_halves(size_t n) {
     uint16_t *h = mem_new(n, sizeof *h);
     uint64_t seed = 5;
@@ -394,7 +397,7 @@ static tensor_view halves_view(const uint16_t *halves, int32_t rows, int32_t col
                          .n_bytes = sizeof *halves * (size_t)rows * (size_t)columns};
 }
 
-/* The layers' linears: all but the head. */
+/* Whether w is a linear of the layers, that is, not the head. */
 static bool is_adapted(const lora_run *r, const linear *w) {
     return w->layout.n_out != r->with.desc->n_vocab;
 }
@@ -504,7 +507,8 @@ static void lora_close(lora_run *r) {
 
 /* ---- passes ---- */
 
-/* Milliseconds of a pass: a row of each sequence after CONTEXT tokens, or a prompt. */
+/* Measures milliseconds of a pass: a row of each sequence after CONTEXT tokens, or a
+ * prompt. */
 static quire_err time_pass(lora_run *r, lora_pass pass, bool is_prompt, double *ms) {
     model_runner *m = pass == PASS_WITHOUT ? &r->without : &r->with;
     const int32_t n = is_prompt ? 1 : r->o->n_adapters;
@@ -523,10 +527,10 @@ static quire_err time_pass(lora_run *r, lora_pass pass, bool is_prompt, double *
     return QUIRE_OK;
 }
 
-/* What a kind of pass took, by run. */
+/* Times of each kind of pass, by run. */
 typedef struct lora_times {
     double ms[N_LORA_PASSES][FIGURES_MAX_RUNS];
-    double gb_s[FIGURES_MAX_RUNS]; /* the best rate of the best way to read, beside it */
+    double gb_s[FIGURES_MAX_RUNS]; /* best read rate, measured in the same run */
 } lora_times;
 
 static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
@@ -542,7 +546,7 @@ static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Runs of all passes in turn, in another order each time. The first of each is not
+/* Runs all passes alternately, in a different order each time. The first of each is not
  * counted. */
 static quire_err measure(lora_run *r, bool is_prompt, lora_times *t, quire_error *err) {
     for (int32_t run = -1; run < r->o->n_runs; run++) {
@@ -565,8 +569,8 @@ static double median_of(const double *values, int32_t n) {
     return figures_percentile(sorted, n, 0.5);
 }
 
-/* The median of each run's time of a pass to what it is held against: that of another
- * pass, and bytes that are read beside it. */
+/* The median over runs of a pass's time relative to another pass, or to reading its
+ * bytes. */
 static double median_ratio(const lora_run *r, const lora_times *t, lora_pass of, lora_pass to, double bytes) {
     double ratios[FIGURES_MAX_RUNS];
     for (int32_t i = 0; i < r->o->n_runs; i++) {

@@ -1,5 +1,5 @@
-/* `quire bench memory`: the most memory that three ways of keeping keys and values take,
- * over the least that would do, in three scenarios. */
+/* `quire bench memory`: peak memory of three ways of keeping keys and values relative to
+ * the minimum, in three scenarios. */
 
 #include "lab/bench/memory_cases.h"
 #include "lab/commands/lab_commands.h"
@@ -7,9 +7,9 @@
 typedef struct bench_memory_options {
     cli_options cli;
     const char *shape;       /* "LAYERS,KV_HEADS,HEAD" */
-    const char *pages;       /* tokens a page, "1,16,256" */
-    quire_kv_dtype kv_dtype; /* f16, bf16, int8 or f32; any other is f16 */
-    double weight_bytes;     /* of the model */
+    const char *pages;       /* tokens per page, "1,16,256" */
+    quire_kv_dtype kv_dtype; /* f16, bf16, int8 or f32; any other counts as f16 */
+    double weight_bytes;     /* bytes of the model's weights */
     int32_t max_model_len;   /* length that static preallocation reserves */
 } bench_memory_options;
 
@@ -32,7 +32,7 @@ static dtype stored_type(quire_kv_dtype t) {
                                 : DTYPE_F16;
 }
 
-/* What a case is called, and what its parameter says. */
+/* Writes a case's name and its parameter. */
 static void bench_memory_describe(const memory_case *c, char *out, size_t n) {
     switch (c->method) {
     case MEMORY_STATIC:

@@ -1,11 +1,11 @@
-/* bench pages, bench sharing: how large a page should be, and what sharing the pages of a
- * prompt saves. */
+/* bench pages, bench sharing: the best page size, and what sharing a prompt's pages
+ * saves. */
 #include "lab/commands/measures.h"
 
 /* ---- pages ---- */
 
 enum { N_REQUESTS = 16, N_OUTPUT = 48 };
-#define MOST_WASTE 4.0 /* percent: what paging promises to stay under */
+#define MOST_WASTE 4.0 /* percent of waste below which paging promises to stay */
 
 static int64_t experiment_pages_of(const lab_request *requests, int32_t n, int32_t page_tokens) {
     int64_t pages = 0;
@@ -88,7 +88,7 @@ static quire_err experiment_pages(const cli_options *cli, quire_error *err) {
 
 /* ---- sharing ---- */
 
-/* Prompts of one length each, and their answers'. */
+/* Prompts of one length, and their answers'. */
 typedef struct share_kind {
     const char *name;
     int32_t n, prompt, output;
@@ -99,7 +99,7 @@ typedef struct share_kind {
 static const share_kind kinds[] = {{"alpaca", 8, 19, 58}, {"sharegpt", 4, 161, 338}};
 enum { N_KINDS = 2, MAX_PROMPTS = 8 };
 
-/* With forks; without, in as many pages as it likes, and in as many as forks hold at
+/* With forks; without, with unlimited pages; without, with as many pages as forks hold at
  * most. */
 enum { WITH_FORKS, APART, APART_THERE, N_SHARE_WAYS };
 
@@ -118,7 +118,7 @@ static void share_trials(const sharing *sh, const share_kind *k, int32_t n_sampl
                          .at_once = k->n,
                          .max_len = k->prompt + k->output};
         t[i].options.max_seqs = k->n * n_samples;
-        /* all prompts in one step, so that all run abreast */
+        /* all prompts in one step, so that all advance together */
         t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1);
         t[i].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
         t[i].off.no_fork_sharing = i != WITH_FORKS;
@@ -140,9 +140,9 @@ static void share_report(const sharing *sh, const share_kind *k, bool beams, int
               NUM(there), NUM(shared / apart), NUM(apart / there), NUM(shared / there));
 }
 
-/* Measures one kind and number of answers, samples or beams, in all ways. Rows of
- * dropped beams belong to no answer, so prompt tokens are not shown; beams without
- * sharing are not admitted if they might not all fit. */
+/* Measures one kind and number of answers (samples or beams) in all ways. Rows of dropped
+ * beams belong to no answer, so prompt tokens are not shown; beams without sharing are
+ * not admitted if they might not all fit. */
 static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples,
                            quire_error *err) {
     lab_request requests[MAX_PROMPTS];
@@ -247,8 +247,8 @@ EXPERIMENT(sharing, "", ARGUMENT_NONE, "what sharing a prompt's pages among its 
            "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
            sharing_flags, flags_experiment_page);
 
-/* bench prefix: what the prefix index costs those who share nothing, and what those who
- * arrive together with one beginning pay for it. */
+/* bench prefix: what the prefix index costs requests that share nothing, and what
+ * requests that arrive together with the same beginning pay for it. */
 
 enum {
     N_STRANGERS = 64,
@@ -262,8 +262,8 @@ enum {
     N_WAYS = 2
 };
 
-/* One way of running, and the least of its runs. Processor time of the whole program:
- * what others on the machine do counts little. */
+/* One way to run, and its fastest run. CPU time of the whole program, which other
+ * programs affect little. */
 typedef struct measured {
     const char *name;
     quire_options options;
@@ -281,9 +281,9 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     }
     TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
     m->n_prompt = first.n_prompt + rest.n_prompt;
-    /* of all runs, since the lab's counters continue, */
+    /* over both runs, since the lab's counters continue */
     m->n_cached = rest.n_cached;
-    /* and count the first ones' answers as well */
+    /* and include the first run's answers */
     m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first);
     return QUIRE_OK;
 }
@@ -300,7 +300,7 @@ static quire_err experiment_prefix_run_once(measured *m, quire_error *err) {
     return e;
 }
 
-/* Both ways in turns, each the first of a turn every other time; then a line for each. */
+/* Runs both ways alternately, swapping which is first; then prints a row for each. */
 static quire_err experiment_prefix_compare(const bench_table *s, measured *ways, int32_t n_runs,
                                            quire_error *err) {
     for (int32_t run = 0; run < n_runs * N_WAYS; run++) {
@@ -327,7 +327,7 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
     int32_t *tokens = variant_prompts(lengths, N_STRANGERS, STRANGER_OUTPUT, requests);
     TRY(mem_check_for(tokens, "the prompts", err));
     for (int32_t i = 0; i < N_STRANGERS; i++) {
-        tokens[i * STRANGER] = 1 + i; /* not even the first token */
+        tokens[i * STRANGER] = 1 + i; /* not even the first token is shared */
     }
     measured ways[N_WAYS] = {{.name = "strangers, no index",
                               .requests = requests,

@@ -1,9 +1,9 @@
-/* `quire bench profile`: where the time of a step goes, stage by stage, beside what the
- * machine could do in it.
+/* `quire bench profile`: where the time of a step goes, by stage, compared with what the
+ * machine could do.
  *
- * A real engine runs prompts and then decodes them together; the backend notes its ops
- * (op_trace), the engine its own part (engine_profile). Text is not in it: that runs on
- * other threads. */
+ * A real engine runs prompts and then decodes them together; the backend records its ops
+ * (op_trace), the engine its own part (engine_profile). Text processing is not included,
+ * since it runs on other threads. */
 
 #include "base/rng.h"
 #include "lab/bench/lab.h"
@@ -13,12 +13,12 @@
 
 typedef struct bench_profile_options {
     cli_options cli;
-    const char *type;  /* of its weights: "q4_0" */
-    const char *shape; /* of a random model: a name of model_shape.h */
+    const char *type;  /* type of its weights: "q4_0" */
+    const char *shape; /* shape of a random model: a name of model_shape.h */
     int32_t batch;     /* sequences that decode together */
     int32_t n_prompt;  /* tokens of each prompt */
-    int32_t n_shared;  /* leading tokens that are the same in all prompts */
-    int32_t n_steps;   /* decodes that are looked at */
+    int32_t n_shared;  /* leading tokens shared by all prompts */
+    int32_t n_steps;   /* decodes measured */
     bool per_layer;
 } bench_profile_options;
 
@@ -31,10 +31,10 @@ static void bench_profile_defaults(cli_options *cli) {
     o->cli.engine.model = NULL;
 }
 
-/* One profile under way: the model and its engine, and the ops of the phase that runs. */
+/* State of a profile: the model and its engine, and the ops of the current phase. */
 typedef struct profile {
     const bench_profile_options *o;
-    const speed_type *type; /* of the model of random weights; NULL: the model is a file */
+    const speed_type *type; /* for a model of random weights; NULL: the model is a file */
     lab l;
     op_trace trace;
     lab_request *requests; /* [batch] */
@@ -49,7 +49,7 @@ static quire_err open_lab(profile *p, const quire_options *given, quire_error *e
     quire_options e = *given;
     int32_t max_len = o->n_prompt + o->n_steps + 2;
     e.max_seqs = o->batch;
-    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of decodes are cached already */
+    e.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN; /* the prompts of decodes are already cached */
     e.n_pages = o->batch * (max_len / e.page_tokens + 1) + SPARE_PAGES;
     return lab_open(&e, (engine_ablations){0}, max_len, &p->l, err);
 }
@@ -87,8 +87,8 @@ static quire_err bench_profile_make_room(profile *p, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* All prompts for n_output tokens each, at_once of them together, traced; the means of
- * their largest passes go to *out. */
+/* Traces all prompts with n_output tokens each, at_once of them together. *out: means of
+ * their largest passes. */
 static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_costs *out, quire_error *err) {
     const bench_profile_options *o = p->o;
     engine_profile before, after;
@@ -100,7 +100,7 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
                                        .after = -1};
     }
     p->trace.n = 0;
-    p->l.b->ops->trace(p->l.b, &p->trace); /* the engine stands still: nothing was asked */
+    p->l.b->ops->trace(p->l.b, &p->trace); /* the engine is idle */
     engine_profile_read(p->l.x.e, &before);
     quire_err e = lab_run(&p->l, p->requests, o->batch, at_once, &result, err);
     engine_profile_read(p->l.x.e, &after);
@@ -111,7 +111,7 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     double steps = after.steps > from->steps ? (double)(after.steps - from->steps) : 1;
     out->n_rows = op_profile_most_rows(p->trace.ops, p->trace.n);
     op_profile_add(p->trace.ops, p->trace.n, out);
-    /* between single tokens the engine waits to be asked again */
+    /* between requests of a single token the engine waits for the next one */
     out->n_gaps = n_output > 1 ? out->n_gaps : 0;
     op_profile_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3,
                       (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
@@ -123,7 +123,7 @@ static quire_err run_model(profile *p, const quire_options *given, quire_error *
     TRY(open_lab(p, given, err));
     TRY(bench_profile_make_room(p, err));
     TRY(run_phase(p, 1, 1, &p->prompt, err));
-    /* the system clears a page of memory when it is first used: not part of a step */
+    /* first run, not measured: the system clears each page of memory at its first use */
     step_costs first = {.n_layers = p->decode.n_layers};
     TRY(run_phase(p, 2, p->o->batch, &first, err));
     return run_phase(p, p->o->n_steps + 1, p->o->batch, &p->decode, err);
@@ -153,7 +153,8 @@ static void close_profile(profile *p) {
 
 /* ---- printing ---- */
 
-/* The least time that the machine needs for a stage over the time that it took. */
+/* The least time that the machine needs for a stage, relative to the time that it
+ * took. */
 static double fraction(const stage_cost *c, const roofline *r, double peak) {
     double bytes_us = c->bytes / r->read.best * 1e6, operations_us = c->operations / peak * 1e6;
     return c->us > 0 && c->bytes > 0 ? (bytes_us > operations_us ? bytes_us : operations_us) / c->us
@@ -164,7 +165,7 @@ static double rate(double amount, double us) {
     return amount > 0 && us > 0 ? amount / us * 1e-3 : TABLE_ABSENT;
 }
 
-/* part: what the machine's limit is of the time, absent where the stage has none. */
+/* part: the machine's limit as a part of the time; absent if the stage has none. */
 static void bench_profile_print_row(const bench_table *t, const char *phase, const char *name,
                                     const stage_cost *c, double whole_us, double part) {
     TABLE_ROW(t, TXT(phase), TXT(name), isnan(part) ? NUM(c->us) : LIMITED(c->us, part * c->us, part),
@@ -172,7 +173,7 @@ static void bench_profile_print_row(const bench_table *t, const char *phase, con
               NUM(100 * part));
 }
 
-/* Keys and values of int8 are multiplied as such, all others in f32. */
+/* Keys and values of int8 are multiplied as int8, all others in f32. */
 static double attention_peak(const profile *p, const roofline *r) {
     return p->l.layout.types.key == DTYPE_I8 ? r->int8.best : r->f32.best;
 }
@@ -226,7 +227,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     const char *by;
     roofline_effort effort = roofline_usual;
     int64_t megabytes = p->l.b->ops->weight_bytes(p->l.b) / (1 << 20) + 1;
-    /* a small model comes from the caches */
+    /* a small model is read from the caches */
     effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
     TRY(roofline_measure(p->o->cli.engine.isa, p->o->cli.engine.n_threads, p->o->cli.engine.cpu_bind, &effort,
                          &r, err));
@@ -275,7 +276,7 @@ static const flag bench_profile_flags[] = {
     {0},
 };
 
-/* A flag that would do nothing is refused. */
+/* Refuses a flag that would have no effect. */
 static quire_err profile_check_flags(const bench_profile_options *o, quire_error *err) {
     return o->cli.engine.model != NULL
                ? unused_flags_refuse(&o->cli, "--type --shape",

@@ -1,6 +1,6 @@
-/* bench workload --as: programs of common shapes, run as programs and as the requests
- * that an application sends which knows nothing of programs. All ways give the same
- * tokens, which is checked. */
+/* bench workload --as: programs of common shapes, run as programs and as the separate
+ * requests of an application that does not use programs. All ways give the same tokens,
+ * which is checked. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@
 #include "lab/commands/measures.h"
 #include "program/program_state.h"
 
-/* ---- requests without programs ---- */
+/* ---- separate requests ---- */
 
-/* The tokens that a request computed: its prompt, and its output except for the last
+/* The tokens that a request computed: its prompt, and its output without the last
  * token. */
 typedef struct request_ids {
     int32_t *ids; /* [n] */
@@ -25,8 +25,8 @@ typedef struct request_executor {
     quire_engine *e;
     quire_queue *q;
     int32_t most, n_running;
-    struct request_call *first, **last; /* that wait */
-    request_ids *kept;                  /* [n_kept] of all requests so far */
+    struct request_call *first, **last; /* waiting calls */
+    request_ids *kept;                  /* [n_kept] for all requests so far */
     size_t n_kept, cap_kept;
 } request_executor;
 
@@ -34,7 +34,7 @@ typedef struct request_call {
     struct request_call *next;
     program_call *c;
     quire_request *request;
-    size_t kept; /* the number of its ids */
+    size_t kept; /* index in `kept` */
     quire_error error;
 } request_call;
 
@@ -45,7 +45,7 @@ static quire_err request_add_ids(program_output *o, const int32_t *ids, size_t n
     return QUIRE_OK;
 }
 
-/* Keeps the ids of all that a state has, as the prompt of a request. */
+/* Keeps all ids of a state as the prompt of a request. */
 static quire_err request_keep_prompt(request_executor *x, const quire_state *s) {
     program_output all = {0};
     quire_err e = mem_grow(&x->kept, &x->cap_kept, x->n_kept + 1, sizeof *x->kept);
@@ -97,9 +97,9 @@ static bool request_has_generated(const request_executor *x, size_t i, size_t n)
     return false;
 }
 
-/* Counts the distinct pairs of a prefix and its next token in the prompts, except
- * those whose token a request generated and computed: in sorted order, the tokens that
- * each does not share with the previous one. */
+/* Counts the distinct pairs of a prefix and its next token in the prompts, except those
+ * whose token a request generated and computed: in sorted order, the tokens that each
+ * prompt does not share with the previous one. */
 static int64_t request_count_distinct(request_executor *x) {
     int64_t distinct = 0;
     if (x->n_kept > 0) {
@@ -157,7 +157,7 @@ static quire_err request_select(void *executor, program_call *c, quire_error *er
     return err_set(err, QUIRE_UNSUPPORTED, -1, "these programs have no select");
 }
 
-/* Submits the requests that may run. */
+/* Submits requests up to the limit. */
 static void request_submit_some(request_executor *x) {
     while (x->first != NULL && x->n_running < x->most) {
         request_call *k = x->first;
@@ -286,7 +286,7 @@ static const char *const way_names[N_PROGRAM_WAYS] = {"program", "at-once", "req
 
 typedef struct programs_result {
     int64_t n_prompt, n_computed, n_calls;
-    int64_t n_distinct; /* request_count_distinct; 0 as a program */
+    int64_t n_distinct; /* from request_count_distinct; 0 when run as a program */
     double seconds;     /* minimum over the runs; 0: none yet */
     uint64_t digest;
 } programs_result;
@@ -319,7 +319,7 @@ static quire_err programs_run_to_end(quire_programs *ps, const strbuf *json, pro
     r->digest = 0;
     for (size_t i = 0; i < s->root->n_records && u.n_failed == 0; i++) {
         const program_value *v = s->root->records[i].value;
-        /* in the order in which they ended; a fork's prefix has no value */
+        /* in order of ending; the prefix of a fork has no value */
         r->digest += v != NULL ? lab_digest(v->ids, (int32_t)v->n_ids) : 0;
     }
     quire_state_close(s);
@@ -358,7 +358,7 @@ done:
     return ran;
 }
 
-/* Reads --as. */
+/* Parses --as. */
 static quire_err programs_read_ways(const char *list, bool wants[N_PROGRAM_WAYS], quire_error *err) {
     for (const char *p = list; *p != 0;) {
         size_t n = strcspn(p, ",");
@@ -434,7 +434,7 @@ static quire_err programs_run_tasks(const experiment_options *o, const task_text
                          name);
 }
 
-/* On o's model, with the texts of o->data. */
+/* Runs on o's model, with the texts of o->data. */
 static quire_err programs_run_on_model(const experiment_options *o, quire_error *err) {
     bool wants[N_PROGRAM_WAYS] = {false};
     char machine[160];

@@ -1,19 +1,19 @@
-/* `quire bench quality`: what a type of weights, a compute mode or a type of keys and
- * values costs in truth, on a text.
+/* `quire bench quality`: what a weight type, compute mode or KV type costs in accuracy on
+ * a text.
  *
- * The reference is the model's file as it is, computed in f32 with keys and values in
- * f32: of a file that was quantised before, its own quantised weights. Each row of the
- * table is another way to run it, or another file; at every scored position its logits
- * are compared with the reference's, which is computed beside it.
+ * The reference is the model's file, computed in f32 with f32 keys and values; for a
+ * quantised file, its own quantised weights. Each row of the table is another way to run
+ * it, or another file; at every scored position its logits are compared with the
+ * reference's, which is computed along with it.
  *
- * The text's first tokens are cut into windows of `context` tokens, each a sequence of
- * its own; what is left over is not used. Of a window the tokens of its second half are
- * predicted and scored, n / 2 + 1 .. n - 1 counted from 0, so that each has at least half
- * a window before it (llama.cpp's perplexity does the same). If the text begins with BOS,
- * that takes the place of every later window's first token.
+ * The first tokens of the text are cut into windows of `context` tokens, each a sequence
+ * of its own; the rest is not used. The tokens of a window's second half, n / 2 + 1 .. n
+ * - 1 counted from 0, are predicted and scored, so that each has at least half a window
+ * before it (as in llama.cpp's perplexity). If the text begins with BOS, BOS replaces
+ * every later window's first token.
  *
  * Memory: the reference and n_at_once rows' models, with the logits of QUALITY_ROWS
- * positions and the pages of one window each; of QUALITY_SEQS windows where speed is
+ * positions and the pages of one window each, or of QUALITY_SEQS windows if speed is
  * measured. */
 #include <unistd.h>
 
@@ -27,16 +27,18 @@ enum { QUALITY_ROWS = 128, QUALITY_SEQS = 16, QUALITY_MAX_AT_ONCE = 16 };
 typedef struct bench_quality_options {
     cli_options cli;
     score_text text;
-    /* of weights, to which MODEL's are quantised while they are loaded; none: as they
-     * are. With commas between them */
+    /* weight types, separated by commas, to which MODEL is quantised at load; none: not
+     * quantised */
     const char *types;
     const char *against;  /* other files with the same vocabulary, likewise; NULL: none */
     const char *computes; /* "auto", or several */
     const char *kv_types;
-    const char *contexts; /* tokens of a window */
-    int32_t n_tokens;     /* of the text that are used at most */
-    int32_t n_steps;      /* timed after a window, of 1 row and of QUALITY_SEQS; 0: no speed */
-    int32_t n_at_once;    /* rows beside one pass of the reference, at most QUALITY_MAX_AT_ONCE */
+    const char *contexts; /* tokens per window */
+    int32_t n_tokens;     /* most tokens of the text to use */
+    /* decodes timed after a window, of 1 row and of QUALITY_SEQS; 0: speed is not
+     * measured */
+    int32_t n_steps;
+    int32_t n_at_once; /* rows run along with one pass of the reference, at most QUALITY_MAX_AT_ONCE */
     bool shows_progress;
 } bench_quality_options;
 
@@ -47,38 +49,38 @@ _Static_assert((int)QUALITY_SEQS <= (int)LOGPROB_MAX_SEQS,
 LAB_DEFAULTS(bench_quality, .types = "none", .computes = "auto", .kv_types = "f32", .contexts = "512",
              .n_tokens = 16384, .n_steps = 16, .n_at_once = 1)
 
-/* Texts between commas. */
+/* Texts separated by commas. */
 typedef struct names {
     char *copy; /* owned */
     const char *of[MAX_NAMES];
     int32_t n;
 } names;
 
-/* A model that is open, and what is said of it. */
+/* An open model, and its results. */
 typedef struct side {
-    const char *name; /* of the row */
+    const char *name; /* name of the row */
     logprob_scorer s;
     quality_stats stats; /* of a row */
-    double speeds[2];    /* tokens a second of 1 row and of QUALITY_SEQS; TABLE_ABSENT: not measured */
+    double speeds[2];    /* tokens per second with 1 row and with QUALITY_SEQS; TABLE_ABSENT: not measured */
 } side;
 
 typedef struct quality {
     const bench_quality_options *o;
-    names types, files, computes, kv_types; /* files: other ones */
+    names types, files, computes, kv_types; /* files: other models */
     int32_t contexts[FIGURES_MAX_POINTS], n_contexts;
     token_list ids;
     bool has_bos;
-    int32_t context, n_windows; /* under way */
+    int32_t context, n_windows; /* current context */
     int32_t *window;            /* [context] */
-    quality_row *rows;          /* [QUALITY_ROWS] of a pass */
+    quality_row *rows;          /* [QUALITY_ROWS] for a pass */
     side reference, candidates[QUALITY_MAX_AT_ONCE];
-    int32_t n_candidates; /* open */
+    int32_t n_candidates; /* number of open candidates */
     bench_table table;
 } quality;
 
-/* ---- what is asked ---- */
+/* ---- options ---- */
 
-/* Adds the names of a list to out. INVALID: one is empty, there twice, or one too
+/* Adds the names of a list to out. INVALID: a name is empty or repeated, or there are too
  * many. */
 static quire_err parse_names(const char *flag_name, const char *text, names *out, quire_error *err) {
     size_t n = strlen(text) + 1;
@@ -106,7 +108,7 @@ static quire_err parse_names(const char *flag_name, const char *text, names *out
     return QUIRE_OK;
 }
 
-/* What an engine is asked to quantise to; NULL: nothing. */
+/* The engine's option for a type to quantise to; NULL: none. */
 static const char *quantization_of(const char *type) {
     return strcmp(type, "none") == 0 ? NULL : type;
 }
@@ -121,7 +123,7 @@ static quire_err bench_quality_check_type(quire_options *e, const char *type, qu
     return described;
 }
 
-/* Sets the types of keys and values to `name`, "int8" or "int8/int4". */
+/* Sets the KV types to `name`: "int8" or "int8/int4". */
 static quire_err set_kv_types(quire_options *e, const char *name, quire_error *err) {
     char keys[KV_NAME_BYTES];
     const char *values = strchr(name, '/');
@@ -130,8 +132,8 @@ static quire_err set_kv_types(quire_options *e, const char *name, quire_error *e
     return quire_options_set(e, "--cache-type-v", values != NULL ? values + 1 : "auto", err);
 }
 
-/* Refuses a compute mode or a type of keys and values that this model cannot have, before
- * anything is measured. */
+/* Refuses a compute mode or KV type that this model does not support, before anything is
+ * measured. */
 static quire_err check_names(const quality *g, const model_desc *d, quire_error *err) {
     quire_options e = g->o->cli.engine;
     compute_mode compute;
@@ -216,7 +218,7 @@ static void close_side(side *m) {
     quality_stats_deinit(&m->stats);
 }
 
-/* Opens row i of those with this context. */
+/* Opens row i for the current context. */
 static quire_err open_row(const quality *g, int32_t i, side *out, quire_error *err) {
     int32_t n_weights = g->types.n + g->files.n, weights = i % n_weights,
             compute = i / n_weights % g->computes.n;
@@ -248,7 +250,7 @@ static void take_window(quality *g, int32_t at) {
     }
 }
 
-/* The logits of a pass: row i predicts target i. */
+/* The logits of a pass; row i predicts target i. */
 typedef struct comparison {
     const quality *g;
     const side *candidate;
@@ -264,7 +266,7 @@ static void compare_row(void *context, int32_t task, int32_t worker) {
                         reference->desc->n_vocab, c->targets[task]);
 }
 
-/* n rows of both, the first of them after token `at` of the window. */
+/* Compares n rows of both models, the first of them after token `at` of the window. */
 static quire_err compare_rows(quality *g, side *m, int32_t at, int32_t n, quire_error *err) {
     comparison c = {g, m, g->window + at + 1};
     logprob_scorer_run_tasks(&m->s, compare_row, &c, n);
@@ -286,7 +288,7 @@ static quire_err bench_quality_pass(const quality *g, side *m, int32_t n, int32_
     return err_set(err, e, -1, "%s, windows of %d tokens: %s", m->name, (int)g->context, quire_err_text(e));
 }
 
-/* All models' tokens at .. at + n of the window, of which those from `first` on are
+/* Computes tokens at .. at + n of the window with all models; those from `first` on are
  * scored. */
 static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, quire_error *err) {
     int32_t n_scored = at + n <= first ? 0 : at < first ? at + n - first : n;
@@ -300,7 +302,7 @@ static quire_err compare_pass(quality *g, int32_t at, int32_t n, int32_t first, 
 
 /* ---- speed ---- */
 
-/* By the fastest of n_steps, which what else runs on the machine disturbs least. */
+/* Takes the fastest of n_steps, which other work on the machine affects least. */
 static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_rows, double *speed,
                               quire_error *err) {
     int64_t least = INT64_MAX;
@@ -318,7 +320,7 @@ static quire_err time_decodes(const quality *g, logprob_scorer *s, int32_t n_row
     return QUIRE_OK;
 }
 
-/* After a window, whose last token has not been computed. */
+/* Measures after a window, whose last token has not been computed. */
 static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
     if (g->o->n_steps == 0 || !isnan(m->speeds[0])) {
         return QUIRE_OK;
@@ -333,7 +335,7 @@ static quire_err measure_speed(const quality *g, side *m, quire_error *err) {
 }
 
 static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
-    int32_t n = g->context - 1; /* after the last token nothing is scored */
+    int32_t n = g->context - 1; /* the last token needs no pass */
     for (int32_t at = 0; at < n; at += QUALITY_ROWS) {
         TRY(compare_pass(g, at, n - at < QUALITY_ROWS ? n - at : QUALITY_ROWS, g->context / 2, err));
     }
@@ -346,8 +348,7 @@ static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The pages of all go back, whatever is wrong: *err is that of the first that fails its
- * audit. */
+/* Releases all pages, even after a failure; *err is that of the first failed audit. */
 static quire_err end_window(quality *g, quire_error *err) {
     quire_err e = logprob_scorer_end(&g->reference.s, g->window, err);
     for (int32_t i = 0; i < g->n_candidates; i++) {
@@ -405,7 +406,7 @@ static const table_column columns[] = TABLE_OF(
     FIGURE("same", "same %", 7, 3, "%"), FIGURE("tokens_per_s_1", "1 row t/s", 9, 1, "tokens/s"),
     FIGURE("tokens_per_s_16", "16 rows t/s", 11, 1, "tokens/s"), REMARK("types", "weights by type", 0));
 
-/* The weights of type t, in percent of all. */
+/* Percentage of weights with type t. */
 static double share_of(const model_desc *d, int32_t t) {
     double all = 0;
     for (int32_t i = 0; i < N_DTYPES; i++) {
@@ -428,7 +429,7 @@ static void print_shares(const quality *g, const side *m) {
     }
 }
 
-/* "q4_k 61.2%, q6_k 38.7%, f32 0.1%", largest first. */
+/* Writes "q4_k 61.2%, q6_k 38.7%, f32 0.1%", largest first. */
 static void describe_shares(const model_desc *d, char *out, size_t n) {
     bool is_said[N_DTYPES] = {false};
     out[0] = '\0';
@@ -479,8 +480,8 @@ static quire_err compare_opened(quality *g, int32_t first_row, int32_t n, quire_
     return QUIRE_OK;
 }
 
-/* Rows first_row .. first_row + n, beside each other; the reference's line goes before
- * the first of all. */
+/* Measures rows first_row .. first_row + n together; the reference's line is printed
+ * before the first row. */
 static quire_err measure_rows(quality *g, int32_t first_row, int32_t n, quire_error *err) {
     quire_err e = compare_opened(g, first_row, n, err);
     while (g->n_candidates > 0) {

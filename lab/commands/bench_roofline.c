@@ -1,4 +1,4 @@
-/* `quire bench roofline`: what this machine can read and compute at best. */
+/* `quire bench roofline`: the best rates at which this machine reads and computes. */
 
 #include "backend/backend.h"
 #include "lab/bench/roofline.h"
@@ -9,14 +9,14 @@ enum { MAX_THREADS = 1024 };
 typedef struct bench_roofline_options {
     cli_options cli;
     const char *isa;
-    const char *threads;  /* "1,2"; NULL: 1, 2, 4 .. one a core, or a processor of cpu_bind's list */
+    const char *threads;  /* "1,2"; NULL: 1, 2, 4 .. up to one per core, or per processor in cpu_bind */
     const char *cpu_bind; /* as in backend_options */
     roofline_effort effort;
 } bench_roofline_options;
 
 LAB_DEFAULTS(bench_roofline, .effort = roofline_usual)
 
-/* The best, and the mean beside it. */
+/* Prints the best rate and the mean. */
 static void bench_roofline_print_json(const roofline *r, const char *what, const roofline_rate *rate,
                                       const char *unit) {
     bench_figure line = {
@@ -63,7 +63,7 @@ static void bench_roofline_report(const roofline *r, bool json) {
     fflush(stdout);
 }
 
-/* How many threads a backend has that is not told. */
+/* The default number of threads of a backend. */
 static quire_err count_threads(const bench_roofline_options *o, int32_t *out, quire_error *err) {
     backend *b;
     TRY(backend_cpu_open(&(backend_options){.isa = o->isa, .cpu_bind = o->cpu_bind}, &b, err));

@@ -1,4 +1,4 @@
-/* `quire bench sampler`: what choosing a token from a row of logits costs. */
+/* `quire bench sampler`: the cost of choosing a token from a row of logits. */
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -9,28 +9,28 @@
 typedef struct bench_sampler_options {
     cli_options cli;
     const char *vocabularies; /* sizes, "32000,151936" */
-    int32_t n_rows;           /* of one step */
-    int32_t n_threads;        /* 0: one a core */
+    int32_t n_rows;           /* rows per step */
+    int32_t n_threads;        /* 0: one per core */
     int32_t n_runs;
 } bench_sampler_options;
 
 #define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
-#define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */
+#define EXPONENT 1.5f /* of Zipf's law: some dozens are likely, as in text */
 
 LAB_DEFAULTS(bench_sampler, .vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5)
 
 typedef struct sampling_run {
     int32_t n_vocab, n_rows;
-    float *logits;      /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
-    sampler **samplers; /* one a worker */
+    float *logits;      /* [n_rows, n_vocab]: greedy sampling and cuts do not change them */
+    sampler **samplers; /* one per worker */
     thread_pool *threads;
     sampling_params params;
     const constraint *constraint; /* NULL: none */
     quire_err *errors;            /* [n_rows] */
 } sampling_run;
 
-/* A constraint that costs next to nothing: one stored mask for all states, which are
- * empty. What is left is what the engine adds. */
+/* A constraint that costs almost nothing: one stored mask for all states, which are
+ * empty. The rest is the engine's overhead. */
 typedef struct stored_mask {
     constraint head;
     uint64_t *bits;
@@ -59,14 +59,14 @@ static bool mask_is_final(const constraint *c, const void *state) {
 static const constraint_ops mask_ops = {
     .init = mask_init, .mask = mask_copy, .accept = mask_accept, .is_final = mask_is_final};
 
-/* One token in `sparseness` is allowed, at random. */
+/* Makes a mask in which one in `sparseness` tokens, at random, is allowed. */
 static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness) {
     uint64_t seed = 7;
     m->bits = mem_new((size_t)constraint_words(n_vocab), sizeof *m->bits);
     TRY(mem_check(m->bits));
     constraint_init(&m->head, &mask_ops, n_vocab, 0);
     for (int32_t i = 0; i < n_vocab; i++) {
-        /* at least one */
+        /* allow at least one */
         m->bits[i / 64] |= (uint64_t)(i == 0 || rng_next(&seed) % sparseness == 0) << (i % 64);
     }
     return QUIRE_OK;
@@ -84,7 +84,7 @@ static void bench_sampler_row(void *context, int32_t row, int32_t worker) {
 
 static quire_err bench_sampler_measure(sampling_run *r, int32_t n_runs, figure *ns) {
     double values[FIGURES_MAX_RUNS];
-    for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
+    for (int32_t run = -1; run < n_runs; run++) { /* run -1 warms up */
         int64_t start = clock_us();
         thread_pool_run(r->threads, bench_sampler_row, r, r->n_rows);
         double us = (double)(clock_us() - start);
@@ -103,8 +103,8 @@ typedef enum shape { SHAPE_NORMAL, SHAPE_ZIPF, N_SHAPES } shape;
 
 static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
 
-/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random
- * rank. */
+/* Fills with normal numbers by Box and Muller's method, or with the logarithm of a power
+ * of a random rank. */
 static void bench_sampler_fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     uint64_t seed = 1;
     for (size_t i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static void bench_sampler_report(const sampling_run *r, const char *kind, shape 
               NUM(ns->mean * r->n_vocab * r->n_rows * 1e-6));
 }
 
-/* The constrained kinds change the logits: each gets new ones. */
+/* Constrained kinds change the logits, so each gets new ones. */
 static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits,
                                     const bench_table *t) {
     static const struct {
@@ -173,7 +173,7 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
                                 const bench_table *t) {
     size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
     sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
-    r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
+    r.logits = mem_new_huge(n, sizeof *r.logits); /* in huge pages, as in the engine */
     r.samplers = mem_new(n_workers, sizeof *r.samplers);
     r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
     quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;

@@ -1,7 +1,7 @@
 /* `quire bench serving`: what a server on a described device would do with the requests
- * of a trace, or of a Poisson process: one table, a row for each way to batch and to give
- * memory, from the simulation in lab/sim/serving.h; and the highest rate of requests that
- * each stands under a bound on latency. */
+ * of a trace or of a Poisson process. A table with a row for each way to batch and to
+ * allocate memory, from the simulation in lab/sim/serving.h; and the highest request rate
+ * of each under a latency bound. */
 
 #include <stdlib.h>
 
@@ -11,35 +11,35 @@
 
 typedef struct bench_serving_options {
     cli_options cli;
-    const char *trace;   /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
-    const char *lengths; /* of these: lab/sim/trace_read.h */
-    double rate;         /* requests a second */
-    int32_t n_requests;  /* of a trace the first; 0: all */
+    const char *trace;   /* a file (lab/sim/trace_read.h); NULL: Poisson arrivals */
+    const char *lengths; /* their distribution of lengths (lab/sim/trace_read.h) */
+    double rate;         /* requests per second */
+    int32_t n_requests;  /* the first so many of a trace; 0: all */
     int32_t seed;
-    const char *described; /* "opt-13b,a100-40gb": lab/sim/cost.h */
-    /* bounds in seconds, "first=1,gap=0.1,token=0.2": 99% of first tokens, 99% of
-     * answers' mean gaps, the mean of latency by tokens of the answer. NULL: no highest
-     * rate is looked for */
+    const char *described; /* "opt-13b,a100-40gb": see lab/sim/cost.h */
+    /* bounds in seconds, "first=1,gap=0.1,token=0.2": for 99% of first tokens, 99% of
+     * answers' mean gaps, and mean latency divided by the answer's tokens. NULL: the
+     * highest rate is not searched for */
     const char *slo;
     double cost_per_hour; /* of the device; 0: not shown */
-    double speed;         /* the trace's clock runs that many times as fast */
-    int32_t shrink;       /* lengths are divided by it */
+    double speed;         /* the trace's clock runs this many times as fast */
+    int32_t shrink;       /* divisor of lengths */
     int32_t page_tokens, max_seqs, max_rows, max_chunk;
-    int32_t max_model_len; /* 0: as the model has it */
-    int64_t kv_tokens;     /* 0: as the device has it */
+    int32_t max_model_len; /* 0: the model's */
+    int64_t kv_tokens;     /* 0: the device's */
     int64_t step_target_us;
-    /* Beyond pages alone: rows of their own */
+    /* Features beyond paging, in rows of their own: */
     int64_t swap_bytes; /* host memory for preempted requests; 0: none */
     quire_preemption preemption_mode;
-    /* "0.8,0.6": chances that the first, second .. guess of a step is right; NULL: no
-     * guesses */
+    /* "0.8,0.6": probabilities that the first, second .. draft token of a step is right;
+     * NULL: no drafts */
     const char *acceptance;
-    double draft_us; /* time to make a step's guesses */
+    double draft_us; /* time to make a step's drafts */
 } bench_serving_options;
 
 enum { DEFAULT_REQUESTS = 1000, MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
-/* max_seqs and max_rows: vLLM's, then. */
+/* max_seqs and max_rows are vLLM's defaults of that time. */
 LAB_DEFAULTS(bench_serving, .lengths = "sharegpt", .rate = 2, .seed = 1, .speed = 1, .shrink = 1,
              .page_tokens = 16, .max_seqs = 256, .max_rows = 2048, .step_target_us = 100000,
              .preemption_mode = QUIRE_PREEMPTION_AUTO)
@@ -85,7 +85,7 @@ typedef struct way {
     batching batching;
     reservation reservation;
     serving_cache cache;
-    bool swaps, guesses; /* where the options have host memory, and chances of guesses */
+    bool swaps, guesses; /* if the options give host memory, and acceptance of drafts */
 } way;
 
 static const way ways[] = {
@@ -131,8 +131,8 @@ static quire_err parse_slo(const char *text, bounds *out, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A percentile of values[0..n), which it sorts: `part` of them are at or under it. In
- * seconds, from microseconds. */
+/* A percentile of values[0..n), which it sorts: the value that the part `part` of them
+ * does not exceed, converted from microseconds to seconds. */
 static double seconds_at(double *values, int32_t n, double part) {
     return n > 0 ? figures_percentile(values, n, part) * 1e-6 : 0;
 }
@@ -165,7 +165,7 @@ static quire_err read_cost(const bench_serving_options *o, cost_model *cost, qui
     return cost_describe(model, o->described + n + 1, cost, err);
 }
 
-/* "0.8,0.6": each from 0 to 1. */
+/* Parses "0.8,0.6": each from 0 to 1. */
 static quire_err parse_acceptance(const char *text, serving_options *out, quire_error *err) {
     out->n_drafts = 0;
     for (const char *p = text; p != NULL && *p != 0;) {
@@ -184,7 +184,7 @@ static quire_err parse_acceptance(const char *text, serving_options *out, quire_
                                              : err_set(err, QUIRE_INVALID, -1, "--acceptance is empty");
 }
 
-/* The cost model and the server that the options ask for; out->cost points to *cost. */
+/* Makes the cost model and server for the options; out->cost points to *cost. */
 static quire_err make_server(const bench_serving_options *o, cost_model *cost, serving_options *out,
                              quire_error *err) {
     TRY(read_cost(o, cost, err));
@@ -210,9 +210,9 @@ static quire_err make_server(const bench_serving_options *o, cost_model *cost, s
     return parse_acceptance(o->acceptance, out, err);
 }
 
-/* The highest rate, in requests a second, at which the server stays within the bounds:
- * the trace's clock is sped up and slowed down. Infinite where no speed breaks them, 0
- * where every speed does. */
+/* The highest rate, in requests per second, at which the server stays within the bounds,
+ * found by speeding up and slowing down the trace's clock. Infinite if no speed exceeds
+ * them, 0 if every speed does. */
 static quire_err highest_rate(const trace *t, const serving_options *so, const bounds *b, double *out,
                               quire_error *err) {
     serving_options o = *so;
@@ -246,7 +246,7 @@ static const table_column serving_columns[] = TABLE_OF(
     FIGURE("refused", "refused", 7, 0, "requests"), FIGURE("highest_rate", "slo req/s", 9, 3, "requests/s"),
     FIGURE("cost", "$/M tokens", 10, 3, "$/M tokens"));
 
-/* Dollars for a million tokens of answers at a rate of requests a second. */
+/* Dollars per million answer tokens at a rate of requests per second. */
 static double cost_per_million(const bench_serving_options *o, const serving_result *r, double rate) {
     double tokens_per_s = rate * (double)r->output_tokens / r->times.n;
     return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6
@@ -266,7 +266,7 @@ static void serving_print_row(const bench_table *s, const bench_serving_options 
               NUM(r->n_refused), NUM(rate), NUM(cost_per_million(o, r, o->slo != NULL ? rate : served)));
 }
 
-/* What was swapped and guessed. */
+/* Notes what was swapped and drafted. */
 static void note_beyond(const bench_table *s, const serving_options *o, const serving_result *r) {
     if (o->swap_tokens > 0) {
         table_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back",

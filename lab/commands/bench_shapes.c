@@ -1,16 +1,15 @@
-/* `quire bench speed --shape`: models of published shapes beside the Llama shape of the
- * same run. A pass may take what Llama's takes for as many bytes of weights and as many
- * operations.
+/* `quire bench speed --shape`: models of published shapes compared with the Llama shape
+ * in the same run. A pass may take as long as Llama's passes with as many bytes of
+ * weights and as many operations.
  *
- * A product of B bytes and O operations is given B g(O / B). g(i) is the time a byte of
- * the Llama model's layers takes in a pass in which i operations fall on a byte of
- * weights. It is measured in passes of 1 to 512 rows, and lies on a line between them: at
- * few rows it is constant (bytes bound), at many it grows with the rows (operations
- * bound). Attention is left out of both: it has rows of its own in `quire bench
- * attention`. A machine's memory and clock change within seconds where others use it, so
- * g is measured anew right before each model's pass, and the ratio of a row is the median
- * over such rounds. Bytes and operations are those that the ops themselves report, so a
- * mixture counts the experts that have rows. */
+ * A product of B bytes and O operations is allowed B g(O / B), where g(i) is the time per
+ * byte of the Llama model's layers in a pass with i operations per byte of weights. g is
+ * measured in passes of 1 to 512 rows and interpolated linearly: it is constant at few
+ * rows (memory-bound) and grows at many (compute-bound). Attention is excluded from both;
+ * `quire bench attention` covers it. A shared machine's memory and clock change within
+ * seconds, so g is measured anew right before each model's pass, and a row's ratio is the
+ * median over such rounds. Bytes and operations are those that the ops report, so a
+ * mixture counts only experts that have rows. */
 #include <stdlib.h>
 
 #include "kv/kv_seq.h"
@@ -28,17 +27,17 @@ typedef struct shape_model {
     op_trace trace;
     int32_t *tokens; /* [PROMPT] */
     int32_t n_seqs;
-    kv_seq seqs[MAX_BATCH]; /* each with pages for PROMPT tokens */
+    kv_seq seqs[MAX_BATCH]; /* each has pages for PROMPT tokens */
     runner_part parts[MAX_BATCH];
 } shape_model;
 
-/* What a kind of pass took at best in a round. */
+/* The best time of a kind of pass in a round. */
 typedef struct work {
     bool is_prompt;
-    int32_t rows;                 /* of a prompt, or sequences that decode */
-    double pass_us, attention_us; /* of the pass with the least time beside attention */
+    int32_t rows;                 /* rows of a prompt, or sequences that decode */
+    double pass_us, attention_us; /* of the pass with the least time outside attention */
     double bytes, operations;     /* of its products */
-    double head_us, head_bytes;   /* of them the head's */
+    double head_us, head_bytes;   /* part of these in the head */
     double llama_us;              /* time that Llama's layers would take for them */
 } work;
 
@@ -53,7 +52,7 @@ static void shape_model_close(shape_model *r) {
     }
 }
 
-/* Sequence i gets pages of its own in each group. */
+/* Gives sequence i its own pages in each group. */
 static quire_err open_sequence(shape_model *r, int32_t i, quire_error *err) {
     enum { PAGES = PROMPT / PAGE_TOKENS };
     int32_t n_groups = r->b.layout.n_groups;
@@ -76,7 +75,7 @@ static quire_err open_passes(shape_model *r, int32_t most, quire_error *err) {
     for (int32_t i = 0; i < most; i++) {
         TRY(open_sequence(r, i, err));
     }
-    /* sequences that differ, so that experts do */
+    /* different sequences, so that they use different experts */
     for (int32_t i = 0; i < most && !r->b.desc->no_head; i++) {
         const runner_part p = {.tokens = r->tokens + i, .n_rows = CONTEXT, .n_logits = 1, .seq = &r->seqs[i]};
         TRY(model_runner_forward(&r->b, &p, 1));
@@ -125,8 +124,8 @@ static double op_us(const op_time *op) {
     return (double)op->ns * 1e-3;
 }
 
-/* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is
- * not computed. */
+/* Keeps the last pass if it is the best of the round so far. g NULL: Llama's time is not
+ * computed. */
 static void bench_shapes_keep_best(const shape_model *r, const shape_pace *g, work *w) {
     const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
     work now = {.is_prompt = w->is_prompt, .rows = w->rows};
@@ -150,7 +149,7 @@ static void bench_shapes_keep_best(const shape_model *r, const shape_pace *g, wo
     }
 }
 
-/* A round of one kind of pass: several, of which *w keeps the best. */
+/* Runs a round of one kind of pass; *w keeps the best of several. */
 static quire_err bench_shapes_measure(shape_model *r, const shape_pace *g, work *w, quire_error *err) {
     double spent_us = 0;
     *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
@@ -166,10 +165,10 @@ static quire_err bench_shapes_measure(shape_model *r, const shape_pace *g, work 
 
 static const int32_t pace_rows[SHAPE_PACE_POINTS] = {1, 2, 4, 8, 16, 32, 64, 128, 256, PROMPT};
 
-/* g up to so many rows, from one round. The head is left out: of a prompt it has one
- * row. */
+/* Measures g up to this many rows in one round. The head is excluded, since it has one
+ * row for a prompt. */
 static quire_err measure_pace(shape_model *llama, int32_t rows, shape_pace *g, quire_error *err) {
-    double one = 0; /* intensity of one row, head and layers alike */
+    double one = 0; /* operations per byte with one row, the same for head and layers */
     for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
         work w = {.is_prompt = true, .rows = pace_rows[g->n]};
         TRY(bench_shapes_measure(llama, NULL, &w, err));
@@ -206,8 +205,8 @@ static int by_ratio(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose
- * ratio is the median. */
+/* Runs rounds in which Llama's passes and this model's alternate. *w becomes the round
+ * with the median ratio. */
 static quire_err bench_shapes_run_rounds(shapes_bench *b, shape_model *r, work *w, quire_error *err) {
     work rounds[MAX_ROUNDS];
     shape_pace g;
@@ -245,7 +244,7 @@ static const char *shape_names(const shapes_bench *b) {
     return strcmp(b->o->shapes, "all") == 0 ? MODEL_SHAPES : b->o->shapes;
 }
 
-/* Before anything is measured: that takes minutes a shape. */
+/* Checks the names before anything is measured, since that takes minutes per shape. */
 static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
     for (const char *at = shape_names(b); *at != '\0';) {
         str name = figures_next_word(&at);

@@ -1,15 +1,15 @@
-/* `quire bench speculation`: what guessing tokens saves on a file of prompts, beside
- * decoding without. The output must be the same. */
+/* `quire bench speculation`: what drafting saves on a file of prompts, compared with
+ * decoding without it. The output must be the same. */
 
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/commands/lab_commands.h"
 #include "json/json.h"
 
-/* Prompts of a file, one a line: a text as it stands, or a JSON object with it as
- * "prompt" or as the first of "turns" (Spec-Bench's form), and perhaps a "category".
+/* Prompts from a file, one per line: a plain text, or a JSON object with "prompt" or
+ * "turns" (Spec-Bench's format; the first turn counts), and optionally "category".
  *
- * Owner: one thread. The texts are borrowed from the file's text and from the parsed
+ * Owner: one thread. Texts are borrowed from the file's text and from the parsed
  * lines. */
 
 enum { PROMPT_MAX_LINES = 1 << 16, PROMPT_MAX_CATEGORIES = 32 };
@@ -17,21 +17,21 @@ enum { PROMPT_MAX_LINES = 1 << 16, PROMPT_MAX_CATEGORIES = 32 };
 typedef struct prompt_line {
     str text;
     int32_t category; /* index in prompt_lines.categories; 0: none */
-    json_value *json; /* which holds text; NULL: the file's text does */
+    json_value *json; /* holds the text; NULL: the file's text does */
 } prompt_line;
 
-/* All zero: empty. */
+/* Zero-initialised when empty. */
 typedef struct prompt_lines {
     prompt_line *lines; /* [n] */
     int32_t n;
-    str categories[PROMPT_MAX_CATEGORIES]; /* [n_categories]; the first is "", of lines that name none */
+    str categories[PROMPT_MAX_CATEGORIES]; /* [n_categories]; the first is "", for lines without a category */
     int32_t n_categories;
 } prompt_lines;
 
 typedef struct reader {
     prompt_lines *out;
     const char *name;
-    int32_t number; /* of the line, from 1 */
+    int32_t number; /* number of the line, from 1 */
     int32_t most;
     int32_t n_kept[PROMPT_MAX_CATEGORIES];
     quire_error *err;
@@ -55,7 +55,7 @@ static quire_err find_category(const reader *r, str name, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* The prompt of a JSON object, which the line then owns. */
+/* Reads the prompt of a JSON object, which the line then owns. */
 static quire_err read_object(const reader *r, str text, prompt_line *line) {
     line->json = json_document(text);
     json_value *turns = json_get(line->json, "turns"), *prompt = json_get(line->json, "prompt");
@@ -93,10 +93,9 @@ static int32_t count_lines(str text) {
     return n;
 }
 
-/* Reads all lines of text but the empty ones. name: the file's, for messages. most: lines
- * of a category that are kept, the first of them; 0: all. text stays until
- * prompt_lines_deinit. BAD_FILE names the line; NO_MEMORY. After a failure *out is to be
- * deinited too. */
+/* Reads all non-empty lines of text. name: the file's, for messages. most: lines kept per
+ * category, the first ones; 0: all. text must live until prompt_lines_deinit. BAD_FILE
+ * names the line; NO_MEMORY. Deinit *out even after a failure. */
 static quire_err prompt_lines_read(str text, const char *name, int32_t most, prompt_lines *out,
                                    quire_error *err) {
     reader r = {.out = out, .name = name, .most = most, .err = err};
@@ -130,10 +129,10 @@ typedef struct bench_speculation_options {
     cli_options cli;
     engine_ablations off;
     const char *methods; /* "ngram,suffix", each with its defaults */
-    const char *name;    /* of the file of prompts; NULL: the built-in prompts */
+    const char *name;    /* name of the file of prompts; NULL: the built-in prompts */
     str prompts;         /* its text */
     int32_t n_decode;    /* tokens of each answer */
-    int32_t n_each;      /* prompts of a category, the first of them; 0: all */
+    int32_t n_each;      /* prompts per category, the first ones; 0: all */
     double temperature;
 } bench_speculation_options;
 
@@ -150,27 +149,26 @@ static const char built_in_prompts[] =
 
 LAB_DEFAULTS(bench_speculation, .methods = "ngram,suffix", .n_decode = 64)
 
-/* What a way took for the prompts of a category. */
+/* Totals of a way for the prompts of a category. */
 typedef struct tally {
     int64_t n_prompts, n_tokens; /* tokens after the first of each answer */
-    int64_t n_steps;             /* that computed them */
+    int64_t n_steps;             /* steps that computed them */
     int64_t n_guessed, n_accepted;
-    /* of the tokens, those of prompts whose answers were seen to come step by step, by
-     * every way */
+    /* part of n_tokens, for prompts whose answers arrived step by step in every way */
     int64_t n_timed;
-    int64_t n_late; /* other prompts */
-    double seconds; /* that n_timed took */
+    int64_t n_late; /* number of other prompts */
+    double seconds; /* time of n_timed */
 } tally;
 
-/* A way of answering, without guesses or by a method. */
+/* A way of answering, without drafts or by a method. */
 typedef struct way {
     const char *name;
-    const char *speculative_config; /* NULL: without guesses */
+    const char *speculative_config; /* NULL: without drafts */
     client client;
     bool is_open;
-    int32_t *ids;    /* [n_decode] the latest answer */
-    bool is_late;    /* of which many tokens were found at a time: its times tell nothing */
-    double seconds;  /* that it took after its first tokens */
+    int32_t *ids;    /* [n_decode] the last answer */
+    bool is_late;    /* many of its tokens were found at a time, so its times mean nothing */
+    double seconds;  /* time after its first tokens */
     int64_t n_timed; /* tokens after those */
     tally tallies[PROMPT_MAX_CATEGORIES];
 } way;
@@ -178,7 +176,7 @@ typedef struct way {
 typedef struct speculation {
     const bench_speculation_options *o;
     prompt_lines prompts;
-    way ways[MAX_WAYS]; /* the first: without guesses */
+    way ways[MAX_WAYS]; /* the first is without drafts */
     int32_t n_ways;
 } speculation;
 
@@ -219,7 +217,7 @@ static quire_err choose_ways(speculation *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Opens the way's engine, with its part of the memory for pages. */
+/* Opens the way's engine, with its share of the memory for pages. */
 static quire_err open_way(speculation *b, way *w, quire_error *err) {
     quire_options o = b->o->cli.engine;
     o.speculative_config = w->speculative_config;
@@ -241,9 +239,9 @@ static void close_way(way *w) {
 
 /* ---- answers ---- */
 
-/* Answers the prompt and adds to the tally of its category. prompt_steps: steps before
- * the first token, found where it is negative, which needs a way without guesses: a step
- * a token. */
+/* Answers the prompt and adds to the totals of its category. prompt_steps: steps before
+ * the first token; if negative, it is determined from a way without drafts, which takes
+ * one step per token. */
 static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category,
                                int64_t *prompt_steps, quire_error *err) {
     quire_stats before, after;
@@ -270,13 +268,13 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     t->n_steps += n_steps - *prompt_steps;
     t->n_guessed += after.draft_tokens - before.draft_tokens;
     t->n_accepted += after.draft_accepted - before.draft_accepted;
-    w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* then this thread came late */
+    w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* true: this thread read too late */
     w->n_timed = a.n_seen - a.n_first;
     w->seconds = (double)(a.last_us - a.first_us) * 1e-6;
     return QUIRE_OK;
 }
 
-/* The times of the latest answers, where all of them tell something: speeds are then of
+/* Adds the times of the last answers if all of them are meaningful, so that speeds are of
  * the same prompts. */
 static void bench_speculation_add_times(speculation *b, int32_t category) {
     bool is_late = false;
@@ -291,7 +289,7 @@ static void bench_speculation_add_times(speculation *b, int32_t category) {
     }
 }
 
-/* A prompt by every way. */
+/* Answers a prompt in every way. */
 static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
     const prompt_line *p = &b->prompts.lines[line];
     int64_t prompt_steps = -1;

@@ -1,7 +1,7 @@
-/* `quire bench speed`, which `make bench` runs: everything that speed is held to,
- * measured in one run beside the machine's limits found in the same run. The models are
- * of random weights made in memory (lab/bench/model_shape.h): nothing is needed but the
- * program, and for a while a file in /tmp that holds the packed one. */
+/* `quire bench speed`, which `make bench` runs: every figure with a speed goal, measured
+ * in one run together with the machine's limits. Models have random weights made in
+ * memory (lab/bench/model_shape.h), so only the program is needed, and temporarily a file
+ * in /tmp for the packed model. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -23,7 +23,7 @@ enum {
     LONG_CONTEXT = 32768
 };
 
-/* Reports one value; what else a speed_line has follows. */
+/* Reports one value; further members of the speed_line follow. */
 #define SPEED_LINE(o, name_, type_, value_, unit_, ...)                                                      \
     speed_report(                                                                                            \
         &(speed_line){.name = (name_), .type = (type_), .value = {value_, 0}, .unit = (unit_), __VA_ARGS__}, \
@@ -35,8 +35,8 @@ LAB_DEFAULTS(bench_speed, .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .c
 
 enum { DECODE_PROMPT = 128, DECODE_TOKENS = 32, PREFILL_PROMPT = 512, IDLE_MS = 1000 };
 
-/* An open engine, and prompts that its prefix cache keeps: only the first decode of a
- * batch computes them. */
+/* An open engine, and prompts that its prefix cache keeps, so that only a batch's first
+ * decode computes them. */
 typedef struct speed_model {
     const bench_speed_options *o;
     llama_shape shape;
@@ -53,7 +53,7 @@ typedef struct speed_model {
 
 static quire_err speed_measure_prefill(speed_model *m, quire_error *err) {
     double speeds[FIGURES_MAX_RUNS];
-    for (int32_t i = -1; i < m->o->n_runs; i++) { /* the first warms up */
+    for (int32_t i = -1; i < m->o->n_runs; i++) { /* run -1 warms up */
         sent s = {0};
         int64_t start = clock_us();
         TRY(client_send_random(&m->c, &m->draw, PREFILL_PROMPT, 1, &s, err));
@@ -119,9 +119,9 @@ static quire_err speed_measure_decode(speed_model *m, int32_t n_seqs, quire_erro
     return QUIRE_OK;
 }
 
-/* ---- what an engine takes beside its work ---- */
+/* ---- memory of an engine besides weights and pages ---- */
 
-/* Bytes of this process outside any file: what it allocated. -1: unknown. */
+/* Bytes that this process allocated, outside any file. -1: unknown. */
 static int64_t speed_own_bytes(void) {
     FILE *f = fopen("/proc/self/status", "re");
     char line[256];
@@ -135,8 +135,8 @@ static int64_t speed_own_bytes(void) {
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* After the work: every page of the pool was used, so all of what is not weights and
- * pages is beside them. */
+/* Called after the work, when every page of the pool has been used: what is neither
+ * weights nor pages is the rest. */
 static void speed_report_rest(const speed_model *m, int64_t before_bytes) {
     int64_t now = speed_own_bytes();
     const quire_info *info = m->c.info;
@@ -191,8 +191,8 @@ static quire_err speed_measure_model(speed_model *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Opens a model of random weights of this shape and type, measures, and reports a line a
- * figure; with_rest: of memory and idleness too. NO_MEMORY: the machine does not hold it;
+/* Opens a model of random weights of this shape and type, measures it, and reports a line
+ * per figure; with_rest: memory and idle use too. NO_MEMORY: the machine cannot hold it;
  * nothing was reported. */
 static quire_err speed_model_run(const bench_speed_options *o, const model_shape *shape,
                                  const speed_type *type, const roofline *r, bool with_rest,
@@ -221,8 +221,8 @@ static quire_err speed_model_run(const bench_speed_options *o, const model_shape
     return e;
 }
 
-/* ---- the machine's limits: taken before every part, since one bad minute must not set
- * them ---- */
+/* ---- the machine's limits, measured before every part so that one bad minute does not
+ * determine them ---- */
 
 typedef struct named_rate {
     const char *what, *unit;
@@ -240,7 +240,7 @@ static void name_rates(const roofline *r, named_rate out[N_RATES]) {
     memcpy(out, rates, sizeof rates);
 }
 
-/* The best rates, where they are better than before. */
+/* Reports rates that are better than before. */
 static void report_best(const bench_speed_options *o, const roofline *r, const roofline *before) {
     named_rate now[N_RATES], then[N_RATES];
     name_rates(r, now);
@@ -252,8 +252,8 @@ static void report_best(const bench_speed_options *o, const roofline *r, const r
     }
 }
 
-/* What the same loops came to over the whole run: less where other machines share the
- * processor. */
+/* Reports the mean of the same loops over the whole run, which is lower if other machines
+ * share the processor. */
 static void report_mean(const bench_speed_options *o, const roofline *r) {
     named_rate rates[N_RATES];
     name_rates(r, rates);
@@ -281,7 +281,7 @@ static quire_err find_limits(const bench_speed_options *o, roofline *r, quire_er
     return QUIRE_OK;
 }
 
-/* What follows is held against the best so far. */
+/* Measures the limits again; what follows is compared with the best so far. */
 static quire_err raise_limits(const bench_speed_options *o, roofline *r, quire_error *err) {
     roofline before = *r, later;
     TRY(roofline_measure(o->isa, o->n_threads, NULL, &roofline_usual, &later, err));
@@ -290,15 +290,15 @@ static quire_err raise_limits(const bench_speed_options *o, roofline *r, quire_e
     return QUIRE_OK;
 }
 
-/* ---- attention alone, of one layer of the shape ---- */
+/* ---- attention alone, for one layer of the shape ---- */
 
 typedef struct kv_type {
     const char *name;
     dtype type;
 } kv_type;
 
-/* The least time of a layer's attention in microseconds: bytes, or operations of the unit
- * that multiplies keys and values of this type. */
+/* The least time of a layer's attention in microseconds, by bytes, or by operations of
+ * the unit that multiplies keys and values of this type. */
 static speed_limit attention_limit(const roofline *r, dtype type, double bytes, double operations) {
     bool is_int8 = type == DTYPE_I8;
     double bytes_us = bytes / r->read.best * 1e6,
@@ -351,7 +351,7 @@ static quire_err run_attention(const bench_speed_options *o, const llama_shape *
     return QUIRE_OK;
 }
 
-/* ---- a long prefix that many share ---- */
+/* ---- a long prefix shared by many ---- */
 
 static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, const roofline *r,
                             quire_error *err) {
@@ -371,7 +371,7 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
         attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
     SPEED_LINE(o, "cascade", "bf16", speed.cascade_us, "us/layer", .batch = SHARED_BATCH,
                .context = SHARED_PREFIX, .limit = limit, .less_is_better = true, .goal = 0.8);
-    shape.n_kv_heads = s->n_heads; /* where bytes bound */
+    shape.n_kv_heads = s->n_heads; /* where it is memory-bound */
     shape.type = DTYPE_I8;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
     SPEED_LINE(o, "cascade gain", "int8", speed.each_us / speed.cascade_us, "x", .batch = SHARED_BATCH,
@@ -403,7 +403,7 @@ static quire_err start_packed(const bench_speed_options *o, const model_shape *s
     return QUIRE_OK;
 }
 
-/* A packed model needs a file, which is gone afterwards. */
+/* Measures starts of a packed model, whose file is removed afterwards. */
 static quire_err run_start(const bench_speed_options *o, const model_shape *s, quire_error *err) {
     temporary directory;
     char path[sizeof directory.path + 8];

@@ -1,5 +1,5 @@
-/* `quire bench stall`: how much a long prompt slows other streams, with a target
- * time of a step and without. */
+/* `quire bench stall`: how much a long prompt slows down other streams, with and without
+ * a step target. */
 
 #include "base/clock.h"
 #include "engine/ablations.h"
@@ -9,17 +9,17 @@
 typedef struct bench_stall_options {
     cli_options cli;
     engine_ablations off;
-    int32_t n_streams; /* that decode all the while */
-    int32_t n_prompt;  /* tokens of the prompt that comes in between */
+    int32_t n_streams; /* streams that decode throughout */
+    int32_t n_prompt;  /* tokens of the prompt that arrives meanwhile */
 } bench_stall_options;
 
 enum {
-    /* tokens of each stream before gaps are measured: the engine learns what steps
-     * cost */
+    /* tokens of each stream before gaps are measured, while the engine learns step
+     * costs */
     N_WARM = 32,
-    N_ALONE = 256, /* tokens of each stream undisturbed */
+    N_ALONE = 256, /* tokens of each stream without a prompt */
     MAX_GAPS = 1 << 20,
-    N_LEARN = 4, /* shorter prompts before the measured one, which teach the engine what rows cost */
+    N_LEARN = 4, /* shorter prompts before the measured one, from which the engine learns the cost of rows */
     STREAM_PROMPT = 32
 };
 
@@ -35,12 +35,12 @@ typedef struct stall {
     client client;
     uint64_t draw;
     sent *streams;     /* [n_streams] */
-    int64_t *times;    /* [n_streams, n_longest] when their tokens came */
-    int32_t n_longest; /* tokens a stream may produce */
+    int64_t *times;    /* [n_streams, n_longest] arrival times of tokens */
+    int32_t n_longest; /* most tokens of a stream */
     gaps gaps;
 } stall;
 
-/* Takes what comes until s has n tokens, and is done if it wants no more. */
+/* Reads events until s has n tokens, or is done if it wants no more. */
 static quire_err read_until(stall *b, const sent *s, int32_t n, quire_error *err) {
     while (!s->done && (s->n_seen < n || n == s->n_output)) {
         client_receive(&b->client, -1);
@@ -52,13 +52,13 @@ static quire_err read_until(stall *b, const sent *s, int32_t n, quire_error *err
     return QUIRE_OK;
 }
 
-/* One prompt of which only the first token is wanted. */
+/* Runs a prompt for its first token only. */
 static quire_err run_prompt(stall *b, int32_t n_prompt, sent *s, quire_error *err) {
     TRY(client_send_random(&b->client, &b->draw, n_prompt, 1, s, err));
     return read_until(b, s, 1, err);
 }
 
-/* The gaps of all streams that ended after `from` and not after `to`. */
+/* Collects the gaps of all streams that ended after `from` and up to `to`. */
 static void take_gaps(stall *b, int64_t from_us, int64_t to_us) {
     b->gaps.n = 0;
     for (int32_t k = 0; k < b->options->n_streams; k++) {
@@ -90,7 +90,7 @@ static void bench_stall_report(const bench_table *t, double target_ms, double al
               NUM(gap_at(beside, 0.99)), NUM(gap_at(beside, 1.0)), NUM(first_ms));
 }
 
-/* Streams alone, then beside the prompt. */
+/* Measures streams alone, then with the prompt. */
 static quire_err bench_stall_measure(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     const bench_stall_options *o = b->options;
     sent prompt = {0};

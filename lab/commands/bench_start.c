@@ -1,6 +1,6 @@
 /* `quire bench start`: the time from exec to a model's first token, for a first start and
- * for a start from the pack cache; the same for a model that is opened beside another, as
- * a server reloads one that it unloaded; and how much of each the token itself takes. */
+ * for a start from the pack cache; the same for a model opened beside another, as a
+ * server reloads an unloaded one; and how much of each the token itself takes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,12 +25,12 @@ typedef struct bench_start_options {
     int32_t n_runs; /* 1..START_MAX_RUNS */
 } bench_start_options;
 
-enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL after them */
-#define N_TOKENS 20           /* requests in the open engine, the fastest of which counts */
+enum { MOST_ARGUMENTS = 28 }; /* arguments of the started program, including the final NULL */
+#define N_TOKENS 20           /* requests in the open engine; the fastest counts */
 
 LAB_DEFAULTS(bench_start, .n_runs = 9)
 
-/* ---- the token's arithmetic ---- */
+/* ---- compute time of the token ---- */
 
 static quire_err time_tokens(client *c, double *least_ms, quire_error *err) {
     for (int32_t i = 0; i < N_TOKENS; i++) {
@@ -56,7 +56,7 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
 
 /* ---- beside another model ---- */
 
-/* Opens the model, has a token, and closes it again. */
+/* Opens the model, generates a token, and closes it. */
 static quire_err time_return(const client *host, const quire_options *o, double *ms, quire_error *err) {
     client c;
     sent s = {0};
@@ -70,8 +70,8 @@ done:
     return e;
 }
 
-/* A model beside the small built-in one, which stays; one return before them does not
- * count. */
+/* Measures a model beside the small built-in one, which stays open; a first round is not
+ * counted. */
 static quire_err measure_returns(const bench_start_options *o, start_figure *out, quire_error *err) {
     double ms[START_MAX_RUNS], warm;
     quire_options of_host = o->cli.engine;
@@ -95,7 +95,8 @@ static quire_err measure_returns(const bench_start_options *o, start_figure *out
 
 /* ---- the program ---- */
 
-/* `quire logits MODEL --ids 1 --out /dev/stdout`, its standard output on out. */
+/* Runs `quire logits MODEL --ids 1 --out /dev/stdout` with its standard output on
+ * `out`. */
 static quire_err spawn_logits(const bench_start_options *o, const char *cache, int out, pid_t *pid,
                               quire_error *err) {
     char threads[16], path[4096];
@@ -138,7 +139,7 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
     memcpy(argv, arguments, sizeof argv); /* posix_spawnp's argv is const in all but name */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t none; /* it ends by the signals that this process leaves to a thread of its own (temporary.h) */
+    sigset_t none; /* unblock the signals that this process leaves to a thread (temporary.h) */
     (void)sigemptyset(&none);
     if (posix_spawn_file_actions_init(&actions) != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -159,7 +160,7 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
                      : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
 }
 
-/* Reads the first bytes, or all; when the first came, or 0 when none did. */
+/* Reads the first bytes, or all. Returns when the first arrived; 0: none did. */
 static int64_t read_logits(int in, bool all) {
     char block[65536];
     int64_t first = 0;
@@ -170,8 +171,8 @@ static int64_t read_logits(int in, bool all) {
     return first;
 }
 
-/* Whether a started program goes on to its end, and so keeps the packed form, or is
- * killed once its first bytes came. */
+/* Whether a started program runs to its end, and so stores the packed model, or is killed
+ * once its first bytes came. */
 typedef enum start_end { START_TO_END, START_KILLED } start_end;
 
 static quire_err time_start(const bench_start_options *o, const char *cache, start_end end, double *ms,
@@ -216,8 +217,8 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
 
 /* ---- the cache ---- */
 
-/* First starts are killed before they keep anything; then one keeps its packed form, and
- * the later ones find that. */
+/* Measures first starts, killed before they store anything; then lets one store its
+ * packed model, and measures starts that find it. */
 static quire_err bench_start_time_both(const bench_start_options *o, const char *cache, start_times *out,
                                        quire_error *err) {
     double ms;
@@ -255,13 +256,13 @@ quire_err start_measure(const quire_options *given, int32_t n_runs, start_times 
     return measure_start(&(bench_start_options){.cli = {.engine = *given}, .n_runs = n_runs}, out, err);
 }
 
-/* ---- the bytes alone ---- */
+/* ---- copying only ---- */
 
-/* A model's tensors on their way into fresh memory. */
+/* Copies of a model's tensors into fresh memory. */
 typedef struct tensor_copies {
     const model_file *file;
     uint8_t *to;
-    const size_t *at; /* [tensors], of each in `to` */
+    const size_t *at; /* [tensors] offset of each in `to` */
 } tensor_copies;
 
 static void copy_tensor(void *context, int32_t task, int32_t worker) {
@@ -271,9 +272,8 @@ static void copy_tensor(void *context, int32_t task, int32_t worker) {
     memcpy(c->to + c->at[task], v->data, v->n_bytes);
 }
 
-/* What a start that packs weights reads, has zeroed and writes at least: the file's
- * tensors, mapped anew, are copied by all threads into memory that the process did not
- * have. */
+/* Measures the least that a start with packing reads, has zeroed and writes: the file's
+ * tensors, mapped anew, are copied by all threads into new memory. */
 static quire_err time_copy(const bench_start_options *o, thread_pool *threads, double *ms, quire_error *err) {
     model_file *f;
     size_t n_bytes = 0;

@@ -1,5 +1,5 @@
-/* `quire bench text`: how fast texts become tokens, tokens texts, and conversations
- * prompts. docs/text.md explains the figures. */
+/* `quire bench text`: the speed of tokenising, detokenising and rendering conversations.
+ * docs/text.md explains the figures. */
 
 #include "base/clock.h"
 #include "chat/chat_form.h"
@@ -14,13 +14,13 @@
 
 typedef struct bench_text_options {
     cli_options cli;
-    /* a model, a directory or a tokenizer file; NULL: the built-in model, and a tokenizer
-     * of each kind made from it */
+    /* a model, directory or tokenizer file; NULL: the built-in model, and a tokenizer of
+     * each kind made from it */
     const char *path;
-    const char *file; /* of the text */
-    str text;         /* to measure beside the made ones; empty: none */
-    int32_t n_kib;    /* of each made text */
-    int32_t n_runs;   /* each figure is the mean and spread of this many */
+    const char *file; /* name of the text's file */
+    str text;         /* a text to measure besides the generated ones; empty: none */
+    int32_t n_kib;    /* size of each generated text */
+    int32_t n_runs;   /* runs per figure, for mean and spread */
 } bench_text_options;
 
 enum { N_MESSAGES = 100 };
@@ -44,10 +44,10 @@ typedef struct text_run {
 
 typedef quire_err step_fn(text_run *r, quire_error *err);
 
-/* Microseconds of the calling thread for a step. */
+/* Measures microseconds of CPU time of the calling thread for a step. */
 static quire_err commands_bench_text_measure(text_run *r, step_fn *step, figure *us, quire_error *err) {
     double values[FIGURES_MAX_RUNS];
-    for (int32_t run = -1; run < r->options->n_runs; run++) { /* the first warms up */
+    for (int32_t run = -1; run < r->options->n_runs; run++) { /* run -1 warms up */
         int64_t start = clock_thread_us();
         TRY(step(r, err));
         if (run >= 0) {
@@ -147,7 +147,7 @@ static quire_err bench_text_render(text_run *run, quire_error *err) {
     return e;
 }
 
-/* Messages of two sentences, by the user and the assistant in turn. */
+/* Makes messages of two sentences, alternating between user and assistant. */
 static quire_err make_messages(const chat_traits *traits, chat_messages *out, quire_error *err) {
     strbuf json = {0}, text = {0};
     json_out o = {.to = &json};

@@ -1,6 +1,6 @@
-/* `quire bench tiers`: the time to the first token of a prompt whose keys and values are
- * computed, still in the pool, or come back from a tier; through the public API, as its
- * users see it. */
+/* `quire bench tiers`: time to first token of a prompt whose keys and values are
+ * computed, still in the pool, or fetched from a tier; through the public API, as users
+ * see it. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -12,12 +12,12 @@
 typedef struct bench_tiers_options {
     cli_options cli;
     const char *lengths; /* tokens of the prompt, "128,1000" */
-    int32_t n_runs;      /* each figure is the mean and spread of this many */
+    int32_t n_runs;      /* runs per figure, for mean and spread */
 } bench_tiers_options;
 
 enum { SEED = 31, CHANCE_TOKENS = 4, N_FILLERS = 3, SETTLE_US = 100000, LONGEST_WAIT_US = 30000000 };
 
-/* Their places in quire_stats. */
+/* Indices in quire_stats.tiers. */
 enum { TIER_HOST, TIER_FILE, TIER_REDIS, N_TIERS };
 
 LAB_DEFAULTS(bench_tiers, .lengths = "128,512,1000", .n_runs = 3)
@@ -25,7 +25,7 @@ LAB_DEFAULTS(bench_tiers, .lengths = "128,512,1000", .n_runs = 3)
 typedef struct tiers_bench {
     client c;
     int32_t tier, longest;
-    uint64_t draw;   /* state of the generator of prompts: none is like another */
+    uint64_t draw;   /* state of the generator of prompts, which are all different */
     int32_t *prompt; /* [longest] */
     int32_t *filler; /* [longest] */
 } tiers_bench;
@@ -38,7 +38,8 @@ static void draw_prompt(tiers_bench *b, int32_t n, int32_t *out) {
     }
 }
 
-/* One request of a token: how long it took, and how many of its tokens were found. */
+/* Runs a request for one token. Returns its time, and how many of its tokens were
+ * cached. */
 static quire_err tiers_send(tiers_bench *b, const int32_t *prompt, int32_t n, double *ms, int32_t *cached,
                             quire_error *err) {
     sent s = {0};
@@ -50,8 +51,8 @@ static quire_err tiers_send(tiers_bench *b, const int32_t *prompt, int32_t n, do
     return QUIRE_OK;
 }
 
-/* Fills the pool with other prompts until nothing earlier is left, then waits until
- * the tier has taken that in. */
+/* Fills the pool with other prompts until nothing earlier is left, then waits until the
+ * tier has stored it. */
 static quire_err push_out(tiers_bench *b, quire_error *err) {
     double ms;
     int32_t cached;
@@ -75,7 +76,7 @@ static quire_err push_out(tiers_bench *b, quire_error *err) {
 
 static const char *const tier_names[N_TIERS] = {"host", "file", "redis"};
 
-/* Times a new prompt, all of which is computed, except up to CHANCE_TOKENS that it may
+/* Times a new prompt, which must be computed, except up to CHANCE_TOKENS that it may
  * share by chance. */
 static quire_err run_new(tiers_bench *b, int32_t n, double *ms, quire_error *err) {
     int32_t cached;
@@ -108,8 +109,8 @@ static quire_err bench_tiers_measure(tiers_bench *b, int32_t n, int32_t n_runs, 
     return QUIRE_OK;
 }
 
-/* Opens an engine whose pool holds the longest prompt and little more, over one tier:
- * filler prompts evict the rest. */
+/* Opens an engine over one tier, whose pool holds little more than the longest prompt, so
+ * that filler prompts evict the rest. */
 static quire_err bench_tiers_open_engine(const bench_tiers_options *o, int32_t tier, const char *directory,
                                          tiers_bench *b, quire_error *err) {
     quire_options q = o->cli.engine;
@@ -134,7 +135,7 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
     int32_t cached;
     TRY(bench_tiers_open_engine(o, tier, directory, b, err));
     draw_prompt(b, b->longest, b->filler);
-    /* the first of all touches memory for the first time */
+    /* the first request touches memory for the first time */
     quire_err e = tiers_send(b, b->filler, b->longest, &ms, &cached, err);
     for (int32_t i = 0; e == QUIRE_OK && i < n_lengths; i++) {
         e = bench_tiers_measure(b, lengths[i], o->n_runs, s, err);
@@ -150,8 +151,8 @@ static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const 
     return e;
 }
 
-/* Tiers of an earlier run may be there still: then the prompts must be others than
- * its. */
+/* Seeds prompts so that they differ from an earlier run's, whose tiers may still
+ * exist. */
 static uint64_t first_draw(const bench_tiers_options *o) {
     bool stays = o->cli.engine.tier_file != NULL || o->cli.engine.tier_redis != NULL;
     uint64_t now = (uint64_t)clock_unix_s() * 1000003u + (uint64_t)clock_ns();

@@ -1,5 +1,5 @@
-/* bench workload, bench ablation: what is found again, and what each mechanism is worth.
- * The baselines are in bench_workload.c. */
+/* bench workload, bench ablation: what is found in the cache, and what each mechanism is
+ * worth. Includes the baselines without paging. */
 #include "answer/grammar_constraint.h"
 #include "base/rng.h"
 #include "file/model_file.h"
@@ -13,7 +13,7 @@ static int32_t runs_of(const experiment_options *o) {
     return o->n_runs > 0 ? o->n_runs : 1;
 }
 
-/* The number of pages that holds everything at once. */
+/* A number of pages that holds everything at once. */
 static int32_t plenty(const workload *w, int32_t page_tokens) {
     return w->n * (int32_t)(kv_pages_for(w->max_len, page_tokens) + 1) * 2;
 }
@@ -34,7 +34,7 @@ static double hit_rate(const lab_result *r) {
 
 /* ---- workload ---- */
 
-/* Ways of caching: reuse, order of admission, eviction, and whether the pool is short. */
+/* Ways of caching: reuse, order of admission, eviction, and whether the pool is small. */
 static const struct way {
     quire_prefix_cache cache;
     quire_schedule schedule;
@@ -50,8 +50,7 @@ static const struct way {
             {QUIRE_PREFIX_CACHE_TOKEN, QUIRE_SCHEDULE_PREFIX, QUIRE_EVICTION_LRU, true}};
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2, SHORT_RUNS = 5 };
 
-/* A pool with room for the running sequences, and less than all that could be found
- * again. */
+/* A pool with room for the running sequences, but not for all that could be reused. */
 static int32_t short_pool(const workload *w, const lab_result *whole, int32_t page_tokens) {
     int32_t kept = (int32_t)(whole->n_pages_kept * 6 / 10),
             least = (int32_t)kv_pages_for(w->max_len, page_tokens) + 2 * w->max_seqs;
@@ -83,7 +82,7 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     for (int i = WAY_WHOLE + 1; i < N_WAYS; i++) {
         variants[i].options.n_pages = short_pool(w, &variants[WAY_WHOLE].best, o->cli.engine.page_tokens);
     }
-    /* which sequence a short pool preempts is a race */
+    /* which sequence a small pool preempts is a race */
     int32_t n_runs = runs_of(o) > SHORT_RUNS ? runs_of(o) : SHORT_RUNS;
     TRY(variants_run(variants + WAY_WHOLE + 1, N_WAYS - WAY_WHOLE - 1, n_runs, true, err));
     for (int i = 0; i < N_WAYS; i++) {
@@ -95,7 +94,7 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     return QUIRE_OK;
 }
 
-/* Refuses a flag that would do nothing. */
+/* Refuses a flag that would have no effect. */
 static quire_err workload_check_flags(const experiment_options *o, quire_error *err) {
     if (o->as == NULL) {
         return unused_flags_refuse(&o->cli, "--data --shape --type --tokenizer",
@@ -173,15 +172,15 @@ static const char *const switches[N_MECHANISMS] = {
     "no speculation", "--fixed-draft-length", "--max-num-seqs 1"};
 static const char GUESSES[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":5}";
 
-/* A load of the ablation: a workload, or a kind of it for one mechanism. */
+/* A load of the ablation: a workload, or a variant of it for one mechanism. */
 typedef struct load {
     const char *name, *workload;
     int32_t n_samples;
-    /* 0: enough; else so few that the order of admission matters: all on has
-     * --schedule prefix */
+    /* 0: enough; else so few that the order of admission matters: the full configuration
+     * uses --schedule prefix */
     int32_t n_pages;
-    bool ruled;   /* answers obey SCHEMA, whose names and choices leave one token at most positions */
-    bool guesses; /* all on speculates */
+    bool ruled;   /* answers obey SCHEMA, whose names and choices allow only one token at most positions */
+    bool guesses; /* the full configuration speculates */
 } load;
 
 static const load loads[] = {
@@ -190,7 +189,7 @@ static const load loads[] = {
     {"long", "long", 1, 148, false, false},  {"forced", "unique", 1, 0, true, false},
     {"guesses", "chat", 1, 0, false, true},  {"unique", "unique", 1, 0, false, false}};
 
-/* Leaves out mechanisms that a load does not use. */
+/* Whether a load uses the mechanism; others are skipped. */
 static bool concerns(const load *l, mechanism m) {
     switch (m) {
     case BY_ARRIVAL:
@@ -205,7 +204,7 @@ static bool concerns(const load *l, mechanism m) {
     }
 }
 
-/* Objects whose names and literals are most of the text; no answer of a load is that
+/* Objects whose names and literals are most of the text; no answer of a load is as
  * long. */
 static const char SCHEMA[] =
     "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"contains_"
@@ -367,8 +366,8 @@ EXPERIMENT(ablation, " [NAME]", ARGUMENT_NAME, "workloads with one mechanism swi
 
 /* ---- servers without paging ---- */
 
-/* bench ablation batching: the engine against servers without paging, the same requests
- * in the same memory. */
+/* bench ablation batching: the engine compared with servers without paging, with the same
+ * requests in the same memory. */
 
 enum { N_REQUESTS = 32, MAX_SEQS = 16, MAX_LEN = 512, MEMORY_TOKENS = 3072, MAX_ROWS = 512, SEED = 19 };
 

@@ -1,4 +1,4 @@
-/* Flags that several commands have, and the texts that are scored. */
+/* Flags that several commands share, and the texts that are scored. */
 #include "lab/commands/measures.h"
 
 #include "base/err.h"

@@ -1,10 +1,10 @@
-/* `quire perplexity`: how well a model predicts a text, with keys and values in pages, in
- * one piece, or computed again for every pass. The ways are compared, log-probability by
- * log-probability: they must be the same bits.
+/* `quire perplexity`: how well a model predicts a text, with keys and values in pages,
+ * contiguous, or recomputed for every pass. The ways' log-probabilities are compared and
+ * must have the same bits.
  *
  * The text's tokens are cut into consecutive chunks, each a sequence of its own. If the
- * text begins with BOS, so does each later chunk, in front of its tokens. Every token but
- * a chunk's first is scored; perplexity is exp(mean of -log p). */
+ * text begins with BOS, it is prepended to each later chunk. Every token but a chunk's
+ * first is scored; perplexity is exp(mean of -log p). */
 #include <errno.h>
 #include <unistd.h>
 
@@ -15,10 +15,10 @@
 typedef struct perplexity_options {
     cli_options cli;
     const char *kv;  /* "paged,contiguous,none", or some of them */
-    int32_t step;    /* tokens a pass */
-    int32_t context; /* of the text's tokens a chunk; 0: 1024, or what the model takes */
+    int32_t step;    /* tokens per pass */
+    int32_t context; /* tokens of the text per chunk; 0: 1024, or the model's limit */
     score_text text;
-    const char *out; /* file of every log-probability, or NULL */
+    const char *out; /* file for every log-probability, or NULL */
     bool shows_progress;
 } perplexity_options;
 
@@ -34,7 +34,7 @@ typedef struct scoring {
     bool has_bos;   /* later chunks begin with ids[0] */
     int32_t *chunk; /* [context + 1] */
     int64_t n_scored, n_chunks;
-    double *logprobs[N_KV_WAYS]; /* [n_scored] of each of the ways, in their order */
+    double *logprobs[N_KV_WAYS]; /* [n_scored] for each of the ways, in their order */
     logprob_scorer s;
 } scoring;
 
@@ -68,7 +68,7 @@ static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
 
 /* ---- chunks ---- */
 
-/* Chooses the length of chunks and refuses one that the model does not take. */
+/* Chooses the length of chunks; refuses one that the model does not support. */
 static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) {
     int64_t n = (int64_t)g->ids.n;
     if (n < 2) {
@@ -97,7 +97,7 @@ static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) 
     return QUIRE_OK;
 }
 
-/* The chunk's tokens with its BOS; how many. */
+/* Copies the chunk's tokens with its BOS; returns their number. */
 static int32_t take_chunk(const scoring *g, int64_t chunk) {
     int64_t first = chunk * g->context, left = (int64_t)g->ids.n - first;
     int32_t n = left < g->context ? (int32_t)left : g->context, before = chunk > 0 && g->has_bos;
@@ -116,7 +116,7 @@ static quire_err perplexity_open_arrays(scoring *g, quire_error *err) {
                : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
 }
 
-/* Opens what scores: text, chunks, model. */
+/* Opens text, chunks and model. */
 static quire_err open_scoring(scoring *g, quire_error *err) {
     const perplexity_options *o = g->o;
     model_file *f;
@@ -166,7 +166,7 @@ static quire_err compare_ways(const scoring *g, int64_t from, int64_t n, quire_e
     return QUIRE_OK;
 }
 
-/* Each chunk by all ways in turn, so that what else runs on the machine slows them
+/* Scores each chunk in all ways alternately, so that other work on the machine slows them
  * alike. */
 static quire_err score_all(scoring *g, quire_error *err) {
     int64_t at = 0;
@@ -185,7 +185,7 @@ static quire_err score_all(scoring *g, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A line for each scored token: its id and its log-probability, with digits enough for
+/* Writes a line per scored token: its id and its log-probability, with enough digits for
  * every bit. */
 static quire_err write_logprobs(const scoring *g, quire_error *err) {
     FILE *f = fopen(g->o->out, "wb");

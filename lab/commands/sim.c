@@ -1,4 +1,4 @@
-/* `quire sim`: its flags. */
+/* `quire sim`: replays a request trace, or serves it in simulation. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,25 +14,26 @@
 
 typedef struct sim_options {
     cli_options cli;
-    const char *trace; /* a file; lab/sim/trace_read.h has the formats */
-    /* capacities, "1000,2000"; NULL: from what the trace fills, down to a 128th of it */
+    const char *trace; /* a file; lab/sim/trace_read.h describes the formats */
+    /* capacities in pages, "1000,2000"; NULL: from what the trace fills down to a 128th
+     * of it */
     const char *pages;
     const char *policies;            /* "lru,belady", or all */
-    const char *svg;                 /* a file to plot hit rate against capacity to, or NULL */
-    quire_prefix_cache prefix_cache; /* of tokens, or of whole pages only */
+    const char *svg;                 /* file for a plot of hit rate against capacity, or NULL */
+    quire_prefix_cache prefix_cache; /* reuse of tokens, or of whole pages only */
     int32_t page_tokens;             /* 1..512 */
-    int32_t concurrency;             /* requests open at once */
-    int32_t limit;                   /* requests read of the trace; 0: all */
+    int32_t concurrency;             /* most open requests */
+    int32_t limit;                   /* requests to read from the trace; 0: all */
 } sim_options;
 
-/* One replay: its options and what came of it. */
+/* One replay: its options and results. */
 typedef struct sim_row {
     kv_policy policy;
-    bool unlimited; /* no capacity was set, so no policy mattered */
+    bool unlimited; /* without a limit of capacity, so that no policy matters */
     replay_result result;
 } sim_row;
 
-/* Hit tokens of prompt tokens, 0..1. */
+/* Hit tokens relative to prompt tokens, 0..1. */
 static double sim_hit_rate(const sim_row *row) {
     return row->result.prompt_tokens > 0 ? (double)row->result.hit_tokens / (double)row->result.prompt_tokens
                                          : 0;
@@ -43,7 +44,7 @@ static const char *sim_row_name(const sim_row *row) {
     return row->unlimited ? "unlimited" : replay_policy_name(row->policy);
 }
 
-/* A pool without limit is as large as what was in it. */
+/* The capacity of a row; of an unlimited pool, the pages it used. */
 static int32_t capacity(const sim_row *row) {
     return row->unlimited ? row->result.peak_pages : row->result.n_pages;
 }
@@ -69,7 +70,7 @@ static void report_head(const sim_options *o, const bench_table *table, const tr
     table_begin(table, heading);
 }
 
-/* One line, written at once. IO: standard output is full or closed; errno says why. */
+/* Prints one row at once. IO: standard output is full or closed; errno says why. */
 static quire_err sim_report_row(const sim_options *o, const bench_table *table, const sim_row *row) {
     const replay_result *r = &row->result;
     TABLE_ROW(table, TXT(o->trace), TXT(sim_row_name(row)), NUM(capacity(row)), NUM(r->n_requests),
@@ -81,17 +82,17 @@ static quire_err sim_report_row(const sim_options *o, const bench_table *table, 
     return fflush(stdout) == 0 && !ferror(stdout) ? QUIRE_OK : QUIRE_IO;
 }
 
-/* The picture of --svg: lines of points under axes, x on a logarithmic scale and y in
- * percent from 0; a dashed line across at the level. */
+/* The plot of --svg: lines of points in a frame, x logarithmic and y in percent from 0; a
+ * dashed horizontal line at the level. */
 
 typedef struct plot_point {
-    double x, y; /* x over 0 */
+    double x, y; /* x must be over 0 */
 } plot_point;
 
 typedef struct plot_line {
     const char *name;
-    plot_point *points; /* [n] in order of x */
-    int32_t n;          /* 0: not drawn, nor named */
+    plot_point *points; /* [n] in ascending x */
+    int32_t n;          /* 0: not drawn, and not in the legend */
 } plot_line;
 
 typedef struct plot_diagram {
@@ -113,7 +114,7 @@ enum {
     N_COLOURS = 9
 };
 
-/* Told apart without telling red from green (Okabe and Ito 2008). */
+/* Distinguishable with colour blindness (Okabe and Ito 2008). */
 static const char *const colours[N_COLOURS] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9",
                                                "#0072b2", "#009e73", "#f0e442", "#999999"};
 
@@ -121,7 +122,7 @@ typedef struct plot {
     strbuf *out;
     const plot_diagram *d;
     double x0, x1, y1; /* at the frame's edges; x: logarithms */
-    int32_t n_named;   /* entries of the legend */
+    int32_t n_named;   /* entries of the legend so far */
 } plot;
 
 static double plot_x(const plot *p, double x) {
@@ -150,7 +151,7 @@ static void plot_scale(plot *p) {
     }
 }
 
-/* A text from outside, as XML. */
+/* Adds untrusted text, escaped for XML. */
 static quire_err plot_add_text(strbuf *b, const char *text) {
     for (const char *s = text; *s; s++) {
         bool plain = *s != '<' && *s != '>' && *s != '&' && *s != '"';
@@ -170,7 +171,7 @@ static quire_err plot_add_rule(const plot *p, double x0, double y0, double x1, d
                        style);
 }
 
-/* The line across or down at v, with its number. */
+/* Adds a grid line at v with its label. */
 static quire_err plot_add_tick(const plot *p, bool is_x, double v) {
     static const char style[] = "stroke=\"#ddd\"";
     char text[32];
@@ -185,7 +186,7 @@ static quire_err plot_add_tick(const plot *p, bool is_x, double v) {
     return plot_add_label(p, LEFT - 6, y + 4, "end", text);
 }
 
-/* Of x at 1, 2 and 5 of every power of ten, of y at some ten even steps. */
+/* Adds grid lines: x at 1, 2 and 5 of every power of ten, y at even steps. */
 static quire_err plot_add_ticks(const plot *p) {
     static const double steps[] = {1, 2, 5};
     for (int i = 3 * (int)floor(p->x0); i < 3 * (int)ceil(p->x1); i++) {
@@ -255,7 +256,7 @@ static quire_err plot_draw(strbuf *out, const plot_diagram *d) {
     return strbuf_add_str(out, "</svg>\n");
 }
 
-/* QUIRE_IO or QUIRE_NO_MEMORY; err names the file. */
+/* QUIRE_IO, QUIRE_NO_MEMORY; err names the file. */
 static quire_err plot_write(const char *path, const plot_diagram *d, quire_error *err) {
     strbuf out = {0};
     quire_err e = plot_draw(&out, d);
@@ -272,8 +273,8 @@ static quire_err plot_write(const char *path, const plot_diagram *d, quire_error
 }
 
 /* `quire sim`: replays a request trace through the page pool, the radix index and
- * eviction, by policy and capacity, and says what was found; or serves it, simulated, and
- * says how fast. */
+ * eviction, by policy and capacity, and prints what was found; or simulates serving it,
+ * and prints how fast. */
 
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 
@@ -286,7 +287,7 @@ static void sim_defaults(cli_options *cli) {
                        .concurrency = 1};
 }
 
-/* The options as parsed, and the results so far. */
+/* The parsed options, and the results so far. */
 typedef struct sim {
     const sim_options *o;
     bench_table table;
@@ -304,7 +305,7 @@ static int compare_counts(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* "1000,2000" into capacities. */
+/* Parses "1000,2000" into capacities. */
 static quire_err parse_pages(sim *s, quire_error *err) {
     const char *text = s->o->pages;
     for (const char *p = text; p != NULL && *p;) {
@@ -325,7 +326,7 @@ static quire_err parse_pages(sim *s, quire_error *err) {
                                                : err_set(err, QUIRE_INVALID, -1, "--pages: is empty");
 }
 
-/* The names of all policies, with commas between, to out. */
+/* Writes the names of all policies, separated by commas, to out. */
 static void list_policies(char *out, size_t n) {
     size_t used = 0;
     for (int32_t i = 0; i < REPLAY_N_POLICIES && used < n; i++) {
@@ -334,7 +335,7 @@ static void list_policies(char *out, size_t n) {
     }
 }
 
-/* "lru,belady" or "all" into policies. */
+/* Parses "lru,belady" or "all" into policies. */
 static quire_err parse_policies(sim *s, quire_error *err) {
     const char *text = s->o->policies;
     for (const char *p = text, *at = text; *p; at = p) {
@@ -365,7 +366,7 @@ static void sim_show_progress(int32_t n_done, int32_t n_requests, void *context)
     fprintf(stderr, ": %3.0f%%", 100.0 * n_done / n_requests);
 }
 
-/* Adds a row: a replay by a policy, with n_pages or (0) without limit. */
+/* Adds a row: a replay with a policy and n_pages pages; 0: unlimited. */
 static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error *err) {
     sim_row *row = &s->rows[s->n_rows];
     *row = (sim_row){.policy = policy, .unlimited = n_pages == 0, .result.n_pages = n_pages};
@@ -386,7 +387,7 @@ static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_er
     return err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
 
-/* Without --pages: halves of what the whole trace fills, as far down as its longest
+/* Without --pages: repeatedly halves what the whole trace fills, as long as its longest
  * request fits. */
 static void choose_capacities(sim *s, int32_t filled) {
     int32_t least = (s->t.longest + s->o->page_tokens - 1) / s->o->page_tokens;
@@ -397,7 +398,7 @@ static void choose_capacities(sim *s, int32_t filled) {
     }
 }
 
-/* Hit rate by capacity: a line a policy, the unlimited cache as a level. */
+/* Draws hit rate by capacity: a line per policy, the unlimited cache as the level. */
 static quire_err draw_rows(const sim *s, quire_error *err) {
     const char *slash = strrchr(s->o->trace, '/');
     char title[256], note[160], x_title[64];
@@ -436,7 +437,7 @@ static quire_err sim_replay_all(sim *s, quire_error *err) {
     return s->o->svg != NULL ? draw_rows(s, err) : QUIRE_OK;
 }
 
-/* Replays and prints to stdout; err says why it could not. */
+/* Replays and prints to stdout; on failure err says why. */
 static quire_err sim_all(const sim_options *o, quire_error *err) {
     sim *s = mem_new(1, sizeof *s);
     TRY(mem_check_for(s, "the measurement", err));

@@ -10,7 +10,7 @@
 
 enum { MAX_REQUESTS = FIGURES_MAX_POINTS };
 
-/* A list of numbers, or the demo's own where none was given. */
+/* A list of numbers: the given ones, or else the demonstration's own. */
 typedef struct demo_numbers {
     int32_t v[FIGURES_MAX_POINTS], n;
 } demo_numbers;
@@ -22,16 +22,16 @@ static quire_err demo_read_numbers(const char *name, const char *given, const ch
 
 /* ---- schedule ---- */
 
-/* Requests of known lengths, all there from the start, served without a model by the
- * simulator; each step takes a microsecond, so times are counts of steps. */
+/* Requests of known lengths, all present from the start, served by the simulator without
+ * a model; each step takes a microsecond, so times count steps. */
 typedef struct planned {
     trace_request requests[MAX_REQUESTS];
     trace_run runs[MAX_REQUESTS];
-    int32_t n, n_steps; /* n_steps: so far */
-    /* of those that have begun; they stay where they are */
+    int32_t n, n_steps; /* n_steps: steps so far */
+    /* tasks that have begun; they do not move */
     const sched_task *tasks[MAX_REQUESTS];
-    int32_t n_preempted[MAX_REQUESTS]; /* before the step */
-    const bench_table *table;          /* a row for each step */
+    int32_t n_preempted[MAX_REQUESTS]; /* before the current step */
+    const bench_table *table;          /* has a row per step */
 } planned;
 
 static void planned_init(planned *p, const int32_t *prompts, const int32_t *outputs, int32_t n) {
@@ -57,8 +57,8 @@ static void planned_note(void *context, const scheduler *s) {
     }
 }
 
-/* Serves them with so many rows a step, sequences at once, and pages of page_tokens.
- * INVALID names a request that never fits. */
+/* Serves the requests with this many rows per step, concurrent sequences, and pages of
+ * page_tokens. INVALID: a request never fits; err names it. */
 static quire_err planned_run(planned *p, int32_t rows, int32_t slots, int64_t n_pages, int32_t page_tokens,
                              serving_result *r, quire_error *err) {
     static const cost_model a_step = {.n_points = 2, .rows = {0, 1}, .us = {1, 1}};
@@ -90,7 +90,8 @@ static quire_err planned_run(planned *p, int32_t rows, int32_t slots, int64_t n_
 
 enum { STATE_WIDTH = 10 };
 
-/* What the step does for a request: "prefill 8", "decode", ...; "." when it is done. */
+/* Describes what the step does for a request: "prefill 8", "decode", ...; "." when it is
+ * done. */
 static void name_state(const planned *p, const scheduler *s, int32_t i, char *out, size_t n) {
     const sched_task *t = p->tasks[i];
     for (int32_t k = 0; k < s->plan.n_items; k++) {
@@ -117,7 +118,7 @@ static void show_step(const planned *p, const scheduler *s) {
     for (int32_t k = 0; k < s->plan.n_items; k++) {
         const sched_task *t = s->tasks[k];
         if (t->kv.n_computed + s->plan.items[k].n_rows == t->n_known && t->n_known + 1 == t->n_max) {
-            n_running--; /* its last token */
+            n_running--; /* it has just generated its last token */
             n_free += kv_seq_pages(&t->kv);
         }
     }
@@ -175,7 +176,8 @@ static quire_err demo_schedule(const demo_options *o, quire_error *err) {
 
 enum { MAX_ROWS = 512, SEED = 11 };
 
-/* Two runs over the same tokens: in one piece, and in pages that lie anywhere. */
+/* Two runs over the same tokens: with contiguous keys and values, and with scattered
+ * pages. */
 typedef struct snapshot {
     model_runner b;
     int32_t n_prompt, n_decode;
@@ -184,10 +186,11 @@ typedef struct snapshot {
 } snapshot;
 
 typedef struct snapshot_counts {
-    int64_t n_tokens, n_pages, n_logits, n_different; /* of all prompts */
+    int64_t n_tokens, n_pages, n_logits, n_different; /* over all prompts */
 } snapshot_counts;
 
-/* Teacher-forced: the tokens are given, every row of logits after the prompt is kept. */
+/* Teacher forcing: the tokens are given, and every row of logits after the prompt is
+ * kept. */
 static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
     size_t width = (size_t)s->b.desc->n_vocab;
     TRY(model_runner_prefill(&s->b, s->tokens, s->n_prompt, pages));
@@ -220,7 +223,7 @@ static quire_err run_paged(snapshot *s, int32_t n_pages) {
     return e;
 }
 
-/* How the logits of one prompt compare; the counts add up. */
+/* Compares the logits of one prompt, and adds to the counts. */
 static quire_err compare_prompt(snapshot *s, int32_t page_tokens, snapshot_counts *c) {
     int32_t n_pages = (int32_t)kv_pages_for(s->n_prompt + s->n_decode, page_tokens);
     size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
@@ -253,7 +256,7 @@ static quire_err compare_prompts(snapshot *s, const demo_numbers *prompts, int32
     return e;
 }
 
-/* A row: all prompts with pages of one size. */
+/* Prints a row: all prompts with one page size. */
 static quire_err snapshot_row(const demo_options *o, const bench_table *sh, const demo_numbers *prompts,
                               int32_t page_tokens, bool is_last, quire_error *err) {
     snapshot s = {.n_decode = demo_or(o->n_tokens, 32)};
@@ -283,7 +286,7 @@ static quire_err snapshot_row(const demo_options *o, const bench_table *sh, cons
     return e;
 }
 
-/* Four short prompts and four long ones, as published. */
+/* Four short and four long prompts, as published. */
 static quire_err demo_snapshot(const demo_options *o, quire_error *err) {
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -378,8 +381,8 @@ static quire_err demo_sweep(const demo_options *o, quire_error *err) {
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
-    const char *takes; /* its flags, beside those of the model that is run */
-    bool runs;         /* whether it runs one */
+    const char *takes; /* its flags, besides those of the model */
+    bool runs;         /* whether it runs a model */
 } demos[] = {
     {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size", false},
     {"schedule", "what the planner gives each request, step by step", demo_schedule,
@@ -396,7 +399,7 @@ static void demo_defaults(cli_options *o) {
     o->engine.model = "builtin";
 }
 
-/* Whether the word is among those that `words` has, one space apart. */
+/* Whether `words`, separated by single spaces, contain the word. */
 static bool demo_has_word(const char *words, const char *word) {
     size_t n = strlen(word);
     for (const char *at = strstr(words, word); at != NULL; at = strstr(at + n, word)) {
@@ -425,8 +428,7 @@ static const flag demo_flags[] = {
 };
 enum { N_DEMO_FLAGS = (int)(sizeof demo_flags / sizeof *demo_flags) };
 
-/* A flag that a demonstration would not look at is refused, as is one of the model where
- * none is run. */
+/* Refuses flags that the demonstration does not use, and model flags if it runs none. */
 static quire_err demo_check_flags(const demo_options *o, const char *takes, bool runs, quire_error *err) {
     for (const flag *const *f = o->cli.given; f != NULL && *f != NULL; f++) {
         char name[32];

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Published shapes. */
+/* Published shapes of models. */
 typedef struct model_facts {
     const char *name;
     double n_params;
@@ -25,8 +25,8 @@ static const model_facts models[] = {
     {"llama-3-8b", 8.03e9, 32, 4096, 8, 128, 8192},    {"llama-3-70b", 70.6e9, 80, 8192, 8, 128, 8192},
 };
 
-/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit
- * operations, and the bus to the host one way. */
+/* Peak figures of data sheets: memory, its bandwidth, dense 16-bit operations, and the
+ * bus to the host in one direction. */
 typedef struct device_facts {
     const char *name;
     double bytes, bytes_per_s, operations_per_s, host_bytes_per_s;
@@ -42,11 +42,12 @@ enum {
     N_MODELS = (int)(sizeof models / sizeof *models),
     N_DEVICES = (int)(sizeof devices / sizeof *devices)
 };
-enum { BYTES_OF_NUMBER = 2, MAX_DEVICES = 64 }; /* weights, keys and values are in 16 bits */
+enum { BYTES_OF_NUMBER = 2, MAX_DEVICES = 64 }; /* weights, keys and values have 16 bits */
 
 static const double ARITHMETIC_HAD = 0.5, BANDWIDTH_HAD = 0.8, MEMORY_HAD = 0.9;
 
-/* Time by rows: the weights' bytes, until the rows' products take longer. */
+/* Sets the time by rows: that of the weights' bytes until the rows' products take
+ * longer. */
 static void describe_rows(const model_facts *m, const device_facts *d, cost_model *c) {
     double weights_us = m->n_params * BYTES_OF_NUMBER / (d->bytes_per_s * BANDWIDTH_HAD) * 1e6;
     double row_us = 2 * m->n_params / (d->operations_per_s * ARITHMETIC_HAD) * 1e6;
@@ -77,9 +78,9 @@ static void sim_cost_describe(const model_facts *m, const device_facts *d, cost_
     c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * BYTES_OF_NUMBER) / token_bytes);
 }
 
-/* "h200-141gb", or "4xh200-141gb": so many that share every layer's work, as one device
- * with the memory, bandwidth and arithmetic of all. What they say to each other takes no
- * time here. */
+/* Parses "h200-141gb" or "4xh200-141gb": that many devices, which share every layer's
+ * work, as one with the total memory, bandwidth and arithmetic. Their communication takes
+ * no time here. */
 static bool find_device(const char *name, device_facts *out) {
     char *end;
     long n = strtol(name, &end, 10);
@@ -129,7 +130,7 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
     return QUIRE_OK;
 }
 
-/* Time of the step except for attention and logits. */
+/* Time of a step without attention and logits. */
 static double base_us(const cost_model *c, double rows) {
     int32_t i = 1;
     while (i < c->n_points - 1 && c->rows[i] < rows) {
@@ -144,8 +145,8 @@ double cost_of(const cost_model *c, const step_work *w) {
            w->prefill_pairs * c->prefill_pair_us + w->copied * c->copy_us + w->swapped * c->swap_us;
 }
 
-/* Knots up to SINGLE_ROWS lie one apart. */
-enum { SINGLE_ROWS = 8, TWELVE = SINGLE_ROWS, FIRST_POWER = 4 }; /* 2^FIRST_POWER comes after 12 */
+/* Knots up to SINGLE_ROWS are one row apart. */
+enum { SINGLE_ROWS = 8, TWELVE = SINGLE_ROWS, FIRST_POWER = 4 }; /* 2^FIRST_POWER is the knot after 12 */
 
 int32_t cost_knot(int32_t i) {
     return i < SINGLE_ROWS ? i + 1 : i == TWELVE ? 12 : 1 << (i - TWELVE - 1 + FIRST_POWER);
@@ -201,8 +202,8 @@ void fit_add(fit *f, const double *terms, double value) {
     }
 }
 
-/* Moves one factor to where the error is least while the others stand; how far, in
- * effect. */
+/* Moves one factor to where the error is least with the others fixed. Returns the
+ * effective change. */
 static double improve(const fit *f, int32_t i, double *factors) {
     double rest = f->sums[i];
     for (int32_t k = 0; k < f->n_terms; k++) {

@@ -9,44 +9,43 @@
 #include "kv/kv_seq.h"
 #include "lab/sim/trace_read.h"
 
-/* The offline optimum's knowledge: for every page of every request of a trace, which
- * later request asks for it next; told to an index whose policy is KV_EVICT_CALLER, which
- * then evicts what is used last (Belady 1966).
+/* Knowledge for offline optimal eviction (Belady 1966): for every page of every request
+ * of a trace, which later request asks for it next. It is told to an index with policy
+ * KV_EVICT_CALLER, which evicts the page used last.
  *
- * A page is known by all tokens up to its end, and a later request asks for it when its
- * prompt begins with them. The page inside which a prompt ends is asked for, too, when a
- * later prompt ends inside it at the same token; other uses of a part of a page are not
- * foreseen. A page's next use is never later than that of a page after it, so taking
- * leaves first does not stand in the rule's way.
+ * A page is identified by all tokens up to its end, and a later request asks for it if
+ * its prompt begins with them. The page inside which a prompt ends is also asked for if a
+ * later prompt ends inside it at the same token; other uses of part of a page are not
+ * foreseen. A page's next use is never later than that of a page after it, so evicting
+ * leaves first does not contradict the rule.
  *
- * Where pages are used whole nothing finds more (tests/lab/sim/test_belady.c searches
- * everything). Otherwise it is a bound as far as what is reused inside pages is little:
- * it is not one where pages are as long as prompts. Requests open at once blur it as
- * well.
+ * With whole pages, no policy finds more (tests/lab/sim/test_belady.c searches
+ * exhaustively). Otherwise it is only approximately a bound, and not one if pages are as
+ * long as prompts. Concurrent requests also make it inexact.
  *
- * Owner: one replay. Invariant: between requests, what was said of a cached page lies in
- * the future, or never comes. */
+ * Owner: one replay. Invariant: between requests, the next use told for a cached page is
+ * in the future or never. */
 
 #define BELADY_NEVER INT32_MAX
 
 typedef struct belady {
     const trace *t;
     int32_t page_tokens;
-    int64_t *first_page; /* [n_requests] where a request's pages, prompt and answer, begin in next_use */
-    int32_t *next_use;   /* [pages of all] by whole pages: number of the request, or BELADY_NEVER */
-    /* [n_requests] the same for the page its prompt ends inside, by prompts that end
-     * there as well */
+    int64_t *first_page; /* [n_requests] index in next_use of the request's first page, prompt and answer */
+    int32_t *next_use;   /* [pages of all requests] whole pages: number of the request, or BELADY_NEVER */
+    /* [n_requests] the same for the page inside which a prompt ends, by prompts that end
+     * there too */
     int32_t *tail_use;
-    int32_t *tail_page; /* [n_requests] which page that was, */
-    /* [n_requests] and, plus 1, the first request whose tail a request was said to use */
+    int32_t *tail_page; /* [n_requests] that page */
+    /* [n_requests] 1 + the first request whose tail the request is said to use */
     int32_t *first_tail;
-    int32_t *next_tail; /* [n_requests] the next such, plus 1 */
-    int32_t *said_by;   /* [n_pages of the pool] request that spoke last of a page, plus 1 */
+    int32_t *next_tail; /* [n_requests] 1 + the next such request */
+    int32_t *said_by;   /* [n_pages of the pool] 1 + the request that last told the next use of a page */
     int64_t n_pages;
 } belady;
 
-/* Pages by hash: the last place in next_use where each stood, 0 for empty, else place +
- * 1. Linear probing, at most half full. */
+/* Pages by hash: the last place in next_use at which each occurred; 0: empty, else place
+ * + 1. Linear probing, at most half full. */
 typedef struct page_map {
     uint64_t *hashes;
     int64_t *places;
@@ -68,7 +67,7 @@ static void map_close(page_map *m) {
     mem_free(m->places);
 }
 
-/* The slot of a page, which it takes if it is new. */
+/* The slot of a page, taken if the page is new. */
 static int64_t *map_at(page_map *m, uint64_t hash) {
     size_t i = hash & (m->n_slots - 1);
     while (m->places[i] != 0 && m->hashes[i] != hash) {
@@ -78,15 +77,15 @@ static int64_t *map_at(page_map *m, uint64_t hash) {
     return &m->places[i];
 }
 
-/* SplitMix64's last step (Steele et al. 2014): every bit of v moves every bit of the
- * result. */
+/* The last step of SplitMix64 (Steele et al. 2014): every bit of v affects every bit of
+ * the result. */
 static uint64_t mix(uint64_t v) {
     v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9u;
     v = (v ^ v >> 27) * 0x94d049bb133111ebu;
     return v ^ v >> 31;
 }
 
-/* The hash of a prefix and n more tokens. */
+/* The hash of a prefix extended by n tokens. */
 static uint64_t extend(uint64_t hash, const int32_t *tokens, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         hash = (hash ^ (uint32_t)tokens[i]) * 0x9e3779b97f4a7c15u;
@@ -95,8 +94,8 @@ static uint64_t extend(uint64_t hash, const int32_t *tokens, int32_t n) {
     return mix(hash + (uint64_t)n);
 }
 
-/* The page at `place`, of request `number`, is asked for: that is the next use of where
- * it stood last. */
+/* The page at `place` of request `number` is asked for: sets that as the next use at its
+ * previous place. */
 static void use(belady *b, page_map *m, uint64_t hash, int32_t number, int64_t place) {
     int64_t *last = map_at(m, hash);
     if (*last != 0) {
@@ -105,7 +104,7 @@ static void use(belady *b, page_map *m, uint64_t hash, int32_t number, int64_t p
     *last = place + 1;
 }
 
-/* The same for the tail of a prompt; its place is the number of its request. */
+/* The same for the tail of a prompt; its place is its request's number. */
 static void use_tail(belady *b, page_map *m, uint64_t hash, int32_t number) {
     int64_t *last = map_at(m, hash);
     if (*last != 0) {
@@ -122,8 +121,8 @@ typedef struct page_maps {
     page_map whole, tails;
 } page_maps;
 
-/* One request's pages. Those of the prompt are uses; an answer is computed whether it is
- * cached or not. */
+/* Adds one request's pages. Those of the prompt are uses; an answer is computed whether
+ * it is cached or not. */
 static void replay_add_request(belady *b, page_maps *m, int32_t number, const int32_t *tokens) {
     const trace_request *q = &b->t->requests[number];
     int32_t size = b->page_tokens, n = q->n_prompt + q->n_output, n_tail = q->n_prompt % size;
@@ -200,9 +199,9 @@ static quire_err belady_init(belady *b, int32_t n_pool_pages) {
     return look_ahead(b, n_pool_pages);
 }
 
-/* For replays of t on a pool of n_pages; requests that do not fit into it ask for
- * nothing. QUIRE_NO_MEMORY. O(tokens of the trace). Pages are told apart by 64-bit
- * hashes; two that fell together would only blur the order. */
+/* Prepares replays of t on a pool of n_pages; requests that do not fit in it ask for
+ * nothing. QUIRE_NO_MEMORY. O(tokens of the trace). Pages are identified by 64-bit
+ * hashes; a collision would only affect the order. */
 static quire_err belady_open(const trace *t, int32_t page_tokens, int32_t n_pages, belady *out) {
     belady b = {.t = t, .page_tokens = page_tokens};
     quire_err e = belady_init(&b, n_pages);
@@ -219,16 +218,16 @@ static void replay_say(const belady *b, kv_index *ix, int32_t number, page_id pa
     kv_index_set_next_use(ix, page, when == BELADY_NEVER ? (double)INFINITY : when);
 }
 
-/* Tells ix about the pages of request `number`, which lie in the table, before they are
- * given back. Requests end in order of arrival. O(pages x log pages). */
+/* Tells ix the next uses of the pages of request `number`, which are in the table, before
+ * they are released. Requests end in order of arrival. O(pages x log pages). */
 static void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t number, const kv_table *table) {
     const int32_t *next_use = b->next_use + b->first_page[number];
     int32_t tail = b->t->requests[number].n_prompt / b->page_tokens, tail_use = b->tail_use[number];
     for (int32_t i = 0; i < table->n_pages; i++) {
         bool sooner = i == tail && tail_use < next_use[i];
         replay_say(b, ix, number, table->pages[i], sooner ? tail_use : next_use[i]);
-        /* a later request may take another page's tail, or a copy, before this one's
-         * next use */
+        /* a later request may use another page's tail, or a copy, before this page's next
+         * use */
         if (sooner) {
             b->tail_page[number] = table->pages[i].v;
             b->next_tail[number] = b->first_tail[tail_use];
@@ -252,12 +251,12 @@ const char *replay_policy_name(kv_policy policy) {
     return policy == KV_EVICT_CALLER ? "belady" : kv_policy_parse(name, &same) == QUIRE_OK ? name : NULL;
 }
 
-/* A request while it holds pages. They are used in turn, so the one that comes next is
- * free or holds the request open longest. */
+/* A request while it holds pages. They are used cyclically, so the next one is free or
+ * has been open longest. */
 typedef struct open_request {
     bool open;
     kv_seq kv;
-    int32_t *tokens; /* its n tokens; [cap_tokens] */
+    int32_t *tokens; /* [cap_tokens] its n tokens */
     size_t cap_tokens;
     int32_t n, number; /* number of tokens; number of the request */
 } open_request;
@@ -266,7 +265,7 @@ typedef struct replay {
     const trace *t;
     const replay_options *o;
     kv_cache cache;
-    belady future;      /* known to KV_EVICT_CALLER only */
+    belady future;      /* for KV_EVICT_CALLER only */
     open_request *open; /* [concurrency] */
     int32_t next;
     kv_copies copies; /* of one request; not carried out, since pages have no memory here */
@@ -277,8 +276,8 @@ static int64_t replay_pages_for(int64_t n_tokens, int32_t page_tokens) {
     return (n_tokens + page_tokens - 1) / page_tokens;
 }
 
-/* Pages that no replay of t runs out of: as many as without any sharing, and a copy
- * each. */
+/* Pages that suffice for any replay of t: those needed without any sharing, plus a copy
+ * per request. */
 static int64_t unlimited_pages(const trace *t, int32_t page_tokens) {
     int64_t n = 0;
     for (int32_t i = 0; i < t->n_requests; i++) {
@@ -325,10 +324,10 @@ static quire_err replay_init(replay *r) {
     return o->policy == KV_EVICT_CALLER ? belady_open(r->t, o->page_tokens, n_pages, &r->future) : QUIRE_OK;
 }
 
-/* Publishes the part-filled last page, and gives everything back. */
+/* Publishes the part-filled last page and releases everything. */
 static void end_request(replay *r, open_request *s) {
     if (s->open) {
-        /* the tree has an entry for every page of the pool */
+        /* cannot fail: the tree has an entry for every page of the pool */
         kv_seq_publish_tail(&r->cache, &s->kv, s->tokens);
         if (r->o->policy == KV_EVICT_CALLER) {
             belady_tell(&r->future, r->cache.index, r->cache.pool, s->number, s->kv.tables);
@@ -339,8 +338,8 @@ static void end_request(replay *r, open_request *s) {
     }
 }
 
-/* Takes pages for the tokens of s without slots. QUIRE_NO_ROOM: open requests hold too
- * many. */
+/* Takes pages for the tokens of s that have no slots. QUIRE_NO_ROOM: open requests hold
+ * too many. */
 static quire_err replay_grow(replay *r, open_request *s) {
     int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
     quire_err e = kv_index_evict(r->cache.index, (int32_t)kv_seq_needs(&r->cache, &s->kv, n));
@@ -352,9 +351,9 @@ static quire_err replay_grow(replay *r, open_request *s) {
     return QUIRE_OK;
 }
 
-/* Grows s; while there is no room the oldest other request ends. What s shares of a page
- * inside which it goes on needs that page and a copy: when even that is too much, it goes
- * on from the page's start, and *n_matched says so. */
+/* Grows s, ending the oldest other request while there is no room. If s continues inside
+ * a shared page, it needs that page and a copy; if even that is too much, it continues
+ * from the page's start, and *n_matched is reduced. */
 static quire_err replay_make_room(replay *r, open_request *s, int32_t *n_matched) {
     quire_err e = replay_grow(r, s);
     for (int32_t i = 1; e == QUIRE_NO_ROOM && i < r->o->concurrency; i++) {
@@ -377,7 +376,7 @@ static void note_peaks(replay *r) {
     r->result.peak_held = c.n_held > r->result.peak_held ? c.n_held : r->result.peak_held;
 }
 
-/* One request from arrival until its answer is complete, as s, which is free. */
+/* Runs one request, as s, which is free, from arrival until its answer is complete. */
 static quire_err replay_serve(replay *r, int32_t number, open_request *s) {
     const trace_request *q = &r->t->requests[number];
     TRY(mem_grow(&s->tokens, &s->cap_tokens, (size_t)(q->n_prompt + q->n_output), sizeof *s->tokens));
@@ -390,7 +389,7 @@ static quire_err replay_serve(replay *r, int32_t number, open_request *s) {
     TRY(kv_seq_admit(&r->cache, &s->kv, s->tokens, q->n_prompt - 1));
     int32_t n_matched = s->kv.n_computed;
     quire_err e = replay_make_room(r, s, &n_matched);
-    assert(e != QUIRE_NO_ROOM); /* it fits into the empty pool, and all others are closed */
+    assert(e != QUIRE_NO_ROOM); /* it fits in an empty pool, and all others are closed */
     TRY(e);
     r->result.hit_tokens += n_matched;
     note_peaks(r);

@@ -10,11 +10,13 @@
 /* ---- the state of a simulated server ---- */
 
 /* A request from its arrival to its end. task.arrival is its number in the trace;
- * task.tokens is NULL where there is no cache, and task.kv has no tables with pieces. */
+ * task.tokens is NULL without a cache, and task.kv has no tables with pieces. */
 typedef struct served {
     sched_task task;
-    int32_t n_ended;         /* number of requests that had ended when it was preempted for a growing piece */
-    int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
+    /* number of requests that had ended when it was preempted because its piece could not
+     * grow */
+    int32_t n_ended;
+    int64_t piece, reserved; /* first token of its piece, and the piece's size in tokens; 0 with pages */
     double arrival, first;
 } served;
 
@@ -24,27 +26,27 @@ typedef struct serving {
     serving_result *r;
     scheduler sched;
     int32_t page_tokens;
-    bool pieces;          /* keys and values in one piece each */
+    bool pieces;          /* contiguous keys and values */
     bool is_full;         /* a request found no piece in this step */
-    kv_cache kv;          /* empty with pieces */
-    first_fit room;       /* of pieces */
+    kv_cache kv;          /* unused with pieces */
+    first_fit room;       /* allocator of pieces */
     served *seqs;         /* [n_requests] */
-    int64_t *item_pieces; /* [max_seqs] with pieces and an execution: the first token of each item's piece */
-    int32_t next;         /* the next to arrive */
+    int64_t *item_pieces; /* [max_seqs] with pieces and an execution: first token of each item's piece */
+    int32_t next;         /* number of the next request to arrive */
     double now;
-    int64_t moved;   /* tokens that moved in this step, as pieces grew */
-    int64_t swapped; /* tokens that went to host memory in this step, or came back */
+    int64_t moved;   /* tokens copied in this step because pieces grew */
+    int64_t swapped; /* tokens moved to or from host memory in this step */
 } serving;
 
 static inline served *served_of(const sched_task *t) {
-    return (served *)(uintptr_t)t; /* its first member */
+    return (served *)(uintptr_t)t; /* a sched_task is a served's first member */
 }
 
-/* What a simulated server has beyond pages and rows: host memory for preempted requests,
- * as `--swap-space`, and guesses, as `--speculative-config`, whose chance to be right is
+/* Features beyond pages and rows: host memory for preempted requests, as with
+ * `--swap-space`, and drafts, as with `--speculative-config`, whose acceptance is
  * given. */
 
-/* ---- swap space: kv counts its frames, and here is nothing to move ---- */
+/* ---- swap space: kv counts its frames; there is no data to move ---- */
 
 static kv_fence read_nothing(void *context, page_id page, void *host) {
     (void)context;
@@ -66,15 +68,15 @@ static bool is_done(void *context, kv_fence fence) {
     return true;
 }
 
-/* What a server's own memory has to lend to swap space, which moves no bytes here. */
+/* Callbacks of swap space, which move no data here. */
 static const kv_mover *serving_mover(void) {
     static const kv_mover nothing = {
         .page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
     return &nothing;
 }
 
-/* No more frames than all requests together have pages. */
-/* Gives s->kv swap space of o->swap_tokens. QUIRE_NO_MEMORY. */
+/* Gives s->kv swap space of o->swap_tokens, but no more than all requests can use.
+ * QUIRE_NO_MEMORY. */
 static quire_err serving_open_swap(serving *s) {
     int64_t n = s->o->swap_tokens / s->page_tokens;
     int64_t most =
@@ -82,7 +84,8 @@ static quire_err serving_open_swap(serving *s) {
     return n > 0 ? kv_cache_add_swap(&s->kv, n < most ? n : most) : QUIRE_OK;
 }
 
-/* Whether to swap n_pages out, which hold the tokens of t from `from` on. */
+/* Whether swapping out n_pages, which hold t's tokens from `from` on, costs less than
+ * recomputing them. */
 static bool swap_pays(const serving *s, const sched_task *t, int32_t from, int32_t n_pages) {
     const sched_limits *l = &s->sched.limits;
     sched_cost cost = step_cost_fit(&s->sched.step_cost);
@@ -94,7 +97,7 @@ static bool swap_pays(const serving *s, const sched_task *t, int32_t from, int32
     return n_pages > 0 && preempt_swaps(s->o->preempt, &c, &copy, &copy, &cost);
 }
 
-/* Before t releases its pages. */
+/* Called before t releases its pages. */
 static bool serving_swap_out(void *context, sched_task *t) {
     serving *s = context;
     int32_t from;
@@ -109,7 +112,7 @@ static bool serving_swap_out(void *context, sched_task *t) {
     return false;
 }
 
-/* After t was admitted. */
+/* Called after t was admitted. */
 static void serving_swap_in(void *context, sched_task *t) {
     serving *s = context;
     if (t->kv.swap_frames != 0) {
@@ -119,17 +122,18 @@ static void serving_swap_in(void *context, sched_task *t) {
     }
 }
 
-/* ---- guesses ---- */
+/* ---- drafts ---- */
 
-/* As many as wanted, up to the tokens left after the one that the step gives anyway. */
+/* Drafts as many tokens as configured, up to those left after the one that the step gives
+ * anyway. */
 static void serving_describe(void *context, const sched_task *t, sched_seq *d) {
     const serving *s = context;
     int32_t n_left = t->n_max - t->n_known - 1, n = s->o->n_drafts;
     d->n_drafts = t->state != TASK_DECODE ? 0 : n < n_left ? n : n_left;
 }
 
-/* How many of n guesses after n_known tokens of a request are right; depends on these,
- * the acceptance and nothing else. */
+/* How many of n draft tokens after n_known tokens of a request are right; a deterministic
+ * function of these and the acceptance. */
 static int32_t serving_accepted(const serving_options *o, uint64_t request, int32_t n_known, int32_t n) {
     const uint32_t key[2] = {(uint32_t)request, (uint32_t)(request >> 32)};
     int32_t accepted = 0;
@@ -147,16 +151,16 @@ static int32_t serving_accepted(const serving_options *o, uint64_t request, int3
 static const sched_hooks SERVING_PAGES = {
     .describe = serving_describe, .preempt = serving_swap_out, .admitted = serving_swap_in};
 
-/* Static batches: what served before iteration-level scheduling. Requests wait until the
- * batch before theirs has ended; prompts are padded on the left to the longest, answers
- * run to the longest, and are given when it is done. */
+/* Static batches, which preceded iteration-level scheduling. Requests wait until the
+ * previous batch has ended; prompts are padded on the left to the longest, answers run to
+ * the longest, and all are delivered when it is done. */
 
 static bool batch_fits_at_all(const serving_options *o, const trace_request *q) {
     int64_t n = (int64_t)q->n_prompt + serving_output(q);
     return n <= o->max_model_len && n <= o->kv_tokens;
 }
 
-/* Room that the batch takes with q in it, each member padded to the longest. */
+/* Room that the batch takes with q added, each member padded to the longest. */
 static int64_t batch_room_with(const serving_options *o, const serving_batch *b, const trace_request *q) {
     int32_t prompt = q->n_prompt > b->prompt ? q->n_prompt : b->prompt,
             output = serving_output(q) > b->output ? serving_output(q) : b->output;
@@ -164,7 +168,7 @@ static int64_t batch_room_with(const serving_options *o, const serving_batch *b,
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }
 
-/* The next batch: who has arrived by now, in order, while places and memory last. */
+/* The next batch: requests that have arrived, in order, while places and memory last. */
 static serving_batch batch_gather(const trace *t, const serving_options *o, int32_t first, double now,
                                   serving_result *r) {
     serving_batch b = {.first = first};
@@ -189,7 +193,7 @@ static serving_batch batch_gather(const trace *t, const serving_options *o, int3
     return b;
 }
 
-/* Adds a step to the sums; `made` tokens of the answers are there. */
+/* Adds a step to the sums, with `made` tokens of each answer present. */
 static void batch_note_step(const trace *t, const serving_options *o, const serving_batch *b, int32_t made,
                             double us, serving_result *r) {
     int64_t live = 0;
@@ -208,8 +212,8 @@ static void batch_note_step(const trace *t, const serving_options *o, const serv
     r->reserved_us += us * (double)b->reserved;
 }
 
-/* What a batch's first step computes, padding included, or, when `made` tokens of each
- * answer are there, one of those that follow. */
+/* Work of a batch's first step, including padding, or of a later step, with `made` tokens
+ * of each answer present. */
 static step_work batch_work_of(const trace *t, const serving_options *o, const serving_batch *b,
                                int32_t made) {
     double n = b->n_taken, prompt = b->prompt;
@@ -230,7 +234,7 @@ static step_work batch_work_of(const trace *t, const serving_options *o, const s
     return w;
 }
 
-/* Prefills and decodes a batch; *now becomes the time it ends. */
+/* Runs a batch, prefill and decodes; *now becomes the time at which it ends. */
 static quire_err serving_run_batch(const trace *t, const serving_options *o, const serving_batch *b,
                                    double *now, serving_result *r) {
     const serving_execution *x = o->execution;
@@ -265,22 +269,22 @@ static quire_err serving_static_run(const trace *t, const serving_options *o, se
     return QUIRE_OK;
 }
 
-/* A simulated server's side of the scheduler: requests with pages go through step_plan as
- * the engine's do; for those with pieces the hooks say what fits. */
+/* A simulated server's side of the scheduler. Requests with pages go through step_plan as
+ * in the engine; for those with pieces, the hooks decide what fits. */
 
-enum { MOVING = -1 }; /* who has a piece into which another moves */
+enum { MOVING = -1 }; /* owner of a piece into which another one is being moved */
 
 static int64_t rounded(const serving *s, int64_t n_tokens) {
     int64_t by = s->o->piece_tokens > 0 ? s->o->piece_tokens : 1;
     return (n_tokens + by - 1) / by * by;
 }
 
-/* Room in one piece for a, if it has none yet. The first one that finds none ends the
- * search: nobody overtakes it. */
+/* Takes a piece for a request that has none. The first request that finds no room ends
+ * the search, so nobody overtakes it. */
 static bool take_piece(void *context, sched_task *t) {
     serving *s = context;
     served *a = served_of(t);
-    /* it would find others grown, and give way again */
+    /* it would find the others grown, and be preempted again */
     bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0;
     if (gave_way && s->sched.n_running > 0 && s->r->times.n == a->n_ended) {
         s->is_full = true;
@@ -297,7 +301,7 @@ static bool take_piece(void *context, sched_task *t) {
 static void describe_piece(void *context, const sched_task *t, sched_seq *d) {
     (void)context;
     (void)t;
-    d->n_pages = INT32_MAX / 2; /* nothing can lack of its piece */
+    d->n_pages = INT32_MAX / 2; /* pieces take no pages */
 }
 
 static bool give_piece(void *context, sched_task *t) {
@@ -306,8 +310,9 @@ static bool give_piece(void *context, sched_task *t) {
     return false;
 }
 
-/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone
- * slides to the memory's start where there is no gap. false in *did: no gap holds it. */
+/* Moves t, whose piece is full, to a larger one for all its known tokens. If t runs alone
+ * and there is no gap, it slides to the memory's start. *did false: no gap is large
+ * enough. */
 static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
     served *a = served_of(t);
     int64_t first, n = rounded(s, t->n_known);
@@ -335,8 +340,8 @@ static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
     return QUIRE_OK;
 }
 
-/* Room for what each running request computes in the step; the newest are preempted where
- * there is none. QUIRE_TOO_LARGE: the memory does not hold a request alone. */
+/* Grows pieces for what each running request computes in the step, preempting the newest
+ * if necessary. QUIRE_TOO_LARGE: the memory cannot hold a request alone. */
 static quire_err grow_pieces(serving *s) {
     for (int32_t i = 0; i < s->sched.n_running;) {
         sched_task *t = s->sched.running[i];
@@ -386,7 +391,7 @@ static quire_err serving_plan(serving *s, bool *did) {
         TRY(grow_pieces(s));
     }
     *did = step_plan(&s->sched, (int64_t)s->now);
-    /* who got a piece and was not admitted */
+    /* those that got a piece but were not admitted */
     for (int32_t i = 0; s->pieces && i < s->sched.n_candidates; i++) {
         if (s->sched.candidates[i]->state == TASK_WAITING) {
             (void)give_piece(s, s->sched.candidates[i]);
@@ -395,7 +400,7 @@ static quire_err serving_plan(serving *s, bool *did) {
     return QUIRE_OK;
 }
 
-enum { MAX_IDLE_STEPS = 1000 }; /* in a row without an item: the planner stands still */
+enum { MAX_IDLE_STEPS = 1000 }; /* planned in a row without items: the planner makes no progress */
 
 int32_t serving_output(const trace_request *r) {
     return r->n_output > 0 ? r->n_output : 1;
@@ -474,7 +479,7 @@ static quire_err arrive(serving *s, int32_t number) {
         if (t->tokens == NULL) {
             TRY(QUIRE_NO_MEMORY);
         }
-        trace_tokens(s->t, q, t->tokens); /* an answer of none has a token of 0 */
+        trace_tokens(s->t, q, t->tokens); /* an empty answer gets one token, 0 */
         TRY(kv_seq_open(&s->kv, &t->kv, NULL, 0, &q->tenant, sizeof q->tenant, t->tokens, t->n_prompt));
     }
     scheduler_wait(&s->sched, t);
@@ -483,8 +488,8 @@ static quire_err arrive(serving *s, int32_t number) {
 
 /* ---- what a step does ---- */
 
-/* Rows that verify guesses share what the row before them reads of keys and values, as
- * those of a prompt do. */
+/* Rows that verify drafts share what the row before them reads of keys and values, like
+ * rows of a prompt. */
 static step_work serving_work_of(const serving *s) {
     step_work w = {0};
     for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
@@ -525,7 +530,7 @@ static void note_step(serving *s, const step_work *w, double us) {
     r->most_running = n_running > r->most_running ? n_running : r->most_running;
 }
 
-/* Gives back what a request has. */
+/* Releases everything that a request has. */
 static void serving_drop(serving *s, sched_task *t) {
     kv_seq_close(&s->kv, &t->kv);
     kv_seq_deinit(&t->kv);
@@ -544,8 +549,8 @@ static void serving_finish(serving *s, sched_task *t) {
     scheduler_stop(&s->sched, t);
 }
 
-/* Commits an item's rows; the last known token gives the next, and each right guess one
- * more. */
+/* Commits an item's rows; the last known token gives the next, and each accepted draft
+ * one more. */
 static void serving_collect(serving *s, int32_t item) {
     sched_task *t = s->sched.tasks[item];
     int32_t n_rows = s->sched.plan.items[item].n_rows, n_drafts = s->sched.plan.items[item].n_drafts;
@@ -606,7 +611,7 @@ static quire_err execute(serving *s, const serving_execution *x, double *us) {
     return x->step(x->context, &s->sched, s->pieces ? s->item_pieces : NULL, us);
 }
 
-/* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be
+/* Plans a step, runs it at s->now and advances s->now. *did false: nothing could be
  * planned. */
 static quire_err serving_step(serving *s, bool *did, quire_error *err) {
     const serving_execution *x = s->o->execution;
@@ -636,7 +641,7 @@ static quire_err serving_step(serving *s, bool *did, quire_error *err) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         serving_collect(s, i);
     }
-    if ((int32_t)w.rows == plan->n_rows) { /* the step computed all that was planned */
+    if ((int32_t)w.rows == plan->n_rows) { /* the step computed everything that was planned */
         scheduler_note_us(&s->sched, us - swap_us);
     }
     return s->o->checks ? serving_check(s, err) : QUIRE_OK;
@@ -650,7 +655,8 @@ static quire_err sim_serving_run(serving *s, quire_error *err) {
             s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next));
         }
         while (s->next < n && serving_arrival(s->t, s->o, s->next) <= s->now) {
-            quire_err e = arrive(s, s->next++); /* counted first: serving_close_all frees what it holds */
+            /* incremented first, since serving_close_all frees what the request holds */
+            quire_err e = arrive(s, s->next++);
             TRY(e);
         }
         bool did = true;

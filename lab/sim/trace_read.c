@@ -14,19 +14,19 @@
 #include "json/json.h"
 
 struct named {
-    size_t at, n; /* in bytes */
+    size_t at, n; /* offset and length in bytes */
 };
 
 enum { MAX_NAMES = 1 << 30 };
 
-/* Numbers for byte strings: the first new one is 0, the next 1, and so on; the same bytes
+/* Numbers byte strings: the first new one is 0, the next 1, and so on; the same bytes
  * always get the same number. */
 typedef struct numbering {
-    strbuf bytes;        /* all names, one after the other */
+    strbuf bytes;        /* all names, concatenated */
     struct named *names; /* [n] */
     size_t cap_names;
     int32_t n;
-    hash_index index; /* of names */
+    hash_index index; /* index of the names */
 } numbering;
 
 static quire_err numbering_of(numbering *g, str name, int32_t *out) {
@@ -56,25 +56,25 @@ static void numbering_deinit(numbering *g) {
     *g = (numbering){0};
 }
 
-#define MAX_TEXT_TOKENS ((int64_t)INT32_MAX + 1) /* negative ids */
+#define MAX_TEXT_TOKENS ((int64_t)INT32_MAX + 1) /* number of negative ids */
 
-/* Builds a trace request by request: start, pieces, the answer's pieces, end; at last
- * finish. Texts are numbered as they are met and get their ranges of ids at the end, when
- * it is known how long each is. */
+/* Builds a trace request by request: start, pieces, the answer's pieces, end; finally
+ * finish. Texts are numbered as they occur, and get their ranges of ids at the end, when
+ * their lengths are known. */
 typedef struct trace_builder {
-    numbering names; /* of texts */
+    numbering names; /* names of texts */
     numbering tenants;
     int32_t *text_of; /* [names.n] number of the text */
-    int32_t *lengths; /* [n_texts] most tokens asked of it */
+    int32_t *lengths; /* [n_texts] most tokens used of each text */
     trace_request *requests;
-    trace_run *runs; /* first < 0: of text -1 - first, from its start; n > 0 */
+    trace_run *runs; /* first < 0: text -1 - first, from its start; n > 0 */
     trace_request now;
     size_t cap_text_of, cap_lengths, cap_requests, cap_runs, n_runs;
     int32_t n_texts, n_requests;
     bool in_answer;
 } trace_builder;
 
-/* What names a text; the same bytes of different kinds name different texts. */
+/* How a text is named; the same bytes of different kinds name different texts. */
 typedef enum text_kind { TEXT_HASH = 'h', TEXT_NAME = 'n' } text_kind;
 
 static void trace_build_deinit(trace_builder *b) {
@@ -93,7 +93,7 @@ static quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str ten
     return numbering_of(&b->tenants, tenant, &b->now.tenant);
 }
 
-/* Counts n more tokens to the prompt or the answer. */
+/* Adds n tokens to the count of the prompt or the answer. */
 static quire_err trace_build_count(trace_builder *b, int32_t n) {
     int32_t *sum = b->in_answer ? &b->now.n_output : &b->now.n_prompt;
     if (n > TRACE_MAX_TOKENS - *sum) {
@@ -119,7 +119,7 @@ static quire_err new_text(trace_builder *b, int32_t *out) {
     return QUIRE_OK;
 }
 
-/* The first n tokens of a text. */
+/* Adds the first n tokens of a text. */
 static quire_err add_text(trace_builder *b, int32_t text, int32_t n) {
     TRY(trace_build_count(b, n));
     b->lengths[text] = n > b->lengths[text] ? n : b->lengths[text];
@@ -164,7 +164,7 @@ static quire_err trace_build_end(trace_builder *b) {
     return QUIRE_OK;
 }
 
-/* A whole request that has no token in common with another. */
+/* Adds a whole request that shares no tokens. */
 static quire_err trace_build_plain(trace_builder *b, int64_t arrival_us, int32_t n_prompt, int32_t n_output) {
     TRY(trace_build_start(b, arrival_us, str_of("")));
     TRY(trace_build_new(b, n_prompt));
@@ -173,7 +173,7 @@ static quire_err trace_build_plain(trace_builder *b, int64_t arrival_us, int32_t
     return trace_build_end(b);
 }
 
-/* By arrival, then as in the file, which is the order of their runs. */
+/* By arrival, then by position in the file, which is the order of their runs. */
 static int by_arrival(const void *a, const void *b) {
     const trace_request *x = a, *y = b;
     if (x->arrival_us != y->arrival_us) {
@@ -193,7 +193,7 @@ static quire_err trace_build_finish(trace_builder *b, trace *out) {
     int64_t n_ids = 0;
     for (int32_t text = 0; text < b->n_texts; text++) {
         int64_t n = b->lengths[text];
-        b->lengths[text] = (int32_t)(INT32_MIN + n_ids); /* its first id, from here on */
+        b->lengths[text] = (int32_t)(INT32_MIN + n_ids); /* from here on, the first id of the text */
         n_ids += n;
         if (n_ids > MAX_TEXT_TOKENS) {
             return QUIRE_TOO_LARGE;
@@ -219,7 +219,7 @@ static quire_err trace_build_finish(trace_builder *b, trace *out) {
     return QUIRE_OK;
 }
 
-/* ---- what a trace tells ---- */
+/* ---- operations on traces ---- */
 
 void trace_deinit(trace *t) {
     mem_free(t->requests);
@@ -227,8 +227,8 @@ void trace_deinit(trace *t) {
     *t = (trace){0};
 }
 
-/* Shortens the runs of one request; its prompt's come first, and none holds tokens of
- * both prompt and answer. */
+/* Shortens the runs of one request. The prompt's come first, and no run spans prompt and
+ * answer. */
 static void shrink_request(trace *t, trace_request *r, int32_t by) {
     int32_t n_prompt = r->n_prompt, seen = 0;
     r->n_prompt = r->n_output = 0;
@@ -266,7 +266,7 @@ int32_t trace_token_of(int32_t id, int32_t n_vocab) {
 
 /* JSON lines of traces: Mooncake's format and the own one. */
 
-#define MAX_US 1e18 /* arrival: over 30,000 years, and far from overflow */
+#define MAX_US 1e18 /* largest arrival: over 30,000 years, and far from overflow */
 
 typedef struct reader {
     trace_builder *b;
@@ -279,7 +279,7 @@ static quire_err trace_read_fault(const reader *r, const char *key, const char *
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s must be %s; repair that line", r->where, key, must);
 }
 
-/* What the builder refuses. */
+/* Sets the error for what the builder refuses. */
 static quire_err refuse(const reader *r, quire_err e, const char *key) {
     if (e == QUIRE_TOO_LARGE) {
         return err_set(r->err, e, -1, "%s: %s holds more than %s tokens, or a trace more than 2^31 texts",
@@ -288,7 +288,7 @@ static quire_err refuse(const reader *r, quire_err e, const char *key) {
     return err_set(r->err, e, -1, "%s: %s: %s", r->where, key, quire_err_text(e));
 }
 
-/* A whole number from minimum to INT32_MAX. */
+/* Reads an integer from minimum to INT32_MAX. */
 static bool get_count(json_value *v, int32_t minimum, int32_t *out) {
     int64_t n = json_is(v, JSON_KIND_INT) ? json_int64(v) : -1;
     if (n < minimum || n > INT32_MAX) {
@@ -298,7 +298,7 @@ static bool get_count(json_value *v, int32_t minimum, int32_t *out) {
     return true;
 }
 
-/* The member at key in units of unit_us; absent is 0. */
+/* Reads the member at key in units of unit_us; absent: 0. */
 static quire_err get_time(const reader *r, const char *key, double unit_us, int64_t *out) {
     json_value *v = json_get(r->root, key);
     bool number = v == NULL || json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
@@ -314,7 +314,7 @@ static quire_err get_time(const reader *r, const char *key, double unit_us, int6
 
 static quire_err add_block(const reader *r, json_value *id, int32_t n) {
     int64_t v = json_is(id, JSON_KIND_INT) ? json_int64(id) : -1;
-    if (v < 0 || v == INT64_MAX) { /* json-c reads what is larger as the largest */
+    if (v < 0 || v == INT64_MAX) { /* json-c reads larger numbers as the largest */
         return trace_read_fault(r, "hash_ids", "whole numbers from 0 to 2^63 - 2");
     }
     return refuse(r, trace_build_text(r->b, TEXT_HASH, (str){(const char *)&v, sizeof v}, n), "input_length");
@@ -349,7 +349,7 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
 
 /* ---- own ---- */
 
-/* A part of a prompt or an answer: ["name", n] or a token id. */
+/* Reads a part of a prompt or answer: ["name", n] or a token id. */
 static quire_err trace_read_add_part(const reader *r, json_value *part, const char *key) {
     int32_t n;
     if (get_count(part, 0, &n)) {
@@ -428,7 +428,7 @@ static bool trace_csv_is_header(str line) {
     return str_is(line, HEADER);
 }
 
-/* Takes a number of at most max_digits digits off the front of *s. */
+/* Parses a number of at most max_digits digits at the start of *s and removes it. */
 static bool take_number(str *s, size_t max_digits, int64_t *out) {
     size_t n = 0;
     int64_t v = 0;
@@ -446,7 +446,7 @@ static bool take_char(str *s, char c) {
     return there;
 }
 
-/* Days from 1970-01-01 in the Gregorian calendar. */
+/* Days since 1970-01-01 in the Gregorian calendar. */
 static int64_t day_number(int64_t year, int64_t month, int64_t day) {
     static const int16_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     int64_t y = month > 2 ? year : year - 1; /* leap days up to the last February */
@@ -454,7 +454,7 @@ static int64_t day_number(int64_t year, int64_t month, int64_t day) {
            before[month - 1] + day - 1;
 }
 
-/* "2023-11-16 18:17:03.9799600" in microseconds since 1970. */
+/* Parses "2023-11-16 18:17:03.9799600" to microseconds since 1970. */
 static bool take_time(str *s, int64_t *us) {
     int64_t part[6];
     for (int i = 0; i < 6; i++) {
@@ -504,7 +504,7 @@ static quire_err trace_csv_line(trace_builder *b, str line, const char *where, q
 
 #define MAX_FILE_BYTES ((size_t)1 << 32)
 
-/* Takes the next line off the front of *text, without its end. */
+/* Removes and returns the first line of *text, without its newline. */
 static str take_line(str *text) {
     const char *end = memchr(text->p, '\n', text->n);
     size_t n = end != NULL ? (size_t)(end - text->p) : text->n;
@@ -522,7 +522,8 @@ static bool is_blank(str line) {
     return n == line.n;
 }
 
-/* All lines into the builder; the format is that of the first one that is not blank. */
+/* Passes all lines to the builder; the first line that is not blank determines the
+ * format. */
 static quire_err read_lines(trace_builder *b, str text, const char *name, int32_t limit, quire_error *err) {
     bool csv = false, known = false;
     for (int64_t number = 1; text.n > 0 && (limit == 0 || b->n_requests < limit); number++) {
@@ -572,8 +573,7 @@ quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *e
     return e;
 }
 
-/* Of a logarithm that is normally distributed: e to the power mu + sigma^2 / 2 is the
- * mean. */
+/* Parameters of a log-normal distribution; its mean is exp(mu + sigma^2 / 2). */
 typedef struct lengths {
     const char *name;
     double prompt_mean, prompt_sigma, output_mean, output_sigma;
@@ -588,7 +588,7 @@ enum { N_KNOWN = (int)(sizeof known / sizeof *known), MAX_DRAWS = 1000 };
 
 const char arrivals_names[] = "sharegpt, alpaca";
 
-/* In (0, 1). */
+/* Uniform in (0, 1). */
 static double uniform(uint64_t *state) {
     return ((double)(rng_next(state) >> 11) + 0.5) * 0x1p-53;
 }
