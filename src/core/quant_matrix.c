@@ -18,6 +18,16 @@ static void quant_matrix_read_codes(const quant_matrix *m, size_t row, size_t i,
     case CODES_BYTES:
         memcpy(out, m->codes + at, n);
         break;
+    case CODES_BYTES_DOWN:
+        for (size_t k = 0; k < n; k++) {
+            out[k] = m->codes[(i + k) * (size_t)m->n_rows + row];
+        }
+        break;
+    case CODES_NIBBLES_DOWN:
+        for (size_t k = 0; k < n; k++) {
+            out[k] = m->codes[(i + k) / 2 * (size_t)m->n_rows + row] >> (i + k) % 2 * 4 & 15u;
+        }
+        break;
     case CODES_NIBBLES:
     case CODES_NIBBLES_HIGH:
         for (size_t k = 0; k < n; k++) {

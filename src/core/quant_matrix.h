@@ -20,8 +20,10 @@
  * CODES_WORDS_DOWN, a word holds 32 / bits codes. */
 typedef enum code_place {
     CODES_BYTES,        /* byte [row][i] */
+    CODES_BYTES_DOWN,   /* byte [i][row] */
     CODES_NIBBLES,      /* byte [row][i / 2], the even element in the low half */
     CODES_NIBBLES_HIGH, /* byte [row][i / 2], the even element in the high half */
+    CODES_NIBBLES_DOWN, /* byte [i / 2][row], the even element in the low half */
     CODES_WORDS,        /* word [row][i / (32 / bits)], the first element in the lowest bits */
     /* bits i * bits .. of word column [..][row]; a code may straddle two words */
     CODES_WORDS_DOWN,

@@ -166,25 +166,31 @@ static quire_err compressed_read_bytes(quant_linear *q) {
     return to != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Reads a scale of this type per `group` inputs. E8M0 scales may be stored as U8. */
-static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type, int64_t group) {
+/* Reads a scale of this type per `group` inputs. E8M0 scales may be stored as U8. down:
+ * the scales are stored [groups, outputs]. */
+static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type, int64_t group, bool down) {
     tensor_view t;
+    const int64_t n_groups = q->n_in / group;
     TRY(quant_find(q, suffix, &t));
     type = type == DTYPE_U8 && t.type == DTYPE_F8_E8M0 ? DTYPE_F8_E8M0 : type;
-    TRY(quant_need(q, suffix, type, q->n_out, q->n_in / group, &t));
-    return quant_scales(q, suffix, &t, q->n_out, q->n_in / group, false);
+    TRY(quant_need(q, suffix, type, down ? n_groups : q->n_out, down ? q->n_out : n_groups, &t));
+    return quant_scales(q, suffix, &t, q->n_out, n_groups, down);
 }
 
-/* Reads 4-bit codes in bytes, with a scale per `group` inputs. */
-static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, int64_t group) {
+/* Reads 4-bit codes in bytes, with a scale per `group` inputs. Stacks of experts without a
+ * suffix may be stored [inputs, outputs]. */
+static quire_err read_fours(quant_linear *q, const char *suffix, const char *scales, dtype scale,
+                            int64_t group) {
+    const bool down = *suffix == 0 && q->part != NULL && q->part->transposed;
     tensor_view codes;
     if (q->n_in % group != 0) {
         return quant_error(q, suffix, "%lld inputs are not a multiple of %lld", (long long)q->n_in,
                            (long long)group);
     }
-    TRY(quant_need(q, suffix, DTYPE_U8, q->n_out, q->n_in / 2, &codes));
-    TRY(read_scales_of(q, ".weight_scale", scale, group));
-    q->m.place = CODES_NIBBLES;
+    TRY(quant_need(q, suffix, DTYPE_U8, down ? q->n_in / 2 : q->n_out, down ? q->n_out : q->n_in / 2,
+                   &codes));
+    TRY(read_scales_of(q, scales, scale, group, down));
+    q->m.place = down ? CODES_NIBBLES_DOWN : CODES_NIBBLES;
     q->m.kind = CODE_TABLE;
     q->m.table = quant_e2m1;
     q->m.bits = 4;
@@ -196,7 +202,7 @@ static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, in
 /* NVFP4: the global scale is a divisor. */
 static quire_err read_nvfp4(quant_linear *q) {
     float divisor = 1.0f, input = 0.0f;
-    TRY(read_fours(q, ".weight_packed", DTYPE_F8_E4M3, 16));
+    TRY(read_fours(q, ".weight_packed", ".weight_scale", DTYPE_F8_E4M3, 16));
     TRY(quant_factor(q, ".weight_global_scale", &divisor));
     q->m.factor = 1.0f / divisor;
     TRY(quant_factor(q, ".input_global_scale", &input));
@@ -211,21 +217,30 @@ static quire_err compressed_read_mxfp4(quant_linear *q) {
     if (quant_rounds_rows(q, "float", 4)) {
         q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER, .group = 32};
     }
-    return read_fours(q, str_ends(str_of(q->whole->name), "_packed") ? ".weight_packed" : ".weight", DTYPE_U8,
-                      32);
+    return read_fours(q, str_ends(str_of(q->whole->name), "_packed") ? ".weight_packed" : ".weight",
+                      ".weight_scale", DTYPE_U8, 32);
 }
 
 /* NVIDIA ModelOpt's NVFP4: the second scale is a factor. */
-static quire_err read_modelopt(quant_linear *q) {
-    TRY(read_fours(q, ".weight", DTYPE_F8_E4M3, 16));
-    TRY(quant_factor(q, ".weight_scale_2", &q->m.factor));
+static quire_err read_modelopt_factors(quant_linear *q, const char *second, const char *input_scale) {
     float input = 0.0f;
-    TRY(quant_factor(q, ".input_scale", &input));
+    TRY(quant_factor(q, second, &q->m.factor));
+    TRY(quant_factor(q, input_scale, &input));
     if (input > 0.0f) {
         q->rounding = (row_rounding){
             .to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = input, .least = 0x1p-9f};
     }
     return QUIRE_OK;
+}
+
+static quire_err read_modelopt(quant_linear *q) {
+    TRY(read_fours(q, ".weight", ".weight_scale", DTYPE_F8_E4M3, 16));
+    return read_modelopt_factors(q, ".weight_scale_2", ".input_scale");
+}
+
+static quire_err read_modelopt_stacked(quant_linear *q) {
+    TRY(read_fours(q, "", "_weight_scale", DTYPE_F8_E4M3, 16));
+    return read_modelopt_factors(q, "_weight_scale_2", "_input_scale");
 }
 
 const quant_method quant_int_packed = {.suffix = ".weight_packed", .type = DTYPE_I32, .read = read_integers};
@@ -247,6 +262,8 @@ const quant_method quant_mxfp4_quark = {.suffix = ".weight",
                                         .read = compressed_read_mxfp4};
 const quant_method quant_nvfp4_modelopt = {
     .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};
+const quant_method quant_nvfp4_stacked = {
+    .suffix = "", .type = DTYPE_U8, .beside = "_weight_scale_2", .read = read_modelopt_stacked};
 
 /* ---- gpt-oss's MXFP4 ---- */
 
@@ -255,19 +272,7 @@ const quant_method quant_nvfp4_modelopt = {
  * Rows are outputs, unlike those of the same checkpoint in 16 bits. */
 
 static quire_err mxfp4_read(quant_linear *q) {
-    tensor_view codes;
-    if (q->n_in % 32 != 0) {
-        return quant_error(q, "_blocks", "%lld inputs are not a multiple of 32", (long long)q->n_in);
-    }
-    TRY(quant_need(q, "_blocks", DTYPE_U8, q->n_out, q->n_in / 2, &codes));
-    TRY(read_scales_of(q, "_scales", DTYPE_U8, 32));
-    q->m.place = CODES_NIBBLES;
-    q->m.kind = CODE_TABLE;
-    q->m.table = quant_e2m1;
-    q->m.bits = 4;
-    q->m.codes = codes.data;
-    q->m.group = 32;
-    return QUIRE_OK;
+    return read_fours(q, "_blocks", "_scales", DTYPE_U8, 32);
 }
 
 const quant_method quant_mxfp4_stacked = {

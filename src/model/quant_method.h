@@ -112,6 +112,6 @@ extern const float quant_e2m1[16];
 
 extern const quant_method quant_gptq, quant_awq, quant_int_packed, quant_int_groups, quant_int_zeros,
     quant_nvfp4_packed, quant_mxfp4_packed, quant_mxfp4_quark, quant_fp8, quant_nvfp4_modelopt,
-    quant_bitsandbytes, quant_mxfp4_stacked, quant_fp8_stacked;
+    quant_bitsandbytes, quant_mxfp4_stacked, quant_fp8_stacked, quant_nvfp4_stacked;
 
 #endif

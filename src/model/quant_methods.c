@@ -14,9 +14,9 @@
 /* The first method whose tensors are present is used. GPTQ and AWQ have the same tensor
  * names; without a configuration it is GPTQ. */
 static const quant_method *const methods[] = {
-    &quant_awq,          &quant_gptq,          &quant_int_packed, &quant_int_groups,     &quant_int_zeros,
-    &quant_nvfp4_packed, &quant_mxfp4_packed,  &quant_fp8,        &quant_nvfp4_modelopt, &quant_mxfp4_quark,
-    &quant_bitsandbytes, &quant_mxfp4_stacked, &quant_fp8_stacked};
+    &quant_awq,          &quant_gptq,          &quant_int_packed,  &quant_int_groups,     &quant_int_zeros,
+    &quant_nvfp4_packed, &quant_mxfp4_packed,  &quant_fp8,         &quant_nvfp4_modelopt, &quant_mxfp4_quark,
+    &quant_bitsandbytes, &quant_mxfp4_stacked, &quant_fp8_stacked, &quant_nvfp4_stacked};
 
 #define N_METHODS (sizeof methods / sizeof *methods)
 
@@ -53,6 +53,14 @@ static const quant_method *find_method(const loader *l, weight_name name, int32_
     return NULL;
 }
 
+static int64_t quant_n_elements(const tensor_view *t) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n *= t->dims[i];
+    }
+    return n;
+}
+
 bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
     const tensor_view *codes;
     return find_method(l, name, layer, &codes) != NULL;
@@ -61,7 +69,8 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
 /* Marks as used the tensors that describe how the checkpoint rounds activations, and the
  * one that names bitsandbytes' order of codes. */
 static quire_err skip_rounding(loader *l, weight_name name, int32_t layer) {
-    static const char *const suffixes[] = {".input_scale", ".input_scale_ub", ".input_zero_point",
+    static const char *const suffixes[] = {".input_scale",      "_input_scale",    ".activation_scale",
+                                           "_activation_scale", ".input_scale_ub", ".input_zero_point",
                                            ".weight_format"};
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && e == QUIRE_OK; i++) {
@@ -143,10 +152,7 @@ quire_err quant_row_scales(loader *l, const tensor_view *w, weight_name name, in
     }
     const int64_t n_slabs = part != NULL && part->n_slabs > 0 ? part->n_slabs : 1,
                   n_rows = part != NULL ? part->n_rows : n_out, slab = n_slabs > 1 ? part->slab : 0;
-    int64_t n = 1;
-    for (int32_t i = 0; i < t->n_dims; i++) {
-        n *= t->dims[i];
-    }
+    const int64_t n = quant_n_elements(t);
     if (n != n_slabs * n_rows && n != n_slabs && n != 1) {
         return err_set(l->err, QUIRE_UNSUPPORTED, -1,
                        "%s: tensor %s: scales of int8 weights must be one for each of the %lld rows, or one",
@@ -206,6 +212,9 @@ quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out) {
     }
     *out = *t;
     if (q->part == NULL || q->part->n_slabs == 0) {
+        return QUIRE_OK;
+    }
+    if (quant_n_elements(t) == 1) { /* it is for all of them */
         return QUIRE_OK;
     }
     if (t->n_dims < 1 || t->dims[0] != q->part->n_slabs) {
@@ -288,15 +297,11 @@ quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
     tensor_view t;
     TRY(quant_find(q, suffix, &t));
-    int64_t n = 1;
-    for (int32_t i = 0; i < t.n_dims; i++) {
-        n *= t.dims[i];
-    }
     if (t.data == NULL) {
         return QUIRE_OK;
     }
-    return n == 1 ? quant_read_floats(q, suffix, &t, 1, out)
-                  : quant_error(q, suffix, "it must have one element");
+    return quant_n_elements(&t) == 1 ? quant_read_floats(q, suffix, &t, 1, out)
+                                     : quant_error(q, suffix, "it must have one element");
 }
 
 /* How many of n elements share one of n_scales, if each but the last has `size` elements:
@@ -393,12 +398,13 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".g_idx",
                                          ".weight_g_idx",
                                          ".weight_zero_point",
-                                         ".weight_scale",
-                                         ".weight_scale_inv",
-                                         ".weight_scale_2",
+                                         "weight_scale",
+                                         "_scale_inv",
+                                         "weight_scale_2",
                                          ".weight_global_scale",
                                          ".input_global_scale",
-                                         ".input_scale",
+                                         "input_scale",
+                                         "activation_scale",
                                          ".input_scale_ub",
                                          ".input_zero_point",
                                          ".SCB",
@@ -418,10 +424,7 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          "__nf4",
                                          "__fp4"};
     str name = str_of(t->name);
-    int64_t n = 1, bits = 4;
-    for (int32_t i = 0; i < t->n_dims; i++) {
-        n *= t->dims[i];
-    }
+    int64_t n = quant_n_elements(t), bits = 4;
     if (model_file_format(f) != MODEL_HF) {
         return n;
     }
@@ -437,7 +440,8 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
     if (str_ends(name, ".weight_packed")) {
         return n_packed(f, t);
     }
-    return t->type == DTYPE_U8 && (str_ends(name, ".weight") || str_ends(name, "_blocks"))
+    return t->type == DTYPE_U8 &&
+                   (str_ends(name, ".weight") || str_ends(name, "_blocks") || str_ends(name, "_proj"))
                ? (int64_t)t->n_bytes * 2
                : n;
 }
@@ -463,50 +467,54 @@ static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
     return n_scales == 1 ? n : n_scales == n ? 1 : quant_shared_by(n, n_scales, block);
 }
 
-/* Describes the matrix of these codes, with a scale per a_row rows x a_column inputs.
- * is_mx: scales are powers of two. */
-static quire_err describe_fp8(quant_linear *q, const void *codes, int32_t a_row, int32_t a_column,
-                              bool is_mx) {
-    q->m.place = CODES_BYTES;
-    q->m.kind = CODE_E4M3;
-    q->m.bits = 8;
-    q->m.codes = codes;
-    q->m.scale_rows = a_row;
-    q->m.group = a_column;
-    if (quant_rounds_rows(q, "float", 8)) {
-        /* rows are rounded with a scale per row, per group as wide as the weights', or
-         * for all rows */
-        q->rounding = (row_rounding){.to = ROUND_E4M3,
-                                     .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
-                                     .group = a_column < q->n_in ? a_column : 0};
-        TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
-        q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
+/* What the tensors of a layer are called. */
+typedef struct fp8_names {
+    const char *codes, *scales[4], *inputs[2]; /* of scales the first that is there */
+} fp8_names;
+
+static const fp8_names fp8_of_layers = {
+    ".weight", {".weight_scale_inv", ".weight_scale"}, {".input_scale", ".activation_scale"}};
+static const fp8_names fp8_of_stacks = {
+    "", {"_scale_inv", "_weight_scale", "_scale"}, {"_input_scale", "_activation_scale"}};
+
+/* How the checkpoint rounds rows: by the row, by groups as wide as the weights', or by a
+ * scale for all rows. is_mx: scales are powers of two. */
+static quire_err read_fp8_rounding(quant_linear *q, const fp8_names *names, bool is_mx) {
+    q->rounding = (row_rounding){.to = ROUND_E4M3,
+                                 .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
+                                 .group = q->m.group < q->n_in ? q->m.group : 0};
+    for (size_t i = 0; i < sizeof names->inputs / sizeof *names->inputs; i++) {
+        TRY(quant_factor(q, names->inputs[i], &q->rounding.fixed));
     }
+    q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
     return QUIRE_OK;
 }
 
-static quire_err read_fp8(quant_linear *q) {
-    const char *suffix = ".weight_scale_inv";
-    tensor_view codes, scales;
-    TRY(quant_need(q, ".weight", DTYPE_F8_E4M3, q->n_out, q->n_in, &codes));
-    TRY(quant_find(q, suffix, &scales));
-    if (scales.data == NULL) {
-        suffix = ".weight_scale";
+/* Reads the scales. down: of a stack of [inputs, outputs], where a scale for each output may
+ * be a row. *is_mx: they are powers of two. */
+static quire_err read_fp8_scales(quant_linear *q, const fp8_names *names, bool down, bool *is_mx) {
+    const char *suffix = NULL;
+    tensor_view scales = {.data = NULL};
+    for (size_t i = 0; scales.data == NULL && names->scales[i] != NULL; i++) {
+        suffix = names->scales[i];
         TRY(quant_find(q, suffix, &scales));
     }
     if (scales.data == NULL) {
-        return quant_error(
-            q, ".weight",
-            "FP8 weights need scales, and the layer has neither weight_scale_inv nor weight_scale");
+        return quant_error(q, names->codes, "FP8 weights need scales, and the layer has neither %s nor %s",
+                           names->scales[0] + 1, names->scales[1] + 1);
     }
     int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = 1;
     for (int32_t i = 1; i < scales.n_dims; i++) {
         columns *= scales.dims[i]; /* ModelOpt has [rows, 1, columns, 1] */
     }
-    bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
+    if (down && rows == 1) {
+        rows = columns;
+        columns = 1;
+    }
+    *is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
     int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
     int64_t a_column =
-        is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
+        *is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, scaled_block(q, 1));
     if (a_row == 0 || a_column == 0) {
         return quant_error(q, suffix,
                            "its shape [%lld, %lld] does not fit weights of shape [%lld, %lld]: scales are "
@@ -517,42 +525,36 @@ static quire_err read_fp8(quant_linear *q) {
     scales.dims[0] = rows;
     scales.dims[1] = columns;
     TRY(quant_scales(q, suffix, &scales, rows, columns, false));
-    return describe_fp8(q, codes.data, (int32_t)a_row, (int32_t)a_column, is_mx);
+    q->m.scale_rows = (int32_t)a_row;
+    q->m.group = (int32_t)a_column;
+    return QUIRE_OK;
+}
+
+static quire_err read_fp8_named(quant_linear *q, const fp8_names *names, bool down) {
+    tensor_view codes;
+    bool is_mx = false;
+    TRY(quant_need(q, names->codes, DTYPE_F8_E4M3, down ? q->n_in : q->n_out, down ? q->n_out : q->n_in,
+                   &codes));
+    TRY(read_fp8_scales(q, names, down, &is_mx));
+    q->m.place = down ? CODES_BYTES_DOWN : CODES_BYTES;
+    q->m.kind = CODE_E4M3;
+    q->m.bits = 8;
+    q->m.codes = codes.data;
+    return quant_rounds_rows(q, "float", 8) ? read_fp8_rounding(q, names, is_mx) : QUIRE_OK;
+}
+
+static quire_err read_fp8(quant_linear *q) {
+    return read_fp8_named(q, &fp8_of_layers, false);
+}
+
+/* Stacks of experts: of Llama 4 by fbgemm_fp8 and ModelOpt, [inputs, outputs] each, and of
+ * Mistral 4, [outputs, inputs]. */
+static quire_err read_fp8_stacked(quant_linear *q) {
+    return read_fp8_named(q, &fp8_of_stacks, q->part != NULL && q->part->transposed);
 }
 
 const quant_method quant_fp8 = {.suffix = ".weight", .type = DTYPE_F8_E4M3, .read = read_fp8};
-
-/* fbgemm_fp8's experts of Llama 4: stacks of [inputs, outputs] with a scale per
- * output. */
-static quire_err read_fp8_stacked(quant_linear *q) {
-    tensor_view codes, scales;
-    if (q->part == NULL || !q->part->transposed) {
-        return quant_error(q, "",
-                           "FP8 weights without .weight in their name are read as stacks of experts, "
-                           "[inputs, outputs] each");
-    }
-    TRY(quant_need(q, "", DTYPE_F8_E4M3, q->n_in, q->n_out, &codes));
-    TRY(quant_find(q, "_scale", &scales));
-    /* scales are a row in one stack, a column in the other */
-    if (scales.n_dims == 2 && scales.dims[0] == 1) {
-        scales.dims[0] = scales.dims[1];
-        scales.dims[1] = 1;
-    }
-    TRY(quant_scales(q, "_scale", &scales, q->n_out, 1, false));
-    uint8_t *turned = quant_memory(q, (size_t)q->n_out * (size_t)q->n_in, 1);
-    if (turned == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    for (int64_t i = 0; i < q->n_in; i++) {
-        for (int64_t o = 0; o < q->n_out; o++) {
-            turned[o * q->n_in + i] = ((const uint8_t *)codes.data)[i * q->n_out + o];
-        }
-    }
-    return describe_fp8(q, turned, 1, (int32_t)q->n_in, false);
-}
-
-const quant_method quant_fp8_stacked = {
-    .suffix = "", .type = DTYPE_F8_E4M3, .beside = "_scale", .read = read_fp8_stacked};
+const quant_method quant_fp8_stacked = {.suffix = "", .type = DTYPE_F8_E4M3, .read = read_fp8_stacked};
 
 /* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the
  * inputs, zero points along the outputs. Format "gptq" stores zero points minus 1,

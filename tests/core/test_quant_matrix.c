@@ -51,6 +51,12 @@ static void put_code(code_place place, int bits, int row, int i, uint32_t code, 
     case CODES_NIBBLES_HIGH:
         put_bits(bytes, 4 * (place == CODES_NIBBLES ? at : at ^ 1), 4, code);
         break;
+    case CODES_BYTES_DOWN:
+        bytes[(size_t)i * ROWS + (size_t)row] = (uint8_t)code;
+        break;
+    case CODES_NIBBLES_DOWN:
+        put_bits(bytes, 8 * ((size_t)(i / 2) * ROWS + (size_t)row) + (size_t)(i % 2 * 4), 4, code);
+        break;
     case CODES_WORDS:
         put_bits(bytes,
                  32 * ((size_t)row * (size_t)words + (size_t)(i / a_word)) + (size_t)(i % a_word * bits),
@@ -115,6 +121,8 @@ TEST(codes_are_found_in_every_place) {
     check_place(CODES_BYTES, 8);
     check_place(CODES_NIBBLES, 4);
     check_place(CODES_NIBBLES_HIGH, 4);
+    check_place(CODES_BYTES_DOWN, 8);
+    check_place(CODES_NIBBLES_DOWN, 4);
     check_place(CODES_WORDS_AWQ, 4);
     for (int bits = 2; bits <= 8; bits = bits == 4 ? 8 : bits + 1) {
         check_place(CODES_WORDS, bits);

@@ -1,5 +1,7 @@
 """Quantised checkpoints as they are published: settings, names, types and layout of tensors of well-known repositories, at reduced width with
 seeded values. Each opens, has the logits of the same weights as floats, answers under its automatic settings, and packed likewise."""
+import re
+
 import pytest
 
 from test_quant_methods import EXPERTS, FF, HEADS, WIDTH, Model, awq, bnb, f4, fp8, gpt_oss, gptq, int8, int_packed, logits, np, nvfp4, run
@@ -37,6 +39,10 @@ def red_hat(form, ignore=("lm_head",), inputs=None, **weights):
 def inputs(**settings):
     return {"actorder": None, "block_structure": None, "dynamic": True, "group_size": None, "num_bits": 8, "observer": None, "observer_kwargs": {},
             "strategy": "token", "symmetric": True, "type": "int", **settings}
+
+
+def modelopt(algorithm):
+    return {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": ["lm_head", "*router", "*self_attn*"], "producer": {"name": "modelopt", "version": "0.35.0"}}
 
 
 def with_zero_bias(make):
@@ -118,6 +124,25 @@ def gpt_oss_modules(make, settings):
     return m
 
 
+def modelopt_stacks(m):
+    """All experts' matrices made at once, and stored [inputs, outputs] each: codes and scales of NVFP4 are turned like the floats, one scale is for all of FP8."""
+    [p] = {name.partition("experts.")[0] for name in m.floats if "experts." in name}
+    m.stored = {name: tensor for name, tensor in m.stored.items() if not name.startswith(p + "experts.") or name.endswith("_bias")}
+    for name, n_out, n_in in (("gate_up_proj", 2 * FF, WIDTH), ("down_proj", WIDTH, FF)):
+        turned = lambda a, n_out=n_out: a.reshape(EXPERTS, n_out, -1).transpose(0, 2, 1) if a.size > 1 else a.reshape(())
+        tensors, weights = m.make(m.rng, EXPERTS * n_out, n_in)
+        for suffix, (kind, a) in tensors.items():
+            m.stored[f"{p}experts.{name}{'' if suffix == '.weight' else '_' + suffix[1:]}"] = kind, turned(a)
+        m.floats[f"{p}experts.{name}"] = "F32", turned(weights)
+    return m
+
+
+def gpt_oss_stacks(make, settings):
+    m = gpt_oss()
+    m.make, m.quantisation = make, settings
+    return modelopt_stacks(m)
+
+
 def llama4(make, settings, stacked=False):
     """The text of Llama 4 with an expert a module, as llm-compressor cuts the stacks, or (stacked) as fbgemm_fp8 keeps them; the floats are stacks."""
     m = Model((make, settings), architectures=["Llama4ForCausalLM"], model_type="llama4_text", head_dim=WIDTH // HEADS, intermediate_size_mlp=FF, num_local_experts=EXPERTS,
@@ -140,8 +165,33 @@ def llama4(make, settings, stacked=False):
     return m
 
 
+def mistral(rng, n_out, n_in):
+    """Mistral's own FP8: a scale for the tensor by DeepSeek's name, and one for rows by a name of its own."""
+    tensors, weights = fp8(0, 0)[0](rng, n_out, n_in)
+    scales = {".weight_scale_inv": tensors[".weight_scale"], ".activation_scale": tensors[".input_scale"]}
+    return {".weight": tensors[".weight"]} | {name: (kind, a.reshape(())) for name, (kind, a) in scales.items()}, weights
+
+
+def mistral4(settings):
+    """Latent attention and experts in stacks of [outputs, inputs], each expert with a scale for its codes and one for its rows."""
+    m = deepseek(mistral, settings, architectures=["Mistral4ForCausalLM"], model_type="mistral4", first_k_dense_replace=1)
+    del m.stored["model.layers.1.mlp.gate.e_score_correction_bias"], m.floats["model.layers.1.mlp.gate.e_score_correction_bias"]
+    p = "model.layers.1.mlp.experts."
+    for name, n_out, n_in in (("gate_up_proj", 2 * FF, WIDTH), ("down_proj", WIDTH, FF)):
+        made = [m.make(m.rng, n_out, n_in) for _ in range(EXPERTS)]
+        stack = lambda suffix: np.stack([tensors[suffix][1] for tensors, _ in made])
+        m.stored |= {p + name: ("F8_E4M3", stack(".weight")), f"{p}{name}_scale_inv": ("F32", stack(".weight_scale_inv")[:, None, None]),
+                     f"{p}{name}_activation_scale": ("F32", stack(".activation_scale"))}
+        m.floats[p + name] = "F32", np.stack([weights for _, weights in made])
+    of_module = re.compile(r"\.experts\.\d")
+    m.stored, m.floats = ({name: tensor for name, tensor in tensors.items() if not of_module.search(name)} for tensors in (m.stored, m.floats))
+    return m
+
+
 GATES = ["lm_head"] + [f"model.layers.{i}.mlp.gate" for i in range(48)]
 FP8_INPUTS = dict(type="float", strategy="tensor", dynamic=False, observer="minmax")
+MISTRAL_FP8 = {"activation_scheme": "static", "dequantize": False, "modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head"],
+               "quant_method": "fp8", "weight_block_size": None}
 REPOSITORIES = {
     "openai/gpt-oss-20b": lambda: gpt_oss(),
     "Qwen/Qwen3-8B-FP8": lambda: dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3),
@@ -188,6 +238,13 @@ REPOSITORIES = {
     "RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic": lambda: llama4(fp8(1, 0, "BF16", config={})[0], red_hat("float-quantized", type="float", inputs=inputs(type="float"))),
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": lambda: llama4(fp8(1, 0, config={})[0], {
         "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"], "quant_method": "fbgemm_fp8"}, stacked=True),
+    "mistralai/Ministral-3-8B-Instruct-2512": lambda: dense(mistral, MISTRAL_FP8, MISTRAL | {
+        "architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "llama_4_scaling_beta": 0.1,
+                                                                                                  "original_max_position_embeddings": 32}}),
+    "mistralai/Mistral-Small-4-119B-2603": lambda: mistral4(MISTRAL_FP8),
+    "nvidia/Llama-4-Scout-17B-16E-Instruct-FP8": lambda: modelopt_stacks(llama4(fp8(0, 0, config={})[0], modelopt("FP8"))),
+    "nvidia/Llama-4-Scout-17B-16E-Instruct-FP4": lambda: modelopt_stacks(llama4(nvfp4(True)[0], modelopt("NVFP4"))),
+    "gpt-oss in NVFP4 by ModelOpt": lambda: gpt_oss_stacks(nvfp4(True)[0], modelopt("NVFP4")),
     "unsloth/gpt-oss-20b-unsloth-bnb-4bit": lambda: gpt_oss_modules(bnb("nf4", double=True)[0], {
         "_load_in_4bit": True, "_load_in_8bit": False, "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4",
         "bnb_4bit_use_double_quant": True, "llm_int8_skip_modules": ["router", "lm_head", "self_attn"], "load_in_4bit": True, "load_in_8bit": False,

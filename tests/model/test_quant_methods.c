@@ -111,6 +111,17 @@ static const form forms[] = {
      "{\"quant_method\":\"mxfp4\"}",
      {{"_blocks", "U8", BYTES, 4, {EXPERTS, 64, 8, 16}, 0},
       {"_scales", "U8", POWERS, 3, {EXPERTS, 64, 8}, 0}}},
+    {"fp8, stacked",
+     "{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"}",
+     {{"", "F8_E4M3", POWERS, 3, {EXPERTS, 256, 64}, 0},
+      {"_weight_scale", "F32", SCALES, 0, {0}, 0},
+      {"_input_scale", "F32", SCALES, 0, {0}, 1}}},
+    {"nvfp4, stacked",
+     "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}",
+     {{"", "U8", BYTES, 3, {EXPERTS, 128, 64}, 0},
+      {"_weight_scale", "F8_E4M3", POWERS, 3, {EXPERTS, 16, 64}, 0},
+      {"_weight_scale_2", "F32", SCALES, 0, {0}, 0},
+      {"_input_scale", "F32", SCALES, 0, {0}, 1}}},
     {"pack-quantized of 7 bits, each in full",
      CT("\"num_bits\":7,\"group_size\":64"),
      {{".weight_packed", "I32", BYTES, 2, {64, 56}, 0},
@@ -265,7 +276,7 @@ static void add_attention(checkpoint *c, uint64_t *seed) {
 static checkpoint *checkpoint_new(const form *f) {
     checkpoint *c = calloc(1, sizeof *c);
     uint64_t seed = 5;
-    bool stacked = strcmp(f->tensors[0].suffix, "_blocks") == 0;
+    bool stacked = f->tensors[0].suffix[0] != '.';
     const char *ff = stacked ? "model.layers.0.mlp.experts." : "model.layers.0.mlp.";
     assert_non_null(c);
     c->form = f;
