@@ -89,6 +89,7 @@ typedef struct ollama_messages {
     const json_value *calls; /* calls of the last assistant message; NULL: none */
     size_t first_call;       /* number of the first of these calls */
     size_t n_answered;       /* tool messages since that message */
+    uint64_t answered;       /* bit i: call i of `calls` is answered by name; later calls have none */
 } ollama_messages;
 
 static void read_ollama_write_id(json_out *o, const char *name, size_t number) {
@@ -116,6 +117,7 @@ static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const jso
     m->calls = calls;
     m->first_call = m->n_calls;
     m->n_answered = 0;
+    m->answered = 0;
     json_begin(json_name(&m->o, "tool_calls"), '[');
     for (size_t k = 0; k < json_length(calls); k++) {
         const json_value *function = json_get(json_at(calls, k), "function"),
@@ -144,15 +146,17 @@ static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const jso
 }
 
 /* Writes which call a tool message answers. The message names only a tool: it answers the
- * first call of that name or, without a name, the next one. */
+ * first unanswered call of that name or, without a name, the next call. */
 static void read_ollama_write_answered(ollama_messages *m, str name) {
     size_t k = m->n_answered++;
-    for (size_t i = 0; name.n > 0 && i < json_length(m->calls); i++) {
+    bool is_open = false;
+    for (size_t i = 0; name.n > 0 && !is_open && i < json_length(m->calls); i++) {
         if (str_eq(json_get_str(json_get(json_at(m->calls, i), "function"), "name"), name)) {
+            is_open = i >= 64 || (m->answered >> i & 1) == 0;
             k = i;
-            break;
         }
     }
+    m->answered |= is_open && k < 64 ? (uint64_t)1 << k : 0;
     read_ollama_write_id(&m->o, "tool_call_id", m->first_call + k);
     if (name.n > 0) {
         read_ollama_write_text(&m->o, "name", name);
