@@ -48,7 +48,10 @@ static quire_err coefficients_load(binding *b, weight_role role, int32_t n_out, 
         weights[i] /= (float)width;
     }
     TRY(streams_norm(b, NORM_RMS, b->d->norm_eps, weights, &c->nm));
-    TRY(loader_router(b->l, binding_name(b, W_STREAM_ROUTER), b->layer, n, width, &c->router));
+    /* both steps of a layer load it: a packed model has a name for each */
+    const weight_part part = {
+        .suffix = role == W_STREAM_PREDICT ? "predict" : "correct", .n_rows = n, .block = n, .step = n};
+    TRY(loader_router_part(b->l, binding_name(b, W_STREAM_ROUTER), b->layer, &part, n, width, &c->router));
     TRY(loader_router(b->l, binding_name(b, role), b->layer, n_out, n, &c->of_modes));
     TRY(binding_buffer(b, BUFFER_MODES, n, &c->modes));
     return binding_buffer(b, BUFFER_COEFFICIENTS, n_out, &c->out);

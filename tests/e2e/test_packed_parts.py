@@ -9,7 +9,7 @@ MODELS = [SHARED / "golden/models", SHARED / "golden/models-2026"]
 # What of a tensor a weight is: rows behind one another, a KV head's rows together, columns, an expert's slab, every second row of one, a head's transpose.
 FUSED = ["phi3", "gpt2", "gpt_bigcode", "falcon", "falcon-new", "bloom", "gpt_neox", "mpt", "glm", "glm4"]
 EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_moe", "llama4", "gemma4-moe", "deepseek_v2", "deepseek_v3"]
-OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4"]  # norms a head, none, w + 1; learned positions; inputs of layers
+OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4", "gemma3n"]  # norms a head, none, w + 1; learned positions; inputs of layers; routers that two steps load
 STATES = ["lfm2", "qwen3-next", "qwen3_5", "minimax", "mamba", "mamba2", "falcon_h1", "nemotron_h", "granitemoehybrid"]
 # Tensors that the description reads, matrices that stay as they are, a table of n-grams, queries and keys in one tensor.
 CHOSEN = ["axk2", "mistral_large4", "minimax_m3", "glm5_next", "qwen4_exp"]
