@@ -6,27 +6,27 @@
 
 #include "lab/commands/lab_commands.h"
 
-/* NULL or 0: as the demonstration chooses. The argument names the demonstration; NULL:
- * list them. */
+/* Options. NULL or 0: the demonstration chooses. The argument names the demonstration;
+ * NULL: list them. */
 typedef struct demo_options {
     cli_options cli;
-    const char *prompt_lengths; /* tokens, "4,6,1,7" */
-    const char *lengths;        /* of answers, likewise */
-    const char *batches;        /* requests at once, "1,2,4" */
-    const char *contexts;       /* tokens of a sequence, "32,128" */
-    int32_t n_runs;             /* runs for each measured figure */
-    int32_t n_tokens;           /* after each prompt */
-    int32_t slots;              /* sequences that run at once */
-    int32_t n_rows;             /* a step */
+    const char *prompt_lengths; /* in tokens, "4,6,1,7" */
+    const char *lengths;        /* of the responses, likewise */
+    const char *batches;        /* concurrent requests, "1,2,4" */
+    const char *contexts;       /* tokens per sequence, "32,128" */
+    int32_t n_runs;             /* runs per measured figure */
+    int32_t n_tokens;           /* generated after each prompt */
+    int32_t slots;              /* most sequences that run at once */
+    int32_t n_rows;             /* most rows in a step */
     int32_t page_tokens, n_pages;
 } demo_options;
 
-/* given, or `own` if that is 0. */
+/* `given`, or `own` if that is 0. */
 static inline int32_t demo_or(int32_t given, int32_t own) {
     return given > 0 ? given : own;
 }
 
-/* demo_radix.c; err says why it could not run. */
+/* In demo_radix.c. err says why it could not run. */
 quire_err demo_radix(const demo_options *o, quire_error *err);
 
 #endif

@@ -8,19 +8,18 @@
 #include "lab/demo/demo.h"
 #include "quire_kv.h"
 
-/* The prefix tree that `quire demo` shows: all entries, those that a scene added and
- * used, and the evicted ones at their old position.
- *
- * Read from a quire_kv_view of one namespace, with pages of at most 16 tokens. Entries
- * are in an array, parents before children. */
+/* The prefix tree that `quire demo` shows: all current entries, which of them a scene
+ * added or used, and evicted ones at their old position. It is read from a quire_kv_view
+ * of one namespace, with pages of at most 16 tokens. Entries are in an array, parents
+ * before children. */
 
 #define DEMO_MAX_ENTRIES 256
-#define DEMO_MAX_TOKENS  128 /* of a path */
+#define DEMO_MAX_TOKENS  128 /* most tokens of a path */
 
 typedef enum demo_mark { DEMO_KEPT, DEMO_NEW, DEMO_TOUCHED, DEMO_EVICTED } demo_mark;
 
 typedef struct demo_entry {
-    int32_t up; /* index; -1: none */
+    int32_t up; /* index of the parent; -1: none */
     int32_t n_tokens, tokens[QUIRE_KV_VIEW_LABEL];
     demo_mark mark;
 } demo_entry;
@@ -51,7 +50,7 @@ typedef quire_err demo_line_fn(void *context, int32_t depth, const bool *last, c
 
 /* ---- reading ---- */
 
-/* The index of entry number `entry` among the first n of v's; -1 for none. */
+/* The index of entry number `entry` among the first n of v's; -1: none. */
 static int32_t place_of(const quire_kv_view *v, int32_t n, int32_t entry) {
     for (int32_t i = 0; i < n; i++) {
         if (v->entries[i].entry == entry) {
@@ -61,7 +60,7 @@ static int32_t place_of(const quire_kv_view *v, int32_t n, int32_t entry) {
     return -1;
 }
 
-/* Reads the tree of v, with all entries marked as kept. QUIRE_INTERNAL when it does not
+/* Reads the tree of v and marks every entry as kept. QUIRE_INTERNAL if it does not
  * fit. */
 static quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
     if (v->n_entries > DEMO_MAX_ENTRIES || v->n_entries_shown != v->n_entries) {
@@ -83,8 +82,8 @@ static quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 
 /* ---- marking ---- */
 
-/* Finds an entry of t after `up` that was not evicted and has e's tokens, with at most
- * n_more others after them; -1: none. */
+/* Finds a child of `up` in t that was not evicted and has e's tokens, with at most n_more
+ * others after them. Returns -1 if there is none. */
 static int32_t demo_radix_find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];
@@ -97,7 +96,8 @@ static int32_t demo_radix_find(const demo_tree *t, int32_t up, const demo_entry 
     return -1;
 }
 
-/* Collects the tokens up to the end of entry i; -1 when they do not fit. */
+/* Collects the tokens of the path to the end of entry i. Returns their number, or -1 if
+ * they do not fit. */
 static int32_t path_to(const demo_tree *t, int32_t i, int32_t tokens[DEMO_MAX_TOKENS]) {
     const demo_entry *e = &t->entries[i];
     int32_t n = e->up < 0 ? 0 : path_to(t, e->up, tokens);
@@ -119,7 +119,7 @@ static bool is_on_a_path(const demo_tree *t, int32_t i, const demo_path *paths, 
 }
 
 /* Adds to `now` the entries that only `before` has, as evicted, and marks the others:
- * new, or touched where one of paths[0..n) contains them. */
+ * new, or touched if one of paths[0..n) contains them. */
 static quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_t n, demo_tree *now) {
     int32_t in_before[DEMO_MAX_ENTRIES], in_now[DEMO_MAX_ENTRIES], n_now = now->n;
     for (int32_t i = 0; i < n_now; i++) {
@@ -132,7 +132,7 @@ static quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths,
     for (int32_t i = 0; i < before->n; i++) {
         const demo_entry *e = &before->entries[i];
         int32_t up = e->up < 0 ? -1 : in_now[e->up];
-        if (e->mark == DEMO_EVICTED) { /* it was evicted a scene ago */
+        if (e->mark == DEMO_EVICTED) { /* it was evicted in an earlier scene */
             in_now[i] = -1;
             continue;
         }
@@ -152,7 +152,7 @@ static quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths,
     return QUIRE_OK;
 }
 
-/* The number of tokens in entries with that mark. */
+/* The number of tokens in entries with this mark. */
 static int32_t demo_tree_count(const demo_tree *t, demo_mark mark) {
     int32_t n = 0;
     for (int32_t i = 0; i < t->n; i++) {
@@ -179,7 +179,7 @@ static int32_t first_child(const demo_tree *t, int32_t up, int32_t from) {
     return -1;
 }
 
-/* Collects the line that starts at entry i; *end is its last entry. */
+/* Collects the pieces of the line that starts at entry i. *end is its last entry. */
 static quire_err demo_radix_collect(const demo_tree *t, int32_t i, demo_part *parts, int32_t *n_parts,
                                     int32_t *end) {
     *n_parts = 0;
@@ -251,7 +251,7 @@ typedef struct ask {
 
 typedef struct scene {
     const char *title;
-    ask asks[2]; /* at the same time */
+    ask asks[2]; /* these run at the same time */
 } scene;
 
 static const scene scenes[] = {
@@ -275,15 +275,15 @@ enum { N_SCENES = (int)(sizeof scenes / sizeof *scenes) };
 typedef struct demo {
     quire_kv *kv;
     quire_kv_view *view;
-    str words[MAX_WORDS]; /* by token */
+    str words[MAX_WORDS]; /* token id → word */
     int32_t n_words;
     demo_tree before, now;
-    demo_path paths[MAX_SEQS]; /* of this scene */
+    demo_path paths[MAX_SEQS]; /* of the current scene */
     quire_kv_seq *seqs[MAX_SEQS];
     int32_t n_seqs;
     int32_t n_prompt, n_found, n_generated;
     bool colours;
-    json_out *lines; /* the state is written here as JSON */
+    json_out *lines; /* the states as JSON */
 } demo;
 
 /* ---- words ---- */
@@ -328,8 +328,8 @@ static quire_err join_words(const demo *d, const demo_part *p, strbuf *out) {
 
 /* ---- a scene ---- */
 
-/* Commits computed tokens, as an engine does: makes the pending copies, then the pages
- * can be found. */
+/* Commits computed tokens as an engine does: makes the pending copies; then the pages can
+ * be found. */
 static quire_err commit(demo *d, quire_kv_seq *seq, quire_kv_commit what) {
     const quire_kv_copy *copies;
     (void)quire_kv_copies(d->kv, &copies);

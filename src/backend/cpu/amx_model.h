@@ -1,7 +1,6 @@
 /* A plain C model of AMX's tiles, for tests on processors without them: LDTILECFG
- * (palette 1), TILELOADD, TILESTORED, TILEZERO, TDPBSSD and TILERELEASE as the Intel 64
- * and IA-32 manual defines them. What would fault is an assertion. Tiles are per
- * thread. */
+ * (palette 1), TILELOADD, TILESTORED, TILEZERO, TDPBSSD and TILERELEASE as defined in
+ * Intel's manual. What would fault is an assertion. Tiles are per thread. */
 #ifndef CPU_AMX_MODEL_H
 #define CPU_AMX_MODEL_H
 
@@ -60,7 +59,7 @@ static inline void amx_store(int tile, void *p, size_t stride) {
     }
 }
 
-/* One row of sums, of n_columns. */
+/* Adds the products of one row of a to one row of n_columns sums. */
 static inline void amx_dot_row(uint8_t sums[AMX_BYTES], const uint8_t a[AMX_BYTES],
                                uint8_t b[AMX_ROWS][AMX_BYTES], int n_quads, int n_columns) {
     int32_t row[AMX_BYTES / 4];

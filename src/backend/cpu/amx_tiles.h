@@ -18,10 +18,10 @@
 
 #include <stdint.h>
 
-#define AMX_ROWS  16 /* of a tile at most */
-#define AMX_BYTES 64 /* of its rows at most */
+#define AMX_ROWS  16 /* most rows of a tile */
+#define AMX_BYTES 64 /* most bytes per row */
 
-/* As the processor reads it. Palette 1 is the one that has these tiles. */
+/* The operand of LDTILECFG. Palette 1 is the one that has these tiles. */
 typedef struct amx_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -41,7 +41,7 @@ static inline void amx_shape(amx_config *c, int tile, int rows, int row_bytes) {
 #else
 #include <immintrin.h>
 
-/* gcc's intrinsics don't say which memory they read. */
+/* Orders memory accesses: gcc's intrinsics don't say which memory they read. */
 #define AMX_ORDER(p) __asm__ volatile("" ::"r"(p) : "memory")
 
 static inline void amx_configure(const amx_config *c) {

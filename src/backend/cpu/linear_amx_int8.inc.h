@@ -1,23 +1,22 @@
-/* Products of INT8 weights by tiles. Part of linear_amx.inc.h.
- *
- * A pass is up to 32 rows with two blocks: tiles 0 and 1 are the sums of its first rows
- * with each block, 2 and 3 those of the others; 4 and 5 hold rows, 6 and 7 weights. Each
- * pass also prefetches its share of the blocks that come next. */
+/* Products of INT8 weights with AMX tiles. Part of linear_amx.inc.h. A pass multiplies up
+ * to 32 rows with two blocks. Tiles 0 and 1 hold the sums of its first 16 rows with each
+ * block, tiles 2 and 3 those of the others; 4 and 5 hold rows, 6 and 7 weights. Each pass
+ * also prefetches its share of the next blocks. */
 #define AMX_PASS_ROWS (2 * AMX_ROWS)
-#define AMX_STEP      AMX_BYTES          /* of k */
-#define STEP_BYTES    (AMX_STEP * LANES) /* of a block */
+#define AMX_STEP      AMX_BYTES          /* values of k per step */
+#define STEP_BYTES    (AMX_STEP * LANES) /* weight bytes per block */
 
 typedef struct int8_pass {
     row_view x;
-    int32_t n_rows[2]; /* of each tile of rows; the second may be 0 */
+    int32_t n_rows[2]; /* rows in each tile; the second may be 0 */
     int32_t n_blocks;  /* 1 or 2 */
     const uint8_t *blocks;
     size_t block_bytes;
-    /* of each block, where k_padded is no multiple of AMX_STEP: the last 32 of k, and as
-     * many zeros */
+    /* If k_padded is not a multiple of AMX_STEP: each block's last 32 of k, then 32
+     * zeros */
     const uint8_t *ends;
-    const uint8_t *next;  /* the blocks to prefetch, or NULL, */
-    int32_t line0, line1; /* and of a block's lines in each step these */
+    const uint8_t *next;  /* the blocks to prefetch, or NULL */
+    int32_t line0, line1; /* the lines of each block to prefetch per step */
 } int8_pass;
 
 INLINE void int8_step(const int8_pass *p, int32_t k, const uint8_t *w, size_t block_bytes) {
@@ -46,7 +45,7 @@ INLINE void int8_prefetch(const int8_pass *p, int32_t k) {
     }
 }
 
-/* The sums of a pass, [rows][2 blocks][16], over all of k. */
+/* Computes the sums of a pass, [rows][2 blocks][16], over all of k. */
 static void int8_sums(const int8_pass *p, int32_t k_padded, int32_t *sums) {
     const size_t stride = 2 * LANES * sizeof *sums;
     const int32_t whole = k_padded / AMX_STEP * AMX_STEP;
@@ -62,8 +61,7 @@ static void int8_sums(const int8_pass *p, int32_t k_padded, int32_t *sums) {
         int8_prefetch(p, k);
         int8_step(p, k, p->blocks + (size_t)k * LANES, p->block_bytes);
     }
-    /* what follows the row's numbers is in the row too: its scale and sum, times
-     * 0 */
+    /* The row's scale and sum follow its numbers; they are multiplied by 0. */
     if (whole < k_padded) {
         int8_step(p, whole, p->ends, STEP_BYTES);
     }
@@ -88,7 +86,7 @@ static void int8_configure(const int8_pass *p) {
     amx_configure(&c);
 }
 
-/* Scales the sums into y. scales: of the pass's first column. */
+/* Scales the sums into y. scales[0] is that of the pass's first column. */
 INLINE void int8_scale(const int8_pass *p, int32_t n_in, const float *scales, const int32_t *sums, float *y,
                        int32_t y_stride) {
     for (int32_t r = 0; r < p->n_rows[0] + p->n_rows[1]; r++) {
@@ -100,8 +98,8 @@ INLINE void int8_scale(const int8_pass *p, int32_t n_in, const float *scales, co
     }
 }
 
-/* All rows with one or two blocks, in passes of nearly equal numbers of rows. *n_before:
- * the rows that tiles are configured for. */
+/* Multiplies all rows with one or two blocks, in passes of nearly equal numbers of rows.
+ * *n_before: the number of rows that the tiles are configured for. */
 static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_rows, const float *scales,
                         float *y, int32_t y_stride, int32_t *n_before) {
     _Alignas(64) int32_t sums[AMX_PASS_ROWS * 2 * LANES];
@@ -123,7 +121,7 @@ static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_row
     }
 }
 
-/* Copies the last 32 of k of n_blocks blocks, each followed by zeros. */
+/* Copies the last 32 of k of n_blocks blocks, each followed by 32 zeros. */
 static void int8_ends(const linear *w, const uint8_t *blocks, int32_t n_blocks, uint8_t *ends) {
     const size_t half = PACK_GROUP * LANES;
     for (int32_t i = 0; i < n_blocks; i++, ends += STEP_BYTES) {

@@ -4,17 +4,17 @@
 
 typedef struct n_grid n_grid;
 
-/* A form, a compile-time constant, but for the last five. */
+/* A weight format. All members except the last five are compile-time constants. */
 typedef struct group_format {
     int group, bits;
     bool has_table;
     int zero, dot_bits;
     quant_scale coding;
     int run;
-    bool unpacked;       /* numbers and scales lie in records in scratch */
+    bool unpacked;       /* numbers and scales are in records in scratch */
     bool unpacks;        /* the numbers are unpacked into records while they are multiplied */
-    int lower;           /* what numbers lose as they are unpacked */
-    const int8_t *table; /* what each code is multiplied as: its number plus zero */
+    int lower;           /* subtracted from numbers when they are unpacked */
+    const int8_t *table; /* code → the number it is multiplied as: its value plus zero */
     const n_grid *grid;
     float unit;
     int32_t shift, least;
@@ -31,19 +31,19 @@ INLINE bool has_supers(group_format f) {
                        : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD ||
                              f.coding == SCALE_ODD_SPARE;
 }
-/* Forms whose numbers and scales cost almost nothing to unpack. */
+/* Whether numbers and scales cost almost nothing to unpack. */
 INLINE bool is_plain(group_format f) {
     return f.bits % 4 == 0 && !has_supers(f) && !f.has_table;
 }
 
-/* Forms whose codes are those of a grid's rows. Quads of packed groups mix rows then
+/* Whether codes are indices of a grid's rows. Quads of packed groups then mix rows
  * (linear_grid_read.inc.h). */
 INLINE bool has_grid(group_format f) {
     return f.run > 1;
 }
 
-/* Whether the first pass of rows over a chunk unpacks its groups while it multiplies. With
- * a table or bytes that would take too many registers. */
+/* Whether the first pass of rows over a chunk unpacks its groups while it multiplies. For
+ * table formats and bytes that would take too many registers. */
 INLINE bool unpacks_in_pass(group_format f) {
     return N_WORDS && !LINEAR_BY_TILES && f.bits < 8 && !f.has_table && !has_grid(f);
 }
@@ -52,8 +52,8 @@ INLINE size_t group_bytes(group_format f) {
     return pack_group_bytes(&(quant_format){.bits = f.bits, .run = f.run});
 }
 
-/* Where a group's scales lie in their area, or at least near, with its share of the
- * supers, which lie after them: to prefetch. */
+/* The approximate offset of a group's scales in their area, for prefetching. It includes
+ * the group's share of the supers, which follow them. */
 INLINE size_t group_scales_at(group_format f, size_t g) {
     const size_t n_parts = (size_t)(PACK_GROUP / f.group),
                  supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
@@ -76,20 +76,20 @@ INLINE size_t group_scales_at(group_format f, size_t g) {
     }
 }
 
-/* How many groups share bytes of their scales' codes. */
+/* The number of groups whose scale codes share bytes. */
 INLINE int sharing_groups(group_format f) {
     return f.coding == SCALE_SIX ? 4 * f.group / PACK_GROUP : f.coding == SCALE_SIX_MIN ? 2 : 1;
 }
 
 /* ---- numbers ---- */
 
-/* Moves bits `from`.. of each byte to bits `to`.., and masks them there. */
+/* Moves bits `from`.. of each byte to bits `to`.., then applies the mask. */
 INLINE ni bits_at(ni plane, int from, int to, int mask) {
     ni moved = to > from ? n_shl(plane, to - from) : to < from ? n_shr(plane, from - to) : plane;
     return n_and(moved, n_set1_bytes(mask));
 }
 
-/* Codes of 3 bits of quads t and t + 1, t even, in nibbles. */
+/* The 3-bit codes of quads t and t + 1, t even, one per nibble. */
 INLINE ni short_codes(const uint8_t *p, int t) {
     if (t < 6) {
         return n_and(n_load(p + t / 2 * 64), n_set1_bytes(0x77));
@@ -121,8 +121,7 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     return v;
 }
 
-/* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits
- * is 8. */
+/* Quad t as it is multiplied: unsigned numbers, or signed bytes if dot_bits is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     if (f.has_table && f.bits == 3) { /* bits above a code's nibble do not matter */
         const ni codes = short_codes(p, t / 2 * 2);
@@ -134,7 +133,7 @@ INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
 
 /* ---- scales ---- */
 
-/* Number i of the four 6-bit numbers in three rows of bytes. */
+/* Number i of four 6-bit numbers that are stored in three rows of bytes. */
 INLINE ni load_six(const uint8_t *p, int i) {
     if (i < 3) {
         return n_and(n_load_u8(p + i * LANES), n_set1(63));
@@ -144,16 +143,16 @@ INLINE ni load_six(const uint8_t *p, int i) {
 }
 
 typedef struct group_scales {
-    nf scale[2], min[2]; /* of each 16 or of all 32; min: an eighth of the zero, of forms that have zeros */
+    nf scale[2], min[2]; /* per 16 or per 32 of k; min: the zero / 8 if the format has zeros */
 } group_scales;
 
-/* The factors of a super block's scale and min codes. The stored min has its sign
- * flipped. 0 where the coding has none. */
+/* The factors of a super block's scale and min codes; 0 where the coding has none. min is
+ * the stored factor with its sign flipped. */
 typedef struct group_supers {
     nf scale, min;
 } group_supers;
 
-/* The factors of the super block that contains group. */
+/* The factors of the super block that contains `group`. */
 INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t group, int lane) {
     const uint16_t *d = (const uint16_t *)(const void *)supers +
                         (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
@@ -167,7 +166,7 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
     return s;
 }
 
-/* An eighth of the zeros in row `row`. */
+/* The zeros in row `row`, divided by 8. */
 INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane) {
     const int width = pack_zero_bits(f.bits);
     const size_t a_byte = (size_t)(8 / width);
@@ -178,14 +177,14 @@ INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane)
     return nf_fma(nf_of(z), nf_set1(0.125f), nf_set1(0.125f * (float)f.least));
 }
 
-/* 2c + 1 times d, of codes c. */
+/* (2c + 1) * d for each code c. */
 INLINE nf odd_scale(nf d, ni codes) {
     return nf_mul(d, nf_fma(nf_of(codes), nf_set1(2.0f), nf_set1(1.0f)));
 }
 
-/* Scales of a group for the N_LANES columns from lane on. odd: the group's number %
- * sharing_groups. The shared bytes are read once where such groups are computed together
- * and odd is a compile-time constant. */
+/* Loads the scales of a group for the N_LANES columns from `lane` on. odd: group %
+ * sharing_groups. If groups that share bytes are computed together and odd is a
+ * compile-time constant, the shared bytes are read once. */
 INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *supers, const group_supers *d,
                         int32_t group, int odd, int lane, group_scales *out) {
     const size_t g = (size_t)group, row = g >> f.shift, n_parts = (size_t)(PACK_GROUP / f.group);
@@ -236,8 +235,8 @@ INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *su
         }
         break;
     case SCALE_E8M0: {
-        /* the bits of a float; the second are the larger for the codes 0 and 1, which are
-         * subnormal */
+        /* Builds the bits of a float. The second operand of n_max is the larger one for
+         * codes 0 and 1, which are subnormal. */
         const ni code = n_load_u8(codes);
         out->scale[0] = nf_bits(n_max(n_shl(n_add(code, n_set1(-1)), 23), n_shl(n_add(code, n_set1(1)), 21)));
         break;

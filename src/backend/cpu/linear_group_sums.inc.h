@@ -1,8 +1,8 @@
-/* Sums of a tile's rows x registers of columns over one group, and what they add to the
- * floats. Part of linear_groups.inc.h. */
+/* Integer sums of a tile (rows x column registers) over one group, and their addition to
+ * the float sums. Part of linear_groups.inc.h. */
 
-/* The start value of the sums of a part (16 or 32 of k) of a group: the zero, a power of
- * two, times the sum of x, negative. */
+/* The start value of the sums of one part (16 or 32 of k) of a group: -zero, a power of
+ * two, times the sum of x. */
 #if N_WORDS
 INLINE ni start_of(group_format f, const row_group *x, int part) {
     return f.zero == 0             ? n_set1(0)
@@ -23,7 +23,7 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
 }
 #endif
 
-/* The start value of the run of quads that begins with `first` of a group. */
+/* The start value of the run of quads that begins at quad `first` of a group. */
 INLINE ni group_run_start(group_format f, const row_group *x, int first, int run, bool large) {
 #if N_WORDS
     if (has_words(f, large)) {
@@ -44,12 +44,12 @@ INLINE float times_minus_8(const row_group *x) {
 #endif
 }
 
-/* The numbers and scales of one group: packed, or in a record (f.unpacked). */
+/* The numbers and scales of one group, packed or in a record (f.unpacked). */
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS];
     uint8_t *record;
-    group_scales scales[TILE_REGISTERS]; /* of packed ones */
-    ni nibbles[TILE_REGISTERS][4];       /* of a grid's packed ones */
+    group_scales scales[TILE_REGISTERS]; /* of packed groups */
+    ni nibbles[TILE_REGISTERS][4];       /* of packed groups of a grid */
 } group_view;
 
 INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {
@@ -97,8 +97,7 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
     }
 }
 
-/* sums[r][c] = the products of `part` of a group, in int32. large: of some, sums in int16
- * could overflow. */
+/* sums[r][c] = the products of one part of a group. large: some could overflow int16. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
                       int part, bool large, ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
     if (f.dot_bits == 8) {
@@ -137,7 +136,8 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
     }
 }
 
-/* In which halves of a group (1 and 2) rows of the tile are large, and numbers too. */
+/* The halves of a group (bits 1 and 2) where a row of the tile and the numbers are
+ * large. */
 INLINE int32_t large_halves(group_format f, int n_rows, int n_regs, const group_view *v,
                             const row_group *const *x) {
     int32_t rows = 0, numbers = can_be_large(f) ? 3 : 0;
@@ -151,12 +151,13 @@ INLINE int32_t large_halves(group_format f, int n_rows, int n_regs, const group_
     return rows & numbers;
 }
 
-/* tile_dots, by long runs where no sum can overflow. large: large_halves. */
+/* tile_dots, with long runs where no sum can overflow. large: what large_halves
+ * returned. */
 INLINE void tile_group_sums(group_format f, int n_rows, int n_regs, const group_view *v,
                             const row_group *const *x, int part, int32_t large,
                             ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
     if (__builtin_expect((large & (f.group == PACK_GROUP ? 3 : 1 << part)) != 0, false)) {
-        /* else gcc computes what both ways have in common before it knows which it is */
+        /* Keeps gcc from hoisting what both branches have in common above the test. */
         group_view other = *v;
         const row_group *others[N_GROUP_ROWS];
         UNROLL
@@ -175,19 +176,19 @@ INLINE void tile_group_sums(group_format f, int n_rows, int n_regs, const group_
     }
 }
 
-/* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is
- * exact in floats too. */
+/* A sum as a float. Where the format has zeros, zero times the sum of x, which is exact
+ * in floats too, is subtracted here. */
 INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
     return has_zeros(f) ? nf_fma(zero, nf_set1(times_minus_8(x)), nf_of(sum)) : nf_of(sum);
 }
 
-/* acc plus a part's sum, scaled, and its min. second: as in records. */
+/* acc plus a part's scaled sum and its min. second: the record's min or zero. */
 INLINE nf part_add(group_format f, nf acc, nf sum, nf scale, nf second, const row_group *x, int part) {
     acc = nf_fma(sum, nf_mul(scale, nf_set1(x->scale)), acc);
     return has_mins(f) ? nf_fma(second, nf_set1(f.group == PACK_GROUP ? x->sum : x->sums[part]), acc) : acc;
 }
 
-/* acc[r][c] += the sums of a part, scaled, and its min. */
+/* acc[r][c] += a part's scaled sums and its min. */
 INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
                      int part, ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
     const bool floats_first = N_FLOATS_FIRST && n_factors(f) == 1;

@@ -1,17 +1,17 @@
-/* Unpacks grouped weights once for many rows: a record a group, registers in the order in
- * which a tile reads them. Part of linear_groups.inc.h. */
+/* Unpacks grouped weights once for many rows: one record per group, registers in the
+ * order in which a tile reads them. Part of linear_groups.inc.h. */
 
-/* Floats of a part of a group: its scale, and its min or zero. */
+/* Floats per part of a group: its scale, and its min or zero. */
 INLINE int n_factors(group_format f) {
     return has_mins(f) || has_zeros(f) ? 2 : 1;
 }
-/* Whether quads are kept as n_quad: bytes, but for tiles, which multiply all numbers as
- * signed bytes. */
+/* Whether quads are kept as n_quad: true for bytes, except with tiles, which multiply all
+ * numbers as signed bytes. */
 INLINE bool has_quads(group_format f) {
     return !LINEAR_BY_TILES && f.dot_bits == 8;
 }
-/* Registers of a quad in a record, and of what follows the quads: scales, mins, and
- * what sums of bytes lack, or which halves of the group are large. */
+/* Registers per quad in a record. The quads are followed by scales, mins, and either the
+ * corrections of byte sums or the group's large halves. */
 INLINE int quad_registers(group_format f) {
     return has_quads(f) ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
@@ -32,7 +32,7 @@ INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *rec
 INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *record, int i, int c) {
     return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
 }
-/* which: 0 scale, 1 min or zero. */
+/* which: 0 for the scale, 1 for the min or zero. */
 INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which,
                                  int c) {
     return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
@@ -41,21 +41,22 @@ INLINE const uint8_t *record_end(group_format f, int n_regs, const uint8_t *reco
     return record_behind(f, n_regs, record, scale_registers(f), c);
 }
 
-/* The zero of unpacked numbers: those of tiles are signed, AVX2's as words have it. */
+/* The zero of unpacked numbers. Tiles multiply signed numbers; AVX2's zero is what the
+ * rows' words assume. */
 INLINE int unpacked_zero(group_format f) {
     const int least = f.group == PACK_GROUP ? 8 : 32;
     return LINEAR_BY_TILES ? 0 : N_WORDS && f.zero > 0 && f.zero < least ? least : f.zero;
 }
 
-/* Unpacks a quad, and returns it as it is multiplied. */
+/* Stores a quad in a record; returns it in the form that is multiplied. */
 INLINE ni unpack_quad(group_format f, int n_regs, ni quad, uint8_t *record, int t, int c) {
     const ni lower = f.lower != 0 ? n_sub_bytes(quad, n_set1_bytes(f.lower)) : quad;
     n_store((uint8_t *)record_quad(f, n_regs, record, t, c), lower);
     return lower;
 }
 
-/* Unpacks the quads of a group of one register's columns. nibbles: of a grid's. Returns
- * which halves (1 and 2) are large. */
+/* Unpacks the quads of a group for one register of columns. nibbles: of a grid format.
+ * Returns the large halves (bits 1 and 2). */
 INLINE int32_t unpack_quads(group_format f, int n_regs, const uint8_t *planes, const ni nibbles[4],
                             uint8_t *record, int c) {
     ni lack = n_set1(0), of_grid[QUADS], magnitudes[2] = {n_set1(0), n_set1(0)};
@@ -114,8 +115,8 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
             lanes[c] = columns[c].lane;
         }
         if (has_grid(f)) {
-            /* else gcc keeps its tables in registers, and those of the tiles on the
-             * stack */
+            /* Keeps gcc from holding the grid's tables in registers and spilling the
+             * tile's. */
             __asm__ volatile("" : "+r"(f.grid));
             grid_nibbles(f, n_regs, planes, lanes, nibbles);
         }

@@ -39,24 +39,25 @@
 #include "backend/cpu/linear_grid_read.inc.h"
 
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
-#define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
-#define SIDE_BLOCKS    4                           /* that one row reads side by side */
-#define WIDE_BLOCKS    8                           /* the same of short blocks */
-/* a block's: shorter streams end before the hardware prefetcher has gained by them */
+#define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* blocks of columns per tile */
+#define SIDE_BLOCKS    4                           /* blocks that one row reads side by side */
+#define WIDE_BLOCKS    8                           /* the same if the blocks are short */
+/* Blocks of up to this size are short: streams too short for the hardware prefetcher. */
 #define SHORT_BYTES 12288
-#define AHEAD_BYTES 12288 /* how far they prefetch, all together */
-/* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
+#define AHEAD_BYTES 12288 /* total prefetch distance of all streams */
+/* SIDE_BLOCKS blocks of up to this total size are prefetched whole into the L2. */
 #define LATER_BYTES 393216
 
-/* of a chunk's records: quads, as bytes and as signs, scales and mins, what sums lack */
+/* The size of a chunk's records: quads, as bytes and as signs, scales, mins,
+ * corrections. */
 #define CHUNK_BYTES (GROUP_CHUNK * TILE_REGISTERS * (2 * QUADS + 4 + 1) * 4 * N_LANES)
 
 _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * sizeof(row_group) <=
                    LINEAR_SCRATCH_BYTES,
                "they fit scratch, and rows copied for a grid");
 
-#define N_SHARES         4 /* of planes: as many passes prefetch them, where the first one unpacks */
-#define FEW_ROWS_CHUNKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
+#define N_SHARES         4 /* shares of the planes, one prefetched per pass, if the first one unpacks */
+#define FEW_ROWS_CHUNKED 8 /* from here on, every pass has at least N_GROUP_ROWS - 2 rows */
 
 #ifdef N_DPBUSD
 #define HAS_DPBUSD 1
@@ -65,19 +66,20 @@ _Static_assert(CHUNK_BYTES + N_WORDS * LINEAR_TILE_ROWS * GROUP_CHUNK / 2 * size
 #endif
 #define MANY_ROWS_UNPACKED 64 /* rows of a prompt */
 
-/* Forms that cost less to unpack in every pass, on units that products leave idle, than
- * to store and load. */
+/* Whether unpacking in every pass, on units that products leave idle, costs less than a
+ * store and a load. */
 INLINE bool is_cheap(group_format f) {
     return N_LANES == 16 ? !has_grid(f)
                          : (is_plain(f) && !unpacks_in_pass(f)) ||
                                (HAS_DPBUSD && f.has_table && f.bits == 4 && f.group == PACK_GROUP);
 }
-/* Forms of bytes take one operation a quad to convert. From few rows on they go by chunks,
- * so that their columns stay in a near cache; they are unpacked only for many rows. */
+/* Whether numbers are bytes that take one operation per quad to convert. Such formats use
+ * chunks from few rows on, to keep columns in a near cache, but unpack only for many
+ * rows. */
 INLINE bool has_near_bytes(group_format f) {
     return HAS_DPBUSD && !LINEAR_BY_TILES && f.bits == 8 && is_plain(f) && !has_zeros(f);
 }
-/* The number of rows from which groups go by chunks. */
+/* The number of rows from which groups are multiplied in chunks. */
 INLINE int chunked_from(group_format f) {
     return !is_cheap(f) || has_near_bytes(f) ? FEW_ROWS_CHUNKED
            : f.bits < N_PLAIN_UNPACKED       ? MANY_ROWS_UNPACKED
@@ -85,8 +87,8 @@ INLINE int chunked_from(group_format f) {
                                              : 32;
 }
 
-/* Whether any number of rows is multiplied from the planes: if unpacking runs on units that
- * products leave idle (AMD has four pipes), and the blocks of a pass stay in the L2. */
+/* Whether all rows are multiplied directly from the planes: unpacking runs on units that
+ * products leave idle (AMD has four pipes), and the blocks of a pass fit the L2. */
 INLINE bool stays_packed(group_format f, const linear *w) {
 #if N_LANES == 16 && !LINEAR_BY_TILES
     return f.bits == 4 && f.group == PACK_GROUP && !has_supers(f) &&
@@ -97,20 +99,19 @@ INLINE bool stays_packed(group_format f, const linear *w) {
 #endif
 }
 
-/* Quads of a part of a group, of 16 or 32 of k. */
+/* Quads per part of a group; a part is 16 or 32 of k. */
 INLINE int part_quads(group_format f) {
     return QUADS * f.group / PACK_GROUP;
 }
-/* Whether sums in int16 can overflow where both factors are large: IQ2's, of numbers up
- * to 43. */
+/* Whether int16 sums can overflow when both factors are large: for IQ2, up to 43. */
 INLINE bool can_be_large(group_format f) {
     return N_WORDS && !LINEAR_BY_TILES && f.dot_bits == 7;
 }
-/* Whether sums start from a row's words, in int16. large: they could overflow. */
+/* Whether sums start from a row's words, in int16. large: such sums could overflow. */
 INLINE bool has_words(group_format f, bool large) {
     return N_WORDS && f.zero > 0 && !(can_be_large(f) && large);
 }
-/* Quads whose products are summed at once. */
+/* The number of quads whose products are summed at once. */
 INLINE int dot_run(group_format f, bool large) {
     const int plain = n_run(f.dot_bits), run = !has_words(f, large) ? plain
                                                : f.zero <= 16       ? QUADS
@@ -118,11 +119,11 @@ INLINE int dot_run(group_format f, bool large) {
     return run < part_quads(f) ? run : part_quads(f);
 }
 
-/* The columns of one register. */
+/* One register of columns. */
 typedef struct group_columns {
-    const uint8_t *planes, *scales, *supers; /* of the block; planes from the lane on */
+    const uint8_t *planes, *scales, *supers; /* of the block; planes start at the lane */
     int lane;
-    float *y; /* the first row's sums */
+    float *y; /* sums of the first row */
 } group_columns;
 
 #include "backend/cpu/linear_group_unpack.inc.h"
@@ -141,17 +142,16 @@ INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
     prefetch_bytes(planes, group_bytes(f));
 }
 
-/* Unpacked groups of a tile's columns. */
+/* A range of unpacked groups of a tile's columns. */
 typedef struct group_range {
-    /* next: of the block whose packed groups to prefetch meanwhile, from next_g on, or
-     * NULL */
+    /* next: the columns whose packed groups are prefetched from next_g on, or NULL */
     const group_columns *columns, *next;
     uint8_t *records;
     int32_t g0, g1, next_g;
-    int32_t share; /* of N_SHARES, which of these; -1: all */
+    int32_t share; /* which of the N_SHARES to prefetch; -1: all */
 } group_range;
 
-/* A group as it is packed, of a form without supers. */
+/* A view of a packed group of a format without supers. */
 INLINE group_view packed_view(group_format f, int n_regs, const group_columns *columns, int32_t g) {
     group_view v = {.record = NULL};
     const group_supers none = {nf_set1(0.0f), nf_set1(0.0f)};
@@ -163,7 +163,7 @@ INLINE group_view packed_view(group_format f, int n_regs, const group_columns *c
     return v;
 }
 
-/* Prefetches the share of the next blocks that falls to a tile's group g. */
+/* Prefetches group g's share of the next blocks. */
 INLINE void prefetch_next(group_format f, const group_range *range, int32_t g) {
     const size_t step = group_bytes(f) / N_SHARES, at = (size_t)(g - range->g0),
                  n = (size_t)(range->g1 - range->g0), next = (size_t)range->next_g;
@@ -178,9 +178,9 @@ INLINE void prefetch_next(group_format f, const group_range *range, int32_t g) {
     }
 }
 
-/* n_rows rows, which begin with the range's groups, over them. Sums start from 0 when the
- * range starts at 0, else from y. Where registers are few, compilers that keep some float
- * sums in them load weights anew for every row. */
+/* Multiplies n_rows rows, which begin with the range's groups, with the range. Sums start
+ * from 0 if the range starts at 0, else from y. Where registers are few, a compiler that
+ * keeps some float sums in them reloads the weights for every row. */
 INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0,
                        int32_t y_stride) {
     const row_group *x[N_GROUP_ROWS];
@@ -230,8 +230,8 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
 
 /* ---- one task ---- */
 
-/* The columns of registers first..first+n_regs of n_blocks blocks of w. Those past the
- * last repeat the last. */
+/* Finds the columns of registers first..first+n_regs of n_blocks blocks of w. Registers
+ * past the last repeat it. */
 INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_blocks, int n_regs, int32_t first,
                          float *y, group_columns *columns) {
     UNROLL
@@ -247,30 +247,30 @@ INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_block
     }
 }
 
-/* How many blocks n_rows rows read side by side: memory serves several streams faster
- * than one, but their sums take registers. */
+/* The number of blocks that n_rows rows read side by side: memory serves several streams
+ * faster than one, but their sums take registers. */
 INLINE int side_blocks(group_format f, int n_rows) {
     if (n_rows == 2 && f.bits == 8) {
-        return 2; /* two streams are a tenth faster than one, though the sums go through memory */
+        return 2; /* two streams are a tenth faster than one, although the sums spill to memory */
     }
     return n_rows > 1 ? GROUP_BLOCKS : is_plain(f) || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
 }
 
-/* How far ahead each of n_side streams prefetches its planes. 0: not at all, as Zen 3's
- * own prefetcher follows four streams of bytes better (by a tenth; with 512 bits Emerald
- * Rapids does not, by 6%). */
+/* How far ahead each of n_side streams prefetches its planes. 0: not at all, because Zen
+ * 3's hardware prefetcher follows four streams of bytes better by a tenth. (Emerald
+ * Rapids with 512 bits loses 6% by it.) */
 INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS && N_LANES < 16 ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
-/* Prefetches what is read soon after a part into the L2: some lines with each group. */
+/* Prefetches what is read soon after a part into the L2: some lines per group. */
 typedef struct soon_lines {
-    const linear_run *run, *end; /* runs that come next */
+    const linear_run *run, *end; /* the next runs */
     const uint8_t *at;
-    size_t left, step; /* bytes of the run; with each group */
+    size_t left, step; /* bytes left of the current run; bytes per group */
 } soon_lines;
 
-/* For a product that takes n_groups groups. */
+/* Spreads part->soon over a product of n_groups groups. */
 INLINE soon_lines soon_of(const linear_part *part, size_t n_groups) {
     size_t all = 0;
     for (int32_t i = 0; i < part->n_soon; i++) {
@@ -296,20 +296,19 @@ INLINE void prefetch_soon(soon_lines *s) {
     s->left -= n;
 }
 
-/* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, the
- * others from the caches. These prefetch the blocks that come after into the L2, a share
- * each, so that memory works in every pass; the first prefetches what is read soon. */
+/* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, and
+ * prefetches what is read soon. The others read them from the caches, and each prefetches
+ * a share of the following blocks into the L2, so that memory is busy in every pass. */
 typedef struct direct_pass {
-    int32_t row0, index, n; /* its first row; which of n passes it is */
-    /* bytes from a block to the one that is read in its place after the last pass; 0: it
-     * is not known */
+    int32_t row0, index, n; /* its first row; its number, of n passes */
+    /* bytes from a block to the one read in its place after the last pass; 0: unknown */
     ptrdiff_t after;
-    bool fetches;     /* the blocks there are prefetched */
-    soon_lines *soon; /* or NULL */
+    bool fetches;     /* whether those blocks are prefetched */
+    soon_lines *soon; /* may be NULL */
 } direct_pass;
 
-/* Which of a tile's n_side blocks a pass prefetches for later: `from` up to the next
- * pass's. */
+/* The first of a tile's n_side blocks that pass number `index` prefetches for later; its
+ * share ends where that of the next pass starts. */
 INLINE int32_t share_from(const direct_pass *pass, int n_side, int32_t index) {
     return pass->fetches && index > 0 ? (index - 1) * n_side / (pass->n - 1) : 0;
 }
@@ -322,16 +321,17 @@ INLINE void prefetch_later(group_format f, const uint8_t *planes, const uint8_t 
     __builtin_prefetch(scales, 0, 2);
 }
 
-/* The rows of a pass, n_rows, over n_side blocks, directly from the planes. next: bytes
- * to the blocks that it reads after them. Their first groups are prefetched at the end.
- * Their scales, a run too short for the hardware prefetcher, are prefetched all along. */
+/* Multiplies the n_rows rows of a pass with n_side blocks, directly from the planes.
+ * next: bytes to the blocks that are read afterwards; their first groups are prefetched
+ * at the end. The scales, too short for the hardware prefetcher, are prefetched
+ * throughout. */
 INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows,
                         const direct_pass *pass, int32_t block0, ptrdiff_t next, float *y, int32_t y_stride) {
     const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index),
                   later_end = share_from(pass, n_side, pass->index + 1);
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS,
               n_tiles = n_side * N_HALVES / n_regs;
-    /* Groups at a time: two read the bytes that their scales share once, four at a time
+    /* Groups per step. Two groups read the bytes that their scales share once; four would
      * cost more than they save. */
     const int step = n_rows <= 2 && sharing_groups(f) == 2 ? 2 : 1;
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at,
@@ -345,7 +345,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride);
         acc[i / n_regs / n_rows][r][i % n_regs] = nf_set1(0.0f);
     }
-    group_supers d[WIDE_BLOCKS * N_HALVES]; /* of each register's columns */
+    group_supers d[WIDE_BLOCKS * N_HALVES]; /* for each register of columns */
     UNROLL
     for (int i = 0; i < n_tiles * n_regs; i++) {
         d[i] = load_supers(f, supers + (size_t)(i / N_HALVES) * stride, 0, i % N_HALVES * N_LANES);
@@ -429,8 +429,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* Bytes from a pass's block b of n_blocks to what it reads after the n_side blocks
- * there. */
+/* Bytes from block b of a pass over n_blocks blocks to those read after n_side blocks. */
 INLINE ptrdiff_t bytes_next(const linear *w, const direct_pass *pass, int n_side, int32_t b,
                             int32_t n_blocks) {
     const ptrdiff_t stride = (ptrdiff_t)w->layout.block_bytes,
@@ -438,8 +437,8 @@ INLINE ptrdiff_t bytes_next(const linear *w, const direct_pass *pass, int n_side
     return b + n_side < n_blocks ? n_side * stride : restart - b * stride;
 }
 
-/* A pass, of n_rows rows, over n_blocks blocks, as far as n_side go side by side. Returns
- * how many blocks that are. */
+/* Multiplies n_rows rows with n_blocks blocks, n_side at a time, as long as so many are
+ * left. Returns how many blocks were done. */
 INLINE int32_t direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x,
                              const direct_pass *pass, int32_t block0, int32_t n_blocks, float *y,
                              int32_t y_stride) {
@@ -451,9 +450,8 @@ INLINE int32_t direct_blocks(group_format f, int n_rows, int n_side, const linea
     return b;
 }
 
-/* The blocks of a pass from `done` on, too few to go side by side: at the end of a
- * matrix only. One row at a time, so that every form has one tile less for each number
- * of rows. */
+/* Multiplies the blocks from `done` on, fewer than go side by side: only at the end of a
+ * matrix. One row at a time, so that each format has one tile less per number of rows. */
 INLINE void direct_rest(group_format f, const linear *w, row_view x, direct_pass pass, int32_t n_rows,
                         int32_t done, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
     for (int32_t b = done; b < n_blocks; b++) {
@@ -473,9 +471,9 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
 #if LINEAR_BY_TILES
 #include "backend/cpu/linear_group_tiles.inc.h"
 #else
-/* All rows, FEW_ROWS_CHUNKED at least, over a chunk's groups, in passes of nearly
- * equal numbers of rows. Each of the first passes prefetches a block of those that
- * come next, or a share of it. */
+/* Multiplies all rows, FEW_ROWS_CHUNKED at least, with a chunk's groups, in passes of
+ * nearly equal numbers of rows. Each of the first passes prefetches one of the next
+ * blocks, or a share of it. */
 INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
                        int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
@@ -508,15 +506,15 @@ INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x
 #endif
 
 #if N_WORDS
-/* The first n groups of the rows, with words, in scratch: AVX2's products with grids take
- * other tables' rows too. */
+/* Copies the first n groups of the rows, with words, to scratch: AVX2's grid products
+ * also get rows that were made for other tables. */
 INLINE row_view word_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratch) {
     const size_t stride = (size_t)n * sizeof(row_group);
     for (int32_t r = 0; r < n_rows; r++) {
         const row_group *from = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
         row_group *to = (row_group *)(void *)(scratch + (size_t)r * stride);
         for (int32_t g = 0; g < n; g++) {
-            __builtin_prefetch((const uint8_t *)(from + g) + x.stride); /* the next row's */
+            __builtin_prefetch((const uint8_t *)(from + g) + x.stride); /* the next row */
             to[g] = from[g];
             put_words(&to[g]);
         }
@@ -525,7 +523,7 @@ INLINE row_view word_rows(row_view x, int32_t n_rows, int32_t n, uint8_t *scratc
 }
 #endif
 
-/* A task's rows, FEW_ROWS_CHUNKED at least, through scratch. */
+/* Multiplies a task's rows, FEW_ROWS_CHUNKED at least, in chunks through scratch. */
 INLINE void chunked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
                          int32_t y_stride, uint8_t *scratch) {
     const linear *w = part->w;
@@ -601,7 +599,7 @@ INLINE ptrdiff_t bytes_to(const linear_part *part, int32_t from, int32_t end) {
     return part->next != NULL ? (ptrdiff_t)((uintptr_t)part->next - (uintptr_t)at) : 0;
 }
 
-/* A task's rows over the packed groups. */
+/* Multiplies a task's rows directly with the packed groups. */
 INLINE void direct_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y,
                         int32_t y_stride) {
     const linear *w = part->w;
@@ -627,8 +625,8 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-/* What the numbers of codes are raised by: with dot instructions, which take any unsigned
- * bytes, those of a table by what rows have ready. */
+/* What is added to the numbers of a table: with dot instructions, which take any unsigned
+ * bytes, the value whose correction rows have ready. */
 INLINE int zero_of(int has_table, int group, int zero) {
 #ifdef N_DPBUSD
     return has_table && zero > 0 && group == PACK_GROUP ? 128 : zero;
@@ -672,7 +670,7 @@ INLINE int zero_of(int has_table, int group, int zero) {
         }                                                                                                    \
     }
 
-/* X(name, ..) for the forms of this file. */
+/* X(name, ..) for the formats of this file. */
 #define GROUP_OF_0(...)
 #define GROUP_OF_1(...)
 #define GROUP_OF_2(...)
