@@ -106,6 +106,17 @@ def test_generate_renders_a_chat_or_takes_the_prompt_as_it_is(server, client):
     assert "".join(p.response for p in pieces) == raw.response and pieces[-1].done_reason == "length"
 
 
+def test_requests_of_ollamas_own_program_are_read(server):
+    """Its Go client sends every text, empty or not, and null for absent options."""
+    whole = {"model": "story", "stream": False, "options": {"temperature": 0, "num_predict": 4}}
+    asked = {"prompt": "Once", "suffix": "", "system": "", "template": "", "context": []}
+    status, _, text = post(server, "/api/generate", whole | asked)
+    assert status == 200 and json.loads(text)["response"] == json.loads(post(server, "/api/generate", whole | {"prompt": "Once"})[2])["response"]
+    assert post(server, "/api/show", {"model": "story", "system": "", "template": "", "verbose": False, "options": None, "name": ""})[0] == 200
+    chat = {"model": "story", "messages": [{"role": "user", "content": "a", "images": None}], "options": None, "tools": None, "keep_alive": None}
+    assert post(server, "/api/chat", chat | {"stream": False, "options": {"num_predict": 1}})[0] == 200
+
+
 def test_a_request_without_a_prompt_loads_or_unloads(client):
     for answer in (client.generate("story"), client.chat("story", [])):
         assert answer.done and answer.done_reason == "load"
