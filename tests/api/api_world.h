@@ -1,6 +1,5 @@
-/* An engine over the small built-in model, driven through quire.h alone: requests are
- * submitted, every event is checked against its order, and what came of a choice is
- * kept. */
+/* An engine over the small built-in model, used through quire.h alone. Submits requests,
+ * checks the order of their events and collects the result of each choice. */
 #ifndef TESTS_API_API_WORLD_H
 #define TESTS_API_API_WORLD_H
 

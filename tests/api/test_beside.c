@@ -1,4 +1,5 @@
-/* Engines beside each other: each generates what it does alone, and any may close first. */
+/* Several engines in one process: each generates the same alone or next to others, and
+ * they may be closed in any order. */
 #include <pthread.h>
 
 #include "api_world.h"

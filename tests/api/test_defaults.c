@@ -1,5 +1,5 @@
-/* What requests have where they say nothing: the defaults of a model, against what a
- * request says, and in an engine. */
+/* Defaults of sampling fields: where an engine gets those of its model, and which fields
+ * of a request they apply to. */
 /* realpath */
 #define _XOPEN_SOURCE 700
 

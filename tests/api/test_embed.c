@@ -1,5 +1,5 @@
-/* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams
- * that end early, and what is left. */
+/* Embeddings through quire.h: inputs as texts and ids, request bodies, errors, streams
+ * that are closed early, and leaks. */
 #include <math.h>
 #include <pthread.h>
 

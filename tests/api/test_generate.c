@@ -1,4 +1,4 @@
-/* Requests from texts and messages, and answers in one call. */
+/* Generation from texts and messages, and quire_generate's single call. */
 #include "api_world.h"
 
 static quire_engine *e;

@@ -1,5 +1,4 @@
-/* Options: those that no one should give, those of another version's header, and extreme
- * ones that are allowed. */
+/* Engine options: invalid ones, those of another header version, and allowed extremes. */
 #include <math.h>
 #include <string.h>
 

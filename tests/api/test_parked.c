@@ -1,6 +1,5 @@
-/* Parks, and requests that are prepared ahead, through quire.h: what a program of
- * several requests needs so that each token of it is computed once, and none of its
- * steps waits. */
+/* Parked and prepared requests through quire.h: a program of several requests computes
+ * each token once, and none of its steps waits. */
 #include <pthread.h>
 
 #include "api_world.h"

@@ -1,5 +1,5 @@
-/* Structured output through quire.h: the fields that name a rule, and responses that obey
- * it whatever is done with them. */
+/* Structured output through quire.h: the fields that set a grammar, and that responses
+ * obey it with every other feature. */
 #include <regex.h>
 
 #include "api_world.h"

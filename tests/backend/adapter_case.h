@@ -1,4 +1,4 @@
-/* A small model of one layer, each op that an adapter can change in it, and random adapters
+/* A small one-layer model, every op that an adapter can change in it, and random adapters
  * for it. */
 #ifndef TESTS_ADAPTER_CASE_H
 #define TESTS_ADAPTER_CASE_H

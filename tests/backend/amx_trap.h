@@ -1,6 +1,6 @@
-/* Runs AMX's instructions on processors without it: each is trapped as illegal and done
- * by the plain C model, so that tests run the very object that a processor with AMX
- * would. For one thread. */
+/* Runs AMX code on processors without AMX: each of its instructions traps as illegal and
+ * is executed by the plain C model, so that tests run the object code of real processors.
+ * Single-threaded only. */
 #ifndef TESTS_AMX_TRAP_H
 #define TESTS_AMX_TRAP_H
 

@@ -1,5 +1,5 @@
-/* Runs attention over a pool of pages through the backend's op table, however the work is
- * cut, and gives the rows in a fixed order. */
+/* Runs attention over a pool of pages through the backend's op table, with the work cut
+ * in any way, and returns the rows in a fixed order. */
 #ifndef TESTS_BACKEND_ATTENTION_CASE_H
 #define TESTS_BACKEND_ATTENTION_CASE_H
 

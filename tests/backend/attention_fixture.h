@@ -1,4 +1,4 @@
-/* What the tests of attention share: a naive reference in double, a case with its data,
+/* Shared by the tests of attention: a naive reference in double, a case with its data,
  * and the ways to cut the same work. */
 #ifndef TESTS_BACKEND_ATTENTION_FIXTURE_H
 #define TESTS_BACKEND_ATTENTION_FIXTURE_H

@@ -1,5 +1,5 @@
-/* What the CPU backend's tests share: the instruction sets that run here, comparison of
- * bits, and hashes. */
+/* Shared by the tests of the CPU backend: the instruction sets available here, bitwise
+ * comparison, and hashes. */
 #ifndef TESTS_BACKEND_ISAS_H
 #define TESTS_BACKEND_ISAS_H
 

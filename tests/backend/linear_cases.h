@@ -1,4 +1,4 @@
-/* Random matrices of every type a product takes, for the tests of products. */
+/* Random matrices of every type that a product accepts. */
 #ifndef TESTS_LINEAR_CASES_H
 #define TESTS_LINEAR_CASES_H
 

@@ -1,6 +1,5 @@
-/* One matrix and the rows that it is multiplied with, for the tests of product
- * kernels: products in tiles of any size, and what they are near to, by an own reading
- * in double. */
+/* A matrix and the rows it is multiplied with, for tests of product kernels: products in
+ * tiles of any size, and a reference that reads the weights in double. */
 #ifndef TESTS_PRODUCT_CASE_H
 #define TESTS_PRODUCT_CASE_H
 

@@ -1,5 +1,5 @@
-/* A backend with one recurrence: sequences whose tokens go through its op in steps of any
- * cut, with states in pages of their own. */
+/* A backend with one recurrent op. Runs tokens of several sequences through it in steps
+ * of any size; each sequence has its own state pages. */
 #ifndef TESTS_BACKEND_STATE_RIG_H
 #define TESTS_BACKEND_STATE_RIG_H
 

@@ -1,5 +1,6 @@
-/* Adapters in the ops: rows have the bits of rows alone, rows of the base those of a backend
- * without adapters, and adapted rows the values of merged weights. */
+/* Adapters in ops. A row has the same bits alone or in a batch; a row without an adapter
+ * has those of a backend without adapters; adapted rows have the values of merged
+ * weights. */
 #include <math.h>
 
 #include "backend/adapter_case.h"

@@ -1,5 +1,5 @@
-/* Adapters as objects: what is refused, by the tensor's name; blends; rows of weights
- * read back; bytes; loading beside steps. */
+/* Loading of adapters: refusals that name the tensor, blends, weights read back, memory
+ * use, and loading while steps run. */
 #include <math.h>
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
-/* Products by AMX's tiles: the model of the instructions, the kernels over it, and the
- * object for the processor, whose instructions the model does where there are none. All
- * have the bits of the plain twin. */
+/* Products with AMX tiles: the model of the instructions, the kernels over that model,
+ * and the kernels for the processor, whose instructions are emulated where it lacks them.
+ * All have the bits of the plain C version. */
 #define _GNU_SOURCE /* the registers of a ucontext_t */
 #include <stdio.h>
 

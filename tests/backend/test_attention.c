@@ -1,4 +1,5 @@
-/* Attention over pages against a naive reference in double, and its stored bits. */
+/* Attention over pages: compared with a naive reference in double and with stored
+ * bits. */
 #include "backend/attention_fixture.h"
 
 /* of base_case's rows, the same on every instruction set and compiler */

@@ -1,5 +1,5 @@
-/* Attention over int8 keys and values: near the reference in double, and the same bits
- * however its work is cut. */
+/* Attention over int8 keys and values: close to a reference in double, and the same bits
+ * however the work is cut. */
 #include "backend/attention_fixture.h"
 
 /* Keys and values lose up to a 254th of their largest number, weights of a chunk a 252nd

@@ -1,5 +1,5 @@
-/* Attention to latents, which are the keys of all heads and, their first elements, the
- * values; and to values of another width than the keys': near the reference in double, and
+/* Attention to latents, which are the keys of all heads and whose first elements are the
+ * values; also values of another width than the keys. Close to a reference in double, and
  * the same bits however the work is cut. */
 #include "backend/attention_fixture.h"
 

@@ -1,6 +1,6 @@
-/* Masks and changes of scores as programs, inside the paged kernel: the bits of the
+/* Programs that mask or change scores inside the paged kernel. They have the bits of the
  * layer's own masks for the same keys, the same bits on every instruction set however the
- * work is cut, and the values of the definition. */
+ * work is cut, and the values of their definition. */
 #include "backend/attention_fixture.h"
 #include "backend/cpu/attention_tile.h"
 

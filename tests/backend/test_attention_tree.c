@@ -1,5 +1,5 @@
-/* Trees of drafts: a row that sees its ancestors wherever they lie has the bits of the
- * same tokens in a line. */
+/* Trees of drafts: a row that sees only its ancestors has the bits of the same tokens in
+ * a sequence without branches. */
 #include "backend/attention_case.h"
 
 enum { MAX_NODES = 33, MAX_PREFIX = 520, HEADS = 6, KV_HEADS = 2, WIDTH = 24 };

@@ -1,5 +1,5 @@
-/* Attention over keys and values of fp8_e4m3 and int4, and of two types: near the
- * reference in double, and the same bits however its work is cut. */
+/* Attention over fp8_e4m3 and int4 caches, and over keys and values of different types:
+ * close to a reference in double, and the same bits however the work is cut. */
 #include "backend/attention_fixture.h"
 
 /* The pairs that are tried, and how far attention over normal numbers may be from the

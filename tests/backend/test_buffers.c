@@ -1,5 +1,5 @@
-/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a
- * step, in every compute mode. And what lies there when it begins. */
+/* A step's buffers, apart from weights and pages: their size for a 1.1B model with 512
+ * rows in every compute mode, and their contents when a step begins. */
 
 #include <math.h>
 #include <string.h>

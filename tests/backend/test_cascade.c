@@ -1,5 +1,5 @@
-/* Attention over shared pages: the bits of every row are those that it gets with its
- * sequence alone. */
+/* Attention over shared pages: every row has the bits it gets when its sequence runs
+ * alone. */
 #include "backend/attention_case.h"
 
 #define SEED 78u

@@ -1,5 +1,5 @@
-/* Rows that choose the keys they read: the choice against a naive one in double, ties by
- * position, trees of drafts, and the same bits however the work is cut. */
+/* Rows that select the keys they read: compared with a naive selection in double, with
+ * ties by position, for trees of drafts, and the same bits however the work is cut. */
 #include "backend/isas.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Rows that choose blocks of the keys that they read: by their best key, each KV head's own,
- * or by a key that stands for the block. Against a naive choice in double, ties by position,
- * trees of drafts, and the same bits however the work is cut. */
+/* Rows that select blocks of the keys they read: by each KV head's best key in the block,
+ * or by a key that represents it. Compared with a naive selection in double, with ties by
+ * position, for trees of drafts, and the same bits however the work is cut. */
 #include "backend/isas.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Embeddings: rows of every storage type, external rows, and tensors of the wrong shape
- * or type. */
+/* The embedding op: tables of every storage type, external rows, and tensors of the wrong
+ * shape or type. */
 #include "backend/isas.h"
 
 #include <stdlib.h>

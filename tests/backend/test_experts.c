@@ -1,5 +1,5 @@
-/* Mixtures of experts: a row's result has the bits of its experts computed one by one,
- * and is right against doubles. */
+/* Mixtures of experts: a row has the bits of its experts computed one by one, and is
+ * close to a reference in double. */
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* Keys of pools and rows of n-grams: against naive models, and the same bits over threads,
- * cuts, batches, page layouts and snapshots. */
+/* Pooled keys and n-gram rows: compared with naive models, and the same bits for any
+ * threads, cuts, batches, page layouts and snapshots. */
 #include "backend/state_rig.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Product kernels: every container and compute mode on every instruction set this machine
- * runs, against sums in double and against the plain twin. */
+/* Product kernels: every weight format and compute mode on every instruction set
+ * available, compared with sums in double and with the plain C version. */
 
 #include "backend/product_case.h"
 #include "test.h"

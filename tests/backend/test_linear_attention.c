@@ -1,6 +1,5 @@
-/* Linear attention: every form against a naive model in double, and the same bits over
- * instruction sets, threads, cuts of a sequence into steps, batches, page layouts and
- * snapshots. */
+/* Linear attention: every form compared with a naive model in double, and the same bits
+ * for any instruction set, threads, steps, batches, page layouts and snapshots. */
 #include "backend/state_rig.h"
 
 #include <math.h>

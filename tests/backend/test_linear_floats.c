@@ -1,5 +1,5 @@
-/* Products of floats with scales: the bits of the plain twin on every instruction set
- * this machine runs, the values of codes, and the bits that they take. */
+/* Products of floats with scales: the bits of the plain C version on every instruction
+ * set available, the values of codes, and their storage. */
 
 #include "backend/product_case.h"
 #include "test.h"

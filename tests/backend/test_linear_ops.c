@@ -1,4 +1,4 @@
-/* The fused product ops through the backend's table. */
+/* The fused product ops, called through the backend's table. */
 
 #include <math.h>
 

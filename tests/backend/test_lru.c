@@ -1,6 +1,5 @@
-/* A gated linear recurrence: against a naive model in double, and the same bits over
- * instruction sets, threads, cuts of a sequence into steps, and with snapshots. place:
- * rows side by side. */
+/* A gated linear recurrence: compared with a naive model in double, and the same bits for
+ * any instruction set, threads, steps and snapshots. Also the op `place`. */
 #include "backend/state_rig.h"
 
 #include <math.h>

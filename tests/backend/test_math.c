@@ -1,5 +1,5 @@
-/* Elementwise kernels, norms and rotation: every instruction set against the plain twin,
- * to the bit, and the plain twin against double. */
+/* Elementwise kernels, norms and rotation: every instruction set has the bits of the
+ * plain C version, which is close to double. */
 #include "backend/isas.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Packed weights: every type's blocks packed as a whole have the bytes that their codes give
- * one column at a time, and these are the bytes of PACK_VERSION. */
+/* Packed weights: blocks packed whole have the same bytes as codes packed one column at a
+ * time, and those that PACK_VERSION stands for. */
 #include "backend/linear_cases.h"
 #include "test.h"
 

@@ -1,3 +1,4 @@
+/* Conversion of weights to packed formats keeps their values and codes exactly. */
 #include <math.h>
 #include <string.h>
 

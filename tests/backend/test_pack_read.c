@@ -1,5 +1,5 @@
-/* A table of embeddings that is also the head: rows that are read from packed weights
- * have the bits of the tensor's own. */
+/* An embedding table that is also the head: rows read from the packed weights have the
+ * bits of the tensor's rows. */
 
 #include <stdlib.h>
 

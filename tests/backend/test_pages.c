@@ -1,5 +1,4 @@
-/* Pages: what is written at a slot is what kv_gather, copies, moves and page transfers
- * give back. */
+/* Pages: kv_gather, copies, moves and page transfers return what was written. */
 #include "backend/isas.h"
 
 #include <math.h>

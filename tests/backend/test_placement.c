@@ -1,3 +1,4 @@
+/* Threads are bound to processors, and memory is spread over NUMA nodes, as asked. */
 /* syscall() is outside POSIX. */
 #define _DEFAULT_SOURCE
 

@@ -1,5 +1,5 @@
-/* Residual streams: coefficients, reading, writing and gates against double, and the same
- * bits on every instruction set, by threads and rows. */
+/* Residual streams: coefficients, reads, writes and gates compared with double, and the
+ * same bits on every instruction set for any threads and rows. */
 #include "backend/isas.h"
 
 #include <math.h>

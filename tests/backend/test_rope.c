@@ -1,4 +1,4 @@
-/* Rotary tables through the op: each scaling against numbers computed apart in double,
+/* The op that makes rotary tables: each scaling compared with separate sums in double,
  * both pair styles, and norms of q and k. */
 #include "backend/isas.h"
 

@@ -1,4 +1,4 @@
-/* Routing: the choice of experts and their weights, against the published definitions in
+/* Routing: selected experts and their weights, compared with the published definitions in
  * double. */
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* Norms of all shapes and the ops over single rows: against double, and every instruction
- * set, batch and thread count against the plain twin, to the bit. */
+/* Norms of all shapes and ops on single rows: close to double, and the bits of the plain
+ * C version for every instruction set, batch and thread count. */
 #include "backend/isas.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* Short convolutions and selective scans: against naive models in double, and the same
- * bits over instruction sets, threads, cuts, batches, page layouts and snapshots. */
+/* Short convolutions and selective scans: compared with naive models in double, and the
+ * same bits for any instruction set, threads, cuts, batches, page layouts and
+ * snapshots. */
 #include "backend/state_rig.h"
 
 #include <math.h>

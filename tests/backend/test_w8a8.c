@@ -1,5 +1,5 @@
-/* Weights that were quantised before, int8 with a scale a row: their own numbers enter
- * the products, by the definition, on every instruction set. */
+/* Checkpoints that are already quantised to int8 with a scale per row: products use the
+ * stored numbers on every instruction set. */
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* The description of a config.json beside a file of one tensor. */
+/* Describes a checkpoint that has a given config.json and a single tensor. */
 #ifndef TESTS_MODEL_DESCRIBE_CONFIG_H
 #define TESTS_MODEL_DESCRIBE_CONFIG_H
 

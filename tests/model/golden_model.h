@@ -1,5 +1,5 @@
-/* The models of ../shared/golden/models and models-2026, changed: another config.json,
- * tensors under other names. */
+/* Variants of the models in ../shared/golden/models and models-2026: with another
+ * config.json, or tensors under other names. */
 #ifndef TESTS_MODEL_GOLDEN_MODEL_H
 #define TESTS_MODEL_GOLDEN_MODEL_H
 

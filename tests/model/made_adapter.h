@@ -1,5 +1,5 @@
-/* Adapters that tests of models write: their tensors, their files, and what a base gives
- * with one. */
+/* Adapters made by tests: their tensors, their files, and the output of a base with
+ * one. */
 #ifndef TESTS_MODEL_MADE_ADAPTER_H
 #define TESTS_MODEL_MADE_ADAPTER_H
 

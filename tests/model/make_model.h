@@ -1,4 +1,4 @@
-/* Small Llama files for tests: a list of keys and tensors that a test may spoil before it
+/* Makes small Llama files: a list of keys and tensors that a test may corrupt before it
  * becomes a GGUF file in memory. */
 #ifndef TESTS_MODEL_MAKE_MODEL_H
 #define TESTS_MODEL_MAKE_MODEL_H

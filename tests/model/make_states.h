@@ -1,6 +1,6 @@
-/* Small models of each kind of recurrent layers as GGUF plans, with random weights: three
- * layers (two of Mamba) of width 64 over 40 tokens. Matrices are so large that what comes
- * out depends on all that went in. */
+/* Small models with each kind of recurrent layer, as GGUF plans with random weights:
+ * three layers (two for Mamba) of width 64, 40 tokens of vocabulary. Weights are so large
+ * that every input affects the output. */
 #ifndef TESTS_MODEL_MAKE_STATES_H
 #define TESTS_MODEL_MAKE_STATES_H
 

@@ -1,5 +1,5 @@
-/* Plans of models whose matrices are of blocks of one type, or of all in turn, with
- * random values. */
+/* Plans of models with random matrices, all of one block type or of every type in
+ * turn. */
 #ifndef TESTS_MODEL_MAKE_TYPES_H
 #define TESTS_MODEL_MAKE_TYPES_H
 

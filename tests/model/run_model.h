@@ -1,5 +1,5 @@
-/* Runs a model on a prompt without an engine: every group of caches has one page, or those
- * of a state. */
+/* Runs a model on a prompt without an engine. Every cache group gets one page, or the
+ * pages of one state. */
 #ifndef TESTS_MODEL_RUN_MODEL_H
 #define TESTS_MODEL_RUN_MODEL_H
 

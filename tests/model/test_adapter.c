@@ -1,5 +1,5 @@
-/* Adapters on models: what they change is what merging them into the weights changes, in
- * every architecture. test_adapter_refusals.c has what does not fit. */
+/* Adapters on models of every architecture have the effect of merging them into the
+ * weights. test_adapter_refusals.c tests those that do not fit. */
 #include "core/quant.h"
 #include "made_adapter.h"
 #include "model/arch.h"

@@ -1,6 +1,5 @@
-/* Adapters on bases of every format and architecture at hand: A and B of every product
- * give what the sum of their product and the weights that are read back gives in place of
- * these, with DoRA's factors and without. */
+/* Adapters on bases of every available format and architecture, with and without DoRA:
+ * the effect equals adding the product of B and A to the weights read back. */
 #include <dirent.h>
 
 #include "core/quant.h"

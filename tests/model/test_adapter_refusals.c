@@ -1,4 +1,5 @@
-/* Adapters that do not fit their model are refused with the tensor's name. */
+/* Adapters that do not fit their model are refused with an error that names the
+ * tensor. */
 #include "made_adapter.h"
 #include "model/arch.h"
 

@@ -1,4 +1,4 @@
-/* Architectures: where their numbers and tensors may lie, and what must be there. */
+/* Architectures: alternative places of their numbers and tensors, and required ones. */
 #include "golden_model.h"
 
 /* Refused with a message that names the file and what is wrong. */

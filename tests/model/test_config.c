@@ -1,5 +1,5 @@
-/* What a model is, read from metadata under GGUF's keys and config.json's: good files,
- * odd ones, and hostile ones. */
+/* Model descriptions read from GGUF metadata and config.json: valid, unusual and
+ * hostile. */
 #include "make_model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The seeds of the fuzz targets reach every architecture: each describes them to its
- * end. */
+/* The seeds of the fuzz targets reach every architecture, and its description
+ * succeeds. */
 #include <dirent.h>
 
 #include "golden_model.h"

@@ -1,5 +1,5 @@
-/* Hidden states of chosen rows: those of the plain twin on every instruction set, to the
- * bit, however the rows were batched. */
+/* Hidden states of selected rows: every instruction set has the bits of the plain C
+ * version, however rows are batched. */
 #include <string.h>
 
 #include "base/mem.h"

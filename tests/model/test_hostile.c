@@ -1,7 +1,7 @@
-/* A thousand mutated files of the supported models: config.json and GGUF metadata with
- * keys dropped, types changed, numbers out of range, lists of another length and wrong
- * texts either are refused with a message that names the file, or describe a model that
- * computes. QUIRE_TEST_LONG: more rounds. QUIRE_TEST_SEED=n repeats a run. */
+/* Mutates the supported models' config.json and GGUF metadata a thousand times: drops
+ * keys, changes types, numbers, list lengths and texts. Each file is either refused with
+ * a message that names the file, or computes. QUIRE_TEST_LONG: more rounds.
+ * QUIRE_TEST_SEED=n repeats a run. */
 #include <assert.h>
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* What files say of latent attention, of the choice of keys and of experts that give their
- * row: numbers that count where config.json has none, and what is refused. */
+/* Configurations of latent attention, selected keys and experts with routing of their
+ * own: defaults where config.json has no number, and what is refused. */
 #include <math.h>
 
 #include "describe_config.h"

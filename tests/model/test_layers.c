@@ -1,4 +1,4 @@
-/* Models whose layers differ: lists with a number for each layer, Llama 4's chunks, Gemma
+/* Models with different layers: lists with a number per layer, Llama 4's chunks, Gemma
  * 4's two head widths and shared caches. */
 #include "describe_config.h"
 

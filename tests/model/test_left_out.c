@@ -1,5 +1,5 @@
-/* Next-token layers: found where checkpoints and GGUF files have them, left out and
- * counted; the model computes as without them. */
+/* Next-token prediction layers: recognised in checkpoints and GGUF files, skipped and
+ * counted; the model computes as if they were absent. */
 #include "golden_model.h"
 
 #include "model/model.h"

@@ -1,5 +1,5 @@
-/* Weights: found under either naming, of the right shape, all of them and no others; and
- * files that chance has spoilt. */
+/* The loader finds weights under either naming, requires exactly the expected tensors and
+ * shapes, and survives randomly corrupted files. */
 #include "make_model.h"
 
 #include "model/model.h"

@@ -1,5 +1,4 @@
-/* Parts of tensors: the rows, columns and slabs that a weight is, as the backend gets
- * them. */
+/* Weights that are parts of a tensor: which rows, columns or slabs the backend gets. */
 #include "make_model.h"
 
 #include "base/mem.h"

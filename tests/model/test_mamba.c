@@ -1,6 +1,6 @@
-/* The numbers of models with Mamba's mixers and with gated linear recurrences: what
- * config.json leaves out, where a number may lie, and what is refused. The expected
- * values were read from the transformers library's own configurations. */
+/* Configurations of Mamba and gated linear recurrences: defaults of config.json,
+ * alternative names, and what is refused. The expected values are those of the
+ * transformers library's own configurations. */
 #include <math.h>
 
 #include "core/recurrence.h"

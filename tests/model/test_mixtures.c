@@ -1,5 +1,5 @@
-/* Mixtures whose layers differ: which are dense, which have windows, which rotate and by
- * which table; what counts where config.json says nothing; and what is refused. */
+/* Mixtures of experts with different layers: which are dense, have windows or rotate, and
+ * by which table; defaults of config.json; and what is refused. */
 #include <math.h>
 
 #include "describe_config.h"

@@ -1,4 +1,4 @@
-/* Checkpoints whose config.json names no class: their model_type does. */
+/* If config.json names no class, model_type selects the architecture. */
 #include "golden_model.h"
 
 #include "model/composite.h"

@@ -1,5 +1,4 @@
-/* docs/models.md: its list of architectures has every name of the registry, and no
- * other. */
+/* docs/models.md lists exactly the architectures of the registry. */
 #include "make_model.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
-/* OPT's forms beside the golden one, against the plain formulas: norms after its layers,
- * embeddings narrower than the model (both of the 350M model), no norm at the end, norms
- * without weights, no biases. */
+/* Variants of OPT that no golden file covers, compared with plain formulas: norms after
+ * the layers and embeddings narrower than the model (both in the 350M model), no final
+ * norm, norms without weights, no biases. */
 #include "golden_model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Descriptions under overrides: keys that GGUF lacks, by config.json's names;
- * what is read for nothing, or has another type. */
+/* Overrides of a model's numbers: replaced or added keys, keys that only config.json has,
+ * and overrides that are not read or have the wrong type. */
 #include "make_model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Packed models: the very logits of what they were made of, in every compute mode; and
- * files made for another version or forged. */
+/* Packed models: the logits equal those of their source in every compute mode; files of
+ * another version and forged files are refused. */
 #include "make_model.h"
 
 #include "backend/cpu/linear.h"

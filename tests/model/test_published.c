@@ -1,6 +1,6 @@
-/* config.json, by the rules of the published configurations: what a left-out number is,
- * what null says, and which numbers are refused because nothing here computes them. The
- * expected values were read from the transformers library's own configurations. */
+/* Published config.json files: the defaults of missing numbers, the meaning of null, and
+ * numbers that are refused because Quire cannot compute them. The expected values are
+ * those of the transformers library's own configurations. */
 #include <math.h>
 
 #include "describe_config.h"

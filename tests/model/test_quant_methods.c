@@ -1,8 +1,7 @@
-/* Damaged checkpoints of every method of quantisation: tensors missing, of other types
- * and shapes, values at their extremes, settings out of range, random changes of header
- * and bytes. Each is refused with the file's name and a reason, or computes.
- * QUIRE_TEST_LONG:
- * 10,000 random changes of each form, five minutes of processor time under the address
+/* Corrupted checkpoints of every quantisation method: tensors missing or of other types
+ * and shapes, extreme values, settings out of range, random changes of header and data.
+ * Each either is refused with the file's name and a reason, or computes. QUIRE_TEST_LONG:
+ * 10,000 random changes per format, five minutes of processor time under the address
  * sanitizer. QUIRE_TEST_SEED=n repeats a run. */
 #include <math.h>
 

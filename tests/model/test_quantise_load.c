@@ -1,5 +1,5 @@
-/* Quantising while loading: the model computes, describes and packs what a GGUF file of
- * the same blocks does. */
+/* A model quantised while it is loaded computes, describes itself and packs like a GGUF
+ * file with the same blocks. */
 #include "run_model.h"
 
 #include <math.h>

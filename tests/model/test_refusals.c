@@ -1,5 +1,5 @@
-/* What is refused at load, one test a kind: each message names the file, the key or
- * tensor, and what is possible instead. */
+/* Models that are refused when loaded, one test per reason: each message names the file,
+ * the key or tensor, and an alternative. */
 #include "golden_model.h"
 
 static void expect(const quire_error *err, bool opened, const char *path, const char *what) {

@@ -1,5 +1,5 @@
-/* Models with layers that keep a state: which layers they are, how large the state is,
- * and what of their numbers is refused. */
+/* Models with recurrent layers: which layers those are, the size of their state, and the
+ * numbers that are refused. */
 #include "describe_config.h"
 
 #include "model/steps.h"

@@ -1,4 +1,4 @@
-/* The steps of layers: what each family's lists say, and when a norm is kept. */
+/* The steps of layers: each model family's list, and when a norm's output is kept. */
 #include "describe_config.h"
 
 #include "model/steps.h"

@@ -1,5 +1,5 @@
-/* Weights of every type of blocks, alone and mixed, in products, experts, embeddings and
- * the head: logits are those of the same values written as F32. */
+/* Weights of every block type, alone and mixed, in products, experts, embeddings and the
+ * head: logits equal those of the same values stored as F32. */
 #include "run_model.h"
 
 #include <math.h>

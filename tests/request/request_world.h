@@ -1,5 +1,5 @@
-/* Requests parsed from bodies, for a model of 2,048 ids and 1,024 tokens, and what their
- * refusals say. */
+/* Parses request bodies for a model of 2,048 ids and 1,024 tokens of context, and checks
+ * the errors of those that are refused. */
 #ifndef TESTS_API_REQUEST_WORLD_H
 #define TESTS_API_REQUEST_WORLD_H
 

@@ -1,4 +1,4 @@
-/* The JSON Schema that the table of fields gives of an endpoint's bodies. */
+/* The JSON Schema of an endpoint's request bodies, as made from the table of fields. */
 #include "request/request_world.h"
 
 #include "json/json_out.h"

@@ -1,4 +1,4 @@
-/* llama.cpp's completions: what their fields become in a request. */
+/* llama.cpp's completion API: which request its fields become. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The fields of Anthropic's Messages API, and what they become. */
+/* Anthropic's Messages API: which request its fields become. */
 #include "request/request_world.h"
 
 #define TURNS "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"

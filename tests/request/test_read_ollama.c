@@ -1,4 +1,4 @@
-/* Ollama's dialects: what their fields become in the form of chats and completions. */
+/* Ollama's API: which chat or completion request its fields become. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The dialect of responses: what its items and fields become in a chat, what its response
- * repeats, and what is refused, by the client's own names. */
+/* The Responses API: which chat its items and fields become, what its response repeats,
+ * and that errors use the client's field names. */
 #include "request_world.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Bodies of scores: which texts are compared, by a model that embeds and by a
+/* Bodies of score requests: which texts are compared by an embedding model and by a
  * cross-encoder. */
 #include "request_world.h"
 

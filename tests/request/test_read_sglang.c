@@ -1,5 +1,5 @@
-/* SGLang's forms: what their fields become, one value for several prompts or a list of
- * equal ones, and what is refused. */
+/* SGLang's API: which request its fields become, values given once or per prompt, and
+ * what is refused. */
 #include "request_world.h"
 
 static quire_request *generate(const char *body) {

@@ -1,4 +1,4 @@
-/* Bodies of requests that end with their prompts. */
+/* Request bodies of endpoints that render or tokenize a prompt without generating. */
 #include "base/rng.h"
 #include "request_world.h"
 

@@ -1,4 +1,5 @@
-/* Turns of Anthropic's Messages API, as the messages of a chat, and what is refused. */
+/* Turns of Anthropic's Messages API: which chat messages they become, and what is
+ * refused. */
 #include "request/read_turns.h"
 #include "request/request_world.h"
 

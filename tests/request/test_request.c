@@ -1,4 +1,5 @@
-/* The fields of a request: defaults, types, ranges, and what excludes what. */
+/* The fields of a request: defaults, types, ranges, and fields that exclude each
+ * other. */
 #include "request/request_world.h"
 
 #include "json/json_out.h"

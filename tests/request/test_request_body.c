@@ -1,4 +1,4 @@
-/* Prompts and messages, the bodies that are refused as JSON or for their size, and fields
+/* Prompts and messages; bodies that are refused for their JSON or size; fields that are
  * set by name. */
 #include "request/request_world.h"
 

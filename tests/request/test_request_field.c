@@ -1,5 +1,4 @@
-/* The table of fields: its order, its rows, and that a new request has the default of
- * each. */
+/* The table of fields: its order and rows, and that a new request has every default. */
 #include <string.h>
 
 #include "endpoints.h"

@@ -1,4 +1,5 @@
-/* Which members that are no fields would change what is generated. */
+/* Unknown members of a body: those that would change the output on another server are
+ * told apart from those that would not. */
 
 #include "request/request_field.h"
 #include "request/request_foreign.h"

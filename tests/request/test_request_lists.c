@@ -1,5 +1,5 @@
-/* bad_words and dry_sequence_breakers as tokens: how many there may be, and that making
- * them can be stopped. */
+/* bad_words and dry_sequence_breakers: their tokens, their limits, and cancellation while
+ * they are tokenized. */
 
 #include "request/request.h"
 #include "test.h"

@@ -1,4 +1,4 @@
-/* Chats rendered with templates, and recorded questions. */
+/* Chats rendered with templates, and recorded requests answered as the reference does. */
 #include "request/request_world.h"
 
 #include "json/json_scan.h"

@@ -1,4 +1,4 @@
-/* Values that are too large for their field are refused before anything is built of them,
+/* Values too large for their field are refused before anything is built from them,
  * however long the body is. */
 #include "request/request.h"
 

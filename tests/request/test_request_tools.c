@@ -1,4 +1,4 @@
-/* A chat's tools: what is wrong with them, and the template that they reach. */
+/* A chat's tools: invalid ones are refused, valid ones reach the template. */
 #include <stdio.h>
 #include <string.h>
 

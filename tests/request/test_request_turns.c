@@ -1,4 +1,5 @@
-/* What ends the answers of chats besides the fields of their requests. */
+/* Text that ends a chat's response although the request does not name it: the next
+ * turn. */
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What `quire bench attention` counts, and that it measures the shapes it is for. */
+/* `quire bench attention`: what it counts, and the shapes it measures. */
 
 #include "lab/bench/attention_measure.h"
 #include "test.h"

@@ -1,4 +1,5 @@
-/* Pieces give the same logits as pages, bit for bit: what differs is memory alone. */
+/* Contiguous caches give the same logits as pages, bit for bit; only memory use
+ * differs. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* Serving without paging gives the engine's answers, and computes the padding and dead
- * rows that it is said to. */
+ * rows that it reports. */
 
 #include "lab/bench/headline_execute.h"
 #include "test.h"

@@ -1,5 +1,5 @@
-/* The model that does nothing under a real engine: steps are noted with as many rows as
- * were computed, and requests end as they should. */
+/* The model that computes nothing, in a real engine: each step is recorded with its
+ * number of rows, and requests end as they should. */
 
 #include "base/mem.h"
 #include "engine/engine.h"

@@ -1,6 +1,6 @@
-/* `quire bench headline`: its figures by hand, its arrivals, what each way reserves, and
- * that every way of serving, really run, gives the engine's answers in the steps and rows
- * that are its own. */
+/* `quire bench headline`: its figures compared with hand calculations, its arrivals, the
+ * memory each policy reserves, and that every way of serving gives the engine's answers
+ * in the expected steps and rows. */
 
 #include <math.h>
 

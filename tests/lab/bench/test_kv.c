@@ -1,4 +1,4 @@
-/* What `quire bench kv` measures with: no page is lost, every operation is counted. */
+/* What `quire bench kv` measures: no page is lost, and every operation is counted. */
 
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_pool.h"

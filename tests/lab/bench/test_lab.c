@@ -1,5 +1,5 @@
-/* Workloads on the real engine: worked example 24 to the token and page, and every
- * mechanism switched off, with the same answers. */
+/* Workloads on the real engine: worked example 24 to the exact token and page, and the
+ * same answers with each mechanism switched off. */
 #include <stdlib.h>
 
 #include "lab/bench/lab.h"

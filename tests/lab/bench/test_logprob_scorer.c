@@ -1,5 +1,5 @@
-/* Pages, one piece, and no cache at all give the same log-probabilities, bit for bit,
- * whatever a pass takes. */
+/* Log-probabilities are the same, bit for bit, with pages, a contiguous cache or no
+ * cache, however many tokens a pass has. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* The figures of `quire bench memory`: worked examples 13 to 15, from the runs
- * themselves. */
+/* The figures of `quire bench memory`: worked examples 13 to 15, from real runs. */
 
 #include "lab/bench/memory_cases.h"
 #include "test.h"

@@ -1,5 +1,5 @@
-/* Published shapes: the ordinary loader opens each of them, and what it finds there is
- * what was published; Llama's pace is a line through its points. */
+/* Published model shapes: the ordinary loader opens each and finds the published numbers.
+ * Times per byte are interpolated between measured points. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Stages of a step out of a trace of ops: whose time goes where, which passes count, and
- * what is left between them. */
+/* Profiles from a trace of ops: the stage each op belongs to, the passes that count, and
+ * the time left between ops. */
 #include <math.h>
 #include <string.h>
 

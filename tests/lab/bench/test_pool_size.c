@@ -1,5 +1,4 @@
-/* Pages of pools: those that a model's groups of layers take, not those of one of
- * them. */
+/* The size of a pool counts the pages of all of a model's layer groups. */
 #include <string.h>
 
 #include "lab/bench/client.h"

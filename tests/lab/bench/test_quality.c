@@ -1,6 +1,5 @@
-/* Divergence, perplexity, equal choices and percentiles of `quire bench quality` against
- * sums of their definitions, and the passes by hand that it makes: copies of a sequence
- * decode as the sequence does. */
+/* `quire bench quality`: divergence, perplexity, equal choices and percentiles compared
+ * with their definitions, and that copies of a sequence decode as it does. */
 #include <string.h>
 
 #include <math.h>

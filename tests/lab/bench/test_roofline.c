@@ -1,5 +1,5 @@
-/* Limits of the machine: every way to read reads all of the memory, rates are of what
- * they say, and what cannot be measured is refused. */
+/* Measured limits of the machine: every kernel reads all of the memory, rates have the
+ * right unit, and what cannot be measured is refused. */
 #include <math.h>
 #include <string.h>
 

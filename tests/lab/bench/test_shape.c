@@ -1,5 +1,5 @@
-/* The arithmetic that figures are held against: published bytes and operations of a
- * token, and the lower of two limits. */
+/* Reference figures: published bytes and operations per token, the lower of two
+ * limits. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Lines of the goal table: fractions of limits, what is met, which goals there are; and
- * the speed of requests that decode together. */
+/* The goal table: fractions of limits, which goals exist and which are met; and the speed
+ * of requests that decode together. */
 #include <math.h>
 
 #include "lab/bench/bench_speed_report.h"

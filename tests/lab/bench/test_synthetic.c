@@ -1,5 +1,5 @@
-/* Models made in memory: an engine's opener takes them, their weights are as large as
- * they should be, and what they compute is finite and not all the same. */
+/* Models made in memory: an engine can open them, their weights have the right size, and
+ * their output is finite and not constant. */
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Directories of one's own: gone when they are not needed any more, and when a signal
- * ends the process. */
+/* Temporary directories are removed when they are no longer needed and when a signal ends
+ * the process. */
 #include <stdio.h>
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* What `quire bench text` measures: texts that are the same everywhere, and tokenizers
- * that work. */
+/* `quire bench text`: its texts are the same on every machine, and its tokenizers
+ * work. */
 
 #include "base/utf8.h"
 #include "file/model_file.h"

@@ -1,5 +1,5 @@
-/* Traces of a forward pass: which ops ran, what they must have read and computed, and
- * that watching changes no bit. */
+/* Traces of a forward pass: which ops ran, the bytes and operations of each, and that
+ * tracing changes no bit. */
 #include <stdlib.h>
 #include <string.h>
 

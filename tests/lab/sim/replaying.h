@@ -1,5 +1,5 @@
-/* Replays of small traces, for the tests of replay and of the optimum: every invariant is
- * proved after every request. */
+/* Replays of small traces, for the tests of replay and of the offline optimum. Every
+ * invariant is checked after every request. */
 #ifndef TESTS_LAB_SIM_REPLAYING_H
 #define TESTS_LAB_SIM_REPLAYING_H
 

@@ -1,4 +1,5 @@
-/* The offline optimum, against a search of everything that could have been kept. */
+/* The offline optimum, compared with an exhaustive search over everything a cache could
+ * keep. */
 #include "replaying.h"
 
 enum { DEPTH = 3, N_PAGES = 14, N_STATES = 1 << N_PAGES, N_REQUESTS = 14 };

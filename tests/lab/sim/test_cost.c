@@ -1,4 +1,4 @@
-/* Cost models: what a step costs by its rows, and the mean of several measurements. */
+/* Cost models: the cost of a step by its rows, and the mean of several measurements. */
 #include <math.h>
 
 #include "lab/sim/cost.h"

@@ -1,4 +1,4 @@
-/* Replaying traces: hits, evictions and peaks that were computed by hand. */
+/* Replays of traces: hits, evictions and peaks compared with hand calculations. */
 #include "replaying.h"
 
 /* docs/lab/worked-examples.md, 24: 8 users of one system prompt. With a tenant each they

@@ -1,5 +1,5 @@
-/* The simulator plans as the engine does: one trace is served by both, an engine over the
- * null model and a simulated server, and the plans are compared step by step. */
+/* The simulator plans as the engine does: both serve one trace, the engine with the null
+ * model, and their plans are compared step by step. */
 #include <stdio.h>
 #include <time.h>
 

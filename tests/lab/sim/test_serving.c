@@ -1,5 +1,5 @@
-/* The server that is simulated: what its planner plans is the engine's, what its clock
- * says is the cost model's, and every request gets its tokens. */
+/* The simulated server: it plans as the engine does, its clock follows the cost model,
+ * and every request gets its tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Reading request traces: the three formats, and files that are none. */
+/* Reading request traces: the three formats, and files that are not traces. */
 #include <stdio.h>
 #include <stdlib.h>
 
