@@ -82,7 +82,7 @@ static void head_task(void *context, int32_t task, int32_t worker) {
                   n_in = use->w->n_in;
     const row_view rows = head_rows(job, head, row0, n_rows, worker);
     const adapter_rows changed = head_changed(job, head, row0, n_rows, worker);
-    float *y = s->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    float *y = s->tiles + (size_t)worker * 2 * LINEAR_TILE_FLOATS;
     for (int32_t c = 0; c < n_out; c += LINEAR_TILE_COLUMNS) {
         const int32_t n = n_out - c < LINEAR_TILE_COLUMNS ? n_out - c : LINEAR_TILE_COLUMNS;
         const linear_part part = {

@@ -130,6 +130,9 @@ typedef struct linear_kernels {
     /* Whether this processor looks up rows of grids so fast that weights stay packed.
      * NULL: no; they are unpacked at load. */
     bool (*finds_rows)(void);
+    /* Whether tasks of many rows have LINEAR_WIDE_BLOCKS: products so fast that reading
+     * the rows from beyond the L2 for fewer columns would slow them. */
+    bool is_wide;
 } linear_kernels;
 
 extern const linear_kernels linear_plain;

@@ -78,4 +78,5 @@ const linear_kernels LINEAR_TABLE = {
                  [ROWS_GROUPS] = quantise_groups},
     .product = product,
     .finds_rows = finds_rows,
+    .is_wide = true,
 };

@@ -222,6 +222,10 @@ static int32_t widest_task(const product_job *job) {
            n_blocks >= 2 * blocks * enough) {
         blocks *= 2;
     }
+    if (job->b->linear->is_wide && job->n_parts > 1 &&
+        n_blocks * job->n_parts >= LINEAR_WIDE_BLOCKS * enough) {
+        blocks = LINEAR_WIDE_BLOCKS;
+    }
     return blocks;
 }
 
@@ -372,8 +376,8 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     const linear_part part = part_of_task(job, task / job->n_parts, &use);
     int32_t column0 = part.block0 * PACK_LANES, stride = part.n_blocks * PACK_LANES;
     int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
-    float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
-    float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_FLOATS;
+    float *up = y + LINEAR_TILE_FLOATS;
     /* the kernel writes the results directly: nothing else is done to them */
     const bool is_direct = job->end == END_STORE && n_columns == stride;
     for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
@@ -439,8 +443,8 @@ static void run_products(product_job *job, rows_job *rows) {
     if (some) {
         adapter_shrink_open(&job->shrink, job->b, job->changed, job->n);
     }
-    set_tasks(job);
     job->n_parts = linear_ops_divide_up(job->n_rows, TASK_ROWS);
+    set_tasks(job);
     int32_t n_tasks = 0;
     for (int32_t i = 0; i < n_cut(job); i++) {
         n_tasks += n_tasks_of(job, i);

@@ -11,6 +11,8 @@
 
 #define LINEAR_TILE_BLOCKS  4 /* column blocks per task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
+#define LINEAR_WIDE_BLOCKS  8 /* the same of many rows, where kernels are is_wide */
+#define LINEAR_TILE_FLOATS  (LINEAR_TILE_ROWS * LINEAR_WIDE_BLOCKS * PACK_LANES)
 #define LINEAR_MAX_USES     8 /* most weights in an op */
 
 /* The largest logit of a row in the column tiles that one worker computed. value
@@ -30,7 +32,7 @@ typedef struct cpu_linear_state {
     float *placed;                     /* [workers][widest_ordered]: a permuted row */
     int32_t widest[N_ROW_FORMATS];
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows: max(max_rows, max_out) of the widest */
-    float *tiles;                 /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    float *tiles;                 /* [workers][2][LINEAR_TILE_FLOATS] */
     uint8_t *scratch;             /* [workers][LINEAR_SCRATCH_BYTES] */
     size_t head_bytes;            /* bytes of the widest row of a head's product */
     uint8_t *head_rows;           /* [workers][LINEAR_TILE_ROWS][head_bytes] */

@@ -474,7 +474,7 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         TRY(mem_check(s->head_rows));
         b->step_bytes += (int64_t)(workers * LINEAR_TILE_ROWS * s->head_bytes);
     }
-    size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    size_t tiles = workers * 2 * LINEAR_TILE_FLOATS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);
     s->largest = cpu_own(b, workers * (size_t)b->limits.max_out, sizeof *s->largest);
