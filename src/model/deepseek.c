@@ -9,7 +9,8 @@
 
 static const arch_names stacked_names = {
     .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj"}, /* quantised: modules */
 };
 
 static const arch_names axk1_names = {

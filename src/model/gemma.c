@@ -345,6 +345,10 @@ static const arch_names gemma4_names = {
            [W_ROUTER] = "model.layers.%d.router.proj",
            [W_EXPERT_GATE_UP] = "model.layers.%d.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj",
+           /* of files whose experts are modules, as those quantised by llm-compressor */
+           [W_EXPERT_GATE] = "model.layers.%d.experts.%d.gate_proj",
+           [W_EXPERT_UP] = "model.layers.%d.experts.%d.up_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.experts.%d.down_proj",
            [W_ROUTER_NORM] = "model.layers.%d.router.scale",
            [W_EXPERT_SCALES] = "model.layers.%d.router.per_expert_scale",
            [W_LAYER_SCALE] = "model.layers.%d.layer_scalar",

@@ -12,7 +12,8 @@
 static const arch_names qwen_vl_names = {.left_out = {"visual"}};
 static const arch_names qwen3_vl_moe_names = {
     .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj"}, /* quantised: modules */
 };
 static const arch_names qwen2_moe_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",

@@ -1,7 +1,5 @@
 """Quantised checkpoints as they are published: settings, names, types and layout of tensors of well-known repositories, at reduced width with
 seeded values. Each opens, has the logits of the same weights as floats, answers under its automatic settings, and packed likewise."""
-import re
-
 import pytest
 
 from test_quant_methods import EXPERTS, FF, HEADS, WIDTH, Model, awq, bnb, f4, fp8, gpt_oss, gptq, int8, int_packed, logits, np, nvfp4, run
@@ -172,19 +170,55 @@ def mistral(rng, n_out, n_in):
     return {".weight": tensors[".weight"]} | {name: (kind, a.reshape(())) for name, (kind, a) in scales.items()}, weights
 
 
-def mistral4(settings):
-    """Latent attention and experts in stacks of [outputs, inputs], each expert with a scale for its codes and one for its rows."""
-    m = deepseek(mistral, settings, architectures=["Mistral4ForCausalLM"], model_type="mistral4", first_k_dense_replace=1)
-    del m.stored["model.layers.1.mlp.gate.e_score_correction_bias"], m.floats["model.layers.1.mlp.gate.e_score_correction_bias"]
-    p = "model.layers.1.mlp.experts."
+def stack_floats(m):
+    """The floats of experts that are modules, as the 16-bit checkpoint has them: stacks."""
+    [p] = {name.partition("experts.")[0] + "experts." for name in m.floats if "experts.0." in name}
+    of = lambda name: np.stack([m.floats.pop(f"{p}{e}.{name}.weight")[1] for e in range(EXPERTS)])
+    m.floats |= {p + "gate_up_proj": ("F32", np.concatenate([of("gate_proj"), of("up_proj")], 1)), p + "down_proj": ("F32", of("down_proj"))}
+    return m
+
+
+def mistral4(make, settings):
+    m = deepseek(make, settings, architectures=["Mistral4ForCausalLM"], model_type="mistral4")
+    for tensors in (m.stored, m.floats):
+        del tensors["model.layers.1.mlp.gate.e_score_correction_bias"]
+    return stack_floats(m)
+
+
+def mistral4_stacks():
+    """Its experts in stacks of [outputs, inputs], each expert with a scale for its codes and one for its rows."""
+    m, p = mistral4(mistral, MISTRAL_FP8), "model.layers.1.mlp.experts."
+    m.stored = {name: tensor for name, tensor in m.stored.items() if not name.startswith(p)}
     for name, n_out, n_in in (("gate_up_proj", 2 * FF, WIDTH), ("down_proj", WIDTH, FF)):
         made = [m.make(m.rng, n_out, n_in) for _ in range(EXPERTS)]
         stack = lambda suffix: np.stack([tensors[suffix][1] for tensors, _ in made])
         m.stored |= {p + name: ("F8_E4M3", stack(".weight")), f"{p}{name}_scale_inv": ("F32", stack(".weight_scale_inv")[:, None, None]),
                      f"{p}{name}_activation_scale": ("F32", stack(".activation_scale"))}
         m.floats[p + name] = "F32", np.stack([weights for _, weights in made])
-    of_module = re.compile(r"\.experts\.\d")
-    m.stored, m.floats = ({name: tensor for name, tensor in tensors.items() if not of_module.search(name)} for tensors in (m.stored, m.floats))
+    return m
+
+
+def gemma4_experts(make, settings):
+    """Gemma 4's MLP with experts beside it."""
+    m = Model((make, settings), architectures=["Gemma4ForCausalLM"], model_type="gemma4_text", head_dim=WIDTH // HEADS, global_head_dim=WIDTH // HEADS,
+              layer_types=["full_attention"], hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=EXPERTS, top_k_experts=2, moe_intermediate_size=FF)
+    p = m.outside(m.linear)
+    for norm in ("pre_feedforward_layernorm", "post_feedforward_layernorm", "post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"):
+        m.plain(f"{p}{norm}.weight", WIDTH)
+    for name, n in (("self_attn.q_norm.weight", WIDTH // HEADS), ("self_attn.k_norm.weight", WIDTH // HEADS), ("router.scale", WIDTH), ("router.per_expert_scale", EXPERTS),
+                    ("layer_scalar", 1)):
+        m.plain(p + name, n)
+    m.sixteen(p + "router.proj", EXPERTS, WIDTH)
+    for prefix in ["mlp."] + [f"experts.{e}." for e in range(EXPERTS)]:
+        for name, n_out, n_in in (("gate_proj", FF, WIDTH), ("up_proj", FF, WIDTH), ("down_proj", WIDTH, FF)):
+            m.linear(p + prefix + name, n_out, n_in)
+    return stack_floats(m)
+
+
+def qwen3_vl(m):
+    """The text of a Qwen3-MoE within the names and the configuration of Qwen3-VL."""
+    m.stored, m.floats = ({name.replace("model.", "model.language_model."): tensor for name, tensor in tensors.items()} for tensors in (m.stored, m.floats))
+    m.config = m.config | {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe"}
     return m
 
 
@@ -241,7 +275,11 @@ REPOSITORIES = {
     "mistralai/Ministral-3-8B-Instruct-2512": lambda: dense(mistral, MISTRAL_FP8, MISTRAL | {
         "architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "llama_4_scaling_beta": 0.1,
                                                                                                   "original_max_position_embeddings": 32}}),
-    "mistralai/Mistral-Small-4-119B-2603": lambda: mistral4(MISTRAL_FP8),
+    "mistralai/Mistral-Small-4-119B-2603": lambda: mistral4_stacks(),
+    "mistralai/Mistral-Small-4-119B-2603-NVFP4": lambda: mistral4(nvfp4(False)[0], red_hat("nvfp4-pack-quantized", num_bits=4, group_size=16, strategy="tensor_group", type="float")),
+    "RedHatAI/gemma-4-26B-A4B-it-FP8-Dynamic": lambda: gemma4_experts(fp8(1, 0, "BF16", config={})[0], red_hat("float-quantized", type="float", inputs=inputs(type="float"))),
+    "Qwen/Qwen3-VL-30B-A3B-Instruct-FP8": lambda: qwen3_vl(dense(fp8(128, 128, "BF16", ".weight_scale_inv")[0], {
+        "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}, QWEN3_MOE)),
     "nvidia/Llama-4-Scout-17B-16E-Instruct-FP8": lambda: modelopt_stacks(llama4(fp8(0, 0, config={})[0], modelopt("FP8"))),
     "nvidia/Llama-4-Scout-17B-16E-Instruct-FP4": lambda: modelopt_stacks(llama4(nvfp4(True)[0], modelopt("NVFP4"))),
     "gpt-oss in NVFP4 by ModelOpt": lambda: gpt_oss_stacks(nvfp4(True)[0], modelopt("NVFP4")),
