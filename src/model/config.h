@@ -121,6 +121,8 @@ void config_kv_heads_of_tensor(const config *c, model_desc *d);
 /* Sets the feed-forward width from the first layer's tensor, since some architectures'
  * GGUF files state it wrongly. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
+/* The weight of a layer of a GGUF file, packed or not; NULL: absent. */
+const tensor_view *config_layer_matrix(const config *c, int32_t layer, const char *name);
 /* The rows of a GGUF file's tensor (%d: of the first layer that has it), packed or not;
  * 0: absent. */
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name);

@@ -144,9 +144,7 @@ bool config_has_correction(const config *c, const model_desc *d) {
 /* ---- which layers have experts ---- */
 
 static bool has_router(const config *c, int32_t layer) {
-    char name[64];
-    (void)snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", (int)layer);
-    return model_file_find(c->f, name) != NULL;
+    return config_layer_matrix(c, layer, "ffn_gate_inp") != NULL;
 }
 
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d) {
@@ -330,6 +328,10 @@ static quire_err read_gguf_widths(const config *c, model_desc *d) {
     TRY(config_i32(c, "attention.value_length_mla", NULL, &m->d_value));
     m->d_nope = d_key - m->d_rope;
     m->d_value = rows > 0 && n_heads > 0 ? rows / n_heads - m->d_nope : m->d_value;
+    const tensor_view *out = config_layer_matrix(c, 0, "attn_output");
+    if (m->d_value == 0 && out != NULL && out->n_dims == 2 && out->dims[1] <= INT32_MAX && n_heads > 0) {
+        m->d_value = (int32_t)out->dims[1] / n_heads; /* a packed model has attn_kv_b in parts */
+    }
     return QUIRE_OK;
 }
 

@@ -110,16 +110,20 @@ int32_t config_table_rows(const config *c, const char *name) {
     return c->is_gguf ? config_matrix_rows(c, model_file_find(c->f, name)) : 0;
 }
 
+const tensor_view *config_layer_matrix(const config *c, int32_t layer, const char *name) {
+    char full[128];
+    (void)snprintf(full, sizeof full, "blk.%d.%s.weight" PACKED_SUFFIX, (int)layer, name);
+    const tensor_view *t = model_file_find(c->f, full);
+    full[strlen(full) - strlen(PACKED_SUFFIX)] = 0;
+    return t != NULL ? t : model_file_find(c->f, full);
+}
+
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
     assert(d != NULL);
     for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
-        char full[128];
-        (void)snprintf(full, sizeof full, "blk.%d.%s.weight" PACKED_SUFFIX, (int)i, name);
-        const tensor_view *t = model_file_find(c->f, full);
-        full[strlen(full) - strlen(PACKED_SUFFIX)] = 0;
-        t = t != NULL ? t : model_file_find(c->f, full);
-        if (config_matrix_rows(c, t) > 0) {
-            return config_matrix_rows(c, t);
+        const int32_t rows = config_matrix_rows(c, config_layer_matrix(c, i, name));
+        if (rows > 0) {
+            return rows;
         }
     }
     return 0;
