@@ -400,8 +400,7 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
     return e;
 }
 
-/* Assigns n_pages consecutive pages to a table per sequence, with the shared pages in all
- * of them. */
+/* Assigns n_pages consecutive pages to each sequence's table, shared pages to all. */
 static void lay_out(stage *s) {
     int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
     /* backwards: tables overwrite the data from which they are made */

@@ -83,8 +83,7 @@ static void bench_speed_report_print_row(const speed_line *l) {
     }
 }
 
-/* Whether the goal is met: with a limit as a fraction of it, otherwise as a bound on the
- * value. */
+/* Adds the parameters of l that are set. */
 static void add_params(json_out *params, const speed_line *l) {
     const struct {
         const char *name;

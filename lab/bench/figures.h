@@ -65,8 +65,7 @@ int64_t figures_time_us(int32_t n_threads);
 int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
-/* The same for figures with n_threads[0..n) threads: both names if both clocks are
- * used. */
+/* The same for figures with n_threads[0..n) threads: both names if there are both. */
 const char *figures_times_name(const int32_t *n_threads, int32_t n);
 
 /* The quantile `part` (0..1) of values[0..n); 0.5 is the median. Sorts values. */

@@ -366,8 +366,7 @@ static quire_err simulate_load(const headline_run *k, serving_options *so, doubl
     return QUIRE_OK;
 }
 
-/* Runs one load with one draw of arrivals: the trace's clock runs `rate` times as
- * fast. */
+/* Runs one load with one draw of arrivals: the trace's clock runs `rate` times faster. */
 static quire_err run_draw(const headline_run *k, double rate, headline_load *out, quire_error *err) {
     const struct way *w = &ways[k->way];
     serving_options so = *k->server;

@@ -18,12 +18,10 @@
  * requests arrive at once. */
 typedef struct headline_load {
     double rate; /* arrivals per second; infinite: all at once */
-    /* mean over requests of (time from arrival to end) / tokens of the answer, in
-     * seconds */
+    /* mean over requests of (arrival to end) / tokens of the answer, in seconds */
     double latency;
     double tokens_s; /* answer tokens per second, from the first arrival to the last end */
-    /* means over steps: requests running; part of the reserved memory that holds a
-     * token */
+    /* means over steps: running requests; share of reserved memory that holds tokens */
     double at_once, live;
     double n_steps, n_preemptions;
     step_work work;                /* work of all steps together, including padding and dead rows */
@@ -32,8 +30,7 @@ typedef struct headline_load {
 
 headline_load headline_load_of(const serving_result *r, double rate);
 
-/* Adds a load to *mean, the mean of n loads at one rate; with n = 0 *mean becomes the
- * load. */
+/* Adds a load to *mean, the mean of n loads at one rate. With n = 0: *mean = load. */
 void headline_load_mean(headline_load *mean, int32_t n, const headline_load *load);
 
 /* The rate at which latency first exceeds the bound, among loads[0..n) in ascending order

@@ -123,8 +123,7 @@ static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
     return QUIRE_OK;
 }
 
-/* Computes one more token of each member. A dead row that would exceed its room stays at
- * its end. */
+/* Computes a token of each member. A dead row that would exceed its room stays put. */
 static quire_err batch_step(void *context, const serving_batch *b, int32_t made, double *us) {
     headline_execution *x = context;
     if (b->n != b->n_taken) {
@@ -295,8 +294,7 @@ static quire_err headline_engine_open_engine(engine_run *c, quire_error *err) {
     return lab_engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->x, err);
 }
 
-/* ---- requests in, tokens out: done by other threads in a server, so not on the clock
- * ---- */
+/* ---- requests in, tokens out: off the clock, as other threads of a server do it ---- */
 
 static quire_err headline_engine_submit(engine_run *c, client_request *a, quire_error *err) {
     const trace_request *q = a->q;

@@ -1,5 +1,4 @@
-/* Measures the pool's operations with one or more threads: CPU time per page, and its
- * spread. */
+/* Measures the pool's operations with one or more threads: CPU time per page, spread. */
 #ifndef LAB_BENCH_KV_POOL_H
 #define LAB_BENCH_KV_POOL_H
 

@@ -287,8 +287,7 @@ static quire_err send_more(lab_job *c, int32_t at_once, sample *samples, const i
     return QUIRE_OK;
 }
 
-/* Runs the job. After an error, still waits for samples in progress, since events refer
- * to them. */
+/* Runs the job. After an error, waits for running samples, whose events refer to them. */
 static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const int32_t *first_sample,
                              quire_error *err) {
     quire_err e = send_more(c, at_once, samples, first_sample, err);
@@ -503,8 +502,7 @@ typedef struct part {
  * texts begin with the same token, even modulo the smallest vocabulary. */
 enum { OWN = 1100 };
 
-/* Adds a request of texts a and b. is_new: no earlier prompt has text a; b is always
- * new. */
+/* Adds a request of texts a and b, b always new. is_new: no earlier prompt has a. */
 static void workload_add(workload *w, int32_t n_vocab, part a, bool is_new, part b, int32_t n_output,
                          int32_t after) {
     const part parts[] = {a, b};

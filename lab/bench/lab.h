@@ -49,8 +49,7 @@ typedef struct lab_request {
     constraint *rule; /* constraint of the answers, owned by the caller; NULL: none */
     /* result */
     int32_t n_prompt, n_cached; /* of the first sample */
-    /* clock_us; when the engine committed the first and the last token, over all
-     * samples */
+    /* clock_us when the engine committed the first and last token, over all samples */
     int64_t sent_us, first_us, last_us;
     int32_t n_left; /* samples that run */
     int32_t *whole; /* [n_whole] prompt and the first sample's answer */
@@ -145,8 +144,7 @@ quire_err variants_run(variant *t, int32_t n, int32_t n_runs, bool counts_vary, 
  * requests. */
 int32_t *variant_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_request *requests);
 
-/* Tokens of all sequences that are in pages at the end. The last token of an answer is
- * not. */
+/* Tokens of all sequences in pages at the end, without the answers' last tokens. */
 int64_t variant_live_tokens(const lab_request *requests, int32_t n);
 /* The run of median speed, after sorting t's runs; *spread: the largest distance of
  * another run's speed from it. */

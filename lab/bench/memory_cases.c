@@ -65,8 +65,7 @@ static void note_peak(store *st) {
     st->result.peak_bytes = now > st->result.peak_bytes ? now : st->result.peak_bytes;
 }
 
-/* Allocates a larger buffer beside the old one, copies the tokens and frees the old
- * one. */
+/* Allocates a larger buffer beside the old one, copies the tokens, frees the old one. */
 static quire_err grow_buffer(store *st, kept *k, int32_t cap) {
     int32_t *larger = mem_new((size_t)cap, sizeof *larger);
     if (larger == NULL) {

@@ -15,8 +15,7 @@
 
 typedef struct model_runner_options {
     const quire_options *engine; /* uses model, compute, kv_dtype, isa and n_threads */
-    /* with has_groups: pages of each group. 0: the caller opens them (kv_open) by the
-     * layout */
+    /* with has_groups: pages of each group; 0: the caller opens them (kv_open) */
     int32_t page_tokens, n_pages;
     int32_t max_rows, max_seqs; /* per pass */
     int32_t max_len;            /* length of the rotary tables */
@@ -46,12 +45,10 @@ typedef struct model_runner {
 typedef struct runner_part {
     const int32_t *tokens; /* the sequence's tokens, from its start */
     int32_t first, n_rows;
-    /* its block table; NULL: keys and values are not stored (a baseline has its own
-     * memory) */
+    /* its block table; NULL: keys and values are not stored (for a baseline) */
     const int32_t *pages;
     int32_t n_logits; /* number of rows, the last ones, whose logits are computed */
-    /* with has_groups: its block tables, which have pages for its rows; NULL: uses
-     * pages */
+    /* with has_groups: its block tables with pages for its rows; NULL: uses pages */
     const kv_seq *seq;
     const adapter *adapter; /* adapter of its rows; NULL: none */
 } runner_part;

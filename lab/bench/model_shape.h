@@ -71,8 +71,7 @@ typedef struct speed_limit {
 
 /* The limit of a prompt of n tokens: its operations, and the weights read once. */
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n);
-/* The limit of n_seqs sequences that decode with `context` tokens each, in pages of type
- * kv. */
+/* The limit of n_seqs decoding sequences of `context` tokens, in pages of type kv. */
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n_seqs,
                                double context, dtype kv);
 

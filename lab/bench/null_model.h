@@ -10,8 +10,7 @@
 #include "backend/backend.h"
 #include "model/model.h"
 
-/* One step, in nanoseconds: from the previous pass to this one, and the thread's CPU time
- * in it. */
+/* One step in nanoseconds: since the previous pass, and the thread's CPU time in it. */
 typedef struct null_step {
     int64_t wall_ns, cpu_ns;
     int64_t collect_ns;     /* part of wall_ns from waiting for the previous pass to reading its last row */

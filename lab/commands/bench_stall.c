@@ -58,7 +58,7 @@ static quire_err run_prompt(stall *b, int32_t n_prompt, sent *s, quire_error *er
     return read_until(b, s, 1, err);
 }
 
-/* Collects the gaps of all streams that ended after `from` and up to `to`. */
+/* Collects the gaps of all streams that ended after from_us and up to to_us. */
 static void take_gaps(stall *b, int64_t from_us, int64_t to_us) {
     b->gaps.n = 0;
     for (int32_t k = 0; k < b->options->n_streams; k++) {

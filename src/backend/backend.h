@@ -60,8 +60,7 @@ typedef struct norm_spec {
     int32_t width;
     float eps;
     bool add_one; /* the weight is 1 + w */
-    /* norm_linears and feed_forward also write norm(x) back to x: for norms on the
-     * residual */
+    /* norm_linears and feed_forward also write norm(x) to x: norms on the residual */
     bool replaces;
     float cutoff;              /* NORM_ABOVE only; it has no weight */
     const tensor_view *weight; /* NULL: no weight */
@@ -516,7 +515,7 @@ typedef struct step_limits {
 /* How to open a backend: the numeric configuration and the machine. */
 typedef struct backend_options {
     compute_mode compute;
-    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon" or
+    /* "auto", "plain", "avx2", "avxvnni", "avx512", "amx", "avx512bf16", "neon",
      * "i8mm" */
     const char *isa;
     int32_t n_threads;    /* 0: one for each core that the process may use */
@@ -573,14 +572,12 @@ typedef struct op_trace {
     int32_t n, cap;
 } op_trace;
 
-/* The op table. NULL: the backend lacks the op, and a model that needs it is refused at
- * load. */
+/* The op table. NULL: the backend lacks the op, and models that need it are refused. */
 typedef struct backend_ops {
     const char *name; /* "cpu" */
     uint32_t packing; /* version of linear_packed's layout */
     void (*close)(backend *b);
-    /* One line for users: "cpu, avx2, 2 threads bound to 0-1". Valid while the backend is
-     * open. */
+    /* One line for users: "cpu, avx2, 2 threads bound to 0-1". Valid until close. */
     const char *(*describe)(const backend *b);
 
     /* ---- loading: each call makes an object that the backend owns until close. The

@@ -40,8 +40,7 @@ typedef struct adapter_opening {
     int32_t n_of_towers; /* modules of image and audio towers, which are ignored */
 } adapter_opening;
 
-/* n zeroed elements that live until the adapter is packed; NULL: out of memory, with err
- * set. */
+/* n zeroed elements that live until the adapter is packed; NULL: out of memory. */
 void *adapter_memory(adapter_opening *o, size_t n, size_t size);
 /* Copies a view to memory that lives as long. */
 quire_err adapter_keep(adapter_opening *o, const tensor_view *t, const tensor_view **out);

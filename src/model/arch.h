@@ -15,8 +15,7 @@
 #define ARCH_MAX_NAMES 6
 
 typedef struct arch {
-    /* names in general.architecture, up to the first NULL; the first one names the
-     * model */
+    /* names in general.architecture, up to the first NULL; the first names the model */
     const char *gguf[ARCH_MAX_NAMES];
     const char *hf[ARCH_MAX_NAMES]; /* names in config.json's architectures[0] */
     const arch_names *names;        /* NULL: Llama's */

@@ -173,8 +173,7 @@ static const arch_names modernbert_names = {
     .left_out = {"head", "decoder"},
 };
 
-/* A window of n tokens reaches n / 2 to either side. Layers 0, period, 2 period .. have
- * none. */
+/* A window of n reaches n / 2 to either side. Layers 0, period, 2 period .. have none. */
 static quire_err modernbert_read_windows(const config *c, model_desc *d) {
     int32_t window = 128, period = 3;
     bool is_window[DESC_MAX_LAYERS];

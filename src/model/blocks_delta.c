@@ -119,8 +119,7 @@ static bool find_piece(const binding *b, delta_piece piece, weight_role *role, w
     return true;
 }
 
-/* Loads a piece's product. b and a are computed in f32, since a state amplifies their
- * errors. */
+/* Loads a piece's product. b and a are computed in f32: a state amplifies errors. */
 static quire_err load_piece(binding *b, delta_piece piece, int32_t n_in, linear **out) {
     bool is_exact = piece == DELTA_B || piece == DELTA_A || piece == DELTA_A_IN;
     weight_role role;
@@ -154,8 +153,7 @@ static quire_err add_piece(binding *b, delta_piece piece, delta_block *to, buffe
     return QUIRE_OK;
 }
 
-/* Loads the taps of channels `at` from one tensor, or from the concatenation `all` of
- * three. */
+/* Loads the taps of channels `at` from one tensor, or from three concatenated. */
 static quire_err load_taps(binding *b, const float *all, conv_channels at, conv_taps **out) {
     const int32_t n_taps = b->d->delta.n_taps;
     if (all == NULL) {
@@ -209,8 +207,7 @@ static quire_err load_convs(binding *b, delta_block *to) {
 
 /* ---- decays ---- */
 
-/* Sets lightning attention's decays: a geometric series over the heads, smaller in later
- * layers. */
+/* Sets lightning attention's decays: geometric over the heads, smaller in late layers. */
 static quire_err set_slopes(binding *b, const float **out) {
     const int32_t n = b->d->delta.n_heads;
     float *rates;

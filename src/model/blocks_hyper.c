@@ -225,8 +225,7 @@ static quire_err ngrams_load_norm(binding *b, weight_role role, const norm **out
     return QUIRE_OK;
 }
 
-/* Loads a convolution over every n-th token as one over all, with taps of 0 in
- * between. */
+/* Loads a convolution over every n-th token as one over all, with zero taps between. */
 static quire_err ngrams_load_conv(binding *b, ngram_block *g) {
     const ngram_desc *d = &b->d->ngrams;
     const weight_name name = binding_name(b, W_NGRAM_CONV);
@@ -257,8 +256,7 @@ done:
     return e;
 }
 
-/* Loads the table: one tensor, or several, of which all but the last have equally many
- * rows. */
+/* Loads the table: one tensor, or several, equally long except for the last. */
 static quire_err ngrams_load_tables(binding *b, ngram_block *g) {
     const ngram_desc *d = &b->d->ngrams;
     const int32_t n = (int32_t)(((int64_t)d->n_rows + d->rows_each - 1) / d->rows_each);

@@ -51,8 +51,7 @@ static quire_err latent_load_slab(binding *b, weight_role role, int32_t n_heads,
     return loader_linear(b->l, binding_name(b, role), b->layer, &p, n_out, n_in, out);
 }
 
-/* Loads a head's rows of keys, whose transpose is multiplied with queries, and of
- * values. */
+/* Loads a head's rows of keys, transposed for a product with queries, and of values. */
 static quire_err latent_load_head(binding *b, const latent_parts *w, int32_t head, linear **key,
                                   linear **value) {
     const latent_desc *m = &w->m;

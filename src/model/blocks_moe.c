@@ -257,8 +257,7 @@ static void set_limit(float limit, activation *f, float *to) {
     *to = limit > 0.0f ? limit : *to;
 }
 
-/* Sets what the experts read and write: the layer's rows, or narrower rows of a
- * latent. */
+/* Sets what the experts read and write: the layer's rows, or a latent's narrower ones. */
 static quire_err moe_load_latent(binding *b, moe_block *m) {
     const int32_t width = b->d->moe.d_latent;
     m->use.x = m->in;

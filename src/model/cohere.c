@@ -32,8 +32,8 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* Sets windows if config.json lists none: on all but each `period`-th layer, counted
- * separately in the dense layers before the mixtures and in the mixtures. */
+/* Sets windows if config.json lists none: on all but each `period`-th layer (in the dense
+ * layers before the mixtures, counted apart: each `prefix_period`-th). */
 static quire_err cohere_read_windows(const config *c, int32_t n_dense, int32_t prefix_period, model_desc *d) {
     int32_t window = 4096, period = 4;
     bool is_window[DESC_MAX_LAYERS];

@@ -82,8 +82,7 @@ static quire_err find_set(const config *c, const char *path, size_t n, find_fn f
     return model_file_set_by(c->f, key) != NULL ? find(c->f, key, out) : QUIRE_NOT_FOUND;
 }
 
-/* QUIRE_NOT_FOUND: none of the keys is present; key is then the first one, for
- * messages. */
+/* QUIRE_NOT_FOUND: none of the keys is present; key is then the first, for messages. */
 static quire_err find_key(const config *c, const char *gguf, const char *hf, find_fn find, void *out,
                           char key[MAX_KEY]) {
     if (c->is_gguf && gguf != NULL) {

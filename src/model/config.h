@@ -61,8 +61,7 @@ quire_err config_layer(const config *c, const char *gguf, const char *hf, int32_
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A number, or a list of equal numbers, one per layer. */
 quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
-/* A list of at most max numbers, or a single one. *n: how many there are; 0: the key is
- * absent. */
+/* A list of at most max numbers, or a single one. *n: their count; 0: no such key. */
 quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
 /* A list of numbers in config.json; *n 0: the key is absent. */
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
@@ -186,8 +185,7 @@ rope_desc config_plain_rope(const config *c, const model_desc *d);
  * the numbers; NULL: "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED: an unknown
  * scaling, which err names. */
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
-/* Reads how many elements of a head rotate from config.json; at most as many as a head
- * has. */
+/* Reads how many elements of a head rotate from config.json, at most a whole head. */
 quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims);
 /* Adds a rotary table to the description and uses it in every layer. */
 quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
@@ -201,8 +199,7 @@ quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pair
  * read. */
 quire_err config_rotary_by_window(const config *c, const rope_desc *full, const rope_desc *local,
                                   model_desc *d);
-/* Llama's description: config_decoder without assumptions, and config_rotary of whole
- * heads. */
+/* Llama's description: config_decoder without assumptions, whole heads rotate. */
 quire_err config_llama(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d);
 
 /* ---- config_moe.c ---- */
@@ -228,8 +225,7 @@ quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, mode
 /* Adds caches, by d->index, for index keys to the layers that select keys, and for what a
  * pool's key is made from. */
 quire_err config_add_index(const config *c, const bool *chooses, model_desc *d);
-/* Reads how queries are scaled by position (Ministral 3). needed: the keys are
- * required. */
+/* Reads how queries are scaled by position (Ministral 3). needed: keys are required. */
 quire_err config_temperature(const config *c, bool needed, model_desc *d);
 
 /* ---- config_moe.c: windows ---- */

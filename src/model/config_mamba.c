@@ -217,8 +217,7 @@ quire_err config_taps(const config *c, const char *gguf, const char *hf, int32_t
     return config_check(c, gguf, hf, *n_taps, 2, CONV_MAX_TAPS);
 }
 
-/* Reads a number of linear attention, limited so that the product of two cannot
- * overflow. */
+/* Reads a number of linear attention, limited so that no product of two overflows. */
 static quire_err read_small(const config *c, const char *gguf, const char *hf, int32_t most, int32_t *out) {
     TRY(config_i32(c, gguf, hf, out));
     return config_check(c, gguf, hf, *out, 1, most);

@@ -72,8 +72,7 @@ static quire_err config_read_shared(const config *c, const model_desc *d, moe_de
     return QUIRE_OK;
 }
 
-/* Reads the width of experts. If there are two, the second is that of experts for
- * images. */
+/* Reads the width of experts. If there are two, the second is for images. */
 static quire_err config_moe_read_width(const config *c, moe_desc *m) {
     int32_t widths[2];
     size_t n = 0;

@@ -214,8 +214,7 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
 
 /* ---- GGUF ---- */
 
-/* Reads a tensor of divisors, one per pair of rotary dimensions. *found: whether it
- * exists. */
+/* Reads a tensor of divisors, one per pair of rotary dimensions. *found: it exists. */
 static quire_err read_factor_tensor(const config *c, const char *name, int32_t n, float *out, bool *found) {
     const tensor_view *t = model_file_find(c->f, name);
     *found = t != NULL;

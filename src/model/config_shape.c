@@ -89,7 +89,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
 }
 
 /* Reads a number per layer: a list, which may continue for next-token layers, or one
- * number for all. *first is initially the default. */
+ * number for all. out[0] is initially the default. */
 static quire_err config_read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d,
                                     int32_t n_layers, int32_t *out) {
     size_t n = 0, n_all = (size_t)n_layers + (size_t)d->n_next_token_layers;
@@ -156,8 +156,7 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
     return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
 }
 
-/* Reads the number of layers. GGUF's block_count includes next-token layers, which come
- * last. */
+/* Reads the number of layers. GGUF's block_count includes next-token layers (last). */
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
     s->n_layers = c->has_text && s->n_layers == 0 ? published_of(d->architecture)->n_layers : s->n_layers;
@@ -178,8 +177,7 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     return QUIRE_OK;
 }
 
-/* Reads each layer's number of query heads: one number, or a list if the shape allows
- * it. */
+/* Reads each layer's number of query heads: one number, or a list if allowed. */
 static quire_err read_query_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_heads) {
     const char *gguf_heads = "attention.head_count",
                *hf_heads = s->has_heads_by_layer

@@ -218,7 +218,6 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
                                                     "choice, grammar or structural_tag");
 }
 
-/* The next readers compare with the choices of their rows. */
 static bool read_rules_is_any(const json_value *v) {
     return str_is(json_str(v), "any");
 }

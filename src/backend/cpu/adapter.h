@@ -67,8 +67,7 @@ typedef struct adapter_rows {
     const int32_t *rows;
     int32_t row0;
     const adapter_groups *groups; /* grouping of these rows; read by adapter_shrink_open */
-    /* row i in f32 begins at h + (h_rows[i] or i) * h_stride; rows without an adapter are
-     * not read */
+    /* row i in f32 begins at h + (h_rows[i] or i) * h_stride; others are not read */
     const float *h;
     int32_t h_stride;
     const int32_t *h_rows;

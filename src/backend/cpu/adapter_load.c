@@ -240,8 +240,7 @@ static quire_err adapter_store_of(const cpu_backend *b, adapter *a, quire_error 
     return QUIRE_OK;
 }
 
-/* Checks a replacing tensor and makes a view of it as an unpacked tensor whose bytes will
- * be copied. */
+/* Checks a replacing tensor and makes an unpacked view of it, whose bytes are copied. */
 static quire_err check_instead(const tensor_view *v, int64_t rows, int64_t columns, tensor_view *out,
                                quire_error *err) {
     if (v->packing != 0 || v->quant != NULL || v->n_dims != 2 || v->dims[0] != rows ||

@@ -1,5 +1,4 @@
-/* Plain C twin of an adapter's two products; adapter_kernels.inc.h gives the same
- * bits. */
+/* Plain C twin of an adapter's two products; adapter_kernels.inc.h has the same bits. */
 #include <math.h>
 
 #include "backend/cpu/math.h"

@@ -144,8 +144,7 @@ static const uint8_t *stretch_a(const adapter_rows *r, const rank_stretch *s) {
     return s->segment->a + (size_t)s->rank0 * n_in * adapter_number_bytes(s->segment->a_type);
 }
 
-/* Computes t of a stretch for n rows, at most ADAPTER_ROWS. next: the A to be read next,
- * or NULL. */
+/* Computes t of a stretch for n rows, at most ADAPTER_ROWS. next: the next A or NULL. */
 static void shrink_stretch(const cpu_backend *b, const adapter_rows *r, const rank_stretch *s,
                            const uint8_t *next, const int32_t *rows, int32_t n) {
     const float *h[ADAPTER_ROWS];

@@ -17,8 +17,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* bytes of keys and values that consecutive tiles of queries can read from a near
- * cache */
+/* bytes of keys and values that consecutive query tiles can read from a near cache */
 #define NEAR_BYTES       (256 * 1024)
 #define MANY_CHUNKS      16   /* so many chunks that it matters little how the first one is read */
 #define SMALL_PIECE      4096 /* bytes of a head's keys in a page that count as small */
@@ -62,8 +61,7 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates a worker's scratch. All kv heads share the memory that is used only within
- * one chunk. */
+/* Allocates a worker's scratch. KV heads share what is used only within one chunk. */
 static quire_err attention_scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
     const int32_t q_stride = attn_int8_stride(widest_of(&b->layout, KV_PLANE_K));
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
@@ -184,8 +182,7 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 
 /* ---- chunks ---- */
 
-/* Loads the states that earlier items left for the tile's queries, unless chunk0 is the
- * first chunk. */
+/* Loads the states that earlier items left for the tile's queries, if there are any. */
 static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
@@ -300,8 +297,7 @@ static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* Computes the tile's queries over the item's chunks, each chunk into its partial
- * buffer. */
+/* Computes the tile's queries over the item's chunks, each into its partial buffer. */
 static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n,
                         attn_scratch *s) {
     cpu_attention_state *state = job->state;

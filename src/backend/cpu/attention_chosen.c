@@ -143,8 +143,7 @@ static float nth_largest(float *x, int32_t count, int32_t n) {
     return x[want];
 }
 
-/* Keeps the `most` best of `count` candidates in their order. Returns how many are
- * left. */
+/* Keeps the `most` best of `count` candidates in their order. Returns how many remain. */
 static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, int32_t most) {
     const attn_choice *c = &job->attn.state->choice;
     float *scores = candidate_scores(job, worker), *sorted = c->sorted + (scores - c->scores);
@@ -166,8 +165,7 @@ static int32_t keep_best(const choose_job *job, int32_t worker, int32_t count, i
     return n;
 }
 
-/* Adds the scores of a chunk's keys, for n_heads index heads from `head` on, to
- * sums[0..n). */
+/* Adds the scores of a chunk's keys, for n_heads index heads from `head` on, to sums. */
 static void add_scores(const choose_job *job, const chooser *c, int32_t head, int32_t n_heads, int32_t n,
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
@@ -190,8 +188,7 @@ static void add_scores(const choose_job *job, const chooser *c, int32_t head, in
     }
 }
 
-/* Computes the scores of keys base..base + n of the row's pages for one list into
- * sums[0..n). */
+/* Computes the scores of keys base..base + n of the row's pages for a list into sums. */
 static void score_keys(const choose_job *job, const chooser *c, int32_t list, int32_t base, int32_t n,
                        attn_scratch *s, float *sums) {
     const choose_use *use = job->use;
@@ -228,8 +225,7 @@ static void write_places(const chooser *c, int32_t place, int32_t n, int32_t *to
     }
 }
 
-/* A scan of a row's blocks for one list; candidates are the places of blocks' last
- * keys. */
+/* A scan of a row's blocks for one list; candidates are places of blocks' last keys. */
 typedef struct block_scan {
     const choose_job *job;
     const chooser *c;
@@ -254,8 +250,7 @@ static void block_pass(block_scan *s, int32_t place, float score) {
     }
 }
 
-/* Writes a list: the selected blocks and, for pools, the keys after the last whole
- * block. */
+/* Writes a list: the selected blocks and, for pools, the keys after the last block. */
 static int32_t choice_write(const block_scan *s, int32_t *to) {
     const int32_t *places = candidate_places(s->job, s->worker), last = s->c->plain + s->c->at;
     const int32_t rest = s->n_seen % s->block;

@@ -157,8 +157,7 @@ INLINE int32_t int4_row_bytes(int32_t width) {
     return attn_int8_stride(17 * int4_groups(width));
 }
 
-/* Computes minus the sum of a query's elements in each group, as the lower of two
- * words. */
+/* Computes minus the sum of a query's elements per group, as the lower of two words. */
 static void sum_query_groups(const int8_t *q, int32_t n, int32_t *sums) {
     for (int32_t group = 0; group * INT4_GROUP < n; group++) {
         const int32_t end = n < (group + 1) * INT4_GROUP ? n : (group + 1) * INT4_GROUP;
@@ -170,8 +169,7 @@ static void sum_query_groups(const int8_t *q, int32_t n, int32_t *sums) {
     }
 }
 
-/* Computes the sums of q * code of n_q queries over the first n_quads quads of a
- * group. */
+/* Computes the sums of q * code of n_q queries over a group's first n_quads quads. */
 INLINE void dot_int4_group(int n_q, const uint8_t *codes, const int8_t *q, int32_t stride, int32_t n_quads,
                            ni *dots) {
     UNROLL

@@ -211,8 +211,7 @@ static attn_group int8_group_of(const attn_tile *t, int32_t i, int32_t n, int32_
     return group_of(t, i, n, (width + 3) / 4, fetched_bytes);
 }
 
-/* Computes unscaled products of all the tile's queries with blocks block0..block1 of
- * keys. */
+/* Computes unscaled products of the tile's queries with blocks block0..block1 of keys. */
 static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP;
     attn_group groups[MOST_INT8_GROUPS];
@@ -227,8 +226,7 @@ static void score_int8_tile(const attn_tile *t, int32_t block0, int32_t block1) 
     }
 }
 
-/* Softmax: computes the weights of all the tile's queries, and the value of a weight of
- * 1. */
+/* Softmax: computes the weights of the tile's queries, and the value of a weight of 1. */
 static void soften_int8(const attn_tile *t, int32_t block0, int32_t block1, float *step) {
     float top[ATTN_TILE];
     int32_t query = 0;

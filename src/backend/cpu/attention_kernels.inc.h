@@ -34,8 +34,7 @@ typedef struct attn_group {
     int32_t query, n, first, end, some_first, some_end, fetched, step;
 } attn_group;
 
-/* FORGET makes the compiler load values from memory again instead of keeping them in
- * registers. */
+/* FORGET makes the compiler reload values from memory instead of using registers. */
 #if N_LANES == 8
 #define FORGET() __asm__ volatile("" ::: "memory")
 #else
@@ -493,8 +492,7 @@ INLINE void weigh_kept_any(kept_use use, const attn_tile *t, attn_group g, int32
     }
 }
 
-/* Computes unscaled products of two groups. False: there are not two, or keys are too
- * wide. */
+/* Computes unscaled products of two groups. False: fewer groups, or keys too wide. */
 static bool score_fp8_pair(const attn_tile *t, const attn_group *groups, int32_t n_groups, int32_t block0,
                            int32_t block1) {
     float kept[DESC_MAX_HEAD * ATTN_BLOCK];
@@ -541,8 +539,7 @@ static bool weigh_fp8_pair(const attn_tile *t) {
 }
 #endif
 
-/* Computes unscaled products of all the tile's queries with blocks block0..block1 of
- * keys. */
+/* Computes unscaled products of the tile's queries with blocks block0..block1 of keys. */
 INLINE void score_floats(dtype type, const attn_tile *t, int32_t block0, int32_t block1) {
     const int32_t n_groups = (t->n_queries + GROUP - 1) / GROUP;
     attn_group groups[MOST_GROUPS];
@@ -690,8 +687,7 @@ INLINE void merge_state(attn_state *to, const attn_state *chunk, float a, float 
     }
 }
 
-/* Computes the exponentials of LANES states together: one by one they take longer than
- * the sums. */
+/* Computes the exponentials of LANES states together, which is faster than one by one. */
 static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
     for (int32_t first = 0; first < n; first += LANES) {
         const int32_t count = n - first < LANES ? n - first : LANES;

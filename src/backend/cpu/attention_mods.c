@@ -120,8 +120,7 @@ static uint16_t bits_between(int32_t first, int32_t end, int32_t b) {
     return (uint16_t)(low <= 0 ? below : low >= ATTN_BLOCK ? 0u : below & ~((1u << low) - 1u));
 }
 
-/* Narrows a query's first..end to its visible positions. False: they are not
- * contiguous. */
+/* Narrows a query's first..end to its visible positions. False: not contiguous. */
 static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *seen) {
     int32_t first = t->first[query], end = t->end[query], n = 0, low = ATTN_CHUNK, high = 0;
     const attn_lanes key = key_lanes(c);
@@ -214,8 +213,7 @@ static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range po
     return attn_program_seen(p, &r);
 }
 
-/* Fills verdicts [chunks.high - chunks.low], halving ranges while the result is
- * uncertain. */
+/* Fills verdicts [chunks.high - chunks.low]; halves ranges while they are uncertain. */
 static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks,
                         attn_range heads, uint8_t *verdicts) {
     attn_seen seen = look(p, seq, positions, chunks, heads);

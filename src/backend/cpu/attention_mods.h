@@ -32,8 +32,7 @@ typedef struct attn_change {
     uint8_t faults[ATTN_TILE]; /* of each query */
 } attn_change;
 
-/* A program's inputs for the queries of a tile; only `position` differs between
- * chunks. */
+/* A program's inputs for a tile's queries; only `position` differs between chunks. */
 typedef struct attn_asked {
     int32_t n, b, n_heads;
     int32_t position[ATTN_TILE], head[ATTN_TILE], n_kv[ATTN_TILE];

@@ -32,8 +32,7 @@ static inline bool has_changes(const attn_tile *t) {
     return t->soft_cap > 0.0f || t->has_slopes || t->change != NULL;
 }
 
-/* cap tanh(s / cap), faster if all lanes are far below the cap, as they nearly always
- * are. */
+/* cap tanh(s / cap), faster if all lanes are far below the cap, as is usual. */
 INLINE f32x16 cap16(f32x16 cap, f32x16 s) {
     f32x16 x = f_div(s, cap), a = f_abs(x);
     return f_mul(cap, m_all(m_lt(a, f_set1(TANH_SMALL))) ? with_sign_of(tanh_small16(a), x) : tanh16(x));

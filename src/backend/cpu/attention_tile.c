@@ -15,8 +15,7 @@ static int32_t attn_item_row(const attn_job *job, const attn_item *item, int32_t
     return rows != NULL ? rows[item->row0 + at] : item->row0 + at;
 }
 
-/* Sets first..end to the positions that a query at `position` sees by the layer's
- * spec. */
+/* Sets first..end to the positions visible to a query at `position` by the spec. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first,
                       int32_t *end) {
     *first = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
@@ -31,8 +30,7 @@ static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens,
     }
 }
 
-/* Sets the inputs of the queries' programs, and the map's results for the item's
- * chunks. */
+/* Sets the inputs of the queries' programs, and the map's results for the chunks. */
 static void set_mods(const attn_job *job, const attn_item *item, const batch_seq *seq, attn_scratch *s) {
     s->mods = seq->mods;
     s->tile.seen = NULL;
@@ -134,8 +132,7 @@ void attn_fetch_queries(const attn_job *job, const attn_item *item, int32_t kv_h
 
 /* ---- draft trees ---- */
 
-/* Whether the chunk has positions of a draft tree: those after its first row, the
- * root. */
+/* Whether the chunk has positions of a draft tree: those after its root, row 0. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
@@ -217,8 +214,7 @@ static void cut_to_chunk(attn_scratch *s, int32_t base) {
     }
 }
 
-/* Sets first..end to the range of positions that any query of the tile sees. False:
- * none. */
+/* Sets first..end to the positions that some query of the tile sees. False: none. */
 static bool seen_by_some(const attn_tile *tile, int32_t *first, int32_t *end) {
     *first = ATTN_CHUNK;
     *end = 0;

@@ -314,8 +314,7 @@ static bool is_several(uint64_t nodes) {
     return (nodes & (nodes - 1)) != 0;
 }
 
-/* The NUMA nodes over which memory is spread; 0: there is only one, or the system
- * refuses. */
+/* The NUMA nodes over which memory is spread; 0: only one, or the system refuses. */
 static uint64_t spread_nodes(const cpu_placement *p) {
     uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
     void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;

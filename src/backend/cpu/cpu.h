@@ -94,8 +94,7 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
-/* The worker's scratch row, as wide as any buffer. Its content is lost when the task
- * ends. */
+/* The worker's scratch row, as wide as any buffer. Its content is lost after the task. */
 static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
     return b->scratch_rows + (size_t)worker * b->scratch_stride;
 }
@@ -148,8 +147,7 @@ bool cpu_norm_replaces(const norm *nm);
 int32_t cpu_norm_id(const norm *nm);
 /* Whether a can replace b: same kind and shape. */
 bool cpu_norm_is_alike(const norm *a, const norm *b);
-/* Norms each group of x[0..width) (a head, or the whole row). out may be x. Any
- * thread. */
+/* Norms each group of x[0..width): a head, or the row. out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
 /* ---- implemented in adapter_load.c ---- */
@@ -178,7 +176,7 @@ void cpu_scale_rows(backend *b, float scale, buffer x);
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
 quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out);
 const void *cpu_embedding_rows(const embedding *e, size_t *n_bytes);
-/* The number of its rows, and their width. */
+/* Sets the number of the table's rows and their width. */
 void cpu_embedding_shape(const embedding *e, int64_t *n_rows, int32_t *width);
 int32_t cpu_embedding_id(const embedding *e);
 void cpu_embed(backend *b, const embed_use *use);

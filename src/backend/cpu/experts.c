@@ -100,8 +100,7 @@ static void gather_ordered(const experts_job *job, int32_t assignment, const flo
     }
 }
 
-/* Address of an expert's input row in f32: by row, or by place if it is scaled for each
- * expert. */
+/* Address of an expert's input row in f32: by row, or by place if scaled per expert. */
 static float *kept_input(const experts_job *job, int32_t i) {
     const cpu_adapter_state *a = job->b->adapter_state;
     return a->kept + (int64_t)i * a->kept_stride;

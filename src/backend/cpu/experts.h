@@ -72,8 +72,7 @@ static inline bool experts_need_whole(const linear *down) {
     return down->format == ROWS_TOKEN || down->format == ROWS_BF16 || down->order != NULL;
 }
 
-/* Stride in bytes of rows between up and down: f32, or groups if every down product reads
- * groups. */
+/* Row stride in bytes between up and down: f32, or groups if all downs read groups. */
 size_t cpu_experts_hidden_bytes(const experts *w);
 
 #endif
