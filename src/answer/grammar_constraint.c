@@ -209,11 +209,7 @@ quire_err grammar_cache_open(size_t max_bytes, grammar_cache **out) {
     grammar_cache *c = mem_new(1, sizeof *c);
     *out = c;
     TRY(mem_check(c));
-    if (pthread_mutex_init(&c->lock, NULL) != 0) {
-        mem_free(c);
-        *out = NULL;
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&c->lock, NULL);
     c->max_bytes = max_bytes;
     return QUIRE_OK;
 }
@@ -232,7 +228,7 @@ void grammar_cache_close(grammar_cache *c) {
     for (int32_t i = 0; i < c->n; i++) {
         drop_entry(c->entries[i]);
     }
-    (void)pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->lock);
     mem_free(c);
 }
 
@@ -262,10 +258,10 @@ static entry *answer_grammar_cache_find(grammar_cache *c, const grammar_key *key
 
 grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key) {
     uint64_t hash = hash_key(key);
-    (void)pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     entry *e = answer_grammar_cache_find(c, key, hash);
     grammar *g = e != NULL ? grammar_share(e->g) : NULL;
-    (void)pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     return g;
 }
 
@@ -326,7 +322,7 @@ void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
     }
     size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit on bytes also limits the entries */
     e->n_bytes = e->n_bytes > least ? e->n_bytes : least;
-    (void)pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     bool is_known = answer_grammar_cache_find(c, key, e->hash) != NULL;
     while (!is_known && c->n > 0 && c->n_bytes + e->n_bytes > c->max_bytes) {
         drop_entry(take_out(c, grammar_cache_least_wanted(c)));
@@ -337,13 +333,13 @@ void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
         c->n_bytes += e->n_bytes;
         e = NULL;
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     drop_entry(e);
 }
 
 size_t grammar_cache_bytes(grammar_cache *c) {
-    (void)pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     size_t n = c->n_bytes;
-    (void)pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     return n;
 }

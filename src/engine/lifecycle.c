@@ -164,14 +164,6 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
     if (o->audit_path != NULL) {
         TRY(audit_file_open(o->audit_path, layout, e->kv.pool, &e->audit_file, err));
     }
-    if (pthread_mutex_init(&e->lock, NULL) != 0) {
-        return QUIRE_NO_MEMORY;
-    }
-    if (pthread_mutex_init(&e->readers_lock, NULL) != 0) {
-        pthread_mutex_destroy(&e->lock);
-        return QUIRE_NO_MEMORY;
-    }
-    e->locks_ready = true;
     stats_publish(e);
     quire_err r = o->no_thread ? cache_join(e) : engine_team_join(e->team, e);
     if (r == QUIRE_NO_ROOM) {
@@ -194,6 +186,8 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->m = m;
     e->b = b;
     e->options = *o;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->readers_lock, NULL);
     atomic_init(&e->paused, o->starts_paused);
     atomic_init(&e->drops_cache, false);
     atomic_init(&e->drops, NULL);
@@ -257,13 +251,11 @@ void engine_close(engine *e) {
         return;
     }
     engine_stop(e);
-    if (e->locks_ready) {
+    if (e->in != NULL) {
         intake_cancel_all(e); /* sequences that were submitted since */
     }
-    if (e->locks_ready) {
-        pthread_mutex_destroy(&e->lock);
-        pthread_mutex_destroy(&e->readers_lock);
-    }
+    pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->readers_lock);
     tenant_drops_free(atomic_exchange(&e->drops, NULL));
     parks_close(e);
     audit_file_close(e->audit_file);

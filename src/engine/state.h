@@ -153,7 +153,6 @@ struct engine {
     /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     pthread_mutex_t readers_lock;
     engine_out *outs;
-    bool locks_ready;
 
     /* engine thread only: */
     turn_claim turn; /* its account in the team's order of turns */

@@ -294,14 +294,12 @@ quire_err engine_team_open(engine_team **out) {
     atomic_init(&t->n_holders, 1);
     atomic_init(&t->stop, false);
     quire_err r = wake_init(&t->wake);
-    if (r == QUIRE_OK && pthread_mutex_init(&t->lock, NULL) != 0) {
-        r = QUIRE_NO_MEMORY;
-    }
-    if (r != QUIRE_OK || pthread_cond_init(&t->changed, NULL) != 0) {
-        wake_deinit(&t->wake);
+    if (r != QUIRE_OK) {
         mem_free(t);
-        return r != QUIRE_OK ? r : QUIRE_NO_MEMORY;
+        return r;
     }
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
     *out = t;
     return QUIRE_OK;
 }

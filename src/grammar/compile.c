@@ -85,7 +85,7 @@ quire_err compile_finish(build *b, grammar **out) {
     nfa_shrink(&b->a);
     g->a = b->a;
     g->refs = 1;
-    (void)pthread_mutex_init(&g->lock, NULL);
+    pthread_mutex_init(&g->lock, NULL);
     *out = g;
     return QUIRE_OK;
 }

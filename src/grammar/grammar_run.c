@@ -52,7 +52,7 @@ static quire_err core_new(const run_opening *o, run_core **out) {
                     .max_bytes = o->max_bytes,
                     .share = share_again(o->share),
                     .mask_budget = {.max = o->max_bytes / 2, .account = account}};
-    (void)pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->lock, NULL);
     r->path = mem_new(v->longest + 1, sizeof *r->path);
     r->scratch = mem_new(v->n_words, sizeof *r->scratch);
     r->list = mem_new((size_t)v->n_tokens / RUN_LIST_PART + 1, sizeof *r->list);
@@ -383,10 +383,7 @@ quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out) {
     TRY(mem_check(m));
     m->pool.max = max_bytes;
     atomic_init(&m->pool.used, 0);
-    if (pthread_mutex_init(&m->lock, NULL) != 0) {
-        mem_free(m);
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&m->lock, NULL);
     m->refs = 1;
     *out = m;
     return QUIRE_OK;

@@ -166,10 +166,8 @@ static quire_err auth_load_keys(key_set *a, const char *const *keys, int32_t n, 
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
     *out = NULL;
     auth *a = mem_new(1, sizeof(*a));
-    if (a == NULL || pthread_rwlock_init(&a->lock, NULL) != 0) {
-        mem_free(a);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
-    }
+    TRY(mem_check_for(a, "API keys", err));
+    pthread_rwlock_init(&a->lock, NULL);
     quire_err e = auth_load_keys(&a->set, keys, n, file, err);
     if (e != QUIRE_OK) {
         auth_free(a);

@@ -83,8 +83,8 @@ typedef struct body_room {
     body_share shares[BODY_SHARES];
 } body_room;
 
-/* ring is called without the lock, on the thread whose call made room. NO_MEMORY. */
-quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg);
+/* ring is called without the lock, on the thread whose call made room. */
+void body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg);
 void body_room_close(body_room *r);
 
 /* Takes n > 0 more bytes for a body of a tenant, whose final size is about `whole`

@@ -383,17 +383,12 @@ quire_err models_open(const models_options *o, models **out) {
     all->options = *o;
     all->n = o->n_others + 1;
     all->list = mem_new((size_t)all->n, sizeof *all->list);
-    if (all->list == NULL || pthread_mutex_init(&all->lock, NULL) != 0) {
-        mem_free(all->list);
+    if (all->list == NULL) {
         mem_free(all);
         return QUIRE_NO_MEMORY;
     }
-    if (pthread_cond_init(&all->work, NULL) != 0) {
-        pthread_mutex_destroy(&all->lock);
-        mem_free(all->list);
-        mem_free(all);
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->work, NULL);
     for (int32_t i = 1; i < all->n; i++) {
         const model_spec *spec = &o->others[i - 1];
         all->list[i] = (served_model){

@@ -161,12 +161,10 @@ const double http_coarse_bounds[HTTP_N_COARSE] = {0.1, 0.5, 1};
 
 quire_err http_stats_open(http_stats **out) {
     http_stats *s = mem_new(1, sizeof *s);
-    if (s != NULL && pthread_mutex_init(&s->lock, NULL) != 0) {
-        mem_free(s);
-        s = NULL;
-    }
     *out = s;
-    return s != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+    TRY(mem_check(s));
+    pthread_mutex_init(&s->lock, NULL);
+    return QUIRE_OK;
 }
 
 void http_stats_close(http_stats *s) {

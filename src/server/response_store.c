@@ -449,11 +449,12 @@ quire_err response_store_open(size_t max_bytes, int64_t max_age_us, response_sto
     response_store *s = mem_new(1, sizeof *s);
     store_entry **buckets = mem_new(FIRST_BUCKETS, sizeof(store_entry *));
     *out = NULL;
-    if (s == NULL || buckets == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
+    if (s == NULL || buckets == NULL) {
         mem_free(s);
         mem_free(buckets);
         return QUIRE_NO_MEMORY;
     }
+    pthread_mutex_init(&s->lock, NULL);
     s->max_bytes = max_bytes;
     s->max_age_us = max_age_us;
     s->buckets = buckets;

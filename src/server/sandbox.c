@@ -91,11 +91,12 @@ quire_err sandboxes_open(sandboxes **out) {
     sandboxes *s = mem_new(1, sizeof *s);
     TRY(mem_check(s));
     quire_err e = quire_kv_view_open(N_PAGES, MAX_SEQS, N_PAGES, MAX_EVENTS, &s->view);
-    if (e != QUIRE_OK || RAND_bytes(s->key, sizeof s->key) != 1 || pthread_mutex_init(&s->lock, NULL) != 0) {
+    if (e != QUIRE_OK || RAND_bytes(s->key, sizeof s->key) != 1) {
         quire_kv_view_close(s->view);
         mem_free(s);
         return QUIRE_NO_MEMORY;
     }
+    pthread_mutex_init(&s->lock, NULL);
     s->random = rng_os_seed();
     *out = s;
     return QUIRE_OK;

@@ -127,10 +127,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     TRY(mem_check_for(s, "a server", err));
     *s = (server){
         .options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
-    if (body_room_open(&s->bodies, o->max_bodies_bytes, server_ring_loops, s) != QUIRE_OK) {
-        mem_free(s);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
-    }
+    body_room_open(&s->bodies, o->max_bodies_bytes, server_ring_loops, s);
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = server_open_models(s, err);
     TRY_DONE(r, server_open_parts(s, err));

@@ -59,11 +59,7 @@ quire_err prompt_cache_open(size_t max_bytes, prompt_cache **out) {
     prompt_cache *c = mem_new(1, sizeof *c);
     *out = c;
     TRY(mem_check(c));
-    if (pthread_mutex_init(&c->lock, NULL) != 0) {
-        mem_free(c);
-        *out = NULL;
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&c->lock, NULL);
     c->max_bytes = max_bytes;
     return QUIRE_OK;
 }

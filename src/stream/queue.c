@@ -19,12 +19,12 @@ quire_err queue_open(stream_engine *e, quire_queue **out) {
         return r;
     }
     r = engine_out_open(e->core, &q->wake, &q->out);
-    if (r != QUIRE_OK || pthread_mutex_init(&q->lock, NULL) != 0) {
-        engine_out_close(q->out);
+    if (r != QUIRE_OK) {
         wake_deinit(&q->wake);
         mem_free(q);
-        return QUIRE_NO_MEMORY;
+        return r;
     }
+    pthread_mutex_init(&q->lock, NULL);
     *out = q;
     return QUIRE_OK;
 }

@@ -139,12 +139,10 @@ void quire_park_look(const quire_park *p, quire_park_info *out) {
 
 quire_err request_stats_open(request_stats **out) {
     request_stats *s = mem_new(1, sizeof *s);
-    if (s != NULL && pthread_mutex_init(&s->lock, NULL) != 0) {
-        mem_free(s);
-        s = NULL;
-    }
     *out = s;
-    return s != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+    TRY(mem_check(s));
+    pthread_mutex_init(&s->lock, NULL);
+    return QUIRE_OK;
 }
 
 void request_stats_close(request_stats *s) {

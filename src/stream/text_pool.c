@@ -320,10 +320,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
     *out = NULL;
     text_pool *p = mem_new(1, sizeof *p);
     TRY(mem_check(p));
-    if (pthread_mutex_init(&p->lock, NULL) != 0) {
-        mem_free(p);
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->all_ended, NULL);
     for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
         p->workers[i].pool = p;

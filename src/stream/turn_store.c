@@ -34,11 +34,7 @@ quire_err turn_store_open(size_t max_bytes, turn_store **out) {
     turn_store *s = mem_new(1, sizeof *s);
     *out = s;
     TRY(mem_check(s));
-    if (pthread_mutex_init(&s->lock, NULL) != 0) {
-        mem_free(s);
-        *out = NULL;
-        return QUIRE_NO_MEMORY;
-    }
+    pthread_mutex_init(&s->lock, NULL);
     s->max_bytes = max_bytes;
     return QUIRE_OK;
 }
