@@ -54,6 +54,19 @@ static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
     return e;
 }
 
+/* The set-up and tear-down of a file whose tests share the engine in its variable e. */
+#define ENGINE_FIXTURES(e, n_pages, max_seqs)                                                                \
+    static int open_##e(void **state) {                                                                      \
+        (void)state;                                                                                         \
+        e = world_open(n_pages, max_seqs);                                                                   \
+        return 0;                                                                                            \
+    }                                                                                                        \
+    static int close_##e(void **state) {                                                                     \
+        (void)state;                                                                                         \
+        quire_engine_close(e);                                                                               \
+        return 0;                                                                                            \
+    }
+
 static inline quire_queue *queue_new(quire_engine *e) {
     quire_queue *q;
     assert_int_equal(quire_queue_open(e, &q), QUIRE_OK);
@@ -180,6 +193,15 @@ static inline void take(const quire_event *ev) {
         }
         break;
     }
+}
+
+/* The next event, however late. */
+static inline quire_event event_of(quire_queue *q) {
+    quire_event ev;
+    while (!quire_queue_next(q, &ev)) {
+        quire_queue_wait(q, -1);
+    }
+    return ev;
 }
 
 /* The next event into *ev, within a time that no sound engine needs. */

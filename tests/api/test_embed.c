@@ -581,16 +581,5 @@ TEST(a_full_engine_refuses_rows_and_loses_none) {
     quire_engine_close(e);
 }
 
-static int open_shared(void **state) {
-    (void)state;
-    shared = world_open(256, 16);
-    return 0;
-}
-
-static int close_shared(void **state) {
-    (void)state;
-    quire_engine_close(shared);
-    return 0;
-}
-
+ENGINE_FIXTURES(shared, 256, 16)
 TEST_MAIN(open_shared, close_shared)

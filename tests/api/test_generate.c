@@ -2,18 +2,7 @@
 #include "api_world.h"
 
 static quire_engine *e;
-
-static int open_engine(void **state) {
-    (void)state;
-    e = world_open(256, 4);
-    return 0;
-}
-
-static int close_engine(void **state) {
-    (void)state;
-    quire_engine_close(e);
-    return 0;
-}
+ENGINE_FIXTURES(e, 256, 4)
 
 TEST(a_text_goes_on_as_the_same_body_does) {
     quire_queue *q = queue_new(e);
@@ -88,4 +77,4 @@ TEST(what_is_wrong_is_the_error) {
     assert_int_not_equal(quire_generate(e, r, &text, &n, NULL), QUIRE_OK);
 }
 
-TEST_MAIN(open_engine, close_engine)
+TEST_MAIN(open_e, close_e)

@@ -5,18 +5,7 @@
 #include "api_world.h"
 
 static quire_engine *e;
-
-static int open_engine(void **state) {
-    (void)state;
-    e = world_open(256, 4);
-    return 0;
-}
-
-static int close_engine(void **state) {
-    (void)state;
-    quire_engine_close(e);
-    return 0;
-}
+ENGINE_FIXTURES(e, 256, 4)
 
 enum { N_PROMPT = 50, N_MORE = 7, MOST = 256 };
 
@@ -417,4 +406,4 @@ TEST(what_goes_on_is_in_the_next_step) {
     quire_queue_close(q);
 }
 
-TEST_MAIN(open_engine, close_engine)
+TEST_MAIN(open_e, close_e)

@@ -316,16 +316,5 @@ TEST(branches_obey_and_a_forbidden_tail_is_refused) {
     wait_until_idle(e);
 }
 
-static int open_world(void **state) {
-    (void)state;
-    e = world_open(1024, 8);
-    return e != NULL ? 0 : -1;
-}
-
-static int close_world(void **state) {
-    (void)state;
-    quire_engine_close(e);
-    return 0;
-}
-
-TEST_MAIN(open_world, close_world)
+ENGINE_FIXTURES(e, 1024, 8)
+TEST_MAIN(open_e, close_e)

@@ -55,6 +55,13 @@ static inline void note_isas(void) {
     }
 }
 
+/* The main of a file whose tests run on each instruction set. */
+#define TEST_MAIN_ISAS                                                                                       \
+    int main(void) {                                                                                         \
+        note_isas();                                                                                         \
+        return tests_run(NULL, NULL);                                                                        \
+    }
+
 static inline uint64_t hash_bytes(uint64_t hash, const void *p, size_t n) {
     const uint8_t *bytes = p;
     for (size_t i = 0; i < n; i++) {

@@ -91,7 +91,4 @@ TEST(the_result_has_the_stored_bits) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

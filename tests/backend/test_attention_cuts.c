@@ -35,7 +35,4 @@ TEST(the_cut_shows_in_no_bit_with_masks_and_score_changes) {
     check_every_way(&c);
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

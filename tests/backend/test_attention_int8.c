@@ -54,7 +54,4 @@ TEST(the_cut_shows_in_no_bit_with_int8_keys_and_values) {
     check_every_way(&c);
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

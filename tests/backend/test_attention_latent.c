@@ -159,7 +159,4 @@ TEST(values_are_taken_out_of_keys_alike_on_every_instruction_set) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

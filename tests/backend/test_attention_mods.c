@@ -362,7 +362,4 @@ TEST(a_pool_in_physical_order_with_ids_as_arrays_is_block_tables) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

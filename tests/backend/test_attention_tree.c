@@ -197,7 +197,4 @@ TEST(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line) {
     check_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

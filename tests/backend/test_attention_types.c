@@ -285,7 +285,4 @@ TEST(few_queries_over_codes_have_the_plain_twins_bits) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

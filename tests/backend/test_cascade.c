@@ -116,7 +116,4 @@ TEST(rows_get_the_same_bits_with_masks_that_count_a_rows_keys) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

@@ -250,7 +250,4 @@ TEST(a_node_chooses_among_its_ancestors) {
     c.n_tree = 0;
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

@@ -305,7 +305,4 @@ TEST(a_node_chooses_among_the_blocks_of_its_ancestors) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

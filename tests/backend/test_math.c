@@ -536,7 +536,4 @@ TEST(auto_takes_the_dot_instruction_of_bf16_where_it_is_fast) {
 }
 #endif
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

@@ -220,7 +220,4 @@ TEST(a_row_does_not_depend_on_those_beside_it) {
     }
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

@@ -444,7 +444,4 @@ TEST(norms_of_the_wrong_shape_or_type_are_refused) {
     b->ops->close(b);
 }
 
-int main(void) {
-    note_isas();
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_ISAS

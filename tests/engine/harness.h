@@ -425,9 +425,9 @@ static inline quire_stats harness_idle_stats(harness *h) {
 }
 
 /* Random ids, without the end-of-text token. */
-static inline void random_prompt(uint64_t *seed, int32_t n_vocab, int32_t n, int32_t *out) {
+static inline void random_prompt(uint64_t *random, int32_t n_vocab, int32_t n, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
-        out[i] = 1 + (int32_t)(rng_next(seed) % (uint64_t)(n_vocab - 1));
+        out[i] = 1 + (int32_t)(rng_next(random) % (uint64_t)(n_vocab - 1));
     }
 }
 

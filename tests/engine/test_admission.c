@@ -3,9 +3,7 @@
 #include <stdio.h>
 
 #include "harness.h"
-#include "test.h"
-
-static uint64_t seed;
+#include "seed.h"
 
 /* ---- prefix ---- */
 
@@ -271,8 +269,4 @@ TEST(first_come_first_served_does_not) {
     harness_close(&h);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

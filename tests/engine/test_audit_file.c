@@ -3,9 +3,8 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "test.h"
+#include "seed.h"
 
-static uint64_t seed;
 static harness_options small_model;
 static char path[] = "/tmp/quire-audit-XXXXXX";
 
@@ -122,10 +121,9 @@ TEST(a_file_that_cannot_be_written_stops_nobody) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
+    draw_seed();
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
-    printf("seed %llu\n", (unsigned long long)seed);
     int fd = mkstemp(path);
     if (fd < 0) {
         return 1;

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 #include "sched/admission_candidates.h"
-#include "test.h"
+#include "seed.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
 enum { LONG = 200 };
@@ -13,8 +13,6 @@ enum { LONG = 1600 };
 #endif
 
 #define SECOND INT64_C(1000000)
-
-static uint64_t seed;
 
 TEST(the_time_to_a_first_token_is_that_of_all_rows_before_it) {
     sched_limits l = {.max_rows = 100, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.5}};
@@ -218,8 +216,4 @@ TEST(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_
     harness_close(&h);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

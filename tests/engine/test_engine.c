@@ -2,9 +2,8 @@
 #include <time.h>
 
 #include "harness.h"
-#include "test.h"
+#include "seed.h"
 
-static uint64_t seed;
 static harness_options small_model; /* the sibling: what is tested here is not arithmetic */
 
 static quire_stats stats_of(harness *h) {
@@ -199,9 +198,8 @@ TEST(a_reader_that_comes_late_misses_nothing) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
+    draw_seed();
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
-    printf("seed %llu\n", (unsigned long long)seed);
     return tests_run(NULL, NULL);
 }

@@ -3,11 +3,10 @@
  * the test's. */
 #include <stdio.h>
 
+#include "seed.h"
 #include "window_world.h"
 
 enum { N_PROMPT = 37, N_GIVEN = 8, N_MORE = 30 };
-
-static uint64_t seed;
 
 /* A branch of a fork parent, and its whole text up to where it begins. */
 typedef struct twig {
@@ -229,8 +228,4 @@ TEST(a_branch_from_before_its_stems_window_is_computed_again) {
     }
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

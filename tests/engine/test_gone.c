@@ -4,11 +4,10 @@
  * test's. */
 #include <stdio.h>
 
+#include "seed.h"
 #include "window_world.h"
 
 enum { FROM = 4 }; /* logits of the last so many tokens of a prompt are looked at */
-
-static uint64_t seed;
 
 static harness_options small_model(void) {
     harness_options o = harness_defaults;
@@ -335,8 +334,4 @@ TEST(holes_behind_a_window_take_no_frames) {
     check_holes(n_held, prompts, kept);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -7,18 +7,15 @@
 
 #include "base/mem.h"
 #include "base/ring.h"
-#include "base/rng.h"
 #include "engine/output.h"
 #include "engine/state.h"
-#include "test.h"
+#include "seed.h"
 
 #define N_INDEXES  8
 #define N_LIVE     6
 #define N_ROUNDS   2000
 #define N_A_ROUND  25
 #define MAX_TOKENS 20
-
-static uint64_t seed;
 
 /* An engine as far as output tables know one: its locks, a table of requests. */
 static void fake_engine_init(engine *e) {
@@ -223,8 +220,4 @@ TEST(ends_that_are_read_late_say_in_which_order_they_came) {
     fake_engine_deinit(&e);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

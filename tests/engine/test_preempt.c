@@ -3,11 +3,10 @@
 #include <stdio.h>
 
 #include "harness.h"
-#include "test.h"
+#include "seed.h"
 
 enum { N_REQUESTS = 64, MAX_PROMPT = 80, MAX_OUT = 200 };
 
-static uint64_t seed;
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
 static harness_run runs[2][N_REQUESTS];
 
@@ -82,8 +81,4 @@ TEST(sixty_four_requests_end_alike_in_a_pool_of_a_third) {
     }
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "harness.h"
-#include "test.h"
+#include "seed.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
 #define SMALL    TINY
@@ -18,7 +18,6 @@
 #define N_ALL    32
 #define MAX_TAIL (N_ALL + 8)
 
-static uint64_t seed;
 static harness_options small_model;
 
 /* 32 requests that share N_SHARED tokens and have 1..32 of their own, at once. */
@@ -249,9 +248,8 @@ TEST(random_families_end_with_the_tokens_of_a_cold_run) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
+    draw_seed();
     small_model = harness_defaults;
     small_model.path = SMALL;
-    printf("seed %llu\n", (unsigned long long)seed);
     return tests_run(NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include "harness.h"
 #include "sample/logprobs.h"
-#include "test.h"
+#include "seed.h"
 
-static uint64_t seed;
 static harness_options small_model;
 
 /* Runs r alone; the rows that were computed meanwhile. */
@@ -335,9 +334,8 @@ TEST(more_tenants_than_spaces_find_room_when_the_oldest_have_gone) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
+    draw_seed();
     small_model = harness_defaults;
     small_model.path = "models/builtin-small.gguf";
-    printf("seed %llu\n", (unsigned long long)seed);
     return tests_run(NULL, NULL);
 }

@@ -3,11 +3,11 @@
  * audits all pages after each step. */
 #include <stdio.h>
 
+#include "seed.h"
 #include "window_world.h"
 
 enum { N = 6, N_OUT = 50, LONGEST = 200, PAGE = 16 };
 
-static uint64_t seed;
 static int32_t prompts[N][LONGEST];
 
 static int32_t length_of(int32_t i) {
@@ -99,8 +99,4 @@ TEST(requests_that_fit_beside_their_windows_only_run) {
     run_scarce(LAYER_FULL, 16 + 6);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -7,13 +7,13 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include <stdio.h>
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "harness.h"
 #include "lab/bench/null_model.h"
-#include "test.h"
+#include "remove_directory.h"
+#include "seed.h"
 
 enum {
     PAGE = 8,
@@ -26,7 +26,6 @@ enum {
 };
 enum { LEAST_PAGES = MAX_LEN / PAGE + STATE_PAGES }; /* one sequence of any length */
 
-static uint64_t seed;
 static null_model *null;
 static uint64_t memory[MAX_PAGES][WORDS]; /* a token's words: itself, and the state after it */
 static float rows_out[MAX_OUT][N_VOCAB];
@@ -39,10 +38,6 @@ static bool alone; /* the model has no keys and values */
 
 static int32_t state_group(void) {
     return alone ? 0 : 1;
-}
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
 }
 
 static uint64_t next_state(uint64_t state, int32_t token) {
@@ -527,17 +522,6 @@ TEST(who_comes_at_once_waits_for_a_prefix_and_its_state) {
     close_world(&h);
 }
 
-static void empty_and_remove(const char *directory) {
-    DIR *d = opendir(directory);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
-        (void)(e->d_name[0] != '.' && unlink(path));
-    }
-    closedir(d);
-    rmdir(directory);
-}
-
 /* What left the pool comes back with its state, also to another engine. */
 TEST(snapshots_come_back_from_tiers) {
     enum { N = 78, KEPT = (N - 1) / PAGE * PAGE };
@@ -568,7 +552,7 @@ TEST(snapshots_come_back_from_tiers) {
         assert_int_equal(run(&h, prompt, N + 2, 1, NULL), N + 1); /* the pool does */
         close_world(&h);
     }
-    empty_and_remove(directory);
+    remove_directory(directory);
     tiers = (engine_tiers){0};
 }
 
@@ -600,8 +584,4 @@ TEST(a_model_of_states_alone_does_the_same) {
     alone = false;
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

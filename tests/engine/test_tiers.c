@@ -5,11 +5,10 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "test.h"
+#include "seed.h"
 
 enum { N_PROMPT = 150, N_STRANGERS = 6, FROM = N_PROMPT - 5 };
 
-static uint64_t seed;
 static int32_t prompt[N_PROMPT], strangers[N_STRANGERS][N_PROMPT];
 
 /* The small one: what is tested here is where pages go. */
@@ -395,8 +394,7 @@ TEST(cancelled_sequences_leave_no_frame_behind) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
+    draw_seed();
     random_prompt(&seed, 2048, N_PROMPT, prompt);
     for (int i = 0; i < N_STRANGERS; i++) {
         random_prompt(&seed, 2048, N_PROMPT, strangers[i]);

@@ -2,11 +2,11 @@
  * given back while a sequence runs, and nothing that is computed changes. */
 #include <stdio.h>
 
+#include "seed.h"
 #include "window_world.h"
 
 enum { N_TOKENS = 110, N_PROMPT = 19 };
 
-static uint64_t seed;
 static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT]) {
     for (int i = 0; i < 2; i++) {
         runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N_PROMPT, .sampling = greedy(N_TOKENS)};
@@ -211,8 +211,4 @@ TEST(a_swapped_sequence_leaves_nothing_behind_its_window) {
     harness_close(&h);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

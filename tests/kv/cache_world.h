@@ -15,6 +15,13 @@
 
 enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3, WORLD_EVENTS = 1024 };
 
+/* Consecutive tokens. */
+static inline void numbers(int32_t *tokens, int32_t from, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = from + i;
+    }
+}
+
 /* One that listens to the events: what it knows to be stored. */
 typedef struct world_mirror {
     struct {

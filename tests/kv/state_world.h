@@ -11,9 +11,9 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_tiering.h"
 #include "mover_world.h"
+#include "seed.h"
 
 enum {
     N_SEQS = 6,
@@ -48,7 +48,6 @@ typedef struct state_counts {
     int64_t tokens_found, copies, accepted, rejected, restored, swapped_in, promoted, no_room, faults;
 } state_counts;
 
-static uint64_t seed;
 static kv_cache cache;
 static kv_tiering *tiering; /* NULL: none */
 static kv_mover mover;
@@ -61,10 +60,6 @@ static int32_t rival_member, n_rival; /* pages that the rival holds */
 static page_id rival_pages[DEVICE_PAGES];
 static bool is_poisoned[DEVICE_PAGES];
 static state_counts counts;
-
-static inline int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 /* Lets one of the next few allocations and reserves fail, once in a while. */
 static inline void fault_arm(void) {

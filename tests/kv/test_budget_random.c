@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_seq.h"
 #include "kv/most_pages.h"
-#include "test.h"
+#include "seed.h"
 
 enum {
     MAX_POOLS = 4,
@@ -45,14 +44,9 @@ typedef struct world {
     bool discarded[MOST_PAGES];
 } world;
 
-static uint64_t seed;
 static kv_budget *budget;
 static world worlds[MAX_POOLS];
 static int32_t n_worlds;
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 /* ---- the plain models ---- */
 

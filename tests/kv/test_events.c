@@ -6,12 +6,6 @@
 #include "base/fault.h"
 #include "kv/namespace.h"
 
-static void numbers(int32_t *tokens, int32_t from, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        tokens[i] = from + i;
-    }
-}
-
 static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent,
                           const char *namespace, const int32_t *tokens) {
     kv_event e;

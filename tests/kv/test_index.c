@@ -1,11 +1,5 @@
 #include "cache_world.h"
 
-static void numbers(int32_t *tokens, int32_t from, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        tokens[i] = from + i;
-    }
-}
-
 /* One sequence that comes, is computed and ends. Returns what it reused. */
 static int32_t visit(world *w, const char *namespace, const int32_t *tokens, int32_t n) {
     int32_t matched = world_start(w, 0, namespace, tokens, n);

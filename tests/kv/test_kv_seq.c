@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_seq.h"
-#include "test.h"
+#include "seed.h"
 
 enum {
     N_SEQS = 5,
@@ -29,14 +28,9 @@ typedef struct user {
     int32_t tokens[LEN];
 } user;
 
-static uint64_t seed;
 static kv_cache cache;
 static user users[N_SEQS];
 static uint64_t slots[N_PAGES * SIZE * N_GROUPS];
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 /* What the slot of token i holds in group g. */
 static uint64_t content(const user *u, int32_t g, int32_t i) {
@@ -284,8 +278,4 @@ TEST(options_that_no_cache_has_are_refused) {
     kv_cache_close(&c);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

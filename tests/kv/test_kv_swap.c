@@ -6,10 +6,10 @@
 
 #include "base/fault.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_seq.h"
 #include "kv/most_pages.h"
 #include "mover_world.h"
+#include "seed.h"
 
 enum {
     N_SEQS = 4,
@@ -28,14 +28,9 @@ typedef struct user {
     int32_t tokens[LEN];
 } user;
 
-static uint64_t seed;
 static kv_cache cache;
 static device gpu;
 static user users[N_SEQS];
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 /* What tokens[0..n) make of group g. */
 static uint64_t content(const user *u, int32_t g, int32_t n) {
@@ -413,8 +408,4 @@ TEST(a_swap_in_whose_reservation_fails_leaves_what_was_found) {
     }
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

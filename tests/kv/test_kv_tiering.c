@@ -6,18 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_tiering.h"
 #include "mover_world.h"
+#include "remove_directory.h"
+#include "seed.h"
 
 enum { N_PAGES = 60, LEN = 64, N_GROUPS = 2, N_TEXTS = 5, N_OPERATIONS = 600, LONG_US = 60000000 };
 
-static uint64_t seed;
 static kv_cache cache;
 static kv_tiering *tiering;
 static kv_mover mover;
@@ -29,10 +28,6 @@ static bool drops;     /* the cache is dropped once in a while */
 static int32_t window; /* of the second group; 0: it is full */
 static wake reader;
 static bool wakes; /* the tiers wake the reader */
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 static uint64_t content(int32_t g, int32_t n) {
     uint64_t h = (uint64_t)g + 1;
@@ -183,16 +178,6 @@ TEST(pages_come_back_from_host_memory_as_they_were) {
         play(NULL, 1 << 20, false, i == 1);
         play(NULL, 1 << 15, false, i == 1);
     }
-}
-
-static void empty_directory(const char *directory) {
-    DIR *d = opendir(directory);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
-        (void)(e->d_name[0] != '.' && unlink(path));
-    }
-    closedir(d);
 }
 
 TEST(pages_come_back_from_a_file_as_they_were) {
@@ -347,8 +332,4 @@ TEST(a_cache_that_cannot_have_tiers_is_refused) {
     kv_cache_close(&cache);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

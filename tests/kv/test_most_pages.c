@@ -4,18 +4,11 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/kv_seq.h"
 #include "kv/most_pages.h"
-#include "test.h"
+#include "seed.h"
 
 enum { N_CASES = 300, MAX_GROUPS = 4, LEN = 160, N_PAGES = 2048, N_SEQS = 6 };
-
-static uint64_t seed;
-
-static int32_t any(int32_t n) {
-    return (int32_t)(rng_next(&seed) % (uint64_t)n);
-}
 
 static void audit(const kv_cache *c, const kv_seq *s) {
     const kv_table *tables[MAX_GROUPS];
@@ -169,8 +162,4 @@ TEST(the_bound_of_known_layouts) {
     assert_int_equal(kv_most_tokens(&m, 1 + 2 * 33 + 2), 32 * 16);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -6,12 +6,6 @@
 
 enum { SIZE = 4, NAMESPACES = 8, PUBLIC = 10 /* tokens: two whole pages and two tokens */ };
 
-static void numbers(int32_t *tokens, int32_t from, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        tokens[i] = from + i;
-    }
-}
-
 /* A prompt of n tokens: the public prefix, then a tenant's own from `own` on. */
 static void prompt(int32_t *tokens, int32_t own, int32_t n) {
     numbers(tokens, 0, PUBLIC);

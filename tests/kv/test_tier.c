@@ -206,8 +206,4 @@ TEST(a_page_that_is_being_read_outlives_its_place) {
     kv_tiers_close(t);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -642,8 +642,7 @@ TEST(tiers_that_cannot_be_opened_leave_nothing_behind) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
+    draw_seed();
     snprintf(directory, sizeof directory, "/tmp/quire-tier-%ld", (long)getpid());
     int failed = tests_run(NULL, NULL);
     rmdir(directory);

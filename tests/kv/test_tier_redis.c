@@ -561,8 +561,7 @@ TEST(other_urls_are_refused) {
 }
 
 int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
+    draw_seed();
     if (system("redis-server --version >/dev/null 2>&1") != 0) {
         printf("SKIP: redis-server is not installed\n");
         return 0;

@@ -8,14 +8,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "kv/namespace.h"
 #include "kv/tier.h"
-#include "test.h"
+#include "seed.h"
 
 enum { PAGE_TOKENS = 4, N_GROUPS = 2, PAGE_BYTES = 192 };
-
-static uint64_t seed;
 
 static const kv_record_shape shape = {.version = "model 1, f32",
                                       .n_version = 12,

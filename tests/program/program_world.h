@@ -68,20 +68,25 @@ static inline void wait_until_none_is_parked(const quire_engine *e) {
     fail_msg("%lld pages are still parked", (long long)st.n_pages);
 }
 
-/* Opens an engine of n_pages pages, and its programs: a group's setup. */
-static inline int open_programs(int32_t n_pages, quire_engine **e, quire_programs **ps) {
-    *e = world_open(n_pages, 8);
-    return quire_programs_open(*e, ps) == QUIRE_OK ? 0 : -1;
-}
-
-/* Closes both once no page is parked and no request runs: a group's teardown. */
-static inline int close_programs(quire_engine *e, quire_programs *ps) {
-    quire_programs_close(ps);
-    wait_until_none_is_parked(e);
-    wait_until_idle(e);
-    quire_engine_close(e);
-    return 0;
-}
+/* What a file of tests begins with: the engine and the programs that they share, opened
+ * once, and closed when no page is parked and no request runs. */
+#define PROGRAM_TESTS(n_pages)                                                                               \
+    static quire_engine *e;                                                                                  \
+    static quire_programs *ps;                                                                               \
+    static int open_both(void **state) {                                                                     \
+        (void)state;                                                                                         \
+        e = world_open(n_pages, 8);                                                                          \
+        return quire_programs_open(e, &ps) == QUIRE_OK ? 0 : -1;                                             \
+    }                                                                                                        \
+    static int close_both(void **state) {                                                                    \
+        (void)state;                                                                                         \
+        quire_programs_close(ps);                                                                            \
+        wait_until_none_is_parked(e);                                                                        \
+        wait_until_idle(e);                                                                                  \
+        quire_engine_close(e);                                                                               \
+        return 0;                                                                                            \
+    }                                                                                                        \
+    TEST_MAIN(open_both, close_both)
 
 static inline size_t count_in_report(const quire_state *s, const char *part) {
     char *json;

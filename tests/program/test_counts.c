@@ -3,18 +3,7 @@
 #include "program/program_state.h"
 #include "program_world.h"
 
-static quire_engine *e;
-static quire_programs *ps;
-
-static int open_world(void **state) {
-    (void)state;
-    return open_programs(1024, &e, &ps);
-}
-
-static int close_world(void **state) {
-    (void)state;
-    return close_programs(e, ps);
-}
+PROGRAM_TESTS(1024)
 
 enum { MAX_LINES = 256 };
 
@@ -273,5 +262,3 @@ TEST(tokens_made_ahead_are_dropped_where_a_stop_string_cuts_one) {
     assert_true(n_ahead > 0 && n_dropped > 0);
     quire_state_close(s);
 }
-
-TEST_MAIN(open_world, close_world)

@@ -5,18 +5,7 @@
 #include "program/program_state.h"
 #include "program_world.h"
 
-static quire_engine *e;
-static quire_programs *ps;
-
-static int open_world(void **state) {
-    (void)state;
-    return open_programs(512, &e, &ps);
-}
-
-static int close_world(void **state) {
-    (void)state;
-    return close_programs(e, ps);
-}
+PROGRAM_TESTS(512)
 
 TEST(a_text_and_a_gen_are_a_completion) {
     seen s;
@@ -592,5 +581,3 @@ TEST(a_turn_that_is_over_before_its_first_step_makes_progress) {
     assert_int_equal(ev.kind, QUIRE_PROGRAM_IDLE);
     quire_state_close(p);
 }
-
-TEST_MAIN(open_world, close_world)

@@ -5,18 +5,7 @@
 #include "execute/engine_call.h"
 #include "program_world.h"
 
-static quire_engine *e;
-static quire_programs *ps;
-
-static int open_world(void **state) {
-    (void)state;
-    return open_programs(512, &e, &ps);
-}
-
-static int close_world(void **state) {
-    (void)state;
-    return close_programs(e, ps);
-}
+PROGRAM_TESTS(512)
 
 /* More sequences than an engine takes wait for their turn. */
 TEST(calls_that_are_many_wait_for_their_turn) {
@@ -582,5 +571,3 @@ TEST(a_place_that_another_gives_back_ends_a_wait) {
     quire_queue_close(plain);
     quire_queue_close(q);
 }
-
-TEST_MAIN(open_world, close_world)

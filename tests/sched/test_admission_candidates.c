@@ -2,13 +2,10 @@
  * it, in every order. */
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "sched/admission_candidates.h"
-#include "test.h"
+#include "seed.h"
 
 enum { MAX_TASKS = 200, TENANTS = 5 };
-
-static uint64_t seed;
 
 /* How many the walk gives before t, each being admitted. */
 static int32_t walk_to(scheduler *s, const sched_task *t) {
@@ -158,8 +155,4 @@ TEST(a_task_that_is_not_ordered_is_after_all_older_ones) {
     scheduler_close(&s);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -2,20 +2,17 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "sched/step_cost.h"
-#include "test.h"
+#include "seed.h"
 
-static uint64_t seed;
-
-static double any(double least, double most) {
+static double between(double least, double most) {
     return least + (most - least) * (double)(rng_next(&seed) >> 11) * 0x1p-53;
 }
 
 static void play(step_cost *p, const sched_cost *truth, int n, double noise) {
     for (int i = 0; i < n; i++) {
-        double rows = floor(any(1, 512)), pairs = rows * any(10, 4000);
-        step_cost_note(p, rows, pairs, sched_predict_us(truth, rows, pairs) * any(1 - noise, 1 + noise));
+        double rows = floor(between(1, 512)), pairs = rows * between(10, 4000);
+        step_cost_note(p, rows, pairs, sched_predict_us(truth, rows, pairs) * between(1 - noise, 1 + noise));
     }
 }
 
@@ -25,7 +22,7 @@ static void expect_near(const step_cost *p, const sched_cost *truth, double part
     sched_cost c = step_cost_fit(p);
     double middling = sched_predict_us(truth, 256, 256 * 2000);
     for (int i = 0; i < 20; i++) {
-        double rows = floor(any(1, 512)), pairs = rows * any(10, 4000),
+        double rows = floor(between(1, 512)), pairs = rows * between(10, 4000),
                us = sched_predict_us(truth, rows, pairs);
         double off = fabs(sched_predict_us(&c, rows, pairs) - us) / fmax(us, middling);
         if (off > part) {
@@ -66,8 +63,4 @@ TEST(steps_all_alike_foretell_themselves) {
     assert_true(c.step_us >= 0 && c.row_us >= 0 && c.pair_us >= 0);
 }
 
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(NULL, NULL);
-}
+TEST_MAIN_SEEDED(NULL, NULL)

@@ -1,35 +1,8 @@
 /* Clients that read late, little or nothing, and clients that close their side: over a
  * stand-in for the engine, through real sockets. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+#include "site.h"
 
-#include "base/clock.h"
-#include "base/str.h"
-#include "server/fake_quire.h"
-#include "server/server.h"
-#include "test.h"
-
-#define TICK_US     1000
-#define PATIENCE_US 60000000
-#define BODY_BYTES  (32u << 20) /* room for what a client reads */
-
-typedef struct site {
-    quire_engine *engine;
-    server *server;
-    pthread_t thread;
-} site;
-
-static void *serve(void *arg) {
-    server_serve(arg, NULL);
-    return NULL;
-}
+#define BODY_BYTES (32u << 20) /* room for what a client reads */
 
 static server_options defaults(void) {
     server_options o;
@@ -38,23 +11,8 @@ static server_options defaults(void) {
     return o;
 }
 
-static site start(const server_options *o) {
-    site s = {.engine = fake_open(TICK_US)};
-    assert_int_equal(server_open(s.engine, o, &s.server, NULL), QUIRE_OK);
-    pthread_create(&s.thread, NULL, serve, s.server);
-    return s;
-}
-
-static void stop(site *s) {
-    server_stop(s->server);
-    server_stop(s->server);
-    pthread_join(s->thread, NULL);
-    server_close(s->server);
-    fake_close(s->engine);
-}
-
 /* A client whose side takes in little before it reads. */
-static int dial(const site *s) {
+static int dial_late(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)server_port(s->server)),
@@ -64,16 +22,12 @@ static int dial(const site *s) {
     return fd;
 }
 
-static void nap(void) {
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-}
-
 /* The server's side of fd's connection, made to take in little too. */
 static void narrow_server_side(int fd) {
     struct sockaddr_in own, peer;
     socklen_t n = sizeof own;
     assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &n), 0);
-    for (int64_t end = clock_us() + PATIENCE_US;; nap()) {
+    for (int64_t end = clock_us() + PATIENCE_US;; pause_us(2000)) {
         for (int other = 3; other < 1024; other++) {
             int small = 4096;
             n = sizeof peer;
@@ -87,17 +41,13 @@ static void narrow_server_side(int fd) {
     }
 }
 
-static void send_text(int fd, const char *text) {
-    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
-}
-
-static void post(int fd, const char *body) {
+static void post_body(int fd, const char *body) {
     char text[2000];
     snprintf(text, sizeof text,
              "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: "
              "close\r\nContent-Length: %zu\r\n\r\n%s",
              strlen(body), body);
-    send_text(fd, text);
+    say(fd, text);
 }
 
 /* Reads until the connection closes; the text is the caller's to free. */
@@ -111,20 +61,6 @@ static char *read_all(int fd) {
     return text;
 }
 
-static int count(const char *text, const char *part) {
-    int n = 0;
-    for (const char *p = text; (p = strstr(p, part)) != NULL; p += strlen(part)) {
-        n++;
-    }
-    return n;
-}
-
-static void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int64_t n) {
-    for (int64_t end = clock_us() + PATIENCE_US; f(e) != n; nap()) {
-        assert_true(clock_us() < end);
-    }
-}
-
 /* Until n tokens were made and nothing runs any more. */
 static void await_all(const quire_engine *e, int64_t n) {
     await(fake_produced, e, n);
@@ -135,8 +71,8 @@ static void await_all(const quire_engine *e, int64_t n) {
 static int metric(const site *s, const char *metric_name) {
     char name[80];
     snprintf(name, sizeof name, "\n%s ", metric_name);
-    int fd = dial(s);
-    send_text(fd, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    int fd = dial_late(s);
+    say(fd, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     char *text = read_all(fd);
     close(fd);
     const char *at = strstr(text, name);
@@ -147,7 +83,8 @@ static int metric(const site *s, const char *metric_name) {
 }
 
 static void await_slow(const site *s, int n) {
-    for (int64_t end = clock_us() + PATIENCE_US; metric(s, "quire_http_slow_readers_total") < n; nap()) {
+    for (int64_t end = clock_us() + PATIENCE_US; metric(s, "quire_http_slow_readers_total") < n;
+         pause_us(2000)) {
         assert_true(clock_us() < end);
     }
 }
@@ -157,12 +94,12 @@ static void await_slow(const site *s, int n) {
 TEST(a_late_reader_gets_the_whole_stream) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
-    site s = start(&o);
-    int fd = dial(&s);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
     /* 10 MB, of which the buffers take a part */
-    post(fd, "{\"max_tokens\":100,\"stream\":true,\"text_bytes\":100000}");
+    post_body(fd, "{\"max_tokens\":100,\"stream\":true,\"text_bytes\":100000}");
     /* all of it is made before a byte is read */
-    await_all(s.engine, 100);
+    await_all(s->engine, 100);
     char *text = read_all(fd);
     assert_int_equal(strlen(text) > 10000000, 1);
     assert_int_equal(count(text, "\"error\""), 0);
@@ -171,18 +108,18 @@ TEST(a_late_reader_gets_the_whole_stream) {
     assert_int_equal(count(text, "\"finish_reason\":\"length\""), 1);
     free(text);
     close(fd);
-    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 0);
-    stop(&s);
+    assert_int_equal(metric(s, "quire_http_slow_readers_total"), 0);
+    stop(s);
 }
 
 /* As chunks grow while the buffers are full, one is withheld when the event comes. */
 TEST(a_rollback_comes_after_what_it_drops_for_a_late_reader_too) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
-    site s = start(&o);
-    int fd = dial(&s);
-    post(fd, "{\"max_tokens\":110,\"stream\":true,\"text_bytes\":100000,\"rollback_at\":100}");
-    await_all(s.engine, 110);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
+    post_body(fd, "{\"max_tokens\":110,\"stream\":true,\"text_bytes\":100000,\"rollback_at\":100}");
+    await_all(s->engine, 110);
     char *text = read_all(fd);
     assert_true(count(text, "data: ") < 100);
     char *event = strstr(text, "\"quire\":{\"rollback\":5,");
@@ -194,33 +131,33 @@ TEST(a_rollback_comes_after_what_it_drops_for_a_late_reader_too) {
     assert_null(strstr(text, "yyyy"));
     free(text);
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 TEST(who_reads_nothing_of_a_stream_is_cut_with_an_error_event) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
     o.write_deadline_us = 1500000;
-    site s = start(&o);
-    int fd = dial(&s);
-    post(fd, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":1000}");
-    await(fake_cancelled, s.engine, 1);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
+    post_body(fd, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":1000}");
+    await(fake_cancelled, s->engine, 1);
     char *text = read_all(fd);
     assert_int_equal(count(text, "data: {\"error\":{\"message\":\"the client took nothing"), 1);
     assert_int_equal(count(text, "data: [DONE]"), 1);
     free(text);
     close(fd);
-    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 1);
-    stop(&s);
+    assert_int_equal(metric(s, "quire_http_slow_readers_total"), 1);
+    stop(s);
 }
 
 TEST(a_long_whole_answer_is_written_as_it_is_read) {
     server_options o = defaults();
     o.max_output_bytes = 64 << 10;
-    site s = start(&o);
-    int fd = dial(&s);
-    post(fd, "{\"max_tokens\":20,\"prompt\":[1,2,3,4],\"text_bytes\":100000}");
-    await_all(s.engine, 80);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
+    post_body(fd, "{\"max_tokens\":20,\"prompt\":[1,2,3,4],\"text_bytes\":100000}");
+    await_all(s->engine, 80);
     char *text = read_all(fd);
     assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 1);
     assert_int_equal(count(text, "Transfer-Encoding: chunked\r\n"), 1);
@@ -230,39 +167,39 @@ TEST(a_long_whole_answer_is_written_as_it_is_read) {
     assert_string_equal(text + strlen(text) - 5, "0\r\n\r\n");
     free(text);
     close(fd);
-    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 0);
-    stop(&s);
+    assert_int_equal(metric(s, "quire_http_slow_readers_total"), 0);
+    stop(s);
 }
 
 TEST(an_answer_that_nobody_reads_is_cut_and_counted) {
     server_options o = defaults();
     o.write_deadline_us = 300000;
     o.max_output_bytes = 64 << 10;
-    site s = start(&o);
-    int fd = dial(&s);
-    post(fd, "{\"max_tokens\":90,\"text_bytes\":100000}");
-    await_slow(&s, 1);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
+    post_body(fd, "{\"max_tokens\":90,\"text_bytes\":100000}");
+    await_slow(s, 1);
     char *text = read_all(fd); /* what the system had taken; the end is missing */
     assert_int_equal(count(text, "\"usage\":{"), 0);
     free(text);
     close(fd);
-    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 1);
-    stop(&s);
+    assert_int_equal(metric(s, "quire_http_slow_readers_total"), 1);
+    stop(s);
 }
 
 /* Short responses on a connection that is kept alive, of which the client reads none. */
 TEST(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted) {
     server_options o = defaults();
     o.write_deadline_us = 300000;
-    site s = start(&o);
-    int fd = dial(&s);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
     for (int i = 0; i < 2000; i++) {
         static const char ahead[] = "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n";
         (void)send(fd, ahead, sizeof ahead - 1, MSG_NOSIGNAL); /* it may be cut already */
     }
-    await_slow(&s, 1);
+    await_slow(s, 1);
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 #define POST_COMPLETIONS "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
@@ -276,28 +213,28 @@ TEST(a_response_after_an_unread_one_is_cut_too) {
                          "Content-Length: 22\r\n\r\n{\"max_tokens\":1000000}";
     server_options o = defaults();
     o.write_deadline_us = 500000;
-    site s = start(&o);
-    int fd = dial(&s);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
     narrow_server_side(fd);
-    send_text(fd, requests);
-    await(fake_cancelled, s.engine, 1);
-    await_slow(&s, 1);
+    say(fd, requests);
+    await(fake_cancelled, s->engine, 1);
+    await_slow(s, 1);
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 TEST(a_closing_connection_whose_output_is_not_read_is_cut_and_counted) {
     server_options o = defaults();
     o.write_deadline_us = 300000;
-    site s = start(&o);
-    int fd = dial(&s);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
     narrow_server_side(fd);
-    send_text(fd, POST_COMPLETIONS
-              "Connection: close\r\nContent-Length: 36\r\n\r\n{\"max_tokens\":1,\"text_bytes\":900000}");
-    await_slow(&s, 1);
-    assert_int_equal(fake_cancelled(s.engine), 0); /* the response was complete */
+    say(fd, POST_COMPLETIONS
+        "Connection: close\r\nContent-Length: 36\r\n\r\n{\"max_tokens\":1,\"text_bytes\":900000}");
+    await_slow(s, 1);
+    assert_int_equal(fake_cancelled(s->engine), 0); /* the response was complete */
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 TEST(answers_that_nobody_reads_have_a_bound_in_bytes) {
@@ -305,38 +242,40 @@ TEST(answers_that_nobody_reads_have_a_bound_in_bytes) {
     server_options o = defaults();
     o.max_unread_bytes = 8 << 20;
     o.write_deadline_us = 3600000000;
-    site s = start(&o);
+    site *s = start(&o, 1000);
     int fds[N];
     for (int i = 0; i < N; i++) {
-        fds[i] = dial(&s);
-        post(fds[i], i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}"
-                                : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
+        fds[i] = dial_late(s);
+        post_body(fds[i], i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}"
+                                     : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
     }
-    await_slow(&s, N / 2); /* 48 MB do not wait: the longest unread go, and no deadline ends them */
+    await_slow(s, N / 2); /* 48 MB do not wait: the longest unread go, and no deadline ends them */
     for (int i = 0; i < N; i++) {
         close(fds[i]);
     }
-    await(fake_running, s.engine, 0);
-    stop(&s);
+    await(fake_running, s->engine, 0);
+    stop(s);
 }
 
 TEST(what_a_client_left_unread_counts_no_more_when_it_is_gone) {
     server_options o = defaults();
-    site s = start(&o);
+    site *s = start(&o, 1000);
     static const char *const bodies[] = {"{\"max_tokens\":60,\"text_bytes\":100000}",
                                          "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}"};
     for (int i = 0; i < 2; i++) {
-        int fd = dial(&s);
-        post(fd, bodies[i]);
-        for (int64_t end = clock_us() + PATIENCE_US; metric(&s, "quire_http_unread_bytes") < 500000; nap()) {
+        int fd = dial_late(s);
+        post_body(fd, bodies[i]);
+        for (int64_t end = clock_us() + PATIENCE_US; metric(s, "quire_http_unread_bytes") < 500000;
+             pause_us(2000)) {
             assert_true(clock_us() < end);
         }
         close(fd);
-        for (int64_t end = clock_us() + PATIENCE_US; metric(&s, "quire_http_unread_bytes") != 0; nap()) {
+        for (int64_t end = clock_us() + PATIENCE_US; metric(s, "quire_http_unread_bytes") != 0;
+             pause_us(2000)) {
             assert_true(clock_us() < end);
         }
     }
-    stop(&s);
+    stop(s);
 }
 
 /* ---- clients that close their side ---- */
@@ -346,10 +285,10 @@ TEST(a_client_that_half_closes_gets_its_answer) {
     static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}",
                                          "{\"max_tokens\":600,\"stream\":true}"};
     server_options o = defaults();
-    site s = start(&o);
+    site *s = start(&o, 1000);
     for (int i = 0; i < 3; i++) {
-        int fd = dial(&s);
-        post(fd, bodies[i]);
+        int fd = dial_late(s);
+        post_body(fd, bodies[i]);
         shutdown(fd, SHUT_WR);
         char *text = read_all(fd);
         assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 1);
@@ -358,19 +297,19 @@ TEST(a_client_that_half_closes_gets_its_answer) {
         free(text);
         close(fd);
     }
-    assert_int_equal(fake_cancelled(s.engine), 0);
-    stop(&s);
+    assert_int_equal(fake_cancelled(s->engine), 0);
+    stop(s);
 }
 
 TEST(pipelined_requests_are_answered_after_a_half_close) {
     static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
                                   "application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
     server_options o = defaults();
-    site s = start(&o);
-    int fd = dial(&s);
-    send_text(fd, request);
-    send_text(fd, request);
-    send_text(fd, "GET /debug/pool/state HTTP/1.1\r\nHost: h\r\n\r\n");
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
+    say(fd, request);
+    say(fd, request);
+    say(fd, "GET /debug/pool/state HTTP/1.1\r\nHost: h\r\n\r\n");
     shutdown(fd, SHUT_WR);
     char *text = read_all(fd);
     assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 3);
@@ -378,7 +317,7 @@ TEST(pipelined_requests_are_answered_after_a_half_close) {
     assert_int_equal(count(text, "\"counts\":{"), 1);
     free(text);
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 /* More than may wait for its reader: the rest of the requests is taken as the client
@@ -390,20 +329,20 @@ TEST(requests_that_wait_for_their_reader_are_answered_after_a_half_close) {
         strcat(requests, "GET /pool HTTP/1.1\r\nHost: h\r\n\r\n");
     }
     server_options o = defaults();
-    site s = start(&o);
-    int fd = dial(&s);
+    site *s = start(&o, 1000);
+    int fd = dial_late(s);
     narrow_server_side(fd);
-    send_text(fd, requests);
+    say(fd, requests);
     shutdown(fd, SHUT_WR);
     for (int i = 0; i < 20; i++) { /* for the server to see the end */
-        nap();
+        pause_us(2000);
     }
     char *text = read_all(fd);
     assert_true(strlen(text) > 200000);
     assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), N);
     free(text);
     close(fd);
-    stop(&s);
+    stop(s);
 }
 
 TEST(a_request_that_ends_too_early_is_told_so) {
@@ -411,17 +350,17 @@ TEST(a_request_that_ends_too_early_is_told_so) {
                                         "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
                                         "application/json\r\nContent-Length: 50\r\n\r\n{"};
     server_options o = defaults();
-    site s = start(&o);
+    site *s = start(&o, 1000);
     for (int i = 0; i < 2; i++) {
-        int fd = dial(&s);
-        send_text(fd, parts[i]);
+        int fd = dial_late(s);
+        say(fd, parts[i]);
         shutdown(fd, SHUT_WR);
         char *text = read_all(fd);
         assert_int_equal(count(text, "HTTP/1.1 400 "), 1);
         free(text);
         close(fd);
     }
-    stop(&s);
+    stop(s);
 }
 
 TEST_MAIN(NULL, NULL)

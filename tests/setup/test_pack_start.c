@@ -1,28 +1,15 @@
 /* Starts with a pack cache: the second loads the packed form, which is the same model to
  * everything else. */
+#include "remove_directory.h"
 #include "setup/engine_parts.h"
-#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char MODEL[] = "models/builtin-small.gguf"; /* the file: it has a vocabulary and a template */
-
-static void remove_directory(const char *path) {
-    DIR *d = opendir(path);
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d)) != NULL;) {
-        char name[512];
-        (void)snprintf(name, sizeof name, "%s/%s", path, f->d_name);
-        (void)unlink(name); /* which leaves . and .. */
-    }
-    closedir(d);
-    assert_int_equal(rmdir(path), 0);
-}
 
 static quire_options options_with(const char *cache) {
     quire_options o;

@@ -1,8 +1,7 @@
 /* What the pages in the tiers that outlive a process say of themselves. */
 #include "base/comma_locale.h"
 
-#include <dirent.h>
-
+#include "remove_directory.h"
 #include "setup/engine_parts.h"
 
 static void version_of(const char *directory, quire_kv_dtype kv_dtype, const char *override_kv,
@@ -23,18 +22,6 @@ static void version_of(const char *directory, quire_kv_dtype kv_dtype, const cha
     }
     memcpy(out, p.tier_version, KV_VERSION_BYTES + 1);
     engine_parts_close(&p);
-}
-
-static void remove_directory(const char *path) {
-    DIR *d = opendir(path);
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d)) != NULL;) {
-        char name[512];
-        (void)snprintf(name, sizeof name, "%s/%s", path, f->d_name);
-        (void)unlink(name); /* which leaves . and .. */
-    }
-    closedir(d);
-    assert_int_equal(rmdir(path), 0);
 }
 
 TEST(a_stored_page_names_the_type_and_the_layout_of_its_bytes) {

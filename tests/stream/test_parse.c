@@ -14,19 +14,11 @@ static quire_parse *start(quire_queue *q, const char *body, void *user) {
     return p;
 }
 
-static quire_event await(quire_queue *q) {
-    quire_event ev;
-    while (!quire_queue_next(q, &ev)) {
-        quire_queue_wait(q, -1);
-    }
-    return ev;
-}
-
 TEST(a_body_comes_back_as_a_request_that_can_be_submitted) {
     quire_queue *q = queue_new(shared);
     int user;
     start(q, "{\"prompt\": \"The prince\", \"max_tokens\": 3, \"ignore_eos\": true, \"n\": 2}", &user);
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_int_equal(ev.kind, QUIRE_EVENT_PARSED);
     assert_ptr_equal(ev.user, &user);
     assert_null(ev.error);
@@ -36,7 +28,7 @@ TEST(a_body_comes_back_as_a_request_that_can_be_submitted) {
     quire_error err;
     assert_int_equal(quire_submit(q, ev.request, NULL, &s, &err), QUIRE_OK);
     do {
-        ev = await(q);
+        ev = event_of(q);
     } while (ev.kind != QUIRE_EVENT_DONE);
     assert_int_equal(ev.completion_tokens, 6);
     quire_stream_release(s);
@@ -46,7 +38,7 @@ TEST(a_body_comes_back_as_a_request_that_can_be_submitted) {
 TEST(a_wrong_body_comes_back_as_its_error) {
     quire_queue *q = queue_new(shared);
     start(q, "{\"prompt\": \"x\", \"top_p\": 1.5}", NULL);
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_int_equal(ev.kind, QUIRE_EVENT_PARSED);
     assert_null(ev.request);
     assert_int_equal(ev.error->code, QUIRE_BAD_REQUEST);
@@ -75,7 +67,7 @@ TEST(a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else) {
         size_t n;
         char *begin = beginning(rules[i].n, &n);
         assert_int_equal(quire_look_start(q, QUIRE_COMPLETIONS, begin, n, "", q, &p), QUIRE_OK);
-        quire_event ev = await(q);
+        quire_event ev = event_of(q);
         assert_int_equal(ev.kind, QUIRE_EVENT_LOOKED);
         assert_ptr_equal(ev.user, q);
         assert_ptr_equal(ev.text, begin);
@@ -113,7 +105,7 @@ static quire_event checked(quire_queue *q, const char *body) {
     char *copy = quire_alloc(n);
     memcpy(copy, body, n);
     assert_int_equal(quire_check_start(q, copy, n, "", q, &p), QUIRE_OK);
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_int_equal(ev.kind, QUIRE_EVENT_CHECKED);
     assert_ptr_equal(ev.user, q);
     return ev;
@@ -184,7 +176,7 @@ TEST(a_cancelled_parse_is_never_heard_of_again) {
         quire_parse_cancel(p);
     }
     start(q, "{\"prompt\": \"x\"}", &wanted);
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_ptr_equal(ev.user, &wanted);
     quire_request_free(ev.request);
     quire_queue_close(q);

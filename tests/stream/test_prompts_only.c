@@ -4,14 +4,6 @@
 
 static quire_engine *shared;
 
-static quire_event await(quire_queue *q) {
-    quire_event ev;
-    while (!quire_queue_next(q, &ev)) {
-        quire_queue_wait(q, -1);
-    }
-    return ev;
-}
-
 static quire_stream *start(quire_queue *q, quire_endpoint endpoint, const char *body) {
     quire_request *r;
     quire_stream *s;
@@ -24,7 +16,7 @@ static quire_stream *start(quire_queue *q, quire_endpoint endpoint, const char *
 }
 
 static quire_event expect_next(quire_queue *q, quire_event_kind kind, int32_t choice) {
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_int_equal(ev.kind, kind);
     assert_int_equal(ev.choice, choice);
     return ev;
@@ -86,7 +78,7 @@ TEST(a_prompt_that_cannot_be_rendered_fails_alone) {
     quire_queue *q = queue_new(shared);
     quire_stream *s =
         start(q, QUIRE_COMPLETIONS_RENDER, "{\"prompt\": \"x\", \"truncate_prompt_tokens\": 0}");
-    quire_event ev = await(q);
+    quire_event ev = event_of(q);
     assert_int_equal(ev.kind, QUIRE_EVENT_DONE);
     assert_int_equal(ev.error->code, QUIRE_BAD_REQUEST);
     quire_stream_release(s);

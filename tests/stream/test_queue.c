@@ -3,10 +3,10 @@
 #include <pthread.h>
 
 #include "api/api_world.h"
+#include "seed.h"
 
 #define GREEDY "\"temperature\": 0, \"ignore_eos\": true"
 
-static uint64_t seed;
 static quire_engine *shared; /* for tests that leave it idle */
 
 /* ---- text and tokens ---- */
@@ -728,20 +728,5 @@ TEST(the_engines_numbers_add_up) {
     quire_engine_close(e);
 }
 
-static int open_shared(void **state) {
-    (void)state;
-    shared = world_open(512, 8);
-    return 0;
-}
-
-static int close_shared(void **state) {
-    (void)state;
-    quire_engine_close(shared);
-    return 0;
-}
-
-int main(void) {
-    seed = rng_os_seed();
-    printf("seed %llu\n", (unsigned long long)seed);
-    return tests_run(open_shared, close_shared);
-}
+ENGINE_FIXTURES(shared, 512, 8)
+TEST_MAIN_SEEDED(open_shared, close_shared)

@@ -533,17 +533,7 @@ TEST(commands_meet_the_end_of_their_stream) {
     wait_until_idle(e);
 }
 
-static int open_engine(void **state) {
-    (void)state;
-    e = world_open(512, 8);
-    return 0;
-}
-
-static int close_engine(void **state) {
-    (void)state;
-    quire_engine_close(e);
-    return 0;
-}
+ENGINE_FIXTURES(e, 512, 8)
 
 TEST(a_text_that_cannot_fit_is_not_steered_to) {
     quire_queue *q = queue_new(e);
@@ -568,4 +558,4 @@ TEST(a_text_that_cannot_fit_is_not_steered_to) {
     quire_queue_close(q);
 }
 
-TEST_MAIN(open_engine, close_engine)
+TEST_MAIN(open_e, close_e)
