@@ -111,7 +111,7 @@ static const field_desc fields[] = {
      "the conversation so far, as ids of an earlier answer"},
     {"context_management", FIELD_OBJECT, MESSAGES | PART, NONE, KEPT,
      "what to drop from a long conversation; nothing is dropped, and a Warning header says so"},
-    {"context_management", FIELD_ARRAY, RESPONSES | LATER, NONE, UNREAD("null"),
+    {"context_management", FIELD_ARRAY, RESPONSES | LATER, NONE, UNREAD("[]"),
      "compaction of a long conversation"},
     {"continue_final_message", FIELD_BOOL, CHAT, NONE, AT(g.continue_final_message, false),
      "leave the last message open and continue it"},

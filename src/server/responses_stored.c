@@ -266,8 +266,11 @@ static const responses_path responses_paths[] = {
 };
 
 /* Divides what follows /v1/responses/ into the id and the path below it; NULL: no such
- * path. */
+ * path, as those of OpenAI's that have no id. */
 static const responses_path *responses_path_of(str parameter, str *id) {
+    if (str_is(parameter, "input_tokens") || str_is(parameter, "compact")) {
+        return NULL;
+    }
     const char *slash = memchr(parameter.p, '/', parameter.n);
     *id = (str){parameter.p, slash != NULL ? (size_t)(slash - parameter.p) : parameter.n};
     str below = {id->p + id->n, parameter.n - id->n};
@@ -291,7 +294,9 @@ void responses_one(conn *c) {
     enum http_method method = c->request.method;
     if (p == NULL) {
         conn_reply_error(c, 404, NULL,
-                         "there is no such path; below /v1/responses/ID are cancel and input_items", NULL);
+                         "there is no such path; below /v1/responses/ID are cancel and input_items, and "
+                         "/v1/messages/count_tokens and /tokenize count tokens",
+                         NULL);
         return;
     }
     (method == HTTP_POST ? p->post : method == HTTP_DELETE ? p->remove : p->get)(c, id);

@@ -271,6 +271,12 @@ def test_a_stored_response_is_no_stream(client):
     assert refused.value.param == "stream"
 
 
+def test_paths_of_openais_that_are_no_response_are_not_found(client):
+    for ask in (client.responses.input_tokens.count, client.responses.compact):
+        with pytest.raises(openai.NotFoundError, match="there is no such path"):
+            ask(model="story", input="line")
+
+
 def until(client, response_id, status):
     """Asks until it has that status: each answer is a state that it may have."""
     while True:
