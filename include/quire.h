@@ -586,7 +586,7 @@ typedef struct quire_embed_options {
     /* "mean", "cls", "last" or "rank" (scores); NULL: as the model's files say,
      * BAD_REQUEST if they don't */
     const char *pooling;
-    int32_t dimensions; /* keep the first so many elements (Matryoshka embeddings); 0: all */
+    int32_t dimensions; /* elements to keep of each row (Matryoshka embeddings); 0: all */
     /* 1: scale the kept elements to length 1; 0: don't; -1: as the model's files say, 1
      * if they don't */
     int normalize;

@@ -129,7 +129,7 @@ typedef struct measuring {
     int32_t knots[COST_MAX_POINTS], n_knots;
     measure measures[MAX_MEASURES];
     int32_t n;
-    int32_t *tokens, *tables; /* [max_len]; [n_pages] */
+    int32_t *tokens, *tables; /* [max_len] ids; [n_pages] pages */
     runner_part *parts;       /* [max_seqs] */
 } measuring;
 

@@ -74,7 +74,7 @@ quire_err headline_engine_run(model_runner *b, const trace *t, const serving_opt
 
 typedef struct baseline_options {
     bool is_static;
-    /* RESERVE_PAGED: the engine. Static batches reserve max_len whatever it says */
+    /* RESERVE_PAGED: the engine. Ignored by static batches, which reserve max_len */
     reservation reservation;
     int32_t n_pages; /* memory in pages of BASELINE_PAGE tokens */
     int32_t max_seqs, max_len;

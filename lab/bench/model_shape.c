@@ -61,7 +61,7 @@ double shape_kv_bytes(const llama_shape *s, dtype kv) {
     return 2.0 * s->n_layers * s->n_kv_heads * s->d_head * dtype_block_bytes(kv);
 }
 
-/* Types of unsigned codes of at most four bits, whatever offset follows. */
+/* Whether t stores unsigned codes of at most four bits, with any offset. */
 static bool shape_is_small(dtype t) {
     return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q4_K || t == DTYPE_Q3_K || t == DTYPE_Q2_K;
 }

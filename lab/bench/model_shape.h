@@ -123,7 +123,7 @@ typedef struct shape_key {
 typedef struct shape_tensor {
     const char *name; /* NULL ends the list */
     shape_size dims[3];
-    bool f32; /* always F32, whatever the type of weights */
+    bool f32; /* always F32, not the type of weights */
 } shape_tensor;
 
 enum { FORM_LISTS = 5 };

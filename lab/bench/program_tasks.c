@@ -474,7 +474,7 @@ static quire_err task_add_branches(task_writer *w, quire_error *err) {
             TRY(task_add_round(w, (task_place){i, 0, round, -1}, &goes_on, err));
         }
         json_end(&w->o, ']');
-        w->item += (w->t->rounds + 1) / 2; /* items used by one chat */
+        w->item += (w->t->rounds + 1) / 2; /* skips the items that this chat used */
     }
     return QUIRE_OK;
 }

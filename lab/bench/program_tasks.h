@@ -38,7 +38,7 @@ typedef struct program_task {
     double published;
     int32_t n_prompt; /* number of drawn tokens; texts have their own length */
     int32_t outer;
-    int32_t n_added; /* likewise */
+    int32_t n_added; /* tokens drawn for each branch */
     int32_t n_generated, rounds, inner;
     double temperature;
     task_text text;

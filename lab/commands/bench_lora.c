@@ -252,7 +252,7 @@ static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, lo
     for (int32_t i = 0; e == QUIRE_OK && i < o->n_in_use; i++) {
         is_there[i] = loads_want(s, &all[i], loads_draw(seed, o->n_known));
     }
-    /* waits for all of them, whatever became of one */
+    /* waits for all of them, even if one failed */
     for (int32_t i = 0; is_there != NULL && i < o->n_in_use; i++) {
         if (!is_there[i]) {
             (void)wake_wait(&all[i].answered, -1);

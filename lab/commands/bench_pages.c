@@ -88,7 +88,7 @@ static quire_err experiment_pages(const cli_options *cli, quire_error *err) {
 
 /* ---- sharing ---- */
 
-/* Prompts of one length, and their answers'. */
+/* n prompts of one length and the length of their answers. */
 typedef struct share_kind {
     const char *name;
     int32_t n, prompt, output;

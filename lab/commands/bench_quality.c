@@ -71,8 +71,8 @@ typedef struct quality {
     token_list ids;
     bool has_bos;
     int32_t context, n_windows; /* current context */
-    int32_t *window;            /* [context] */
-    quality_row *rows;          /* [QUALITY_ROWS] for a pass */
+    int32_t *window;            /* [context] tokens */
+    quality_row *rows;          /* [QUALITY_ROWS] rows of a pass */
     side reference, candidates[QUALITY_MAX_AT_ONCE];
     int32_t n_candidates; /* number of open candidates */
     bench_table table;

@@ -14,7 +14,7 @@ typedef struct bench_serving_options {
     const char *trace;   /* a file (lab/sim/trace_read.h); NULL: Poisson arrivals */
     const char *lengths; /* their distribution of lengths (lab/sim/trace_read.h) */
     double rate;         /* requests per second */
-    int32_t n_requests;  /* the first so many of a trace; 0: all */
+    int32_t n_requests;  /* most requests taken from a trace; 0: all */
     int32_t seed;
     const char *described; /* "opt-13b,a100-40gb": see lab/sim/cost.h */
     /* bounds in seconds, "first=1,gap=0.1,token=0.2": for 99% of first tokens, 99% of

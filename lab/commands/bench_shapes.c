@@ -25,7 +25,7 @@ enum { MIN_PASSES = 3, SHORT_US = 30000, DECODE_ROUNDS = 4, MAX_ROUNDS = DECODE_
 typedef struct shape_model {
     model_runner b;
     op_trace trace;
-    int32_t *tokens; /* [PROMPT] */
+    int32_t *tokens; /* [PROMPT] token ids */
     int32_t n_seqs;
     kv_seq seqs[MAX_BATCH]; /* each has pages for PROMPT tokens */
     runner_part parts[MAX_BATCH];

@@ -22,7 +22,7 @@ typedef struct prompt_line {
 
 /* Zero-initialised when empty. */
 typedef struct prompt_lines {
-    prompt_line *lines; /* [n] */
+    prompt_line *lines; /* [n] in file order */
     int32_t n;
     str categories[PROMPT_MAX_CATEGORIES]; /* [n_categories]; the first is "", for lines without a category */
     int32_t n_categories;

@@ -26,8 +26,8 @@ typedef struct tiers_bench {
     client c;
     int32_t tier, longest;
     uint64_t draw;   /* state of the generator of prompts, which are all different */
-    int32_t *prompt; /* [longest] */
-    int32_t *filler; /* [longest] */
+    int32_t *prompt; /* [longest] tokens */
+    int32_t *filler; /* [longest] tokens of a prompt that evicts others */
 } tiers_bench;
 
 /* ---- requests ---- */

@@ -73,7 +73,7 @@ bool quire_adapter_known(const quire_engine *e, const char *name) {
 /* A list that is written in two passes: the first counts its size, the second writes it
  * to one block: pointers, then structs, then texts. */
 typedef struct adapter_list {
-    size_t n, n_text;      /* counted */
+    size_t n, n_text;      /* adapters and bytes of text, as counted by the first pass */
     size_t n_written;      /* at most n: adapters may have been added since counting */
     quire_adapter **block; /* NULL: counting pass */
     char *text;

@@ -11,13 +11,13 @@
 #include "base/mem.h"
 #include "model/decoder.h"
 
-#define LAYER_NORM_EPS 1e-6f /* of its layer norms, whatever the model's norms have */
+#define LAYER_NORM_EPS 1e-6f /* of its layer norms; independent of the model's epsilon */
 
 typedef struct index_block {
     linear_use down[4]; /* products of the row: keys, weights, gates, queries */
     int32_t n_down;
     linear_use up; /* product of the queries' latent, or of the row normed again; w NULL: included in down */
-    const norm *row_norm;        /* norm of the row normed again */
+    const norm *row_norm;        /* second norm of the row */
     buffer row;                  /* the row, if it is normed twice */
     const norm *q_norm, *k_norm; /* NULL: none */
     bool has_pools, has_means;

@@ -336,7 +336,7 @@ static quire_err read_gguf_widths(const config *c, model_desc *d) {
 
 quire_err config_latent(const config *c, model_desc *d) {
     latent_desc *m = &d->latent;
-    m->eps = m->eps > 0.0f ? m->eps : 1e-6f; /* whatever epsilon the other norms have */
+    m->eps = m->eps > 0.0f ? m->eps : 1e-6f; /* not the other norms' epsilon */
     m->q_rank = c->is_gguf ? 0 : m->q_rank;
     TRY(config_i32_or_none(c, "attention.q_lora_rank", "q_lora_rank", &m->q_rank));
     TRY(config_i32(c, "attention.kv_lora_rank", "kv_lora_rank", &m->rank));

@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "model/steps.h"
 
-#define MAX_HEADS 65536 /* times the widest head fits int32 */
+#define MAX_HEADS 65536 /* so that all heads' width fits int32 */
 
 /* Reads a number that is required unless *out already has the published one. */
 static quire_err usual_or_needed(const config *c, const char *gguf, const char *hf, int32_t *out) {

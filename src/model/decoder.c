@@ -32,8 +32,8 @@ static quire_err decoder_load_slopes(binding *b) {
     return QUIRE_OK;
 }
 
-/* Whether the file has a head other than the table of embeddings, whatever its metadata
- * say about tying. */
+/* Whether the file has a head other than the table of embeddings, even if its
+ * metadata say that they are tied. */
 static bool decoder_has_head(const loader *l, weight_name tokens, weight_name head) {
     const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"),
                       *h = loader_look(l, head, NO_LAYER, ".weight");

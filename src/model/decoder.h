@@ -148,9 +148,9 @@ quire_err binding_settle(binding *b, step_row row);
 /* The buffer of a row. */
 quire_err binding_row(binding *b, step_row row, buffer *out);
 quire_err binding_emit(binding *b, decoder_op op);
-/* Memory that lives as long as the decoder: n zeroed elements; or takes a block of
- * mem_new, which is freed on failure. */
+/* Sets *out to n zeroed elements that live as long as the decoder. */
 quire_err binding_new(binding *b, size_t n, size_t size, void *out);
+/* Makes a mem_new block live as long as the decoder; on failure frees it. */
 quire_err binding_keep(binding *b, void *block);
 /* The buffer of a role and width, created on the first call. */
 quire_err binding_buffer(binding *b, buffer_role role, int32_t width, buffer *out);

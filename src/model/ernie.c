@@ -167,7 +167,7 @@ static quire_err describe_hy_v3(const config *c, model_desc *d) {
     d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = !c->is_gguf};
     d->moe.scale = c->is_gguf ? 0.0f : 2.826f;
     TRY(config_moe(c, d));
-    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* whatever norm_topk_prob says */
+    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* norm_topk_prob is ignored */
     config_usual_shared(c, 1, d);
     return config_dense_layers(c, "first_k_dense_replace", 1, d_ff, d);
 }

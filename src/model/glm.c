@@ -27,7 +27,7 @@ static quire_err read_pairs(const config *c, rope_pairs *pairs) {
     return QUIRE_OK;
 }
 
-/* rotary: default part of a head that rotates. */
+/* rotary: the part of a head that rotates if the file does not say it. */
 static quire_err glm_describe_dense(const config *c, float rotary, const layer_step *steps, model_desc *d) {
     decoder_shape s = {0};
     rope_pairs pairs;

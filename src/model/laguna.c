@@ -44,7 +44,7 @@ static quire_err laguna_read_experts(const config *c, model_desc *d) {
     }
     TRY(config_f32(c, NULL, "moe_router_logit_softcapping", &d->moe.logit_cap));
     TRY(config_moe(c, d));
-    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* whatever norm_topk_prob says */
+    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* norm_topk_prob is ignored */
     config_usual_shared(c, 1, d);
     return config_dense_layers(c, "first_k_dense_replace", 1, d_ff, d);
 }

@@ -41,8 +41,7 @@ static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bi
     return *out ? QUIRE_OK : loader_find(l, name, layer, bias ? "_bias" : "", out);
 }
 
-/* Tries names without ".weight" too, for stacked tensors, and parts, for packed
- * models. */
+/* Also tries names without ".weight" (stacked tensors) and parts (packed models). */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
     static const char *const ends[] = {"",
                                        PACKED_SUFFIX,

@@ -34,7 +34,7 @@ enum { MUSE_PERIOD = 4 }; /* the last of each period neither rotates nor has a w
 static quire_err muse_read_positions(const config *c, model_desc *d) {
     int32_t window = 2048;
     rope_desc usual = config_plain_rope(c, d);
-    /* the last layer has no window, nor has one of every four before it */
+    /* counted from the last layer, every MUSE_PERIOD-th has no window */
     TRY(config_window(c, &window));
     TRY(config_windows(c, window, MUSE_PERIOD, (d->n_layers - 1) % MUSE_PERIOD, d));
     TRY(config_rope(c, NULL, d, &usual));

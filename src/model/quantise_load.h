@@ -12,8 +12,8 @@
 /* How a matrix is used in the model. */
 typedef enum matrix_use {
     MATRIX_PRODUCT, /* in a linear layer */
-    MATRIX_HEAD,    /* as the head: gets a type of more bits */
-    MATRIX_TABLE,   /* as token embeddings, read row by row: like the head */
+    MATRIX_HEAD,    /* as the head, which gets a type of more bits */
+    MATRIX_TABLE,   /* as token embeddings, read row by row: the head's type */
     MATRIX_KEPT     /* is not quantised */
 } matrix_use;
 

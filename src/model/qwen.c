@@ -104,7 +104,7 @@ static bool are_transposed(const config *c, const model_desc *d) {
 
 static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
     TRY(describe_qwen3_moe(c, d));
-    d->moe.renormalise = true; /* whatever norm_topk_prob says */
+    d->moe.renormalise = true; /* norm_topk_prob is ignored */
     d->moe.transposed = are_transposed(c, d);
     return QUIRE_OK;
 }
@@ -229,7 +229,7 @@ static quire_err describe_qwen3_5_moe(const config *c, model_desc *d) {
     d->delta.cyclic = c->is_gguf;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = 512, .renormalise = true};
     TRY(config_moe(c, d));
-    d->moe.renormalise = true; /* whatever norm_topk_prob says */
+    d->moe.renormalise = true; /* norm_topk_prob is ignored */
     return qwen_next_end(c, &s, d);
 }
 

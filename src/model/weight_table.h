@@ -31,7 +31,7 @@ typedef struct weight_ref {
     size_t at; /* offset of the name in `names` */
     int32_t entry;
     bool of_gguf;
-    bool whole; /* the tensor of this name is the entry's whole matrix, whatever its part says */
+    bool whole; /* this tensor is the entry's matrix alone: the entry's part does not apply */
 } weight_ref;
 
 /* Zero-initialised when empty. */

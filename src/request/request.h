@@ -165,7 +165,7 @@ struct quire_request {
     int32_t max_completion_tokens;
     int32_t pooling_kind, dimensions, normalize; /* embeddings only */
     bool truncates;                              /* Ollama: truncate texts that are too long */
-    int32_t n_given_stops;                       /* the first so many stop strings are the request's own */
+    int32_t n_given_stops; /* number of first stop strings that the request itself has */
     bool has_stream_options;
     bool echoes_message;           /* chat: the response repeats the assistant message that it continues */
     const json_value *token_types; /* in values, or NULL */

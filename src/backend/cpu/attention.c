@@ -19,7 +19,7 @@
 
 /* bytes of keys and values that consecutive query tiles can read from a near cache */
 #define NEAR_BYTES       (256 * 1024)
-#define MANY_CHUNKS      16   /* so many chunks that it matters little how the first one is read */
+#define MANY_CHUNKS      16   /* from here on it matters little how the first chunk is read */
 #define SMALL_PIECE      4096 /* bytes of a head's keys in a page that count as small */
 #define SMALL_INT8_PIECE 1024 /* the same for int8, where computing takes longer than reading */
 #define ENOUGH_TASKS     8    /* tasks per worker at which it matters little who runs the last one */

@@ -82,7 +82,7 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
     UNROLL
     for (int c = 0; c < n_v; c++) {
         if (type == DTYPE_F8_E4M3 && n_v > 1 && c % 2 == 0) {
-            f_load_e4m3_pair(vectors[c], pair); /* of a value, whose vectors are adjacent */
+            f_load_e4m3_pair(vectors[c], pair); /* a value's vectors are adjacent */
         }
         f32x16 v = type == DTYPE_F8_E4M3 && n_v > 1 ? pair[c % 2] : load_elements(type, vectors[c]);
         UNROLL

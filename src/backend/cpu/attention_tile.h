@@ -62,7 +62,7 @@ typedef struct cpu_attention_state {
     float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
-    attn_map map;                     /* for the step's work list */
+    attn_map map;                     /* of masks, for the chunks of the work list */
     attn_choice choice;
 } cpu_attention_state;
 

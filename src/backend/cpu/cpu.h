@@ -25,8 +25,8 @@ typedef struct cpu_buffer {
 /* Rows prepared for a head, or copied for a convolution, at a time: few enough to stay in
  * L1 together with the columns of a state. */
 #define STATE_ROWS 8
-/* Floats of worker scratch per 16 floats of the largest unit: q, k, a and a k for each
- * row and element of a key. */
+/* Floats of worker scratch per 16 floats of the largest unit (states.h): q, k, a and a k
+ * of STATE_ROWS rows. */
 #define STATE_SCRATCH (4 * STATE_ROWS)
 
 typedef struct cpu_backend {

@@ -17,9 +17,9 @@
 #define SERIAL_ROWS     4     /* most rows that the caller gathers itself */
 #define SERIAL_ELEMENTS 32768 /* most hidden elements that the caller converts itself */
 #define HIDDEN_BLOCKS   16    /* gate and up: most column blocks per task */
-/* gate and up: fewest tasks per worker with tasks wider than a tile */
+/* gate and up: tasks are wider than a tile only if each worker still gets so many */
 #define HIDDEN_TASKS   8
-#define SUM_TASKS      4 /* the same for down, whose tasks have at most EXPERTS_SUM_BLOCKS */
+#define SUM_TASKS      4 /* down: likewise; its tasks have at most EXPERTS_SUM_BLOCKS */
 #define TILE_FLOATS    (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
 #define SUM_FLOATS     (2 * TILE_FLOATS) /* down does not use the second tile */
 #define GROUPS_AT_ONCE 4

@@ -11,7 +11,7 @@
 
 #define LINEAR_TILE_BLOCKS  4 /* column blocks per task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_WIDE_BLOCKS  8 /* the same of many rows, where kernels are is_wide */
+#define LINEAR_WIDE_BLOCKS  8 /* the same for many rows, if kernels are is_wide */
 #define LINEAR_TILE_FLOATS  (LINEAR_TILE_ROWS * LINEAR_WIDE_BLOCKS * PACK_LANES)
 #define LINEAR_MAX_USES     8 /* most weights in an op */
 
