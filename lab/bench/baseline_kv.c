@@ -101,7 +101,7 @@ struct baseline_kv {
     const backend_ops *own;
     backend *b;
     int32_t max_seqs, max_len;
-    int32_t acc_stride;    /* of the widest cache */
+    int32_t acc_stride;    /* that of the widest cache */
     kv_piece *pieces;      /* [caches][max_seqs] */
     attn_scratch *workers; /* [thread pool] */
     float *scratch;

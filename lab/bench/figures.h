@@ -119,7 +119,7 @@ typedef struct bench_table {
 typedef struct table_cell {
     const char *text;
     double number;
-    double limit, fraction; /* of a figure, for bench_figure; limit 0: none */
+    double limit, fraction; /* arguments of bench_figure; limit 0: none */
 } table_cell;
 
 #define TABLE_ABSENT ((double)NAN)

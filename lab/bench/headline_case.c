@@ -112,7 +112,7 @@ enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
-enum { USUAL = 1 }; /* of these */
+enum { USUAL = 1 }; /* index in contexts of the usual one */
 
 /* n_seqs sequences that decode after `first` tokens each, or one that computes n_rows
  * after them. */

@@ -61,7 +61,7 @@ double headline_idle_latency(const cost_model *c, double mean_prompt, double mea
 
 typedef struct headline_cost_options {
     int32_t n_pages, max_rows, max_seqs, max_len; /* memory in pages of HEADLINE_PAGE tokens */
-    int32_t n_runs;                               /* of each measurement, alternating */
+    int32_t n_runs;                               /* runs per measurement, alternating */
 } headline_cost_options;
 
 /* *off: root mean square of the fit's relative errors. Overwrites b's pages. */

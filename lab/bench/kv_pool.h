@@ -20,7 +20,7 @@ typedef enum kv_op {
     KV_OP_RESERVE_16, /* 16 pages per call */
     KV_OP_RELEASE_16, /* 16 pages per call */
     KV_OP_APPEND,     /* appends a page to a block table, one table after another */
-    KV_OP_FORK,       /* of whole tables */
+    KV_OP_FORK,       /* forks whole block tables */
     KV_OP_N
 } kv_op;
 

@@ -48,7 +48,7 @@ typedef struct lab_request {
     float temperature;
     constraint *rule; /* constraint of the answers, owned by the caller; NULL: none */
     /* result */
-    int32_t n_prompt, n_cached; /* of the first sample */
+    int32_t n_prompt, n_cached; /* in the first sample */
     /* clock_us when the engine committed the first and last token, over all samples */
     int64_t sent_us, first_us, last_us;
     int32_t n_left; /* samples that run */

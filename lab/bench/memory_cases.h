@@ -37,7 +37,7 @@ typedef struct memory_result {
     int64_t minimum_bytes;  /* live_tokens in the model's bytes */
     int64_t peak_bytes;     /* most bytes in use at once; paged: held and cached pages */
     int64_t end_bytes;      /* bytes in use at the last token */
-    int64_t copied_bytes;   /* over the whole scenario */
+    int64_t copied_bytes;   /* total of the scenario */
     int64_t metadata_bytes; /* paged: block tables, pool, index */
     int64_t n_pages;        /* paged: peak_bytes in pages */
 } memory_result;

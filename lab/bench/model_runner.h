@@ -17,10 +17,10 @@ typedef struct model_runner_options {
     const quire_options *engine; /* uses model, compute, kv_dtype, isa and n_threads */
     /* with has_groups: pages of each group; 0: the caller opens them (kv_open) */
     int32_t page_tokens, n_pages;
-    int32_t max_rows, max_seqs; /* per pass */
+    int32_t max_rows, max_seqs; /* most per pass */
     int32_t max_len;            /* length of the rotary tables */
     int32_t max_out;            /* rows of a pass with logits; 0: one per sequence */
-    int32_t max_adapters;       /* per pass */
+    int32_t max_adapters;       /* most per pass */
     int32_t max_rank;           /* largest rank of adapters */
     bool has_groups;            /* layers may differ: sequences have a kv_seq instead of one list of pages */
 } model_runner_options;

@@ -96,7 +96,7 @@ typedef enum shape_size {
     SIZE_HEADS,
     SIZE_KV_HEADS,
     SIZE_HEAD, /* elements of a head */
-    SIZE_FF,   /* of the feed-forward part, or of an expert */
+    SIZE_FF,   /* width of the feed-forward part, or of an expert */
     SIZE_VOCABULARY,
     SIZE_POSITIONS,
     SIZE_TRAINED, /* positions before scaling by YaRN */

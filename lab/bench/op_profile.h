@@ -46,12 +46,12 @@ typedef struct stage_cost {
 /* Means over the faster half of the steps, which other programs disturbed least. */
 typedef struct step_costs {
     int32_t n_steps, n_rows; /* n_rows: of each step */
-    double us;               /* of a step: the sum of its stages */
+    double us;               /* time of a step: the sum of its stages */
     stage_cost stages[N_STAGES];
     stage_cost *layers; /* [n_layers * N_STAGES] allocated by the caller, zeroed; NULL: not wanted */
     int32_t n_layers;
     int32_t n_gaps; /* steps directly followed by another one of this kind, whose whole time is known */
-    double pass_us, cycle_us; /* of those: ops alone, and from step to step */
+    double pass_us, cycle_us; /* mean time of their ops, and from step to step */
 } step_costs;
 
 /* The most rows of a whole pass in ops[0..n); 0: there is none. */

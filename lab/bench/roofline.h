@@ -46,10 +46,10 @@ typedef struct roofline_rate {
 typedef struct roofline {
     int32_t n_threads, n_measurements;
     char machine[160];               /* the backend's description of itself */
-    bandwidth reads[BANDWIDTH_WAYS]; /* by each way, as in bandwidth_names */
-    roofline_rate read;              /* by the best way */
+    bandwidth reads[BANDWIDTH_WAYS]; /* per kernel, as in bandwidth_names */
+    roofline_rate read;              /* with the best kernel */
     roofline_rate f32, bf16;         /* bf16 is f32's if there is no dot product of bf16 */
-    /* of any two int8 (per channel and Q8_0), and of 4-bit numbers with int8 */
+    /* any two int8 (per channel and Q8_0); 4-bit numbers with int8 */
     roofline_rate int8, int8_small;
 } roofline;
 

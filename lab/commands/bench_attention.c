@@ -8,7 +8,7 @@
 typedef struct bench_attention_options {
     cli_options cli;
     const char *contexts; /* tokens that a decoded one attends to, "1024,8192,32768" */
-    const char *types;    /* of keys and values: "f16,bf16,int8" */
+    const char *types;    /* types of keys and values, "f16,bf16,int8" */
     /* only decodes, by tokens per page, with pages scattered and consecutive:
      * "16,64,256"; NULL: everything with 16 */
     const char *pages;

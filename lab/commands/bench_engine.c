@@ -88,7 +88,7 @@ static quire_err bench_engine_submit(engine_bench *w, quire_error *err) {
 static quire_err bench_engine_run_load(engine_bench *w, quire_error *err) {
     int32_t n_left = w->load == LOAD_DECODE ? 0 : w->n * (N_STEPS / SHORT_OUTPUT), n_running = 0;
     quire_err e = QUIRE_OK;
-    /* if they come and go, others are waiting already */
+    /* under a load of short requests, others are already waiting */
     int32_t n_first = w->load == LOAD_DECODE ? w->n : 2 * w->n;
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
         e = bench_engine_submit(w, err);

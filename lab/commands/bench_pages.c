@@ -281,9 +281,9 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     }
     TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
     m->n_prompt = first.n_prompt + rest.n_prompt;
-    /* over both runs, since the lab's counters continue */
+    /* the total of both runs, since the lab's counters continue */
     m->n_cached = rest.n_cached;
-    /* and include the first run's answers */
+    /* they also include the first run's answers */
     m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first);
     return QUIRE_OK;
 }

@@ -34,7 +34,7 @@ static void bench_profile_defaults(cli_options *cli) {
 /* State of a profile: the model and its engine, and the ops of the current phase. */
 typedef struct profile {
     const bench_profile_options *o;
-    const speed_type *type; /* for a model of random weights; NULL: the model is a file */
+    const speed_type *type; /* of a model with random weights; NULL: the model is a file */
     lab l;
     op_trace trace;
     lab_request *requests; /* [batch] */

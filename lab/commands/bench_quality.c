@@ -60,7 +60,7 @@ typedef struct names {
 typedef struct side {
     const char *name; /* name of the row */
     logprob_scorer s;
-    quality_stats stats; /* of a row */
+    quality_stats stats; /* statistics of a row */
     double speeds[2];    /* tokens per second with 1 row and with QUALITY_SEQS; TABLE_ABSENT: not measured */
 } side;
 

@@ -15,7 +15,7 @@ typedef struct bench_sampler_options {
 } bench_sampler_options;
 
 #define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
-#define EXPONENT 1.5f /* of Zipf's law: some dozens are likely, as in text */
+#define EXPONENT 1.5f /* Zipf exponent: some dozens of tokens are likely, as in text */
 
 LAB_DEFAULTS(bench_sampler, .vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5)
 
@@ -173,7 +173,7 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
                                 const bench_table *t) {
     size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
     sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
-    r.logits = mem_new_huge(n, sizeof *r.logits); /* in huge pages, as in the engine */
+    r.logits = mem_new_huge(n, sizeof *r.logits); /* huge pages, as in the engine */
     r.samplers = mem_new(n_workers, sizeof *r.samplers);
     r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
     quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;

@@ -21,7 +21,7 @@ typedef struct bench_serving_options {
      * answers' mean gaps, and mean latency divided by the answer's tokens. NULL: the
      * highest rate is not searched for */
     const char *slo;
-    double cost_per_hour; /* of the device; 0: not shown */
+    double cost_per_hour; /* price of the device; 0: not shown */
     double speed;         /* the trace's clock runs this many times as fast */
     int32_t shrink;       /* divisor of lengths */
     int32_t page_tokens, max_seqs, max_rows, max_chunk;
@@ -85,7 +85,7 @@ typedef struct way {
     batching batching;
     reservation reservation;
     serving_cache cache;
-    bool swaps, guesses; /* if the options give host memory, and acceptance of drafts */
+    bool swaps, guesses; /* swaps only if host memory is given, guesses only if drafts' acceptance is */
 } way;
 
 static const way ways[] = {

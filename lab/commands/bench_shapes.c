@@ -35,8 +35,8 @@ typedef struct shape_model {
 typedef struct work {
     bool is_prompt;
     int32_t rows;                 /* rows of a prompt, or sequences that decode */
-    double pass_us, attention_us; /* of the pass with the least time outside attention */
-    double bytes, operations;     /* of its products */
+    double pass_us, attention_us; /* times of the pass with the least time outside attention */
+    double bytes, operations;     /* work of its products */
     double head_us, head_bytes;   /* part of these in the head */
     double llama_us;              /* time that Llama's layers would take for them */
 } work;

@@ -371,7 +371,7 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
         attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
     SPEED_LINE(o, "cascade", "bf16", speed.cascade_us, "us/layer", .batch = SHARED_BATCH,
                .context = SHARED_PREFIX, .limit = limit, .less_is_better = true, .goal = 0.8);
-    shape.n_kv_heads = s->n_heads; /* where it is memory-bound */
+    shape.n_kv_heads = s->n_heads; /* so that it is memory-bound */
     shape.type = DTYPE_I8;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
     SPEED_LINE(o, "cascade gain", "int8", speed.each_us / speed.cascade_us, "x", .batch = SHARED_BATCH,

@@ -29,7 +29,7 @@ typedef struct start_figure {
 /* All with the files in the page cache: a first start is not counted. */
 typedef struct start_times {
     start_figure first;  /* with an empty pack cache; for a packed model, without one */
-    start_figure second; /* with the entry that an earlier start left there */
+    start_figure second; /* with the entry that an earlier start has written */
     bool has_second;     /* false for packed models and the built-in one, which are never cached */
     double token_ms;     /* least time of the same request in an open engine */
 } start_times;
@@ -108,7 +108,7 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
 /* The tokens of a text on which a model is scored: in its own vocabulary, or ids as
  * given. */
 typedef struct score_text {
-    const char *name; /* for messages */
+    const char *name; /* name in messages */
     str text;
     const int32_t *ids; /* [n_ids] replaces the text; NULL: the text is used */
     size_t n_ids;

@@ -98,7 +98,7 @@ typedef struct plot_line {
 typedef struct plot_diagram {
     const char *title, *note, *x_title; /* printable text */
     double level;
-    const char *level_name; /* in the legend */
+    const char *level_name; /* name in the legend */
     plot_line lines[REPLAY_N_POLICIES];
 } plot_diagram;
 
@@ -121,7 +121,7 @@ static const char *const colours[N_COLOURS] = {"#000000", "#d55e00", "#e69f00", 
 typedef struct plot {
     strbuf *out;
     const plot_diagram *d;
-    double x0, x1, y1; /* at the frame's edges; x: logarithms */
+    double x0, x1, y1; /* values at the frame's edges; x: logarithms */
     int32_t n_named;   /* entries of the legend so far */
 } plot;
 

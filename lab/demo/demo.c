@@ -186,7 +186,7 @@ typedef struct snapshot {
 } snapshot;
 
 typedef struct snapshot_counts {
-    int64_t n_tokens, n_pages, n_logits, n_different; /* over all prompts */
+    int64_t n_tokens, n_pages, n_logits, n_different; /* totals of all prompts */
 } snapshot_counts;
 
 /* Teacher forcing: the tokens are given, and every row of logits after the prompt is

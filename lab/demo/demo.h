@@ -11,7 +11,7 @@
 typedef struct demo_options {
     cli_options cli;
     const char *prompt_lengths; /* in tokens, "4,6,1,7" */
-    const char *lengths;        /* of the responses, likewise */
+    const char *lengths;        /* the same for responses */
     const char *batches;        /* concurrent requests, "1,2,4" */
     const char *contexts;       /* tokens per sequence, "32,128" */
     int32_t n_runs;             /* runs per measured figure */

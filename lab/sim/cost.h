@@ -31,7 +31,7 @@ typedef struct cost_model {
     double swap_us;
     int64_t kv_tokens;    /* tokens that fit on the device beside the weights; 0: unknown */
     int64_t token_bytes;  /* bytes of a token's keys and values */
-    int64_t weight_bytes; /* of a described model; 0: unknown */
+    int64_t weight_bytes; /* weights of a described model; 0: unknown */
     int32_t max_model_len;
 } cost_model;
 

@@ -33,7 +33,7 @@ typedef struct replay_options {
 } replay_options;
 
 typedef struct replay_result {
-    int32_t n_pages; /* of the pool */
+    int32_t n_pages; /* size of the pool */
     int32_t n_requests, n_refused;
     int64_t prompt_tokens, hit_tokens;
     int64_t evictions;  /* pages evicted for others */

@@ -99,7 +99,7 @@ typedef struct serving_times {
 typedef struct serving_result {
     serving_times times;
     int32_t n_requests, n_refused; /* refused: longer than max_model_len or than the memory */
-    /* of answered requests; hit: found in the prefix cache at first admission */
+    /* totals of answered requests; hit: found in the prefix cache at first admission */
     int64_t prompt_tokens, output_tokens, hit_tokens;
     int64_t n_steps, n_rows, n_preemptions, n_copied; /* copied: tokens whose keys and values moved */
     /* swapped: tokens whose keys and values went to host memory or came back */
@@ -107,7 +107,7 @@ typedef struct serving_result {
     /* sums over steps of requests running, tokens they hold, and tokens they have room
      * for. Dead rows of a static batch hold none */
     int64_t step_running, step_live, step_reserved;
-    step_work work; /* of all steps together, as step_work counts it */
+    step_work work; /* total of all steps, as counted by step_work */
     /* Number of steps with cost_knot(k) rows. A number of rows between two knots counts
      * for both in parts, so that sums of linear functions are exact. */
     double steps_at[COST_N_KNOTS];

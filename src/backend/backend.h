@@ -70,7 +70,7 @@ typedef struct norm_spec {
 /* What an embedded row is the sum of. NULL parts are left out; at least one of the three
  * embeddings is given. */
 typedef struct embed_use {
-    const embedding *tokens; /* by token id; an external row replaces this part and is not scaled */
+    const embedding *tokens; /* indexed by token id; an external row replaces this part and is not scaled */
     float scale;             /* multiplies the token's row */
     int32_t n_known;         /* token ids from this one on are treated as 0; 0: all ids are known */
     const embedding *positions;
@@ -78,7 +78,7 @@ typedef struct embed_use {
     /* tokens with id position_offset - 1 are padding: their position is -1, and later
      * positions do not count them */
     bool skips_padding;
-    const embedding *types; /* by token type */
+    const embedding *types; /* indexed by token type */
     const norm *nm;
     buffer x;
 } embed_use;
@@ -508,8 +508,8 @@ typedef struct kv_move_pair {
 typedef struct step_limits {
     int32_t max_rows, max_seqs, max_out, max_partials;
     int32_t fewest_heads, most_heads; /* query heads of attention layers; most_heads 0: unknown */
-    int32_t max_adapters;             /* in a batch; 0: no rows have adapters */
-    int32_t max_rank;                 /* of an adapter's A and B; a blend's rank is the sum of its parts' */
+    int32_t max_adapters;             /* most in a batch; 0: no rows have adapters */
+    int32_t max_rank; /* most of an adapter's A and B; a blend has the sum of its parts' ranks */
 } step_limits;
 
 /* How to open a backend: the numeric configuration and the machine. */

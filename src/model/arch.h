@@ -34,7 +34,7 @@ struct model {
     pooled_layers *pooling; /* NULL: nothing follows pooling */
     weight_table weights;   /* names by which adapters refer to weights */
     bool from_gguf;         /* the model's own format; for a packed model, its source's */
-    head_rows rows;         /* as in config */
+    head_rows rows;         /* as in struct config */
 };
 
 /* The architecture of a name in general.architecture or config.json. NULL: unknown; known

@@ -17,9 +17,9 @@
 typedef struct stream_gate {
     buffer streams, normed, low, gates;
     const norm *nm;
-    linear_use down[2]; /* to `low`, and to what each stream takes; [1].w NULL: nothing is written */
+    linear_use down[2]; /* products to `low` and to each stream's share; [1].w NULL: nothing is written */
     linear_use up;
-    linear_use coefficients; /* of hyper-connections, instead of the above */
+    linear_use coefficients; /* for hyper-connections, instead of the above */
     hyper_use hyper;
     streams_read_use read;
 } stream_gate;
@@ -190,7 +190,7 @@ quire_err hyper_bind_end(binding *b) {
  *   v_s = gate(norm(key_s) . norm(S_s)) value;  S = S + v + silu(conv(norm(v))) */
 typedef struct ngram_block {
     ngram_use rows;
-    linear_use products[2]; /* to keys, and to the value */
+    linear_use products[2]; /* products to keys and to the value */
     const norm *key_norm, *query_norm, *conv_norm;
     buffer streams, normed;
     stream_gates_use gates;

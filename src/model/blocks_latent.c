@@ -9,10 +9,10 @@
 #include "model/decoder.h"
 
 typedef struct latent_block {
-    linear_use down[3]; /* to queries or their latent, to the latent, to the gate */
+    linear_use down[3]; /* products to queries or their latent, to the latent, to the gate */
     int32_t n_down;
     const norm *q_norm;
-    linear_use up; /* to queries; w NULL: down gives them */
+    linear_use up; /* product to queries; w NULL: down computes them */
     /* queries with gates: `up` and the gate are products of `wide`, which holds the
      * latent normed and not */
     linear_use up_gate;

@@ -333,7 +333,7 @@ typedef struct mlp_block {
     linear_use halves[2];  /* gate and up, if the gate is scaled before its function; w NULL: it is not */
     norm *inner_norm;      /* NULL: none */
     norm *above;           /* applied to the gate first; NULL: none */
-    multiply_use multiply; /* with above: the product of gate and up */
+    multiply_use multiply; /* if there is `above`: up times the activated gate */
     xielu_desc xielu;
 } mlp_block;
 

@@ -18,13 +18,13 @@ typedef struct shared_block {
 /* A low-rank product. */
 typedef struct low_rank {
     linear_use first;
-    const linear *second[2]; /* to one buffer each; second[1] NULL: only one */
+    const linear *second[2]; /* one per output buffer; second[1] NULL: only one */
 } low_rank;
 
 typedef struct shared_use {
     const shared_block *shared;
     buffer wide, q, k, v, a, row, gate, up, inner;
-    low_rank adapters[3], ffn_adapter; /* of q, k, v; first.w NULL: none */
+    low_rank adapters[3], ffn_adapter; /* for q, k, v; first.w NULL: none */
     kv_store_use store;
     attn_spec mask;
 } shared_use;

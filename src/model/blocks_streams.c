@@ -256,7 +256,7 @@ quire_err join_bind(binding *b, const layer_step *s) {
 /* Makes rows as large as the first stream: a row becomes its bare norm times the root
  * mean square of the first stream. */
 typedef struct stream_ends {
-    linear *products[DESC_MAX_STREAMS]; /* from the first stream, or to it; [0] is NULL */
+    linear *products[DESC_MAX_STREAMS]; /* products from the first stream or to it; [0] is NULL */
     norm *bare, *copy;
     linear *mean;     /* mean of a row's elements: a product with weights of 1 / D */
     buffer magnitude; /* [M, 1] */

@@ -17,7 +17,7 @@ static quire_err usual_or_needed(const config *c, const char *gguf, const char *
 
 static quire_err config_read_vocabulary(const config *c, model_desc *d) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
-    /* for a tied model */
+    /* a tied model may have it packed */
     t = t == NULL && c->is_gguf ? model_file_find(c->f, "token_embd.weight" PACKED_SUFFIX) : t;
     if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX && !config_has(c, "vocab_size", NULL)) {
         d->n_vocab = (int32_t)t->dims[0];

@@ -68,7 +68,7 @@ typedef enum buffer_role {
     BUFFER_NGRAMS,
     BUFFER_NGRAM_VALUES,
     BUFFER_STREAM,                                        /* one per stream */
-    BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* and its prediction */
+    BUFFER_PREDICTION = BUFFER_STREAM + DESC_MAX_STREAMS, /* the streams' predictions */
     BUFFER_AFTER_STREAMS = BUFFER_PREDICTION + DESC_MAX_STREAMS,
     BUFFER_CONV_B, /* gated short convolution: its two gates and its input */
     BUFFER_CONV_C,
@@ -86,7 +86,7 @@ typedef enum buffer_role {
     BUFFER_NARROW_SUM,
     BUFFER_WIDE,  /* a row concatenated with the embeddings' row */
     BUFFER_INNER, /* result of a shared block */
-    BUFFER_RANK,  /* of adapters */
+    BUFFER_RANK,  /* low-rank rows of adapters */
     BUFFER_LRU_X, /* gated linear recurrence */
     BUFFER_LRU_Y,
     BUFFER_LRU_OUT

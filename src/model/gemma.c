@@ -345,7 +345,7 @@ static const arch_names gemma4_names = {
            [W_ROUTER] = "model.layers.%d.router.proj",
            [W_EXPERT_GATE_UP] = "model.layers.%d.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj",
-           /* of files whose experts are modules, as those quantised by llm-compressor */
+           /* if experts are modules, as in files quantised by llm-compressor */
            [W_EXPERT_GATE] = "model.layers.%d.experts.%d.gate_proj",
            [W_EXPERT_UP] = "model.layers.%d.experts.%d.up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.experts.%d.down_proj",
@@ -491,7 +491,7 @@ static quire_err gemma4_read_experts(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-enum { MOST_INPUTS = 1 << 20 }; /* of all layers together */
+enum { MOST_INPUTS = 1 << 20 }; /* elements of all layers together */
 
 static quire_err read_layer_inputs(const config *c, model_desc *d) {
     int32_t *width = &d->embed.d_layer_input;

@@ -90,7 +90,7 @@ static bool is_pooled(const model_desc *d, const char *root, const char *name) {
 /* Whether a tensor is of an expert for images, which come after those for text. */
 static bool is_for_images(const model_desc *d, const arch_names *names, const char *root, const char *name) {
     static const weight_role roles[] = {W_EXPERT_GATE, W_EXPERT_UP, W_EXPERT_DOWN};
-    const int32_t n_text = d->moe.n_image_experts; /* as many as for images */
+    const int32_t n_text = d->moe.n_image_experts; /* there are as many for text as for images */
     for (size_t r = 0; n_text > 0 && r < sizeof roles / sizeof *roles; r++) {
         const char *pattern = weight_name_of(names, roles[r]).hf, *at = strstr(name, ".experts.");
         const int32_t e = at != NULL ? number_at(at + strlen(".experts.")) : -1;
@@ -163,7 +163,7 @@ static compute_mode auto_compute(const model_file *f, const int64_t by_type[N_DT
             others = by_type[t];
         }
     }
-    const bool has_floats = is_said && others > 0; /* of 8 or 4 bits */
+    const bool has_floats = is_said && others > 0; /* floats of 8 or 4 bits */
     return integers > others ? COMPUTE_INT8 : most == DTYPE_F32 && !has_floats ? COMPUTE_F32 : COMPUTE_BF16;
 }
 

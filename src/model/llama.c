@@ -17,7 +17,7 @@ static quire_err describe_llama(const config *c, model_desc *d) {
         TRY(config_window_on_all(c, 0, d)); /* GGUF calls Mistral llama too */
     }
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
-    return config_moe(c, d); /* and Mixtral */
+    return config_moe(c, d); /* Mixtral is llama too */
 }
 
 /* Ministral: reads from "layer_types" which layers have no window. */

@@ -21,7 +21,7 @@ typedef struct adapter_limits {
 } adapter_limits;
 
 typedef struct model_adapter {
-    adapter *weights; /* what batches refer to */
+    adapter *weights; /* the adapter that batches refer to */
     int32_t rank;     /* the largest rank of its modules; 0: it has no A and B */
     int64_t n_bytes;  /* bytes that it takes in the backend */
     /* digest of its files' contents, so that a replaced file gets another digest */

@@ -421,7 +421,7 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
         return str_is(name, "Dense") ? pooling_describe_dense(&m, d)
                                      : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
     }
-    return str_is(name, "Dropout") && i > 0 /* which is only used in training */
+    return str_is(name, "Dropout") && i > 0 /* dropout is only used in training */
                ? QUIRE_OK
                : err_set(c->err, QUIRE_UNSUPPORTED, -1,
                          "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer "

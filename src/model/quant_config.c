@@ -20,7 +20,7 @@ typedef struct quant_rule {
 static const quant_rule gptq_rules[] = {
     {"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
 static const quant_rule awq_rules[] = {{"bits", "absent|4"},
-                                       {"w_bit", "absent|4"}, /* in quant_config.json */
+                                       {"w_bit", "absent|4"}, /* keys of quant_config.json */
                                        {"version", "absent|\"gemm\"|\"GEMM\""},
                                        {"zero_point", "absent|true"},
                                        {NULL, NULL}};
@@ -31,7 +31,7 @@ static const quant_rule fp8_rules[] = {
     "\"MIXED_"                                                                                               \
     "PRECISION\""
 static const quant_rule modelopt_rules[] = {{"quant_algo", MODELOPT_TYPES},
-                                            /* in hf_quant_config.json */
+                                            /* keys of hf_quant_config.json */
                                             {"quantization.quant_algo", MODELOPT_TYPES},
                                             {NULL, NULL}};
 /* Intel's AutoRound packs like GPTQ or AWQ; AMD's Quark has FP8, int8 and MXFP4. */

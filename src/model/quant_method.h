@@ -21,7 +21,7 @@ typedef struct quant_linear {
     weight_name name;
     int32_t layer;
     const weight_part *part;
-    int64_t n_out, n_in;      /* of the whole matrix, or of one slab */
+    int64_t n_out, n_in;      /* size of the whole matrix, or of one slab */
     const tensor_view *whole; /* tensor of the codes */
     quant_matrix m;
     nested_scales nested;  /* m.nested points to it, if used */

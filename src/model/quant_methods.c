@@ -469,7 +469,7 @@ static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
 
 /* What the tensors of a layer are called. */
 typedef struct fp8_names {
-    const char *codes, *scales[4], *inputs[2]; /* of scales the first that is there */
+    const char *codes, *scales[4], *inputs[2]; /* the first of `scales` that exists is used */
 } fp8_names;
 
 static const fp8_names fp8_of_layers = {

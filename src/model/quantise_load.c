@@ -263,7 +263,7 @@ static void quantise_load_rows(void *context, int32_t task, int32_t worker) {
     const int64_t n = w->dims[1], end = (int64_t)(task + 1) * TASK_ROWS;
     float *x = job->scratch + (int64_t)worker * n;
     for (int64_t r = (int64_t)task * TASK_ROWS; r < end && r < w->dims[0]; r++) {
-        /* cannot fail: floats */
+        /* cannot fail for floats */
         (void)quant_dequantise(w->type, (const uint8_t *)w->data + (size_t)r * quantise_row_bytes(w->type, n),
                                (size_t)n, x);
         uint8_t *to = job->blocks + (size_t)r * quantise_row_bytes(job->type, n);

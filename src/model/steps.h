@@ -105,7 +105,7 @@ extern const layer_step steps_parallel_norms[]; /* x += attend(norm(x)) + mlp(no
 
 extern const layer_step steps_delta[]; /* x += delta(norm(x)); x += mlp(norm(x)): Qwen3.5 */
 extern const layer_step steps_delta_moe[];
-/* as steps_pre_norm, with latent attention: DeepSeek's dense layers */
+/* like steps_pre_norm with latent attention: DeepSeek's dense layers */
 extern const layer_step steps_latent[];
 extern const layer_step steps_latent_moe[];
 extern const layer_step steps_mamba[];     /* x += mamba(norm(x)): Mamba */

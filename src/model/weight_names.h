@@ -82,7 +82,7 @@ typedef enum weight_role {
     W_MLP_POST_NORM, /* norms the MLP and the experts beside it */
     W_EXPERTS_NORM,
     W_EXPERTS_POST_NORM,
-    W_INPUT_TABLE, /* for the own inputs of layers */
+    W_INPUT_TABLE, /* for layers' additional inputs */
     W_INPUT_PROJECTION,
     W_INPUT_PROJECTION_NORM,
     W_INPUT_GATE,
@@ -100,7 +100,7 @@ typedef enum weight_role {
     W_STREAM_CORRECT,
     W_STREAM_SCALE,     /* a full name, without ".weight" */
     W_HYPER_ATTN,       /* streams with coefficients, before attention: products of all streams */
-    W_HYPER_ATTN_SCALE, /* and vectors: full names */
+    W_HYPER_ATTN_SCALE, /* vectors of hyper-connections: full names */
     W_HYPER_ATTN_BASE,
     W_HYPER_FFN, /* the same before the feed-forward part */
     W_HYPER_FFN_SCALE,
@@ -108,7 +108,7 @@ typedef enum weight_role {
     W_GATED_ATTN_NORM, /* streams with gates, before attention */
     W_GATED_ATTN_DOWN,
     W_GATED_ATTN_UP,
-    W_GATED_ATTN_WRITE, /* to the share that each stream takes */
+    W_GATED_ATTN_WRITE, /* computes the share that each stream receives */
     W_GATED_FFN_NORM,
     W_GATED_FFN_DOWN,
     W_GATED_FFN_UP,

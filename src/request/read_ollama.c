@@ -262,7 +262,7 @@ static quire_err read_ollama_set_format(quire_request *r, uint32_t base, const j
         json_raw(&o, "}}");
     }
     TRY(request_set_as(r, base, "response_format", o.err, text, err));
-    r->rule.field = request_field("format", FIELD_OLLAMA_CHAT); /* for errors, which name this field */
+    r->rule.field = request_field("format", FIELD_OLLAMA_CHAT); /* errors name this field */
     return QUIRE_OK;
 }
 

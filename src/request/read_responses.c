@@ -249,7 +249,7 @@ static quire_err responses_set_format(quire_request *r, const json_value *format
         e = request_set_as(r, FIELD_CHAT, "response_format", QUIRE_OK, &inner, err);
     }
     if (e == QUIRE_OK) {
-        r->rule.field = request_field("text", FIELD_RESPONSES); /* for errors, which name this field */
+        r->rule.field = request_field("text", FIELD_RESPONSES); /* errors name this field */
     }
     strbuf_deinit(&text);
     return e;

@@ -86,7 +86,7 @@ typedef struct request_defaults {
 /* What a request is checked against: the properties and options of an engine. */
 typedef struct request_context {
     int32_t n_vocab;        /* valid ids are 0..n_vocab - 1 */
-    int32_t max_model_len;  /* in tokens */
+    int32_t max_model_len;  /* most tokens of a sequence */
     int32_t max_tool_calls; /* most calls in an answer; a request may ask for fewer */
     /* most top_logprobs; 0: the limit in the table of fields */
     int32_t max_logprobs;
@@ -151,7 +151,7 @@ typedef struct request_continuation {
 
 struct quire_request {
     generation g;
-    request_context context; /* as of the request's creation */
+    request_context context; /* as it was when the request was created */
     /* fields that were set, in order; texts below that are "in values" point into them */
     request_value *values;
     size_t n_values, cap_values;
@@ -168,21 +168,21 @@ struct quire_request {
     int32_t n_given_stops; /* number of first stop strings that the request itself has */
     bool has_stream_options;
     bool echoes_message;           /* chat: the response repeats the assistant message that it continues */
-    const json_value *token_types; /* in values, or NULL */
+    const json_value *token_types; /* points into values, or NULL */
     const json_value *queries, *candidates; /* scores and rerank; in values, or NULL */
     request_fill fill;
     request_continuation continuation;
 
     /* Variables of the chat template. */
-    str template_given; /* in values; empty: not given */
-    /* in values: the array from which messages (or all conversations) were read */
+    str template_given; /* points into values; empty: not given */
+    /* points into values: the array that messages (or all conversations) are from */
     const json_value *given_messages;
-    const json_value *template_kwargs, *documents; /* in values, or NULL */
+    const json_value *template_kwargs, *documents; /* point into values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
 
     /* Tools as given; request_check_tools computes the rest from them. */
-    const json_value *tools_field, *functions; /* in values; `tools` has all of them as functions */
-    const json_value *allowed_tools;           /* in values: tools that tool_choice allows; NULL: all */
+    const json_value *tools_field, *functions; /* point into values; `tools` has all of them as functions */
+    const json_value *allowed_tools; /* points into values: tools that tool_choice allows; NULL: all */
     /* owned: the value of `tools` if the fields have another form */
     json_value *plain_tools;
     /* owned: set by quire_request_tools; NULL: tools_field is in values */
@@ -191,14 +191,14 @@ struct quire_request {
     /* the field that set tool_choice below: tool_choice or function_call; NULL: none */
     const field_desc *choice_field;
     output_choice tool_choice;
-    str named_tool;         /* for OUTPUT_CHOICE_NAMED; in values */
+    str named_tool;         /* for OUTPUT_CHOICE_NAMED; points into values */
     output_formats formats; /* formats by which the response is split; NULL: it is not */
     output_tool *offered;   /* [n_offered] the functions in `tools`, allocated with mem_new */
     size_t n_offered;
     request_rule rule; /* the constraint of the response */
     strbuf rule_text;  /* text of `rule` if it was written as JSON */
 
-    /* in values, or NULL; request_tokenize_lists tokenises them */
+    /* point into values, or NULL; request_tokenize_lists tokenises them */
     const json_value *bad_words, *dry_breakers;
     /* prompt texts of a request made without JSON, allocated with mem_new; else NULL */
     char *texts;
@@ -211,7 +211,7 @@ struct quire_request {
     const quire_responses_info *responses;
     quire_responses_info response_info;
     strbuf response_members, response_input, response_previous;
-    tool_spaces tool_spaces; /* of its tools */
+    tool_spaces tool_spaces; /* namespaces of its tools */
     /* owned by the stream room: the stream that its prompt continues; NULL: not a fork */
     struct stream_fork *fork_from;
     /* llama.cpp's completions: fields, in values, or NULL; and the texts of g.more */

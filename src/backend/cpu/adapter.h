@@ -101,7 +101,7 @@ typedef struct cpu_adapter_state {
     float *worker_t;          /* [workers][ADAPTER_TILE_ROWS][t_stride] */
     int32_t row_stride;       /* width of the widest buffer, rounded up to 16 */
     float *worker_rows;       /* [workers][row_stride] */
-    adapter_groups rows, out; /* of the batch's rows, and of those whose logits are computed */
+    adapter_groups rows, out; /* groups of the batch's rows, and of those whose logits are computed */
     shrink_entry *entries;    /* [LINEAR_MAX_USES * max_adapters] */
     size_t instead_bytes;     /* bytes of a row that `instead` weights read */
     uint8_t *instead_rows;    /* [workers][ADAPTER_INSTEAD_ROWS][instead_bytes] */

@@ -142,7 +142,7 @@ INLINE n_sum n_add_pairs(n_sum sum, ni a, ni b) {
 #if N_LANES == 16 && !defined(SIMD_EMULATE)
     return (n_sum)_mm512_dpwssd_epi32((ni)sum, a, b);
 #elif N_LANES == 16
-    /* by its own name: SIMDe's alias takes other arguments */
+    /* called by its own name: SIMDe's alias takes other arguments */
     return (n_sum)n_add((ni)sum, simde_mm512_madd_epi16(a, b));
 #else
     return (n_sum)n_add((ni)sum, _mm256_madd_epi16(a, b));

@@ -63,8 +63,8 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
 typedef struct side {
     kv_plane_kind kind;
     const kv_plane *plane;
-    const void **blocks;  /* of the tile */
-    const float **scales; /* of the tile */
+    const void **blocks;  /* the tile's */
+    const float **scales; /* the tile's */
     uint8_t *copies;
     float *copied_scales;
     dtype read; /* type as which the kernels read blocks in pages */

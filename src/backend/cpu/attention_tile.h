@@ -38,7 +38,7 @@ typedef struct attn_scratch {
  * head or one for all. */
 typedef struct attn_choice {
     int32_t most_lists, most; /* capacity: lists per row, keys per list */
-    int32_t n_lists;          /* of the last selection */
+    int32_t n_lists;          /* lists of the last selection */
     int64_t step;             /* step of the last selection */
     int32_t *n, *n_seen;      /* [max_rows][most_lists] selected keys, [max_rows] visible keys */
     /* [max_rows][most_lists][most]: indices into the sequence's pages, in ascending order
@@ -58,11 +58,11 @@ static inline int32_t attn_choice_at(const attn_choice *c, int32_t row, int32_t 
 /* Scratch, softmax states that items pass on to the next level, and partial results. */
 typedef struct cpu_attention_state {
     attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
-    int32_t acc_stride, max_heads;    /* of the widest cache */
+    int32_t acc_stride, max_heads;    /* those of the widest cache */
     float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
-    attn_map map;                     /* of masks, for the chunks of the work list */
+    attn_map map;                     /* mask results for the chunks of the work list */
     attn_choice choice;
 } cpu_attention_state;
 

@@ -77,7 +77,7 @@ typedef struct cpu_backend {
     op_trace *trace;             /* NULL: ops are not timed */
     const backend_ops *untraced; /* with a trace: the ops that `traced` calls */
     backend_ops traced;
-    int64_t rows_ns; /* with a trace: of the current op */
+    int64_t rows_ns; /* with a trace: time of the current op's rows */
 } cpu_backend;
 
 /* ---- implemented in owned.c ---- */

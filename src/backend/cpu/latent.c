@@ -6,7 +6,7 @@
 typedef struct latent_job {
     const cpu_backend *b;
     const latent_store_use *use;
-    int32_t group, width; /* of the cache: its group, and elements of a latent */
+    int32_t group, width; /* group of the cache, and elements of a latent */
 } latent_job;
 
 /* Rotates the end of each query head and scales the row by its position. */

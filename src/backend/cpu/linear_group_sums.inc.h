@@ -48,8 +48,8 @@ INLINE float times_minus_8(const row_group *x) {
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS];
     uint8_t *record;
-    group_scales scales[TILE_REGISTERS]; /* of packed groups */
-    ni nibbles[TILE_REGISTERS][4];       /* of packed groups of a grid */
+    group_scales scales[TILE_REGISTERS]; /* for packed groups */
+    ni nibbles[TILE_REGISTERS][4];       /* for packed groups of a grid */
 } group_view;
 
 INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {

@@ -14,7 +14,7 @@
 #define LINE_FLOATS     16 /* floats in a cache line */
 #define GROUPS_AT_ONCE  4
 #define STREAMED_FLOATS (1 << 20) /* more logits bypass the caches: they would not stay until sampling */
-/* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
+/* in a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
 #define COLUMNS_A_FLOAT 2
 
 _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group),

@@ -109,7 +109,7 @@ static void read_halves(const pack_layout *plan, const tensor_view *w, int32_t b
         const uint8_t *from = bytes > 0 ? pack_column(w, plan->n_in, column, k0) : NULL;
         mem_copy(out[c], from, bytes);
         memset((uint8_t *)out[c] + bytes, 0, sizeof out[c] - bytes);
-        for (size_t line = 0; line < bytes; line += 64) { /* of the next chunk */
+        for (size_t line = 0; line < bytes; line += 64) { /* prefetches the next chunk */
             __builtin_prefetch(from + bytes + line);
         }
     }

@@ -92,7 +92,7 @@
 #define PACK_LANES   16
 #define PACK_GROUP   32 /* elements of k per activation scale */
 
-#define PACK_MOST_STRETCH 1024 /* of scaled kinds: kernels widen a whole stretch at once */
+#define PACK_MOST_STRETCH 1024 /* for scaled kinds: kernels convert a whole stretch at once */
 
 typedef enum pack_kind {
     PACK_F32,

@@ -10,7 +10,7 @@ typedef struct scan_job {
     int32_t n_units, task_units;
 } scan_job;
 
-/* to [n_states][16] = the coefficients of channels from `first` on; 0 past the last. */
+/* Sets to[n_states][16] to the coefficients of channels `first`.., 0 past the last. */
 static void turn_coefficients(const scan_use *use, int32_t first, int32_t n_channels, float *to) {
     for (int32_t lane = 0; lane < STATE_LANES; lane++) {
         const float *a = use->a + (int64_t)(first + lane) * use->n_states;

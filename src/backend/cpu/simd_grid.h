@@ -10,7 +10,7 @@
 
 #include "backend/cpu/simd_int.h"
 
-#define GRID_ROWS   1024 /* of the largest grid */
+#define GRID_ROWS   1024 /* rows of the largest grid */
 #define N_GRID_SIDE 4    /* registers of columns looked up at once */
 
 #if defined(__AVX512VBMI__) || defined(SIMD_EMULATE)
