@@ -166,7 +166,7 @@ int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t positi
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n);
 
 typedef struct quire_kv_copy {
-    int32_t from, to; /* pages */
+    int32_t from, to; /* page ids */
 } quire_kv_copy;
 
 /* Takes the list of page copies that are due, and returns their number. Make them all, in
@@ -224,7 +224,7 @@ typedef struct quire_kv_view_entry {
     int32_t ns, page; /* namespace; page in the first group, -1: not cached there */
     int32_t n_tokens, n_pins;
     uint64_t hash;                      /* 0: a part-filled page */
-    int32_t label[QUIRE_KV_VIEW_LABEL]; /* its first tokens */
+    int32_t label[QUIRE_KV_VIEW_LABEL]; /* the entry's first tokens */
 } quire_kv_view_entry;
 
 typedef enum quire_kv_event_kind {

@@ -421,7 +421,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
         *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
         attention_measure_scatter(s.n_pages, s.pages);
         lay_out(&s);
-        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* alternating */
+        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* the two ways alternate */
             double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
             s.cascades = run % 2 == 1;
             double us = run_us(&s, m->n_threads);

@@ -77,7 +77,7 @@ typedef enum headline_way {
     HEADLINE_POW2,    /* room for the prompt, and the answer's length rounded up to a power of two */
     HEADLINE_ORACLE,  /* room for prompt and answer */
     HEADLINE_GROWING, /* room for the present length; copied when full */
-    HEADLINE_PAGED,   /* the engine */
+    HEADLINE_PAGED,   /* run by the engine itself */
     HEADLINE_CACHED,  /* the engine with its prefix cache */
     HEADLINE_SWAPPED, /* the engine with swap space */
     /* the engine's planner and pages without the engine, only for all requests at once:
@@ -130,7 +130,7 @@ typedef struct headline_case_options {
     model_runner *b;
     trace *t;          /* arrivals of about one per second; redrawn if there are several draws */
     const trace *many; /* the same kind with enough requests for a queue to grow: for the device's rates */
-    const cost_model *device; /* the described device's */
+    const cost_model *device; /* cost of the described device */
     double times_idle;        /* bound as a multiple of an idle server's latency */
     const int32_t *rates; /* in percent of the simulated throughput, in requests per second, of all at once */
     int32_t n_rates;

@@ -47,7 +47,7 @@ typedef struct lab_request {
     int32_t beam_width; /* 0: none; else the best of this many beams is the answer, and n_samples is 1 */
     float temperature;
     constraint *rule; /* constraint of the answers, owned by the caller; NULL: none */
-    /* result */
+    /* results */
     int32_t n_prompt, n_cached; /* in the first sample */
     /* clock_us when the engine committed the first and last token, over all samples */
     int64_t sent_us, first_us, last_us;

@@ -258,8 +258,7 @@ quality_row quality_compare(const float *reference, const float *candidate, int3
         double p = (double)reference[i] - max_p, q = (double)candidate[i] - max_q, part = exp(p);
         sum_p += part;
         sum_q += exp(q);
-        /* a token of probability 0 adds nothing, whatever the other model's
-         * probability */
+        /* a token of probability 0 adds nothing, even if the other model has it likely */
         apart += part > 0 ? part * (p - q) : 0;
     }
     double log_p = log(sum_p), log_q = log(sum_q), kl = apart / sum_p - (log_p - log_q);

@@ -99,7 +99,7 @@ quality_row quality_compare(const float *reference, const float *candidate, int3
 typedef struct quality_stats {
     double *kls; /* [cap], n of them used */
     int64_t n, cap, n_same;
-    double loss[2]; /* sums */
+    double loss[2]; /* sums of losses */
 } quality_stats;
 
 typedef struct quality_figures {

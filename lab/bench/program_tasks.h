@@ -42,7 +42,7 @@ typedef struct program_task {
     int32_t n_generated, rounds, inner;
     double temperature;
     task_text text;
-    task_text answer; /* the data's answer, whose length the output gets; NULL: n_generated */
+    task_text answer; /* answer in the data, whose length is generated; NULL: n_generated tokens */
 } program_task;
 
 enum { N_PROGRAM_TASKS = 9 };

@@ -28,7 +28,7 @@ enum { PAGED, CONTIGUOUS, N_KEPT };
 typedef struct latency {
     model_runner b;
     int32_t n_steps, n_runs;
-    int32_t *tokens, *pages; /* [longest + n_steps]; pages as in a pool after long use: scattered */
+    int32_t *tokens, *pages; /* [longest + n_steps]; pages are scattered, as in a pool after long use */
     uint64_t digest[N_KEPT]; /* digest of the tokens chosen from the last run's logits */
 } latency;
 

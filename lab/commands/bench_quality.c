@@ -30,7 +30,7 @@ typedef struct bench_quality_options {
     /* weight types, separated by commas, to which MODEL is quantised at load; none: not
      * quantised */
     const char *types;
-    const char *against;  /* other files with the same vocabulary, likewise; NULL: none */
+    const char *against;  /* other files to compare, with the same vocabulary; NULL: none */
     const char *computes; /* "auto", or several */
     const char *kv_types;
     const char *contexts; /* tokens per window */

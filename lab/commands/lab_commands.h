@@ -54,7 +54,7 @@ extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
                                   .defaults = id##_defaults,                                                 \
                                   .run = id##_run}
 
-/* Types of flags with their places in the options, by the file's AT. */
+/* A flag's type and the location of its value, from the AT macro of the file. */
 #define TEXT(member)               FLAG_TEXT, AT(member)
 #define COUNT(member, least, most) FLAG_COUNT, AT(member), .minimum = least, .maximum = most
 #define PAGE_SIZE(member)          FLAG_POWER_OF_TWO, AT(member), .minimum = 1, .maximum = 256

@@ -32,7 +32,7 @@ typedef enum batching {
 typedef struct serving_batch {
     int32_t first, n, n_taken;
     int32_t prompt, output; /* the longest of the batch */
-    int64_t reserved;       /* tokens */
+    int64_t reserved;       /* tokens reserved */
 } serving_batch;
 
 /* Executes steps for real; the simulated clock then advances by the time they took. A

@@ -264,7 +264,7 @@ int32_t trace_token_of(int32_t id, int32_t n_vocab) {
     return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
 }
 
-/* JSON lines of traces: Mooncake's format and the own one. */
+/* JSON lines of traces: Mooncake's format and Quire's own. */
 
 #define MAX_US 1e18 /* largest arrival: over 30,000 years, and far from overflow */
 

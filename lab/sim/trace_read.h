@@ -43,7 +43,7 @@ typedef struct trace_run {
 
 typedef struct trace_request {
     int64_t arrival_us; /* from the trace's own zero */
-    int64_t first_run;  /* its n_runs runs: the prompt's, then the answer's */
+    int64_t first_run;  /* index of its n_runs runs: those of the prompt, then of the answer */
     int32_t n_runs;
     int32_t n_prompt, n_output; /* tokens; n_prompt >= 1 */
     int32_t tenant;             /* 0..n_tenants */

@@ -47,7 +47,7 @@ static inline void config_set_rows(const config *c, rope_pairs in_hf, rope_pairs
 }
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
-quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
+quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* *out is finite */
 /* numbers are true unless 0 */
 quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);

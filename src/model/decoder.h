@@ -109,7 +109,7 @@ struct decoder {
     int32_t n_buffers;
     buffer x;      /* the residual */
     buffer narrow; /* with embed_in: rows of the embeddings' width */
-    buffer inputs; /* the own inputs of all layers */
+    buffer inputs; /* additional inputs of all layers */
     decoder_op *ops;
     size_t n_ops, cap_ops;
     void **memory; /* memory that lives as long as the decoder */
@@ -190,7 +190,7 @@ quire_err delta_bind(binding *b, const layer_step *s);
 quire_err mamba_bind(binding *b, const layer_step *s);
 quire_err shared_bind(binding *b, const layer_step *s);
 quire_err lru_bind(binding *b, const layer_step *s);
-/* Called before the first layer: computes the own inputs of all layers. */
+/* Called before the first layer: computes the additional inputs of all layers. */
 quire_err inputs_bind(binding *b);
 
 /* ---- blocks_index.c ---- */

@@ -249,7 +249,7 @@ static quire_err glm5_read_limits(const config *c, model_desc *d) {
                               "must be over 0 in all layers, or in none");
         }
     }
-    if (d->activation != ACT_SILU) { /* its experts use silu whatever the file says */
+    if (d->activation != ACT_SILU) { /* the model's experts always use silu */
         return config_unsupported(c, "a hidden_act other than silu is not supported here");
     }
     if (d->layers[0].limit > 0.0f) {

@@ -33,7 +33,7 @@ typedef struct quant_linear {
 /* One form of a layer's tensors. */
 typedef struct quant_method {
     const char *suffix; /* suffix of the tensor of codes, after the layer's name */
-    dtype type;         /* its type */
+    dtype type;         /* the type of its elements */
     /* suffix of another tensor that identifies this form; NULL: not needed */
     const char *beside;
     bool has_groups;      /* `beside` has several columns */

@@ -18,7 +18,7 @@ typedef enum weight_role {
     W_POSITIONS,
     W_TYPES,
     W_EMBED_NORM,
-    W_EMBED_IN, /* from the width of embeddings to the model's, and back */
+    W_EMBED_IN, /* products from the width of embeddings to the model's, and back */
     W_EMBED_OUT,
     W_OUT_NORM,
     W_HEAD,
@@ -32,30 +32,30 @@ typedef enum weight_role {
     W_SINKS,
     W_K_SCALE, /* scales of keys and values stored as FP8: numbers, not weights of a linear */
     W_V_SCALE,
-    W_Q_A, /* latent attention: to the queries' latent, its norm, and from it */
+    W_Q_A, /* latent attention: product to the queries' latent, its norm, product from it */
     W_Q_A_NORM,
     W_Q_B,
-    W_KV_A, /* to the latent of keys and values with the rotary part, and the latent's norm */
+    W_KV_A, /* product to the latent of keys and values and the rotary part; the latent's norm */
     W_KV_A_NORM,
-    W_KV_B, /* from that latent: each head's keys, then its values */
+    W_KV_B, /* product from that latent: each head's keys, then its values */
     W_K_B,  /* the same in GGUF files: per head the keys' transpose, and the values' */
     W_V_B,
-    W_INDEX_K, /* key selection: to the index key, its norm, to queries, to the heads' weights */
+    W_INDEX_K, /* key selection: products to the index key, to queries and to weights of heads */
     W_INDEX_K_NORM,
     W_INDEX_Q,
     W_INDEX_WEIGHTS,
     W_INDEX_QK,   /* queries and keys in one tensor */
-    W_INDEX_GATE, /* pools: to the gates of their keys, and a matrix of positions */
+    W_INDEX_GATE, /* pools: product to the gates of their keys; a matrix of positions */
     W_INDEX_PLACES,
     W_INDEX_Q_NORM, /* norms index queries, or the row from which they are computed */
-    W_QUERY_SLOPE,  /* a number per head that scales queries: full names */
+    W_QUERY_SLOPE,  /* numbers per head that scale queries; full names */
     W_QUERY_BIAS,
     W_INDEX_SLOPE, /* the same for index queries */
     W_INDEX_BIAS,
     W_O,
     W_ATTN_GATE,
-    W_ATTN_GATE_BIAS,  /* a number per head: its full name */
-    W_ATTN_INNER_NORM, /* before the last product of attention, and of the MLP */
+    W_ATTN_GATE_BIAS,  /* a number per head; a full name */
+    W_ATTN_INNER_NORM, /* norms before the last product of attention and of the MLP */
     W_FFN_INNER_NORM,
     W_ATTN_POST_NORM,
     W_FFN_NORM,
@@ -76,7 +76,7 @@ typedef enum weight_role {
     W_SHARED_UP,
     W_SHARED_DOWN,
     W_SHARED_ROUTER, /* one logit, the weight of the shared expert */
-    W_ROUTER_NORM,   /* Gemma 4: full names, without ".weight" */
+    W_ROUTER_NORM,   /* Gemma 4; a full name, without ".weight", like the next two */
     W_EXPERT_SCALES,
     W_LAYER_SCALE,
     W_MLP_POST_NORM, /* norms the MLP and the experts beside it */
@@ -90,11 +90,11 @@ typedef enum weight_role {
     W_INPUT_POST_NORM,
     W_EXPERTS_IN_NORM,
     W_EXPERT_RESULT_NORM,
-    W_ATTN_BLEND, /* full names; weight per element of adding a branch to the residual */
+    W_ATTN_BLEND, /* factor per element with which a branch is added to the residual; full names */
     W_FFN_BLEND,
-    W_STREAM_IN, /* residual streams, %d is the stream: from the first stream, and back */
+    W_STREAM_IN, /* residual streams: products from the first stream and back; %d is the stream */
     W_STREAM_OUT,
-    W_STREAM_NORM, /* per layer: what the coefficients are computed from */
+    W_STREAM_NORM, /* norm before the router of a layer's streams */
     W_STREAM_ROUTER,
     W_STREAM_PREDICT,
     W_STREAM_CORRECT,
@@ -105,7 +105,7 @@ typedef enum weight_role {
     W_HYPER_FFN, /* the same before the feed-forward part */
     W_HYPER_FFN_SCALE,
     W_HYPER_FFN_BASE,
-    W_GATED_ATTN_NORM, /* streams with gates, before attention */
+    W_GATED_ATTN_NORM, /* gated streams, before attention */
     W_GATED_ATTN_DOWN,
     W_GATED_ATTN_UP,
     W_GATED_ATTN_WRITE, /* computes the share that each stream receives */
@@ -113,24 +113,24 @@ typedef enum weight_role {
     W_GATED_FFN_DOWN,
     W_GATED_FFN_UP,
     W_GATED_FFN_WRITE,
-    W_GATED_END_NORM, /* after the last layer */
+    W_GATED_END_NORM, /* gated streams, after the last layer */
     W_GATED_END_DOWN,
     W_GATED_END_UP,
-    W_NGRAM_TABLE, /* n-grams */
+    W_NGRAM_TABLE, /* embeddings of n-grams */
     W_NGRAM_KEY,
     W_NGRAM_VALUE,
     W_NGRAM_KEY_NORM,
     W_NGRAM_QUERY_NORM,
     W_NGRAM_CONV_NORM,
     W_NGRAM_CONV,
-    W_ATTN_NORM_DOWN, /* gate after a norm: to its rank, and back */
+    W_ATTN_NORM_DOWN, /* low-rank gate after a norm: products to its rank and back */
     W_ATTN_NORM_UP,
     W_FFN_NORM_DOWN,
     W_FFN_NORM_UP,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
-    W_EXPERTS_IN, /* to the width of the rows that experts use, and back */
+    W_EXPERTS_IN, /* products to the width of experts' rows and back */
     W_EXPERTS_OUT,
     W_MAMBA_IN_NORM, /* norm of Mamba's input if attention beside it has its own */
     W_MAMBA_IN,
@@ -143,7 +143,7 @@ typedef enum weight_role {
     W_MAMBA_C_NORM,
     W_MAMBA_RATE, /* logarithms in checkpoints; GGUF files have the negative rates */
     W_MAMBA_SKIP,
-    W_MAMBA_NORM, /* after the heads */
+    W_MAMBA_NORM, /* norm of the heads' results */
     W_MAMBA_OUT,
     W_SHARED_NORM, /* norm of a shared block's input, which has twice the model's width */
     W_SHARED_OUT,
@@ -158,7 +158,7 @@ typedef enum weight_role {
     W_LRU_X, /* gated linear recurrence */
     W_LRU_Y,
     W_LRU_TAPS,
-    W_LRU_INPUT, /* gates: full names, without "_weight" and "_bias" */
+    W_LRU_INPUT, /* its gates; full names, without "_weight" and "_bias" */
     W_LRU_DECAY,
     W_LRU_RATE,
     W_LRU_OUT,
@@ -181,7 +181,7 @@ typedef enum weight_role {
     W_DELTA_CONV_Q,
     W_DELTA_CONV_K,
     W_DELTA_CONV_V,
-    W_DELTA_RATE, /* numbers per head: full names, without ".weight" */
+    W_DELTA_RATE, /* a number per head; a full name, without ".weight" */
     W_DELTA_BIAS,
     W_DELTA_NORM,
     W_DELTA_OUT,

@@ -43,7 +43,7 @@ typedef struct generation {
     bool add_special, add_bos;
     bool special_is_text; /* special tokens in a prompt's text are plain text */
     /* longer prompts are truncated to this many tokens; -1: to what fits;
-     * GENERATION_UNCUT: refused */
+     * GENERATION_UNCUT: they are refused */
     int32_t truncate_prompt_tokens;
     /* first prompt token, from 1, whose log-probability is reported */
     int32_t prompt_logprobs_start;

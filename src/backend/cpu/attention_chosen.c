@@ -62,7 +62,7 @@ static void attend_chosen(const attn_job *job, int32_t row, int32_t from, int32_
     }
 }
 
-/* Task: one row. */
+/* Task: attention of one row to its selected keys. */
 static void chosen_task(void *context, int32_t row, int32_t worker) {
     const attn_job *job = context;
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
@@ -286,7 +286,7 @@ static int32_t choose_list(block_scan *s, attn_scratch *scratch, int32_t *to) {
     return choice_write(s, to);
 }
 
-/* Task: one row. */
+/* Task: selects the keys of one row. */
 static void choose_task(void *context, int32_t row, int32_t worker) {
     const choose_job *job = context;
     const choose_use *use = job->use;

@@ -39,7 +39,7 @@ static void set_mods(const attn_job *job, const attn_item *item, const batch_seq
     if (s->mods == NULL) {
         return;
     }
-    const attn_map *map = &job->state->map; /* set if the batch has any programs */
+    const attn_map *map = &job->state->map; /* valid, since the batch has programs */
     int64_t i = item - job->b->batch->work;
     s->asked.n = s->tile.n_queries;
     s->asked.b = seq->b;

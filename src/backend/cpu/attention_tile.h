@@ -21,7 +21,7 @@ typedef struct attn_scratch {
     /* index of each query's row in its sequence; used for draft trees only */
     int32_t row[ATTN_TILE];
     int64_t row_head[ATTN_TILE]; /* row of the batch * max_heads + head of each query */
-    float *out[ATTN_TILE];       /* its result */
+    float *out[ATTN_TILE];       /* result of the query */
     attn_copies copies;
     const attn_mods *mods; /* programs of the queries' sequence, or NULL; with programs: */
     attn_asked asked;

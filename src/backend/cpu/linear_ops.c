@@ -25,7 +25,7 @@ _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group)
 /* The input rows of an op, and the formats in which its weights read them. */
 typedef struct rows_job {
     cpu_backend *b;
-    float *x; /* [.., width] */
+    float *x; /* rows of `width` floats */
     int32_t width, n_rows;
     const int32_t *rows; /* row indices in x; NULL: 0..n_rows */
     bool is_quantised;   /* x already has the format of its only reader */
