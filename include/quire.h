@@ -1,7 +1,7 @@
 /* Quire: the public C API. An engine serves one model to many requests at once.
  *
  *   quire_options_init -> quire_engine_open -> quire_queue_open
- *   quire_request_parse -> quire_submit -> quire_queue_next (events) -> quire_stream_release
+ *   quire_request_parse -> quire_submit -> quire_queue_next -> quire_stream_release
  *   quire_queue_close -> quire_engine_close
  *
  * Threads: any thread may use an engine; one thread reads a queue. The caller owns a

@@ -6,8 +6,8 @@
  *   pieces   a sequence's keys and values are contiguous in the pages of its piece; one
  *            that grows is copied by the backend
  *   pages    they are in the pages of its block table
- *   static   each member of a batch has room for the longest sequence; padding has rows of
- *            its own, whose keys and values are never read; members whose answer has
+ *   static   each member of a batch has room for the longest sequence; padding has rows
+ *            of its own, whose keys and values are never read; members whose answer has
  *            ended are computed until the longest ends
  * Tokens are chosen greedily, so all ways of serving must give the same answers;
  * headline_execution_digest checks that. Owner: one thread. */

@@ -146,7 +146,7 @@ double cost_of(const cost_model *c, const step_work *w) {
 }
 
 /* Knots up to SINGLE_ROWS are one row apart. */
-enum { SINGLE_ROWS = 8, TWELVE = SINGLE_ROWS, FIRST_POWER = 4 }; /* 2^FIRST_POWER is the knot after 12 */
+enum { SINGLE_ROWS = 8, TWELVE = SINGLE_ROWS, FIRST_POWER = 4 }; /* the knot after 12 is 2^FIRST_POWER */
 
 int32_t cost_knot(int32_t i) {
     return i < SINGLE_ROWS ? i + 1 : i == TWELVE ? 12 : 1 << (i - TWELVE - 1 + FIRST_POWER);

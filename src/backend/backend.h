@@ -238,7 +238,7 @@ typedef struct attn_spec {
 
 /* Selects the keys that a row reads, among those up to its own position.
  *
- *   CHOOSE_KEYS    the n_best keys with the highest score (DeepSeek-AI 2025, V3.2's index):
+ *   CHOOSE_KEYS    the n_best keys with the highest score (DeepSeek-V3.2's index):
  *     sum over h = 0 .. H - 1, ascending, of w[h] max(q[h] . k, 0), each product and sum
  *     rounded. One selection for all heads of attention.
  *   CHOOSE_BLOCKS  the n_best / block blocks of `block` positions that hold the highest

@@ -177,7 +177,7 @@ static int64_t entry_tensor_rows(const module_entry *e) {
     return e->whole || w->part.n_rows == 0 ? (w->turned ? w->n_in : w->n_out) : w->part.n_rows;
 }
 
-/* Rows of the entry's part of it. */
+/* The number of rows that belong to the entry. */
 static int64_t entry_rows(const module_entry *e) {
     return e->entry->turned ? e->entry->n_in : e->entry->n_out;
 }

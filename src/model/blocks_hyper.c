@@ -3,7 +3,8 @@
  *
  * Hyper-connections: Zhu et al. 2024, arXiv:2409.19606, with mixing matrices made nearly
  * doubly stochastic by Sinkhorn's normalisation:
- *   w = coefficients(norm(S) fn^T);  A = sum of read_s S_s;  S_t = sum of mix_st S_s + write_t A'
+ *   w = coefficients(norm(S) fn^T);  A = sum of read_s S_s
+ *   S_t = sum of mix_st S_s + write_t A'
  * A gated residual, with n = norm of each stream:
  *   A = mean of sigmoid(silu(n Wd^T / N) Wu^T) n;  S_t = S_t + 2 sigmoid(n Wi^T / N)_t A'
  * S: [M, N D]; A, A': [M, D]. */

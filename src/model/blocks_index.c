@@ -1,8 +1,8 @@
 /* Selection of the keys that a row reads, before attention: index keys and queries, and
  * the heads' weights.
  *
- *   k = norm(h Wk^T), of pools: softmax over the pool of (h Wg^T + places) times k, or the
- *   norm of the mean;  q = norm(r Wq^T);  choose(q, k, h Ww^T)
+ *   k = norm(h Wk^T), of pools: softmax over the pool of (h Wg^T + places) times k, or
+ *   the norm of the mean;  q = norm(r Wq^T);  choose(q, k, h Ww^T)
  * h: the row that attention reads; r: the same, or the row from which queries are
  * computed. */
 #include <assert.h>

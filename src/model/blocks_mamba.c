@@ -4,7 +4,7 @@
  *   Mamba-1                               Mamba-2
  *   x, z = h W^T                          z, x, B, C, step = h W^T
  *   x = f(conv(x))                        x, B, C = f(conv(x)), f(conv(B)), f(conv(C))
- *   step, B, C = norms of x Wx^T          y = S^T C + skip x, for each head a state S with
+ *   step, B, C = norms of x Wx^T          y = S^T C + skip x, each head has a state:
  *   t = step Wt^T + bias                    S = a S + B (t x)^T, a = exp(-rate t),
  *   y = scan(x, t, B, C)                    t = softplus(step + bias)
  *   out = (silu(z) y) Wo^T                out = norm(silu(z) y) Wo^T

@@ -177,8 +177,8 @@ static quire_err read_scales_of(quant_linear *q, const char *suffix, dtype type,
     return quant_scales(q, suffix, &t, q->n_out, n_groups, down);
 }
 
-/* Reads 4-bit codes in bytes, with a scale per `group` inputs. Stacks of experts without a
- * suffix may be stored [inputs, outputs]. */
+/* Reads 4-bit codes in bytes, with a scale per `group` inputs. Stacks of experts without
+ * a suffix may be stored [inputs, outputs]. */
 static quire_err read_fours(quant_linear *q, const char *suffix, const char *scales, dtype scale,
                             int64_t group) {
     const bool down = *suffix == 0 && q->part != NULL && q->part->transposed;

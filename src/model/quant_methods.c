@@ -490,8 +490,8 @@ static quire_err read_fp8_rounding(quant_linear *q, const fp8_names *names, bool
     return QUIRE_OK;
 }
 
-/* Reads the scales. down: of a stack of [inputs, outputs], where a scale for each output may
- * be a row. *is_mx: they are powers of two. */
+/* Reads the scales. down: of a stack of [inputs, outputs], where a row may be a scale
+ * per output. *is_mx: they are powers of two. */
 static quire_err read_fp8_scales(quant_linear *q, const fp8_names *names, bool down, bool *is_mx) {
     const char *suffix = NULL;
     tensor_view scales = {.data = NULL};
@@ -547,8 +547,8 @@ static quire_err read_fp8(quant_linear *q) {
     return read_fp8_named(q, &fp8_of_layers, false);
 }
 
-/* Stacks of experts: of Llama 4 by fbgemm_fp8 and ModelOpt, [inputs, outputs] each, and of
- * Mistral 4, [outputs, inputs]. */
+/* Stacks of experts: of Llama 4 by fbgemm_fp8 and ModelOpt, [inputs, outputs] each, and
+ * of Mistral 4, [outputs, inputs]. */
 static quire_err read_fp8_stacked(quant_linear *q) {
     return read_fp8_named(q, &fp8_of_stacks, q->part != NULL && q->part->transposed);
 }

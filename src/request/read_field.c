@@ -321,7 +321,7 @@ quire_err request_read_stream_options(quire_request *r, const field_desc *f, con
     return e;
 }
 
-/* Stores by type. A number too small for a float becomes FLT_MIN, one too large FLT_MAX. */
+/* Stores by type. Numbers outside a float's range become FLT_MIN or FLT_MAX. */
 void request_store_number(quire_request *r, const field_desc *f, double value) {
     assert(f != NULL);
     void *at = (char *)r + f->place;

@@ -109,7 +109,7 @@ static void copy_int4(side s, cpu_row from, int32_t p) {
     cpu_row_put(copied_row(s, p), (const uint8_t *)integers);
 }
 
-/* Copies n tokens of a page's block, from `offset` on, to the chunk from position p on. */
+/* Copies n tokens of a page's block, from `offset` on, to positions p.. of the chunk. */
 static void copy_tokens(const attn_pages *a, side s, int32_t page, int32_t offset, int32_t n, int32_t p) {
     const kv_planes *l = attn_pages_planes(a);
     uint8_t *plane = cpu_kv_plane(a->b, page, a->cache, s.kind),

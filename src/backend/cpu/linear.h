@@ -15,8 +15,8 @@
  * acc = fma(sum, scale * 256, acc) for E4M3, fma(sum, scale, acc) for T4, stretches
  * ascending, from acc = 0, or from NaN in a column that has a NaN code.
  *
- *   ROWS_TOKEN   x int8 with one scale per row; INT8 weights: y = (float)(sum of x_k w_k in
- *                int32) * (x_scale * w_scale).
+ *   ROWS_TOKEN   x int8 with one scale per row; INT8 weights: y = (float)(sum of x_k w_k
+ *                in int32) * (x_scale * w_scale).
  *   ROWS_GROUPS  x int8 with one scale per 32 of k; grouped weights. For each weight
  *                scale's 16 or 32 of k, ascending: acc = fma((float)(sum of x_k number_k
  *                in int32), w_scale * x_scale, acc), and for forms with mins then acc =

@@ -6,8 +6,8 @@
  *              memory-bound.
  *   Many rows  run over chunks of k. The weights of a tile's chunk stay in L1 while all
  *              rows are multiplied. They are first widened to f32, once for up to
- *              LINEAR_TILE_ROWS rows, unless an instruction multiplies them as packed. The
- *              rows of a chunk stay in L2 while the blocks are multiplied. Each tile
+ *              LINEAR_TILE_ROWS rows, unless an instruction multiplies them as packed.
+ *              The rows of a chunk stay in L2 while the blocks are multiplied. Each tile
  *              prefetches its share of the next weights.
  * A multiplication takes its weights from a register and broadcasts its element of x from
  * memory. With 256 bits, 6 rows x 1 block are 12 sums in flight, where 2 ports x 4 cycles

@@ -643,8 +643,8 @@ INLINE int zero_of(int has_table, int group, int zero) {
         const int zero = zero_of(table_, group_, zero_);                                                     \
         int8_t table[16];                                                                                    \
         for (int i = 0; i < 16; i++) {                                                                       \
-            const int code = run_ == 8 ? (i & 3) | i >> 3 << 2                                               \
-                                       : i; /* of rows of 8 bit 3 is the sign, and bit 2 anything */         \
+            const int code =                                                                                 \
+                run_ == 8 ? (i & 3) | i >> 3 << 2 : i; /* in rows of 8, bit 3 is the sign, bit 2 ignored */  \
             table[i] = (int8_t)(quant_tables[rule->table][code] + zero);                                     \
         }                                                                                                    \
         n_grid grid;                                                                                         \

@@ -2,8 +2,8 @@
  * Made once at load; the same on every instruction set.
  *
  * Columns (outputs) are in blocks of 16, one per SIMD lane. A block is contiguous and has
- * block_bytes bytes, a multiple of 64. The last block is padded with zeros. k counts along
- * n_in. Inside a block:
+ * block_bytes bytes, a multiple of 64. The last block is padded with zeros. k counts
+ * along n_in. Inside a block:
  *
  *   F32   [k][16] f32
  *   F16   [k][16] f16
@@ -25,9 +25,9 @@
  * value = scale * number + min (core/quant.h), with one scale and min per `group` of k
  * (16 or 32), or per several groups:
  *   SCALE_F16      scales [k/32 >> shift, rounded up][16] f16
- *   SCALE_F16_ZERO the same, and supers [..][16] bytes of zeros, stored less 1 if the rule
- *                  says so. A byte has 4 zeros of 2-bit codes, first in the lowest bits,
- *                  2 zeros of 3- or 4-bit codes, a nibble each, or one of 8-bit codes
+ *   SCALE_F16_ZERO the same, and supers [..][16] bytes of zeros, stored less 1 if the
+ *                  rule says so. A byte has 4 zeros of 2-bit codes, first in the lowest
+ *                  bits, 2 zeros of 3- or 4-bit codes, a nibble each, or one of 8-bit codes
  *   SCALE_F16_MIN  scales [k/32][2][16] f16: scale, min
  *   SCALE_FOUR     scales [k/16][16] bytes: low nibble scale, high nibble min; times
  *                  supers [k/256][2][16] f16: d and -dmin
@@ -42,8 +42,8 @@
  *   SCALE_E8M0     scales [k/32][16] bytes
  *   SCALE_E4M3     scales [k/group][16] bytes of 5 bits of exponent and 3 of mantissa,
  *                  the exponents 3 more, subnormals normalised
- * Four 6-bit numbers take three bytes: the low six bits of byte i = 0..2 are number i, the
- * high two are bits 2i and 2i + 1 of number 3.
+ * Four 6-bit numbers take three bytes: the low six bits of byte i = 0..2 are number i,
+ * the high two are bits 2i and 2i + 1 of number 3.
  *
  * Grids store row numbers and signs. A group has 4 numbers of rows of 8 elements or 8 of
  * rows of 4, with a plane of 64 bytes for every 4 numbers of all columns: byte
@@ -51,14 +51,14 @@
  * column c. [16] words of signs follow, with the sign of element i of eight j at bit
  * pack_sign_at. Forms with 7 signs of 8 (quant_has_even_signs) use the last sign bit of
  * eight j for bit 8 of number j, or with SCALE_ODD_SPARE for bit j of the group's scale.
- * Other forms have [16] more bytes: for rows of 8, bit 8 of number u at bit u and bit 9 at
- * 4 + u; for rows of 4, bit 8 of number u = 0..7 at bit u. With this order, look-ups and
- * register interleavings leave a row's elements where products need them
+ * Other forms have [16] more bytes: for rows of 8, bit 8 of number u at bit u and bit 9
+ * at 4 + u; for rows of 4, bit 8 of number u = 0..7 at bit u. With this order, look-ups
+ * and register interleavings leave a row's elements where products need them
  * (linear_grid_read.inc.h).
  *
- * E4M3 and T4_FLOAT are floats with f32 scales, one per stretch of k, or one for the whole
- * row if stretch is 0. value = scale * number; the number of an E4M3 code is that of
- * core/half.h, and T4_FLOAT codes index a table of floats:
+ * E4M3 and T4_FLOAT are floats with f32 scales, one per stretch of k, or one for the
+ * whole row if stretch is 0. value = scale * number; the number of an E4M3 code is that
+ * of core/half.h, and T4_FLOAT codes index a table of floats:
  *   quants         E4M3 [k/2][16][2] bytes, k padded to 2; T4_FLOAT [k/8][16] words, k
  *                  padded to 8, the first code in the lowest bits
  *   scales         [stretch][16] f32; E4M3_TILE: [stretch] f32 for all 16 columns;
@@ -69,8 +69,8 @@
  *                  column has a NaN code, which is stored as 0; T4_NESTED: [16] f32, the
  *                  index of a column's first scale within its NESTED_BLOCK, and
  *                  [n_outer][16] f32
- * All blocks of T4_FLOAT are followed by its numbers, [16] f32 by code; those of T4_NESTED
- * also by [256] f32 by code of a scale, and the offset.
+ * All blocks of T4_FLOAT are followed by its numbers, [16] f32 by code; those of
+ * T4_NESTED also by [256] f32 by code of a scale, and the offset.
  *
  * A form takes as many bits as in its file, except IQ1 and TQ1_0, whose codes are
  * unpacked, and grids on processors with slow row look-ups (quant_unpacked). Every

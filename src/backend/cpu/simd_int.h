@@ -19,8 +19,8 @@
  *     dpbusd, and subtract 128 times the sum of x.
  *     AVX2 uses maddubs of the weights' magnitudes with x under the weights' signs. For
  *     many rows, x is complemented instead of negated, which runs on more execution
- *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is the
- *     same for all rows (n_quad_lack). */
+ *     units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is
+ *     the same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
