@@ -480,8 +480,10 @@ static const fp8_names fp8_of_stacks = {
 /* How the checkpoint rounds rows: by the row, by groups as wide as the weights', or by a
  * scale for all rows. is_mx: scales are powers of two. */
 static quire_err read_fp8_rounding(quant_linear *q, const fp8_names *names, bool is_mx) {
+    str format = {0}; /* DeepSeek V3.1's: powers of two, whatever type its weights' are of */
+    (void)model_file_str(q->l->file, QUANT_CONFIG ".scale_fmt", &format);
     q->rounding = (row_rounding){.to = ROUND_E4M3,
-                                 .scale = is_mx ? ROUND_POWER : ROUND_LARGEST,
+                                 .scale = is_mx || str_is(format, "ue8m0") ? ROUND_POWER : ROUND_LARGEST,
                                  .group = q->m.group < q->n_in ? q->m.group : 0};
     for (size_t i = 0; i < sizeof names->inputs / sizeof *names->inputs; i++) {
         TRY(quant_factor(q, names->inputs[i], &q->rounding.fixed));

@@ -337,6 +337,17 @@ def same(quire, path, m, **how):
     return quantised, floats
 
 
+def test_rows_are_rounded_by_powers_of_two_where_the_configuration_says_so(quire, tmp_path):
+    """scale_fmt of DeepSeek V3.1, whose scales are powers of two in F32, as of files that store them as E8M0."""
+    make, settings = fp8(64, 64, "F8_E8M0", ".weight_scale_inv")
+    m = llama((make, settings | {"scale_fmt": "ue8m0"}))
+    by_powers = logits(quire, m.write(tmp_path / "powers", True), "--compute", "fp8")
+    m.stored = {name: ("F32", 2.0 ** (v.astype(int) - 127)) if kind == "F8_E8M0" else (kind, v) for name, (kind, v) in m.stored.items()}
+    assert logits(quire, m.write(tmp_path / "floats", True), "--compute", "fp8") == by_powers
+    m.quantisation = settings
+    assert logits(quire, m.write(tmp_path / "silent", True), "--compute", "fp8") != by_powers
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_quantised_model_has_the_logits_of_its_weights_as_floats(quire, tmp_path, form):
     quantised, floats = same(quire, tmp_path, llama(form))
