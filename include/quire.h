@@ -1124,7 +1124,7 @@ void quire_park_look(const quire_park *p, quire_park_info *out);
 
 /* ---- LoRA adapters: docs/adapters.md ---- */
 
-/* An adapter that an engine knows. */
+/* An adapter that was loaded or listed under a name. */
 typedef struct quire_adapter {
     size_t size; /* sizeof this struct in the library; later versions add members at the end */
     const char *name, *path;

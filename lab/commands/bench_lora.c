@@ -188,7 +188,7 @@ static void loads_free(void *context, loaded_adapter *a) {
 
 /* ---- requests ---- */
 
-/* A request: it wants an adapter, and keeps it until another takes its place. */
+/* A request, which acquires an adapter and holds it until another takes its place. */
 typedef struct loads_request {
     adapter_want want; /* first member */
     char name[32];

@@ -421,7 +421,7 @@ static quire_err run_start(const bench_speed_options *o, const model_shape *s, q
     return e;
 }
 
-/* ---- what is neither product nor attention nor sampling ---- */
+/* ---- time outside products, attention and sampling ---- */
 
 static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
     quire_options machine;

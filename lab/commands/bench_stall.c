@@ -40,7 +40,7 @@ typedef struct stall {
     gaps gaps;
 } stall;
 
-/* Reads events until s has n tokens, or is done if it wants no more. */
+/* Reads events until s has n tokens, or until it is done if it asked for no more. */
 static quire_err read_until(stall *b, const sent *s, int32_t n, quire_error *err) {
     while (!s->done && (s->n_seen < n || n == s->n_output)) {
         client_receive(&b->client, -1);

@@ -313,7 +313,7 @@ static quire_err measure_copies(const bench_start_options *o, start_figure *out,
     return e;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void bench_start_print_line(const bench_start_options *o, const char *name, double ms) {
     FIGURE_LINE("start", name, NULL, ms, "ms", {"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs});

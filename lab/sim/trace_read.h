@@ -25,7 +25,7 @@
 
 /* ---- traces ---- */
 
-/* A request trace: who asked when, for how many tokens, and which tokens are the same.
+/* A request trace: when each request arrived, its lengths, and which tokens are shared.
  *
  * Tokens are ids. Every text has its own range of negative ids, which count up, so two
  * texts never share a token; ids given by the file are kept. trace_read.h describes the

@@ -17,7 +17,7 @@ static quire_err need_store(const quire_engine *e, quire_error *err) {
 
 /* ---- load and unload ---- */
 
-/* An adapter want on whose answer a thread blocks. */
+/* An adapter_want whose answer a thread waits for. */
 typedef struct awaited_want {
     adapter_want want; /* first member */
     pthread_mutex_t lock;

@@ -146,7 +146,7 @@ typedef struct adapter_change {
      * [rank, V] and [D, rank] */
     const tensor_view *a, *b;
     float scale;
-    /* w: [n_out] factors g; NULL: 1 */
+    /* w: [n_out] factors g; NULL: all are 1 */
     const float *factors;
     const float *bias;          /* w: [n_out], replaces the bias; or NULL */
     const linear_spec *instead; /* w: replaces the weights, same shape; or NULL */

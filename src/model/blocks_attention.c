@@ -17,7 +17,7 @@ typedef struct attention {
     const norm *inner_norm; /* norm of the result; NULL: none */
     multiply_use gate;      /* gate of the result, if is_gated */
     bool is_gated;
-    float value_scale; /* 0: 1 */
+    float value_scale; /* factor of values; 0 means 1 */
     attn_spec mask;
     buffer rows;
     const index_block *index; /* selects the keys; NULL: all are read */

@@ -391,7 +391,7 @@ quire_err config_latent_rotary(const config *c, model_desc *d, rope_pairs hf, ro
     TRY(config_rope(c, NULL, d, &r));
     r.n_dims = m->d_rope; /* partial_rotary_factor may count the whole head */
     TRY(read_growth(c, &r, &growth));
-    if (c->is_gguf && r.kind == ROPE_YARN && growth != 1.0f) { /* stands for the rotation's own factor */
+    if (c->is_gguf && r.kind == ROPE_YARN && growth != 1.0f) { /* replaces the rotation's own factor */
         TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
         r.attention_factor = part > 0.0f ? part : 1.0f;
     }

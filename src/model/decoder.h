@@ -122,7 +122,7 @@ typedef struct row_value {
     buffer at;
     const norm *nm;        /* the row is norm(at); NULL: at */
     const linear *product; /* the row is at W^T; NULL: at. Never together with nm */
-    float scale;           /* with product: the row is scale times it; 0: 1 */
+    float scale;           /* with product: the row is scale times it; 0 means 1 */
 } row_value;
 
 /* State of binding the steps of a decoder's layers to ops. */

@@ -28,7 +28,7 @@ static const arch_names minimax_names = {
                  "model.layers.%d.self_attn.key_decay", "model.layers.%d.self_attn.diagonal_decay"},
 };
 
-/* Reads a half's factors: of the residual, and of what is added to it. */
+/* Reads a half's two factors: of the residual and of the half's result. */
 static quire_err read_mix(const config *c, const char *keep, const char *add, residual_mix *out) {
     *out = (residual_mix){1.0f, 1.0f};
     TRY(config_f32(c, NULL, keep, &out->keep));

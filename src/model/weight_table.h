@@ -22,7 +22,7 @@ typedef struct weight_entry {
     bool turned;    /* w is the transpose of the part, which has n_in rows of n_out */
     bool exact;     /* w is computed in f32 in every mode */
     norm_spec norm; /* nm: its spec, without weight and bias */
-    float scale;    /* nm: its weight is the file's times this; 0: 1 */
+    float scale;    /* nm: its weight is the file's times this; 0 means 1 */
     float *weight;  /* nm with bias: [n_out] the file's weight, owned; else NULL */
 } weight_entry;
 

@@ -625,8 +625,8 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-/* What is added to the numbers of a table: with dot instructions, which take any unsigned
- * bytes, the value whose correction rows have ready. */
+/* The number added to a table's numbers: with dot instructions, which take any unsigned
+ * bytes, the one whose correction the rows contain. */
 INLINE int zero_of(int has_table, int group, int zero) {
 #ifdef N_DPBUSD
     return has_table && zero > 0 && group == PACK_GROUP ? 128 : zero;

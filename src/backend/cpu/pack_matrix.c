@@ -36,7 +36,7 @@ static float find_power(const quant_matrix *m) {
     return fits ? power : 0.0f;
 }
 
-/* Whether the zeros fit their bits, as they are or (GPTQ's start from 1) each 1 less. */
+/* Whether the zeros fit their bits as stored or each less 1 (GPTQ's zeros start at 1). */
 static bool zeros_fit(const quant_matrix *m, int32_t *least) {
     const size_t n = n_scales(m);
     const int32_t most = (1 << pack_zero_bits(m->bits)) - 1;
