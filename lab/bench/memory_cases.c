@@ -9,7 +9,7 @@
 enum { MAX_SEQS = 16, MAX_NAMESPACES = 1024, FIRST_CAPACITY = 16 };
 
 /* Each sequence grows from `first` to `last` tokens; if turn is not 0, its request ends
- * every so many tokens and is sent again. */
+ * after every `turn` tokens and is sent again. */
 static const struct scenario {
     const char *name;
     int32_t n_seqs, last, step; /* sequence i ends at last + i * step */

@@ -316,7 +316,7 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
     return QUIRE_OK;
 }
 
-/* An expert's matrix out of a stack, if the entry is of a stack too. */
+/* The entry's expert in t, viewed in *one; t itself if it is not a stack of experts. */
 static const tensor_view *entry_slab(const module_entry *e, const tensor_view *t, tensor_view *one) {
     const weight_part *p = &e->entry->part;
     if (e->whole || p->n_slabs == 0 || t->n_dims != 3 || t->dims[0] != p->n_slabs) {

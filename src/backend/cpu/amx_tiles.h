@@ -1,13 +1,13 @@
 /* Tile instructions of AMX: the processor's, or with AMX_MODEL those of a plain C model
  * (amx_model.h).
  *
- * A thread has 8 tiles of up to 16 rows of 64 bytes. A configuration says how many rows
- * each has, and bytes a row; a tile without rows must not be used. To load one clears all
- * tiles. amx_release leaves none, so that the kernel has no tiles to save when it
- * switches threads. Tiles are numbers written out, as they are part of an instruction.
+ * A thread has 8 tiles of up to 16 rows of 64 bytes. A configuration sets each tile's
+ * number of rows and bytes per row; tiles without rows must not be used. Loading a
+ * configuration clears all tiles. amx_release removes it, so that the kernel saves no
+ * tiles when it switches threads. Tile numbers are literals: instructions contain them.
  *
- *   amx_load(tile, p, stride)   rows from p, p + stride..; what a row or a tile lacks up
- *                               to its 64 bytes and 16 rows is cleared
+ *   amx_load(tile, p, stride)   rows from p, p + stride..; clears the rest of the 64
+ *                               bytes of a row and of the 16 rows
  *   amx_store(tile, p, stride)  rows to p, p + stride..
  *   amx_zero(tile)              clears a tile
  *   amx_dot(sums, a, b)         sums[r][c] += the products of 4 int8 of a[r] with 4 of b,
