@@ -79,7 +79,7 @@ typedef enum weight_role {
     W_ROUTER_NORM,   /* Gemma 4; a full name, without ".weight", like the next two */
     W_EXPERT_SCALES,
     W_LAYER_SCALE,
-    W_MLP_POST_NORM, /* norms the MLP and the experts beside it */
+    W_MLP_POST_NORM, /* norm after the MLP; the next two: of experts in the same layer */
     W_EXPERTS_NORM,
     W_EXPERTS_POST_NORM,
     W_INPUT_TABLE, /* for layers' additional inputs */
