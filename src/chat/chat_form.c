@@ -198,7 +198,7 @@ static quire_err cut_at_tag(strbuf *text, text_marks *marks, quire_error *err) {
     size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
     if (end == text->n) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
-                             "the chat template leaves the last message out, so it cannot be continued");
+                             "the chat template omits the last message, so it cannot be continued");
     }
     if (after >= text->n || text->p[after] != ' ') {
         while (end > 0 && strchr(" \t\n\r\v\f", text->p[end - 1]) != NULL) {

@@ -104,7 +104,7 @@ static quire_err messages_content_part_text(const conversation *c, chat_role rol
         return QUIRE_OK;
     }
     if (!json_is(part, JSON_KIND_OBJECT)) {
-        return message_error(c, where, part, "a text or an object with a type");
+        return message_error(c, where, part, "a string or an object with a type");
     }
     const json_value *type = json_get(part, "type");
     if (!json_is(type, JSON_KIND_TEXT)) {
@@ -121,7 +121,7 @@ static quire_err messages_content_part_text(const conversation *c, chat_role rol
     }
     char brief[JSON_BRIEF_BYTES];
     return err_set_param(c->err, QUIRE_BAD_REQUEST, "",
-                         "messages[%zu].content[%zu] is of type %s; only text is taken", c->i, j,
+                         "messages[%zu].content[%zu] is of type %s; this server takes only text", c->i, j,
                          json_brief(type, brief));
 }
 

@@ -64,7 +64,7 @@ static uint32_t parent_new(ast *t, ast_node n) {
         n.depth = t->nodes.p[c].depth >= n.depth ? t->nodes.p[c].depth + 1 : n.depth;
     }
     if (n.depth > AST_MAX_NESTED) {
-        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its groups and repeats nest over %d deep",
+        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its groups and repeats are nested more than %d deep",
                          AST_MAX_NESTED);
         return 0;
     }
@@ -157,7 +157,7 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
     uint64_t size = rounds * t->nodes.p[child].size + 1;
     if (size > AST_MAX_SIZE) {
         (void)build_fail(t->b, QUIRE_TOO_LARGE, -1,
-                         "its repeats nest to over %d parts; make the counts smaller", AST_MAX_SIZE);
+                         "its repeats expand to over %d parts; make the counts smaller", AST_MAX_SIZE);
         return 0;
     }
     return parent_new(
@@ -310,7 +310,7 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
     }
     if ((edges & (n.kind == AST_START ? 1u : 2u)) == 0) {
         (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1,
-                         "an anchor %s inside the expression: it may stand at its %s only",
+                         "an anchor %s inside the expression: it is allowed only at its %s",
                          n.kind == AST_START ? "^" : "$", n.kind == AST_START ? "beginning" : "end");
     }
     return next;

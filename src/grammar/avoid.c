@@ -261,7 +261,7 @@ static void unroll(build *b, uint32_t i) {
     build_rule_set(b, rule, r.body);
     if (rounds > AVOID_MAX_ROUNDS) {
         (void)build_fail(b, QUIRE_TOO_LARGE, -1,
-                         "a repeat of over %d rounds in a text that must not hold its own end",
+                         "a repeat of over %d rounds in a text that must not contain its own end",
                          AVOID_MAX_ROUNDS);
     }
     if (r.max == NFA_NONE) {
@@ -468,7 +468,7 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
         }
         if (start == NFA_FAIL_NODE && b->failed == QUIRE_OK) {
             (void)build_fail(b, QUIRE_INVALID, -1,
-                             "each of its texts holds what ends a value of this format");
+                             "every string that it allows contains the end of a value of this format");
         }
         while (p.todo.n > 0 && build_step(b, 1)) {
             avoid_fill(&p, p.todo.p[--p.todo.n]);

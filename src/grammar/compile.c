@@ -47,7 +47,7 @@ static void compile_choice(build *b, str text) {
 
 void compile_rule(build *b, grammar_kind kind, str text) {
     if (text.n > GRAMMAR_MAX_TEXT) {
-        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read",
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are allowed",
                          text.n, GRAMMAR_MAX_TEXT);
         return;
     }
@@ -126,7 +126,7 @@ quire_err grammar_regex_matches(str regex, str text, int64_t *steps, bool *match
     dfa_pool pool;
     *matches = false;
     if (*steps <= 0) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "no steps are left for the regex");
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the step limit leaves nothing for the regex");
     }
     build_init(&b, &options, err);
     dfa_pool_init(&pool, &b);

@@ -97,7 +97,7 @@ static void search_open(search *s, build *b, const str *texts, uint32_t n, uint3
         bytes += texts[i].n;
         if (bytes > MAX_BYTES) {
             (void)build_fail(b, QUIRE_TOO_LARGE, -1,
-                             "the texts that end free text have over %d bytes together", MAX_BYTES);
+                             "the texts that end free text have more than %d bytes together", MAX_BYTES);
             return;
         }
         uint32_t at = 0;

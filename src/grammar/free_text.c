@@ -41,7 +41,7 @@ static trigger trigger_of(parts *p, str text) {
     trigger t = {.mark = -1};
     if (text.n == 0 || !utf8_is_valid(text)) {
         (void)build_fail(p->b, QUIRE_INVALID, -1,
-                         "a text that ends or begins a part of the grammar is empty or no UTF-8");
+                         "a text that begins or ends a part of the grammar is empty or not UTF-8");
         return t;
     }
     part_piece first = parts_take(p, &text);

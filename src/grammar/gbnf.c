@@ -139,7 +139,7 @@ static uint32_t gbnf_parse_class(parser *p) {
     while (gbnf_ok(p) && p->at < p->text.n && gbnf_peek(p) != ']') {
         uint32_t lo = gbnf_take_char(p, set, &n_set), hi = lo;
         if (n + REGEX_ESCAPE_RANGES > MAX_RANGES) {
-            return gbnf_fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
+            return gbnf_fail(p, QUIRE_TOO_LARGE, "a class with more than 500 ranges");
         }
         if (n_set > 0) {
             memcpy(ranges + n, set, n_set * sizeof *set);
@@ -200,7 +200,7 @@ static uint32_t gbnf_parse_atom(parser *p) {
         size_t from = p->at;
         return named_rules_call(&p->rules, named_rules_find(&p->rules, gbnf_take_name(p), from));
     }
-    return gbnf_fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
+    return gbnf_fail(p, QUIRE_INVALID, "a string, class, group or rule name is expected");
 }
 
 static uint32_t gbnf_take_number(parser *p, uint32_t otherwise) {
@@ -271,7 +271,7 @@ static void parse_rules(parser *p) {
     }
     for (gbnf_skip(p); gbnf_ok(p) && p->at < p->text.n; gbnf_skip(p)) {
         if (!at_head(p)) {
-            (void)gbnf_fail(p, QUIRE_INVALID, "a rule's head should stand here: name ::=");
+            (void)gbnf_fail(p, QUIRE_INVALID, "a rule must begin with: name ::=");
             return;
         }
         skip_number(p);

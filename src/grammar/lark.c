@@ -182,9 +182,9 @@ static uint32_t lark_take_char(parser *p) {
     if (lark_peek(p) == '\\') {
         p->at++;
         uint32_t c = regex_escape(p->t, p->text, &p->at, set, &n_set);
-        return n_set == 0
-                   ? c
-                   : lark_fail(p, QUIRE_INVALID, "an escape for several characters; write a regex: /\\d/");
+        return n_set == 0 ? c
+                          : lark_fail(p, QUIRE_INVALID,
+                                      "an escape that stands for several characters; write a regex: /\\d/");
     }
     int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
     p->at += len;
@@ -265,7 +265,7 @@ static uint32_t parse_regex(parser *p) {
     }
     for (p->at++; lark_peek(p) != 0 && strchr("imslux", lark_peek(p)) != NULL; p->at++) {
         if (strchr("mlx", lark_peek(p)) != NULL) {
-            return lark_fail(p, QUIRE_UNSUPPORTED, "of a regex's flags only i, s and u are supported");
+            return lark_fail(p, QUIRE_UNSUPPORTED, "only the regex flags i, s and u are supported");
         }
         ignore_case = ignore_case || lark_peek(p) == 'i';
         dot_all = dot_all || lark_peek(p) == 's';
@@ -319,9 +319,8 @@ static uint32_t lark_parse_atom(parser *p) {
     case '<':
         return lark_fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
     default:
-        return lark_is_name(c)
-                   ? parse_reference(p)
-                   : lark_fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
+        return lark_is_name(c) ? parse_reference(p)
+                               : lark_fail(p, QUIRE_INVALID, "a string, regex, group or name is expected");
     }
 }
 
@@ -351,8 +350,9 @@ static uint32_t lark_parse_repeat(parser *p) {
     uint32_t min = take_count(p), max = min;
     lark_skip(p, false);
     max = lark_ok(p) && lark_take(p, "..") ? take_count(p) : max;
-    return lark_ok(p) && min > max ? lark_fail(p, QUIRE_INVALID, "a repeat's second number is smaller")
-                                   : ast_repeat(p->t, node, min, max);
+    return lark_ok(p) && min > max
+               ? lark_fail(p, QUIRE_INVALID, "a repeat's second number is smaller than its first")
+               : ast_repeat(p->t, node, min, max);
 }
 
 /* Whether the next line continues with another alternative. */
@@ -395,7 +395,7 @@ static uint32_t lark_parse_alt(parser *p, bool lines) {
 static void import(parser *p, str name, str as) {
     const char *regex = lark_common(name);
     if (regex == NULL) {
-        (void)lark_fail(p, QUIRE_UNSUPPORTED, "common has no terminal of that name here");
+        (void)lark_fail(p, QUIRE_UNSUPPORTED, "common has no terminal of that name that is supported");
         return;
     }
     define(p, lark_rule_of(p, as), lark_regex_of(p, str_of(regex), false, false));
@@ -442,7 +442,7 @@ static void parse_directive(parser *p) {
         p->in_rule = false;
         ast_add(p->t, &p->ignored, lark_parse_alt(p, false));
     } else {
-        (void)lark_fail(p, QUIRE_UNSUPPORTED, "of the directives only %import and %ignore are supported");
+        (void)lark_fail(p, QUIRE_UNSUPPORTED, "only the directives %import and %ignore are supported");
     }
 }
 
@@ -451,7 +451,7 @@ static void parse_definition(parser *p) {
     }
     str name = lark_take_name(p);
     if (name.n == 0) {
-        (void)lark_fail(p, QUIRE_INVALID, "a rule should stand here: name: parts");
+        (void)lark_fail(p, QUIRE_INVALID, "a rule is expected: name: parts");
         return;
     }
     uint32_t rule = lark_rule_of(p, name);
@@ -486,7 +486,7 @@ static void parse_statements(parser *p) {
             (void)lark_fail(p, QUIRE_INVALID,
                             lark_peek(p) == ')' || lark_peek(p) == ']'
                                 ? "a closing bracket without its opening one"
-                                : "a statement ends with its line");
+                                : "a statement must end at the end of its line");
         }
     }
     ast_list all = {0};

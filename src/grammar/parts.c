@@ -143,8 +143,7 @@ static uint32_t emit_separated(parts *p, const grammar_part *part, uint32_t next
 
 static uint32_t parts_emit_repeat(parts *p, const grammar_part *part, uint32_t next) {
     if (part->max < part->min || part->n_parts == 0 || part->n_parts > 2) {
-        (void)build_fail(p->b, QUIRE_INVALID, -1,
-                         "a repeat of the grammar has more rounds at least than at most");
+        (void)build_fail(p->b, QUIRE_INVALID, -1, "a repeat's minimum is larger than its maximum");
         return NFA_FAIL_NODE;
     }
     if (part->max == 0) {

@@ -155,7 +155,7 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[REGEX_ESCAP
 
 static bool regex_syntax_add_range(parser *p, nfa_range *r, uint32_t *n, uint32_t lo, uint32_t hi) {
     if (*n + 3 > MAX_RANGES) {
-        (void)regex_syntax_fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
+        (void)regex_syntax_fail(p, QUIRE_TOO_LARGE, "a class with more than 500 ranges");
         return false;
     }
     r[(*n)++] = (nfa_range){lo, hi};
@@ -270,7 +270,7 @@ static uint32_t regex_syntax_parse_atom(parser *p) {
         return ast_leaf(p->t, AST_END, 0);
     }
     if (strchr("*+?", p->text.p[p->at]) != NULL && p->text.p[p->at] != 0) {
-        return regex_syntax_fail(p, QUIRE_INVALID, "nothing precedes the repeat");
+        return regex_syntax_fail(p, QUIRE_INVALID, "nothing comes before the repeat");
     }
     uint32_t c, n = 0;
     if (regex_syntax_take(p, "\\")) {
@@ -316,7 +316,7 @@ static bool regex_syntax_parse_counts(parser *p, uint32_t *min, uint32_t *max) {
     if (v[0] > MAX_COUNT || v[1] > MAX_COUNT) {
         (void)regex_syntax_fail(p, QUIRE_TOO_LARGE, "a count over 100000");
     } else if (*min > *max) {
-        (void)regex_syntax_fail(p, QUIRE_INVALID, "the smaller count is the second one");
+        (void)regex_syntax_fail(p, QUIRE_INVALID, "the second count is smaller than the first");
     }
     return true;
 }

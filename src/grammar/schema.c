@@ -268,7 +268,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
 void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed) {
     assert(s != NULL);
     build *b = s->b;
-    char why[sizeof b->err->message] = "it takes too much";
+    char why[sizeof b->err->message] = "it takes too many steps or too much memory";
     bool refused = b->failed == QUIRE_UNSUPPORTED || (malformed && b->failed == QUIRE_INVALID);
     if (s->named || (!refused && b->failed != QUIRE_TOO_LARGE)) {
         return;

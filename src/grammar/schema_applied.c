@@ -368,5 +368,5 @@ void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json
 
 void keyword_refused(schema_reader *r, const char *keyword, const json_value *v) {
     (void)v;
-    reader_refuse(r, keyword, "its target depends on how it is reached");
+    reader_refuse(r, keyword, "its target depends on the path by which it is reached");
 }

@@ -15,7 +15,7 @@ void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v)
     if (!json_is(v, JSON_KIND_TEXT)) {
         reader_malformed(r, keyword, "a string");
     } else if (!known) {
-        reader_refuse(r, keyword, "it names a dialect that is not known");
+        reader_refuse(r, keyword, "it names an unknown dialect");
     } else if (schema_draft(r->e.value) != r->s->draft && r->s->resources.p[r->e.base].root == r->e.value) {
         reader_refuse(r, keyword, "another draft begins inside the schema");
     }
@@ -158,7 +158,7 @@ void keyword_format(schema_reader *r, const char *keyword, const json_value *v) 
         return;
     }
     if (f->regex == NULL) {
-        reader_refuse(r, keyword, "this format is not regular, or needs tables of characters");
+        reader_refuse(r, keyword, "this format is not regular, or needs character tables");
         return;
     }
     strbuf whole_text = {0};

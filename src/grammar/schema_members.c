@@ -238,10 +238,10 @@ static uint32_t write_all_open(schema *s, const open_names *open, const member_w
     }
     if (looked_at && !w->looks_at_names) {
         schema_refuse(s, s->writing, counted ? "minProperties" : "not",
-                      "names of members that are not listed cannot be distinguished in this format");
+                      "this format cannot tell unlisted member names apart");
     } else if (counted && open->o->min > NFA_MAX_KEPT - NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "minProperties",
-                      "over 44 names that are not listed would have to be distinguished");
+                      "more than 44 unlisted names would have to be told apart");
     }
     uint32_t first = s->b->a.parts.n, n = looked_at ? write_open(s, open, w, true) : 0;
     n += r->rules == 0 ? write_open(s, open, w, false) : 0;
@@ -358,7 +358,7 @@ static uint32_t schema_members_write(schema *s, const object_part *o, const memb
     open_names open = {.o = o, .closed = object_is_closed(s, o)};
     if (o->rules.n > NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "not",
-                      "over 4 rules about names that are not listed are negated for one object");
+                      "more than 4 rules about unlisted names are negated for one object");
         return NFA_FAIL_NODE;
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);

@@ -279,7 +279,7 @@ static bool follow_anchor(schema *s, uint32_t resource, str name, bool dynamic, 
         found = same && a->resource == resource ? a : found;
     }
     if (found != NULL && dynamic && found->dynamic && n_dynamic > 1) {
-        *why = "its target depends on how it is reached";
+        *why = "its target depends on the path by which it is reached";
         return false;
     }
     *why = "nothing has this anchor";

@@ -237,7 +237,7 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
     if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
         schema_refuse(s, s->writing, "uniqueItems",
-                      "the items have no enum, so all that have been would have to be remembered");
+                      "the items have no enum, so all earlier items would have to be remembered");
         return;
     }
     r->unique = true;
@@ -359,12 +359,12 @@ uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, u
     }
     if (!set_rules(&rules, &r)) {
         schema_refuse(s, s->writing, "contains",
-                      "over 3 of them, or counts that multiply to over 256, are too much for one array");
+                      "one array allows at most 3 of them, with counts that multiply to at most 256");
         return NFA_FAIL_NODE;
     }
     if (unique && (r.n > 0 || rules.n > 0)) {
         schema_refuse(s, s->writing, "uniqueItems",
-                      "beside prefixItems or contains all items would have to be remembered");
+                      "together with prefixItems or contains, all items would have to be remembered");
         return NFA_FAIL_NODE;
     }
     r.first = s->b->a.slots.n;

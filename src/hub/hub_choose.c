@@ -96,11 +96,12 @@ void hub_list_quants(const hub_listing *l, strbuf *text) {
 static quire_err unknown_quant(const hub_listing *l, const char *repo, const char *pick, quire_error *err) {
     strbuf there = {0};
     hub_list_quants(l, &there);
-    quire_err e = there.n > 0 ? err_set(err, QUIRE_INVALID, -1, "%s:%s: no such quantisation; there are %s",
-                                        repo, pick, there.p)
-                              : err_set(err, QUIRE_INVALID, -1,
-                                        "%s:%s: the repository has no GGUF files; name it without :%s", repo,
-                                        pick, pick);
+    quire_err e =
+        there.n > 0
+            ? err_set(err, QUIRE_INVALID, -1, "%s:%s: the repository has no such quantisation; it has %s",
+                      repo, pick, there.p)
+            : err_set(err, QUIRE_INVALID, -1, "%s:%s: the repository has no GGUF files; name it without :%s",
+                      repo, pick, pick);
     strbuf_deinit(&there);
     return e;
 }
@@ -117,8 +118,9 @@ static quire_err choose_quant(const hub_listing *l, const char *repo, str quant,
         }
         if (first >= 0 && !str_eq(g.stem, found.stem)) {
             return err_set(err, QUIRE_INVALID, -1,
-                           "%s:%.*s: several models have it; name one's file, %s:%s.gguf or %s:%s.gguf", repo,
-                           (int)quant.n, quant.p, repo, show_name(found.stem).text, repo,
+                           "%s:%.*s: several models have this quantisation; name a file, such as %s:%s.gguf "
+                           "or %s:%s.gguf",
+                           repo, (int)quant.n, quant.p, repo, show_name(found.stem).text, repo,
                            show_name(g.stem).text);
         }
         found = first < 0 ? g : found;
@@ -134,13 +136,14 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     if (i < 0) {
         strbuf there = {0};
         hub_list_quants(l, &there);
-        quire_err e = err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo,
+        quire_err e = err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; it has GGUF files in %s", repo,
                               pick, there.n > 0 ? there.p : "none");
         strbuf_deinit(&there);
         return e;
     }
     if (!hub_gguf_read(str_of(pick), &g)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s:%s: belongs to a model but is none", repo, pick);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s:%s: this file belongs to a model but is not a model itself", repo, pick);
     }
     return hub_choose_add_parts(l, repo, i, out, err);
 }
@@ -267,16 +270,14 @@ static quire_err choose_directory(const hub_listing *l, const char *repo, hub_ch
     }
     foreign is = foreign_of_listing(l);
     if (out->n == 0 && is.what != NULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: a repository with %s, of which nothing is fetched; %s", repo, is.what,
-                       is.instead);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a repository with %s, so nothing was fetched; %s",
+                       repo, is.what, is.instead);
     }
     TRY(add_texts(l, out, err));
-    return out->n > 0 ? QUIRE_OK
-                      : err_set(err, QUIRE_NOT_FOUND, -1,
-                                "%s: has no safetensors, no GGUF and no tokenizer: nothing that Quire "
-                                "reads",
-                                repo);
+    return out->n > 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NOT_FOUND, -1,
+                         "%s: has no safetensors, GGUF or tokenizer files: nothing that Quire reads", repo);
 }
 
 quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
@@ -312,12 +313,12 @@ quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char 
     }
     return hub_listing_find(l, str_of("adapter_model.bin")) >= 0
                ? err_set(err, QUIRE_UNSUPPORTED, -1,
-                         "%s: an adapter in PyTorch's pickles, which are programs; save it as safetensors",
+                         "%s: an adapter in PyTorch pickles, programs that Quire never runs; save it as "
+                         "safetensors",
                          repo)
                : err_set(err, QUIRE_NOT_FOUND, -1,
                          "%s: has no " HUB_ADAPTER_CONFIG
-                         " with adapter_model.safetensors, and no GGUF file: "
-                         "it is no LoRA adapter",
+                         " with adapter_model.safetensors, and no GGUF file: it is not a LoRA adapter",
                          repo);
 }
 
@@ -331,7 +332,7 @@ static quire_err hub_choose_add_shards(const hub_listing *l, const char *repo, c
         int32_t i = hub_listing_find(l, name);
         if (i < 0 || !str_ends(name, ".safetensors")) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s names %s, which is %s", repo, HUB_INDEX,
-                           show_name(name).text, i < 0 ? "not there" : "no safetensors file");
+                           show_name(name).text, i < 0 ? "missing" : "not a safetensors file");
         }
         if (!taken[i]) {
             TRY(hub_choose_add(out, i, err));
@@ -447,11 +448,10 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
     }
     if (!hub_is_digest(id) || (sha256.n > 0 && id.n != 64) || !json_whole(json_get(v, "size"), &n_bytes) ||
         n_bytes < 0) {
-        return err_set(
-            err, QUIRE_BAD_FILE, -1,
-            "%s: the hub's list has no size or no hash of %s, so it could not be proved; is HF_ENDPOINT a "
-            "hub?",
-            repo, show_name(path).text);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: the hub's list gives no size or hash for %s, so the file could not be verified; "
+                       "is HF_ENDPOINT a hub?",
+                       repo, show_name(path).text);
     }
     quire_err e = hub_listing_add(l, path, id, n_bytes);
     return err_set(err, e, -1, "%s: %s", repo,

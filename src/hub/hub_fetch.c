@@ -82,7 +82,7 @@ static quire_err check_token(const char *token, quire_error *err) {
     return token == NULL || hub_http_is_token(token, MAX_TOKEN_BYTES)
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
-                         "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
+                         "the hub's token (HF_TOKEN, or its file) is not valid: it has blanks or is empty");
 }
 
 /* The token, if it may be sent to the endpoint; else NULL. */
@@ -170,7 +170,7 @@ static quire_err hub_client_not_found(const hub_client *c, const hub_target *t, 
     }
     if (t->id != NULL || strcmp(r->code, "EntryNotFound") == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1,
-                       "%s: the hub lists %s and does not have it (404); pull again", t->repo,
+                       "%s: the hub lists %s but does not have it (404); pull again", t->repo,
                        show_name(str_of(t->what)).text);
     }
     return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such model at %s; check the name%s", t->repo,
@@ -209,7 +209,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
     const hub_target *t = x->target;
     if (r->status == 206 && t->n_bytes >= 0 && r->range_total >= 0 && r->range_total != t->n_bytes) {
         return err_set(x->err, QUIRE_BAD_FILE, -1,
-                       "%s: %s has %s bytes and %s in the hub's list: it has changed; pull again", t->repo,
+                       "%s: %s has %s bytes, but %s in the hub's list: it has changed; pull again", t->repo,
                        show_name(str_of(t->what)).text, show_count((uint64_t)r->range_total).text,
                        show_count((uint64_t)t->n_bytes).text);
     }
@@ -220,7 +220,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
     if (r->status == 206) { /* not the part that was requested? */
         TRY(x->sink->restart(x->sink, x->err));
         return err_set(x->err, QUIRE_BUSY, -1,
-                       "%s: the server sends another part of %s than the one asked for", t->repo,
+                       "%s: the server sent a part of %s other than the one asked for", t->repo,
                        show_name(str_of(t->what)).text);
     }
     return x->sink->at > 0 ? x->sink->restart(x->sink, x->err) : QUIRE_OK;
@@ -325,8 +325,8 @@ static quire_err hub_client_give_up(const hub_reply *r, const hub_sink *s, int n
     char why[sizeof err->message];
     (void)snprintf(why, sizeof why, "%s", err->message);
     quire_err e = err_set(err, r->status == 429 ? QUIRE_BUSY : QUIRE_IO, -1,
-                          "%.400s; given up after %d tries; %spull again later", why, n_tries,
-                          s->keeps && s->at > 0 ? "what came is kept: " : "");
+                          "%.400s; gave up after %d tries; %spull again later", why, n_tries,
+                          s->keeps && s->at > 0 ? "what was received is kept: " : "");
     err->retry_after_s = r->status == 429 && r->retry_after_s > 0 ? r->retry_after_s : 0;
     return e;
 }
@@ -401,7 +401,7 @@ static quire_err restart(hub_sink *s, quire_error *err) {
         return hub_fetch_failed(x, "could not be emptied", err);
     }
     return err_set(err, hub_digest_begin(&x->digest, x->file->id, x->file->n_bytes), -1,
-                   "%s: no hash could be begun", x->part.p);
+                   "%s: its hash could not be started", x->part.p);
 }
 
 static quire_err hash(fetch *x, const void *p, size_t n, quire_error *err) {
@@ -511,9 +511,8 @@ static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err
         TRY(restart(&x->sink, err));
         if (again || !is_joined) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s: what came as %s does not have the hash that the hub lists (%.12s..); it was "
-                           "dropped: pull "
-                           "again, and if that fails too, the hub's copy is damaged",
+                           "%s: the received %s does not have the hash that the hub lists (%.12s..) and was "
+                           "dropped: pull again; if that fails too, the hub's copy is damaged",
                            x->repo, show_name(str_of(x->file->path)).text, x->file->id);
         }
     }

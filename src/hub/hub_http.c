@@ -71,10 +71,9 @@ struct hub_http {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err) {
     (void)pthread_once(&curl_once, load_curl);
     if (!curl_is_there) {
-        return err_set(
-            err, QUIRE_UNSUPPORTED, -1,
-            "downloads need libcurl, which is not here; install it (Debian: apt install libcurl4), or "
-            "fetch the model otherwise and give its path");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "downloads need libcurl, which is not installed; install it (Debian: apt install "
+                       "libcurl4), or fetch the model by other means and give its path");
     }
     hub_http *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "a connection", err));
@@ -82,7 +81,7 @@ quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *
     h->handle = curl.easy_init();
     if (h->handle == NULL) {
         mem_free(h);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "libcurl gives no connection: out of memory");
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a libcurl connection");
     }
     *out = h;
     return QUIRE_OK;
@@ -316,12 +315,11 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
     if (code != CURLE_OK && h->n_unread <= MAX_UNREAD) {
         bool is_certificate = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
         /* no signature */
-        return err_set(
-            err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"), url,
-            h->error[0] != 0 ? h->error : curl.easy_strerror(code),
-            is_certificate
-                ? "; the system's certificates are Debian's ca-certificates, SSL_CERT_FILE names others"
-                : "");
+        return err_set(err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"),
+                       url, h->error[0] != 0 ? h->error : curl.easy_strerror(code),
+                       is_certificate ? "; Debian's package of certificates is ca-certificates; "
+                                        "SSL_CERT_FILE names another file of them"
+                                      : "");
     }
     if (!h->has_begun) {
         h->result = hub_http_begin(h); /* an empty body */
@@ -352,7 +350,7 @@ quire_err hub_http_run(hub_http *h, const hub_http_request *r, const hub_receive
         set_options(h, r, &head, headers);
         e = set_protocols(h) ? QUIRE_OK
                              : err_set(err, QUIRE_UNSUPPORTED, -1,
-                                       "this libcurl cannot be kept to HTTPS; install a newer one");
+                                       "this libcurl cannot be restricted to HTTPS; install a newer one");
     }
     if (e == QUIRE_OK) {
         CURLcode code = curl.easy_perform(h->handle);

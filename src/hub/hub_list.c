@@ -365,7 +365,7 @@ static quire_err hub_remove_look_at(const look *l, str path) {
         below.depth++;
         return below.depth <= MAX_DEPTH
                    ? hub_visit_all(path.p, visit_entry, &below, l->err)
-                   : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other",
+                   : err_set(l->err, QUIRE_IO, -1, "%s: its directories are nested deeper than in any model",
                              path.p);
     }
     if (l->loses_links && path.n > l->n_root && hub_remove_is_wanted(x, path.p + l->n_root + 1)) {
@@ -416,7 +416,7 @@ static quire_err look_around(removal *x, quire_error *err) {
     strbuf_deinit(&path);
     hub_listing_sort(&x->used);
     if (e == QUIRE_IO) {
-        return err_prefix(err, e, "nothing was removed, for what cannot be seen may be in use");
+        return err_prefix(err, e, "nothing was removed, because what cannot be read may be in use");
     }
     return err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
 }
@@ -517,7 +517,7 @@ static quire_err remove_locked(removal *x, quire_error *err) {
     }
     if (e != QUIRE_OK || x->failed) {
         return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1,
-                       "%s: not all of it could be removed; may this user write there?", x->repo.dir);
+                       "%s: some of it could not be removed; may this user write there?", x->repo.dir);
     }
     return QUIRE_OK;
 }

@@ -105,11 +105,10 @@ static bool hub_hub_name_parse(const char *text, hub_name *out) {
 quire_err hub_name_parse(const char *text, hub_name *out, quire_error *err) {
     hub_name name = {.repo = ""};
     if (!hub_hub_name_parse(text, &name)) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "%s: not a name of a model; it must be ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, and may "
-            "end in @REVISION",
-            show_name(str_of(text)).text);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: not a model name; it must be ORG/NAME, ORG/NAME:QUANT or ORG/NAME:FILE.gguf, and "
+                       "may end in @REVISION",
+                       show_name(str_of(text)).text);
     }
     *out = name;
     return QUIRE_OK;

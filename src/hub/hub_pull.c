@@ -136,9 +136,9 @@ static quire_err text_restart(hub_sink *s, quire_error *err) {
 static quire_err text_add(hub_sink *s, const void *p, size_t n, quire_error *err) {
     quire_err e = strbuf_add(&((text_sink *)s)->text, p, n);
     s->at += (int64_t)n;
-    return e == QUIRE_OK
-               ? e
-               : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1, "a text of the hub is too long");
+    return e == QUIRE_OK ? e
+                         : err_set(err, e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e, -1,
+                                   "a string from the hub is too long");
 }
 
 static quire_err write_listing_path(const pull *x, strbuf *out) {
@@ -336,7 +336,8 @@ static quire_err fetch_all(pull *x, quire_error *err) {
     x->n_running -= most - n; /* threads that the system refused */
     pthread_mutex_unlock(&x->mutex);
     if (n == 0 && x->n_todo > 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no thread could be started to fetch it", x->name.repo);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: a thread to fetch it could not be started",
+                       x->name.repo);
     }
     wait_for_all(x);
     for (int32_t i = 0; i < n; i++) {
@@ -400,11 +401,11 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
 }
 
 static quire_err not_cached(const pull *x, quire_error *err) {
-    return err_set(
-        err, QUIRE_NOT_FOUND, -1,
-        "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)%s%s",
-        x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache,
-        x->others.n > 0 ? "; the cache has of it: " : "", x->others.n > 0 ? x->others.p : "");
+    return err_set(err, QUIRE_NOT_FOUND, -1,
+                   "%s%s%s: not in the cache %s, and downloads are off (HF_HUB_OFFLINE or --offline)%s%s",
+                   x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache,
+                   x->others.n > 0 ? "; the cache has these of its files: " : "",
+                   x->others.n > 0 ? x->others.p : "");
 }
 
 static quire_err hub_pull_run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {

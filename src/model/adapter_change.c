@@ -106,17 +106,15 @@ static quire_err module_unknown(const adapter_opening *o, const adapter_module *
     char what[512];
     const bool has_base = o->f->facts.base[0] != 0, is_gguf = o->f->facts.format == ADAPTER_GGUF;
     if (is_gguf != o->m->from_gguf) {
-        return adapter_refuse(
-            o, QUIRE_UNSUPPORTED, module_any(module),
-            is_gguf ? "belongs to no weight that this safetensors base has in one tensor too; load "
-                      "the adapter with its own base, as GGUF"
-                    : "belongs to no weight that this GGUF base has in one tensor too; load the "
-                      "adapter with its own base, as safetensors");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(module),
+                              is_gguf ? "matches no weight that is a single tensor in this safetensors base; "
+                                        "load the adapter with its own base, as GGUF"
+                                      : "matches no weight that is a single tensor in this GGUF base; load "
+                                        "the adapter with its own base, as safetensors");
     }
     (void)snprintf(
         what, sizeof what,
-        "belongs to no weight of this %s (%s) that adapters can change%s%s; load the adapter with its "
-        "own base",
+        "matches no weight of this %s (%s) that adapters can change%s%s; load the adapter with its own base",
         o->m->desc.architecture, o->m->from_gguf ? "GGUF" : "safetensors",
         has_base ? ": it was made for " : "", has_base ? show_name(str_of(o->f->facts.base)).text : "");
     return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(module), what);
@@ -127,8 +125,7 @@ static quire_err module_unknown(const adapter_opening *o, const adapter_module *
 static quire_err module_bad_shape(const adapter_opening *o, const tensor_view *t, int64_t d0, int64_t d1) {
     char has[LOADER_SHAPE_BYTES], wanted[LOADER_SHAPE_BYTES], what[320];
     const int64_t want[] = {d0, d1};
-    (void)snprintf(what, sizeof what,
-                   "has shape %s; this base asks for %s: load the adapter with its own base",
+    (void)snprintf(what, sizeof what, "has shape %s; this base needs %s: load the adapter with its own base",
                    loader_shape(t->dims, t->n_dims, has), loader_shape(want, d1 > 0 ? 2 : 1, wanted));
     return adapter_refuse(o, QUIRE_BAD_FILE, t, what);
 }
@@ -150,11 +147,10 @@ static quire_err module_matrix(const adapter_opening *o, const tensor_view *t, i
 /* Handles a table of tokens that has grown with the adapter. */
 static quire_err module_new_rows(const adapter_opening *o, const tensor_view *t, int64_t has, int64_t base) {
     char what[320];
-    (void)snprintf(
-        what, sizeof what,
-        "has %s rows of a vocabulary, this base has %s: rows that an adapter adds are not supported; "
-        "merge it into its base",
-        show_count((uint64_t)has).text, show_count((uint64_t)base).text);
+    (void)snprintf(what, sizeof what,
+                   "has %s rows for the vocabulary, but this base has %s: adapters that add rows are not "
+                   "supported; merge it into its base",
+                   show_count((uint64_t)has).text, show_count((uint64_t)base).text);
     return adapter_refuse(o, QUIRE_UNSUPPORTED, t, what);
 }
 
@@ -286,10 +282,9 @@ static quire_err entry_factors(adapter_opening *o, const module_entry *e, adapte
     float *g, *row = adapter_memory(o, n_in, sizeof *row), *a = adapter_memory(o, rank * n_in, sizeof *a),
               *b = adapter_memory(o, rank, sizeof *b);
     if (w->turned) {
-        return adapter_refuse(
-            o, QUIRE_UNSUPPORTED, magnitude,
-            "is of a DoRA of a latent's products, which is not supported; merge the adapter "
-            "into its base");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, magnitude,
+                              "belongs to a DoRA adapter of latent attention, which is not supported; merge "
+                              "the adapter into its base");
     }
     if (mem_check(row) || mem_check(a) || mem_check(b)) {
         TRY(QUIRE_NO_MEMORY);
@@ -393,7 +388,7 @@ static quire_err entry_change_product(adapter_opening *o, const module_entry *e,
     }
     if (parts[PART_BIAS] != NULL && e->entry->turned) {
         return adapter_refuse(o, QUIRE_UNSUPPORTED, parts[PART_BIAS],
-                              "is a bias of a latent's products, which is not supported");
+                              "is a bias of latent attention, which is not supported");
     }
     if (parts[PART_BIAS] != NULL) {
         TRY(entry_gather_floats(o, e, parts[PART_BIAS], &bias));
@@ -419,14 +414,13 @@ static quire_err entry_change_norm(adapter_opening *o, const module_entry *e, ad
     *spec = w->norm;
     const bool is_cross = (o->f->facts.format == ADAPTER_GGUF) != o->m->from_gguf;
     if (is_cross && o->m->desc.norm.add_one) {
-        return adapter_refuse(
-            o, QUIRE_UNSUPPORTED, module_any(e->module),
-            "is a norm, which GGUF files of this architecture have in another form; load the "
-            "adapter with a safetensors base");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(e->module),
+                              "is a norm, which GGUF files of this architecture store in another form; load "
+                              "the adapter with a safetensors base");
     }
     if (w->weight != NULL && (weight == NULL) != (bias == NULL) && weight != NULL) {
         return adapter_refuse(o, QUIRE_BAD_FILE, weight,
-                              "is a norm with a bias in this base, which is missing");
+                              "is a norm whose bias, which this base has, is missing");
     }
     if (weight != NULL) {
         TRY(entry_gather_floats(o, e, weight, &values));
@@ -435,7 +429,8 @@ static quire_err entry_change_norm(adapter_opening *o, const module_entry *e, ad
         }
         flat.data = values;
     } else if (w->weight == NULL) {
-        return adapter_refuse(o, QUIRE_UNSUPPORTED, bias, "is the bias of a norm that has none in this base");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, bias,
+                              "is the bias of a norm that has no bias in this base");
     }
     TRY(adapter_keep(o, &flat, &spec->weight));
     if (bias != NULL) {
@@ -455,7 +450,7 @@ static quire_err entry_change_rows(adapter_opening *o, const module_entry *e, ad
     tensor_view rows;
     if (o->f->ties && o->m->desc.tied_embeddings && w->n_out == o->m->desc.n_vocab) {
         return adapter_refuse(o, QUIRE_UNSUPPORTED, module_any(m),
-                              "changes the head of tied embeddings too (ensure_weight_tying), which is not "
+                              "also changes the head of tied embeddings (ensure_weight_tying), which is not "
                               "supported; merge the adapter into its base");
     }
     c->rows = w->rows;
@@ -498,22 +493,21 @@ static quire_err module_check(const adapter_opening *o, const adapter_module *m)
                                   : NULL;
     if (lone != NULL) {
         return adapter_refuse(o, QUIRE_BAD_FILE, lone,
-                              "has no partner: of A and B one is missing; save it again");
+                              "has no partner: A or B is missing; save the adapter again");
     }
     if (is_dora && p[PART_ROWS_A] != NULL) {
-        return adapter_refuse(
-            o, QUIRE_UNSUPPORTED, p[PART_ROWS_A],
-            "is of a DoRA of embeddings, which is not supported; merge the adapter into its "
-            "base");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, p[PART_ROWS_A],
+                              "belongs to a DoRA adapter of embeddings, which is not supported; merge the "
+                              "adapter into its base");
     }
     if (p[PART_MAGNITUDE] != NULL && p[PART_A] == NULL) {
-        return adapter_refuse(
-            o, QUIRE_UNSUPPORTED, p[PART_MAGNITUDE],
-            "is a magnitude without A and B of a product; save the adapter again, or merge it");
+        return adapter_refuse(o, QUIRE_UNSUPPORTED, p[PART_MAGNITUDE],
+                              "is a magnitude without its A and B; save the adapter again, or merge it");
     }
     if (is_dora && p[PART_A] != NULL && p[PART_MAGNITUDE] == NULL) {
-        return adapter_refuse(o, QUIRE_BAD_FILE, p[PART_A],
-                              "has no lora_magnitude_vector, and the config says use_dora; save it again");
+        return adapter_refuse(
+            o, QUIRE_BAD_FILE, p[PART_A],
+            "has no lora_magnitude_vector, but the config says use_dora; save the adapter again");
     }
     return QUIRE_OK;
 }
@@ -548,14 +542,12 @@ static quire_err entry_check_formats(const module_entry *e) {
     for (size_t i = 0; i < sizeof of_delta / sizeof *of_delta && d->delta.n_heads > 0; i++) {
         differs = differs || str_contains(name, str_of(of_delta[i]));
     }
-    return differs
-               ? adapter_refuse(e->o, QUIRE_UNSUPPORTED, module_any(e->module),
-                                e->o->m->from_gguf
-                                    ? "has its rows in another order in GGUF files; load the adapter with a "
-                                      "safetensors base"
-                                    : "has its rows in another order in safetensors; load the adapter with a "
-                                      "GGUF base")
-               : QUIRE_OK;
+    return differs ? adapter_refuse(e->o, QUIRE_UNSUPPORTED, module_any(e->module),
+                                    e->o->m->from_gguf ? "has its rows in a different order in GGUF files; "
+                                                         "load the adapter with a safetensors base"
+                                                       : "has its rows in a different order in safetensors; "
+                                                         "load the adapter with a GGUF base")
+                   : QUIRE_OK;
 }
 
 static quire_err entry_bind(adapter_opening *o, const adapter_module *module, const weight_ref *ref) {

@@ -59,7 +59,8 @@ static quire_err describe_bert(const config *c, model_desc *d) {
     bool is_decoder = false;
     TRY(config_bool(c, NULL, "is_decoder", &is_decoder));
     if (is_decoder) {
-        return config_unsupported(c, "is_decoder true is not supported: rows see each other both ways here");
+        return config_unsupported(
+            c, "is_decoder true is not supported: this encoder attends in both directions");
     }
     d->activation = ACT_GELU;
     TRY(bert_describe_common(c, NULL, d));
@@ -77,7 +78,7 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
     TRY(describe_bert(c, d));
     TRY(config_i32(c, NULL, "pad_token_id", &padding));
     if (padding >= d->max_positions - 1) {
-        return config_bad(c, "pad_token_id", "leaves no position of max_position_embeddings to a text");
+        return config_bad(c, "pad_token_id", "leaves no position of max_position_embeddings for text");
     }
     d->embed.position_offset = padding + 1;
     d->embed.skips_padding = true;

@@ -133,7 +133,7 @@ static quire_err attention_load_scales(binding *b, weight_role role, int32_t n_h
     for (int64_t h = 0; h < n; h++) {
         if (!(fabsf(read[h]) <= LARGEST_KV_SCALE)) {
             return err_set(b->l->err, QUIRE_BAD_FILE, -1,
-                           "%s: tensor %s: scale %g of keys or values is no number that they can have",
+                           "%s: tensor %s: scale %g of keys or values is not a valid scale",
                            model_file_path(b->l->file), t->name, (double)read[h]);
         }
         if (read[h] <= 0.0f) {

@@ -51,7 +51,8 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
     }
     if (model_file_str(f, "text_config.model_type", &type) != QUIRE_OK) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: text_config.model_type in config.json is missing or no text", model_file_path(f));
+                       "%s: text_config.model_type in config.json is missing or not a string",
+                       model_file_path(f));
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (str_is(type, texts[i].type)) {
@@ -60,7 +61,7 @@ quire_err composite_find_text(const model_file *f, str *architecture, quire_erro
         }
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
-                   "%s: %.*s whose text is of type \"%.*s\" is not supported by this version",
+                   "%s: %.*s with a text model of type \"%.*s\" is not supported by this version",
                    model_file_path(f), (int)architecture->n, architecture->p,
                    (int)(type.n < 40 ? type.n : 40), type.p);
 }

@@ -112,7 +112,7 @@ static quire_err read_i32(const config *c, const char *gguf, const char *hf, int
     }
     if (e != QUIRE_OK || v < least || v > INT32_MAX) {
         return config_bad(c, key,
-                          least < 0 ? "must be a whole number from -1 on"
+                          least < 0 ? "must be a whole number of at least -1"
                                     : "must be a whole number from 0 to 2147483647");
     }
     *out = (int32_t)v;
@@ -164,7 +164,7 @@ quire_err config_check(const config *c, const char *gguf, const char *hf, int32_
         return QUIRE_OK;
     }
     (void)find_key(c, gguf, hf, find_any, NULL, key);
-    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build computes %d to %d",
+    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d; this build supports %d to %d",
                    model_file_path(c->f), key, (int)n, (int)least, (int)most);
 }
 
@@ -172,7 +172,7 @@ quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, 
     int32_t v = -1;
     TRY(config_i32(c, gguf, hf, &v));
     if (v == 0 && !c->is_gguf) {
-        return config_bad_at(c, NULL, hf, "must be over 0, or null where there is none");
+        return config_bad_at(c, NULL, hf, "must be over 0, or null for none");
     }
     *out = v >= 0 ? v : config_is_null(c, hf) ? 0 : *out;
     return QUIRE_OK;
@@ -183,7 +183,7 @@ quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, 
     bool has = config_has(c, gguf, hf);
     TRY(config_f32(c, gguf, hf, &v));
     if (has && (v < 0.0f || (v == 0.0f && !c->is_gguf))) {
-        return config_bad_at(c, gguf, hf, "must be over 0, or null where there is none");
+        return config_bad_at(c, gguf, hf, "must be over 0, or null for none");
     }
     *out = has ? v : config_is_null(c, hf) ? 0.0f : *out;
     return QUIRE_OK;
@@ -198,7 +198,7 @@ quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *o
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out) {
     char key[MAX_KEY];
     quire_err e = find_key(c, gguf, hf, find_str, out, key);
-    return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, key, "must be text");
+    return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, key, "must be a string");
 }
 
 /* Finds the length of a list. */
@@ -219,7 +219,7 @@ quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t
     int64_t values[DESC_MAX_LAYERS];
     if (e != QUIRE_OK || length > max || max > DESC_MAX_LAYERS ||
         model_file_i64s(c->f, key, values, max, &length) != QUIRE_OK) {
-        return config_bad(c, key, "must be a list of numbers, one a layer at most");
+        return config_bad(c, key, "must be a list of numbers, at most one for each layer");
     }
     for (size_t i = 0; i < length; i++) {
         if (values[i] < 0 || values[i] > INT32_MAX) {
@@ -262,7 +262,7 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
         return QUIRE_OK;
     }
     if (e != QUIRE_OK || *n > max || model_file_f32s(c->f, key, out, max, n) != QUIRE_OK) {
-        return config_bad(c, key, "must be a list of numbers, no more than the model has use for");
+        return config_bad(c, key, "must be a list of numbers, no longer than the model can use");
     }
     return QUIRE_OK;
 }
@@ -319,7 +319,7 @@ quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
                  c->is_gguf || text ? "." : "", hf);
         quire_err e = model_file_str_at(c->f, key, i, out, NULL);
         if (e != QUIRE_NOT_FOUND) {
-            return e == QUIRE_OK ? e : config_bad(c, key, "must be a list of texts");
+            return e == QUIRE_OK ? e : config_bad(c, key, "must be a list of strings");
         }
     }
     return QUIRE_OK;

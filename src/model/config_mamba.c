@@ -78,7 +78,7 @@ static quire_err mamba_read_limits(const config *c, mamba_desc *m) {
         return QUIRE_OK;
     }
     if (n != 2 || !(limits[0] >= 0.0f) || !(limits[1] > 0.0f) || limits[1] < limits[0]) {
-        return config_bad(c, "time_step_limit", "must be two numbers from 0 on, the second not the less");
+        return config_bad(c, "time_step_limit", "must be two numbers of at least 0, in ascending order");
     }
     const bool is_open = limits[0] == 0.0f && isinf(limits[1]);
     m->step_least = limits[0];
@@ -161,7 +161,8 @@ quire_err config_set_states(const config *c, const state_layers *s, model_desc *
     for (int32_t i = 0; i < d->n_layers; i++) {
         layer_desc *l = &d->layers[i];
         if (d->n_caches + LAYER_CACHES > DESC_MAX_CACHES) {
-            return config_unsupported(c, "the layers have more states and caches than this build keeps, 512");
+            return config_unsupported(c,
+                                      "the layers have more states and caches than this build supports, 512");
         }
         if (s->attends[i]) {
             l->caches[CACHE_ATTENTION] = desc_add_cache(d, &attention[i]);
@@ -237,7 +238,7 @@ quire_err config_delta(const config *c, model_desc *d) {
     if (r->d_value < 1 || r->d_value > DESC_MAX_HEAD) {
         return err_set(
             c->err, QUIRE_UNSUPPORTED, -1,
-            "%s: ssm.inner_size %d over %d heads: values of %d elements; this build computes 1 to %d",
+            "%s: ssm.inner_size %d over %d heads: values of %d elements; this build supports 1 to %d",
             model_file_path(c->f), (int)inner, (int)r->n_heads, (int)r->d_value, DESC_MAX_HEAD);
     }
     return config_taps(c, "ssm.conv_kernel", "linear_conv_kernel_dim", &r->n_taps);

@@ -36,7 +36,7 @@ static quire_err read_score(const config *c, moe_desc *m) {
     TRY(config_str(c, NULL, "scoring_func", &name));
     if (name.n > 0 && !str_is(name, "softmax") && !str_is(name, "sigmoid")) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                       "%s: scoring_func \"%.*s\" is not supported: softmax and sigmoid are",
+                       "%s: scoring_func \"%.*s\" is not supported; it must be softmax or sigmoid",
                        model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
     }
     if (name.n > 0 && (m->score == ROUTE_SOFTMAX || m->score == ROUTE_SIGMOID)) {
@@ -44,8 +44,8 @@ static quire_err read_score(const config *c, moe_desc *m) {
     }
     TRY(config_i32(c, "expert_gating_func", NULL, &func));
     if (func > 3) {
-        return config_unsupported(c, "an expert_gating_func over 3 is not supported: 1 (softmax), 2 "
-                                     "(sigmoid) and 3 (softmax of the chosen) are");
+        return config_unsupported(c, "an expert_gating_func over 3 is not supported; it must be 1 (softmax), "
+                                     "2 (sigmoid) or 3 (softmax of the chosen)");
     }
     m->score = func == 1   ? ROUTE_SOFTMAX
                : func == 2 ? ROUTE_SIGMOID
@@ -108,7 +108,8 @@ quire_err config_moe(const config *c, model_desc *d) {
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
     TRY(config_moe_read_width(c, m));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
-        return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
+        return config_bad(c, "the experts",
+                          "must have a width over 0, and a row must use from 1 to all of them");
     }
     TRY(read_groups(c, "expert_group_count", "n_group|num_expert_group", &m->n_groups));
     TRY(read_groups(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
@@ -119,7 +120,8 @@ quire_err config_moe(const config *c, model_desc *d) {
                            &m->scale));
     bool chooses = m->n_groups > 1 || config_has(c, "expert_group_used_count", "topk_group");
     if (m->n_groups > 0 && chooses && (m->n_groups_used < 1 || m->n_groups_used > m->n_groups)) {
-        return config_bad(c, "the groups of experts", "must be 1 or more, of which a row uses 1 to all");
+        return config_bad(c, "the groups of experts",
+                          "must be 1 or more, and a row must use from 1 to all of them");
     }
     TRY(read_score(c, m));
     TRY(config_read_shared(c, d, m));
@@ -217,7 +219,7 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
     *found = n > 1 || (n == 1 && d->n_layers == 1);
     if (*found && n != (size_t)d->n_layers && n != (size_t)d->n_layers + (size_t)d->n_next_token_layers) {
         return config_bad(c, "attention.sliding_window_pattern",
-                          "must be a number, or have one for each layer");
+                          "must be a number, or a list of one for each layer");
     }
     for (int32_t i = 0; *found && i < d->n_layers; i++) {
         is_window[i] = (size_t)i < n && pattern[i] != 0;
@@ -240,7 +242,7 @@ quire_err config_check_types(const config *c, const model_desc *d, const char *k
         TRY(config_str_at(c, key, n + n_next, &behind));
     }
     bool fits = !config_has(c, NULL, key) || (last.n > 0 && behind.n == 0);
-    return fits ? QUIRE_OK : config_bad(c, key, "must have one text for each layer");
+    return fits ? QUIRE_OK : config_bad(c, key, "must have one string for each layer");
 }
 
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at,
@@ -274,7 +276,8 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
 quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) {
     assert(d != NULL);
     if (n_shared >= d->n_layers) {
-        return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
+        return config_bad(c, "num_kv_shared_layers",
+                          "must leave at least one layer with keys and values of its own");
     }
     int32_t n_own = d->n_layers - n_shared;
     for (int32_t i = n_own; i < d->n_layers; i++) {
@@ -284,7 +287,7 @@ quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) 
         }
         if (from < 0) {
             return config_bad(c, "num_kv_shared_layers",
-                              "has a layer read a cache that no earlier layer of its kind writes");
+                              "makes a layer read a cache that no earlier layer of its kind writes");
         }
         d->layers[i].caches[0] = d->layers[from].caches[0];
     }
@@ -299,8 +302,8 @@ quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_spa
         TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));
         if (type.n > 0 && !str_is(type, "sparse") && !str_is(type, "dense")) {
             return err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                           "%s: a layer of type \"%.*s\" in mlp_layer_types is not supported: sparse and "
-                           "dense are",
+                           "%s: a layer of type \"%.*s\" in mlp_layer_types is not supported; it must be "
+                           "sparse or dense",
                            model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
         is_sparse[i] = type.n > 0 ? str_is(type, "sparse") : is_sparse[i];
@@ -351,12 +354,12 @@ quire_err config_latent(const config *c, model_desc *d) {
         m->d_nope < 1 || m->d_nope > DESC_MAX_HEAD || m->d_value < 1 || m->d_value > DESC_MAX_HEAD) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1,
                        "%s: a latent of rank %d for heads of %d + %d elements and values of %d; this build "
-                       "computes ranks to %d and heads to %d",
+                       "supports ranks to %d and heads to %d",
                        model_file_path(c->f), (int)m->rank, (int)m->d_nope, (int)m->d_rope, (int)m->d_value,
                        DESC_MAX_LATENT, DESC_MAX_HEAD);
     }
     if (m->rank + m->d_rope > DESC_MAX_LATENT) {
-        return config_bad(c, "kv_lora_rank", "and the rotary part beside it are too wide");
+        return config_bad(c, "kv_lora_rank", "and its rotary part are too wide together");
     }
     return QUIRE_OK;
 }
@@ -413,7 +416,7 @@ quire_err config_temperature(const config *c, bool needed, model_desc *d) {
         return c->is_gguf ? config_bad(c, "attention.temperature_scale",
                                        "needs rope.scaling.original_context_length, at least 1")
                           : config_bad(c, "llama_4_scaling_beta",
-                                       "needs original_max_position_embeddings beside it, at least 1");
+                                       "also needs original_max_position_embeddings, at least 1");
     }
     a->temperature_on_all = a->temperature != 0.0f;
     return QUIRE_OK;
@@ -449,14 +452,15 @@ static quire_err config_index_choosers(const config *c, const model_desc *d, boo
         str type;
         TRY(config_str_at(c, "indexer_types", (size_t)i, &type));
         if (type.n > 0 && !str_is(type, "full") && !str_is(type, "shared")) {
-            return config_bad(c, "indexer_types", "may name full and shared only");
+            return config_bad(c, "indexer_types", "may name only full and shared");
         }
         chooses[i] = type.n > 0 ? str_is(type, "full") : (size_t)i >= n || listed[i] != 0;
     }
     for (int32_t i = 0; i < d->n_layers; i++) { /* layers without attention do not count */
         if (d->layers[i].caches[CACHE_ATTENTION] >= 0) {
             return chooses[i] ? QUIRE_OK
-                              : config_bad(c, "indexer_types", "must begin with a layer that chooses");
+                              : config_bad(c, "indexer_types",
+                                           "must begin with a layer that selects its own keys (full)");
         }
     }
     return QUIRE_OK;
@@ -470,7 +474,7 @@ static quire_err read_pools(const config *c, index_desc *x) {
     TRY(config_bool(c, "attention.indexer.kpool_select_tail", "index_kpool_always_select_tail", &reads_tail));
     if (x->block < 2 || x->block > CONV_MAX_TAPS || x->n_best < x->block) {
         return config_bad(c, c->is_gguf ? "attention.indexer.kpool" : "index_kpool",
-                          "must be from 2 to 16, and no more than the keys that a row reads");
+                          "must be from 2 to 16, and at most the number of keys that a row reads");
     }
     x->n_best -= x->n_best % x->block;
     return reads_tail ? QUIRE_OK
@@ -494,10 +498,9 @@ quire_err config_index(const config *c, index_desc usual, rope_pairs pairs, mode
     }
     if ((d->latent.q_rank == 0 && x->source == INDEX_OF_LATENT) || x->n_best < 1 || x->n_heads < 1 ||
         x->d_head < d->latent.d_rope || x->d_head > DESC_MAX_HEAD) {
-        return config_bad(
-            c, c->is_gguf ? "attention.indexer" : "index_topk",
-            "and the index heads must be over 0, heads as wide as the rotary part at least, and "
-            "queries of a latent");
+        return config_bad(c, c->is_gguf ? "attention.indexer" : "index_topk",
+                          "and the index heads must be over 0, heads at least as wide as the rotary part, "
+                          "and queries must come from a latent");
     }
     TRY(config_index_choosers(c, d, chooses));
     x->rope = x->key_rope = NO_ROPE;

@@ -241,13 +241,13 @@ static quire_err read_factor_tensors(const config *c, const model_desc *d, bool 
     TRY(read_factor_tensor(c, "rope_factors_long.weight", r->n_dims / 2, r->long_factors, &has_long));
     if (!has_long) {
         return needed ? config_bad(c, "rope_factors_long.weight",
-                                   "is missing, and rope.scaling.type is longrope")
+                                   "is missing, but rope.scaling.type is longrope")
                       : QUIRE_OK;
     }
     TRY(read_factor_tensor(c, "rope_factors_short.weight", r->n_dims / 2, r->factors, &has_short));
     if (!has_short) {
         return config_bad(c, "rope_factors_short.weight",
-                          "is missing, and rope_factors_long.weight is there");
+                          "is missing, but rope_factors_long.weight is present");
     }
     r->kind = ROPE_LONGROPE;
     r->factor = r->original_positions > 0 ? (float)d->max_positions / (float)r->original_positions : 0.0f;

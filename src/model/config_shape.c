@@ -164,12 +164,12 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
     TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
     int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d",
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build supports 1 to %d",
                        model_file_path(c->f), s->n_layers, DESC_MAX_LAYERS);
     }
     if (n_next > most) {
         return err_set(c->err, QUIRE_BAD_FILE, -1,
-                       "%s: %d next-token layers beside %d layers; at most %d are possible",
+                       "%s: %d next-token layers for %d layers; at most %d are allowed",
                        model_file_path(c->f), (int)n_next, (int)s->n_layers, (int)most);
     }
     s->n_layers -= c->is_gguf ? n_next : 0;
@@ -220,7 +220,7 @@ static quire_err config_read_heads(const config *c, decoder_shape *s, model_desc
     s->d_head = is_usual ? usual->d_head : head_of_tensor(c, s, d->d_model);
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
     if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d",
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build supports 1 to %d",
                        model_file_path(c->f), (int)s->d_head, DESC_MAX_HEAD);
     }
     int32_t value_length = s->has_values && s->d_value > 0 ? s->d_value : s->d_head;

@@ -95,7 +95,7 @@ static quire_err read_dense_layers(const config *c, int32_t n_dense, int32_t d_f
         str type;
         TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));
         if (type.n > 0 && !str_is(type, "dense") && !str_is(type, "sparse")) {
-            return config_bad(c, "mlp_layer_types", "may name dense and sparse only");
+            return config_bad(c, "mlp_layer_types", "may name only dense and sparse");
         }
         const bool is_dense = type.n > 0 ? str_is(type, "dense") : i < n_dense || i % period != 0;
         if (is_dense) {
@@ -193,7 +193,7 @@ static quire_err describe_axk2(const config *c, model_desc *d) {
     const index_desc usual = {.n_best = 2048, .n_heads = 16, .d_head = 128};
     const latent_desc axk2_latent = {.q_rank = 384, .rank = 128, .d_nope = 64, .d_rope = 32, .d_value = 64};
     if (c->is_gguf) {
-        return config_unsupported(c, "A.X K2 as GGUF is not supported: its checkpoint is");
+        return config_unsupported(c, "A.X K2 is not supported as GGUF; use its safetensors checkpoint");
     }
     moe_desc usual_experts = v3_experts;
     usual_experts.n_groups = usual_experts.n_groups_used = 1;

@@ -139,7 +139,7 @@ static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
     TRY(config_same_i32(c, NULL, "num_experts|num_local_experts", &n));
     TRY(config_same_i32(c, NULL, "moe_topk|num_experts_per_tok", &m->n_used));
     if (n < 1 || m->n_used < 1 || m->n_used > n) {
-        return config_bad(c, "the experts", "must be 1 or more, of which a row uses 1 to all");
+        return config_bad(c, "the experts", "must be 1 or more, and a row must use from 1 to all of them");
     }
     m->d_expert = m->d_shared = d->layers[0].d_ff;
     m->activation = d->activation;

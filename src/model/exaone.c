@@ -23,7 +23,8 @@ static quire_err read_period(const config *c, int32_t *period) {
     }
     for (size_t i = 0; i < letters.n; i++) {
         if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
-            return config_unsupported(c, "a sliding_window_pattern must be a number, or L's followed by a G");
+            return config_unsupported(
+                c, "a sliding_window_pattern must be a number, or a series of L followed by a G");
         }
     }
     *period = (int32_t)letters.n;

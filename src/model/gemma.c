@@ -139,9 +139,8 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
     TRY(describe_gemma3_text(c, d));
     TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
     if (c->is_gguf && d->n_layers < 6 && !config_has(c, "attention.sliding_window_pattern", NULL)) {
-        return config_unsupported(c, "attention.sliding_window_pattern is missing: of fewer than six layers "
-                                     "the usual pattern leaves none "
-                                     "that sees all");
+        return config_unsupported(c, "attention.sliding_window_pattern is missing: with fewer than six "
+                                     "layers, the usual pattern gives no layer full attention");
     }
     d->no_head = true;
     d->two_sided = two_sided;
@@ -237,11 +236,11 @@ static quire_err gemma3n_read_sparsity(const config *c, model_desc *d) {
                                                   : 0.0f;
         TRY(config_f32_at(c, NULL, key, (size_t)i, &part));
         if (!(part >= 0.0f && part < 1.0f)) {
-            return config_bad(c, key, "must hold numbers from 0 to under 1");
+            return config_bad(c, key, "must hold numbers of at least 0 and below 1");
         }
         float cutoff = part > 0.0f ? normal_quantile((double)part) : 0.0f;
         if (part > 0.0f && cutoff <= 0.0f) {
-            return config_unsupported(c, "an activation_sparsity_pattern of a half or less is not supported");
+            return config_unsupported(c, "an activation_sparsity_pattern of 0.5 or less is not supported");
         }
         d->layers[i].cutoff = cutoff;
     }
@@ -256,7 +255,7 @@ static quire_err gemma3n_read_streams(const config *c, model_desc *d) {
     TRY(config_i32(c, NULL, "laurel_rank", &s->d_laurel));
     TRY(config_bool(c, NULL, "altup_correct_scale", &s->scales_output));
     if (s->n < 2 || s->n > DESC_MAX_STREAMS || s->active >= s->n) {
-        return config_bad(c, "altup_num_inputs", "must be from 2 to 8, and altup_active_idx under it");
+        return config_bad(c, "altup_num_inputs", "must be from 2 to 8, and greater than altup_active_idx");
     }
     return s->d_laurel >= 1 && s->d_laurel <= d->d_model
                ? QUIRE_OK
@@ -270,7 +269,7 @@ static quire_err gemma3n_read_inputs(const config *c, model_desc *d) {
     TRY(config_i32(c, NULL, "hidden_size_per_layer_input", &e->d_layer_input));
     TRY(config_i32(c, NULL, "vocab_size_per_layer_input", &n_rows));
     if (e->d_layer_input < 1 || e->d_layer_input > MOST_STREAM_INPUTS / d->n_layers) {
-        return config_bad(c, "hidden_size_per_layer_input", "must be at least 1, and not that large");
+        return config_bad(c, "hidden_size_per_layer_input", "is below 1 or too large");
     }
     e->n_input_rows = n_rows < d->n_vocab ? n_rows : 0;
     return n_rows >= 1 ? QUIRE_OK : config_bad(c, "vocab_size_per_layer_input", "must be at least 1");
@@ -305,7 +304,7 @@ static quire_err describe_gemma3n(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t window = 512, n_shared = 15;
     if (c->is_gguf) {
-        return config_unsupported(c, "Gemma 3n as GGUF is not supported: its checkpoint is");
+        return config_unsupported(c, "Gemma 3n is not supported as GGUF; use its safetensors checkpoint");
     }
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
@@ -465,7 +464,8 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
         int32_t width = r.n_dims;
         TRY(config_rope(c, object, d, &r));
         if (r.n_dims != width && !c->is_gguf) {
-            TRY(config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only"));
+            TRY(config_unsupported(
+                c, "partial rotation of heads is supported only with rope_type \"proportional\""));
         }
     }
     d->ropes[d->n_ropes++] = r;

@@ -66,7 +66,7 @@ static quire_err read_minicpm_factors(const config *c, bool is_usual, model_desc
     TRY(config_f32(c, "logit_scale", NULL, &logits));
     if (!(logits > 0.0f) || !isfinite(logits) || !(d->embed.scale > 0.0f) || !(d->residual_scale > 0.0f)) {
         return config_bad(c, c->is_gguf ? "logit_scale" : "dim_model_base",
-                          "and the factors beside it must be over 0");
+                          "and the other multipliers must be over 0");
     }
     d->head.scale = 1.0f / logits;
     return QUIRE_OK;
@@ -108,7 +108,7 @@ static quire_err granite_find_rope(const config *c, float theta, model_desc *d, 
         k++;
     }
     if (k == DESC_MAX_ROPES) {
-        return config_unsupported(c, "layer_rope_theta has more different bases than this build computes");
+        return config_unsupported(c, "layer_rope_theta has more different bases than this build supports");
     }
     if (k == d->n_ropes) {
         d->ropes[k] = d->ropes[0];

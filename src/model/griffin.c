@@ -47,7 +47,7 @@ static quire_err griffin_read_layers(const config *c, const model_desc *d, state
         }
     }
     if (n < 1) {
-        return config_bad(c, "block_types", "must have a type at least");
+        return config_bad(c, "block_types", "must have at least one type");
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
         s->attends[i] = attends[i % n];

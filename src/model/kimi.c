@@ -89,7 +89,7 @@ static quire_err mark_layers(const config *c, const char *key, int32_t n_layers,
     TRY(config_i32s(c, NULL, key, list, DESC_MAX_LAYERS, &n));
     for (size_t i = 0; i < n; i++) {
         if (list[i] < 1 || list[i] > n_layers) {
-            return config_bad(c, key, "must number layers from 1 on");
+            return config_bad(c, key, "must number layers from 1");
         }
         to[list[i] - 1] = true;
     }
@@ -112,7 +112,7 @@ static quire_err kimi_read_layers(const config *c, int32_t period, const model_d
             s->recurs[i] = !s->attends[i];
         }
         if (s->attends[i] == s->recurs[i]) {
-            return config_bad(c, full, "and kda_layers must have each layer once together");
+            return config_bad(c, full, "and kda_layers must together name each layer once");
         }
     }
     return QUIRE_OK;
@@ -129,10 +129,10 @@ static quire_err kimi_read_delta(const config *c, int32_t n_heads, int32_t d_hea
                     "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim|short_conv_kernel_size",
                     &r->n_taps));
     if (r->n_heads < 1 || r->n_heads > 4096 || r->d_key < 1 || r->d_key > DESC_MAX_HEAD) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                       "%s: linear attention of %d heads of %d elements; this build computes 1 to 4096 heads "
-                       "of 1 to %d",
-                       model_file_path(c->f), (int)r->n_heads, (int)r->d_key, DESC_MAX_HEAD);
+        return err_set(
+            c->err, QUIRE_UNSUPPORTED, -1,
+            "%s: linear attention of %d heads of %d elements; this build supports 1 to 4096 heads of 1 to %d",
+            model_file_path(c->f), (int)r->n_heads, (int)r->d_key, DESC_MAX_HEAD);
     }
     r->n_key_heads = r->n_heads;
     r->d_value = r->d_key;
@@ -230,7 +230,8 @@ static quire_err glm5_read_streams(const config *c, model_desc *d) {
     return m->n >= 1 && m->n <= DESC_MAX_STREAMS && m->n_rounds >= 1 && m->n_rounds <= 1000 && m->eps >= 0.0f
                ? QUIRE_OK
                : config_bad(c, c->is_gguf ? "hyper_connection.count" : "hc_mult",
-                            "must be from 1 to 8, the iterations from 1 to 1000, the epsilon 0 or more");
+                            "must be from 1 to 8, the Sinkhorn iterations from 1 to 1000, and the epsilon 0 "
+                            "or more");
 }
 
 /* Reads the limit of gates and up products: one number, or lists in a GGUF file; 0 and
@@ -246,7 +247,7 @@ static quire_err glm5_read_limits(const config *c, model_desc *d) {
         if (l->limit < 0.0f || l->dense_limit < 0.0f || (l->limit > 0.0f) != (l->dense_limit > 0.0f) ||
             (l->limit > 0.0f) != (d->layers[0].limit > 0.0f)) {
             return config_bad(c, c->is_gguf ? "swiglu_clamp_exp" : "swiglu_limit",
-                              "must be over 0 in all layers, or in none");
+                              "must be over 0 in all layers or in none");
         }
     }
     if (d->activation != ACT_SILU) { /* the model's experts always use silu */

@@ -106,9 +106,9 @@ static quire_err adjust_ff(const config *c, model_desc *d) {
     }
     if (width < 1 || width > 1 << 24 || multiple < 1 || multiple > 1 << 20 || !(factor > 0.0f) ||
         factor > 1024.0f) {
-        return config_bad(c, "block_ff_dim",
-                          "with block_multiple_of and block_ffn_dim_multiplier gives no "
-                          "width that this build computes");
+        return config_bad(
+            c, "block_ff_dim",
+            "with block_multiple_of and block_ffn_dim_multiplier gives no width that this build supports");
     }
     int64_t adjusted = 2 * (int64_t)width / 3;
     if (!config_is_null(c, "block_ffn_dim_multiplier")) {

@@ -89,7 +89,8 @@ quire_err loader_check_shape(const loader *l, const tensor_view *t, int32_t n_di
         return QUIRE_OK;
     }
     char has[LOADER_SHAPE_BYTES], wanted[LOADER_SHAPE_BYTES];
-    return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has shape %s; the model's numbers ask for %s",
+    return err_set(l->err, QUIRE_BAD_FILE, -1,
+                   "%s: tensor %s has shape %s; the model's configuration requires %s",
                    model_file_path(l->file), t->name, loader_shape(t->dims, t->n_dims, has),
                    loader_shape(want, n_dims, wanted));
 }
@@ -148,12 +149,13 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
     }
     if (p->transposed && !is_vector && dtype_block_elements(t->type) != 1) {
         return err_set(l->err, QUIRE_UNSUPPORTED, -1,
-                       "%s: tensor %s is stored transposed, which type %s cannot be",
+                       "%s: tensor %s is stored transposed, which is not supported for type %s",
                        model_file_path(l->file), t->name, dtype_name(t->type));
     }
     if ((is_vector ? n_rows : width) % dtype_block_elements(t->type) != 0 ||
         (is_vector && dtype_is_quantised(t->type))) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s",
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1,
+                       "%s: tensor %s has type %s, which cannot be split into parts",
                        model_file_path(l->file), t->name, dtype_name(t->type));
     }
     const uint8_t *slab =
@@ -547,7 +549,7 @@ quire_err loader_taps(loader *l, const weight_name *names, int32_t n_names, int3
     }
     if (e == QUIRE_OK && n != n_all) {
         e = err_set(l->err, QUIRE_BAD_FILE, -1,
-                    "%s: layer %d has convolutions of %d channels; the model's numbers ask for %d",
+                    "%s: layer %d has convolutions of %d channels; the model's configuration requires %d",
                     model_file_path(l->file), (int)layer, (int)n, (int)n_all);
     }
     if (e != QUIRE_OK) {
@@ -770,7 +772,7 @@ quire_err loader_finish(const loader *l, const model_desc *d) {
         }
         if (!known) {
             return err_set(l->err, QUIRE_UNSUPPORTED, -1,
-                           "%s: tensor %s belongs to no part of this architecture that this build computes",
+                           "%s: tensor %s belongs to no part of this architecture that this build supports",
                            model_file_path(l->file), t->name);
         }
     }

@@ -56,7 +56,7 @@ static quire_err mimo_read_heads(const config *c, model_desc *d) {
         int32_t width = usual;
         TRY(config_i32(c, NULL, widths[k], &width));
         if (width != usual) {
-            return config_bad(c, widths[k], "must be the width of the other layers' heads");
+            return config_bad(c, widths[k], "must equal the width of the other layers' heads");
         }
     }
     TRY(config_i32(c, NULL, "swa_num_attention_heads", &n_heads));

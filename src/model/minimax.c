@@ -121,7 +121,7 @@ static quire_err m3_read_choosers(const config *c, const model_desc *d, bool *ch
         str type;
         TRY(config_str_at(c, "layer_types", (size_t)i, &type));
         if (type.n > 0 && !str_is(type, "minimax_m3_sparse") && !str_is(type, "full_attention")) {
-            return config_bad(c, "layer_types", "may name minimax_m3_sparse and full_attention only");
+            return config_bad(c, "layer_types", "may name only minimax_m3_sparse and full_attention");
         }
         chooses[i] = type.n > 0 ? str_is(type, "minimax_m3_sparse") : chooses[i];
         (void)snprintf(name, sizeof name, "blk.%d.indexer.k_norm.weight", (int)i);
@@ -154,7 +154,7 @@ static quire_err m3_read_index(const config *c, model_desc *d) {
                    "index_local_blocks|sparse_attention_config.sparse_local_block", &x->n_own));
     if (x->block < 1 || n_blocks < 1 || n_blocks > INT32_MAX / x->block) {
         return config_bad(c, c->is_gguf ? "attention.indexer.top_k" : "index_topk_blocks",
-                          "and the keys of a block must be over 0, and not that large");
+                          "or the number of keys in a block is below 1 or too large");
     }
     x->n_best = n_blocks * x->block;
     TRY(m3_read_choosers(c, d, chooses));
@@ -167,7 +167,7 @@ static quire_err m3_read_limit(const config *c, model_desc *d) {
     TRY(config_f32(c, NULL, "swiglu_limit", &limit));
     TRY(config_f32(c, NULL, "swiglu_alpha", &alpha));
     if (!(limit > 0.0f) || alpha != 1.702f) {
-        return config_bad(c, "swiglu_limit", "must be over 0, and swiglu_alpha 1.702");
+        return config_bad(c, "swiglu_limit", "must be over 0, and swiglu_alpha must be 1.702");
     }
     d->activation = d->moe.activation = ACT_SWIGLU_CLAMPED;
     for (int32_t i = 0; i < d->n_layers; i++) {

@@ -57,7 +57,8 @@ static quire_err read_speeds(const config *c, rope_desc *r) {
     for (int32_t i = 0; i < n; i++) {
         r->factors[i] = (float)exp((double)r->factors[i]);
         if (!(r->factors[i] > 0.0f) || !isfinite(r->factors[i])) {
-            return config_bad(c, "lerope.alpha", "holds a number whose exponential is no positive number");
+            return config_bad(c, "lerope.alpha",
+                              "holds a number whose exponential is not a positive finite number");
         }
     }
     return QUIRE_OK;
@@ -97,8 +98,8 @@ static quire_err share_latents(const config *c, model_desc *d) {
         const cache_desc own = d->caches[l->caches[CACHE_ATTENTION]];
         if (source[i] > i || source[source[i]] != source[i] || d->layers[source[i]].rope != l->rope) {
             return config_bad(c, "kv_source_layers",
-                              "must name layers with latents of their own, earlier ones, and with positions "
-                              "as the layer that names them has");
+                              "must name earlier layers that have latents of their own and the same "
+                              "positions as the layer that names them");
         }
         l->caches[CACHE_ATTENTION] =
             source[i] == i ? desc_add_cache(d, &own) : d->layers[source[i]].caches[CACHE_ATTENTION];
@@ -111,7 +112,8 @@ static quire_err describe_large4(const config *c, model_desc *d) {
     const index_desc usual_index = {
         .n_best = 2048, .n_heads = 32, .d_head = 128, .source = INDEX_OF_NORMED_ROW};
     if (c->is_gguf) {
-        return config_unsupported(c, "Mistral Large 4 as GGUF is not supported: its checkpoint is");
+        return config_unsupported(c,
+                                  "Mistral Large 4 is not supported as GGUF; use its safetensors checkpoint");
     }
     if (!config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_scaling")) {
         return config_bad(c, "rope_parameters", "is missing from the metadata");

@@ -195,7 +195,7 @@ static quire_err experts_bind_list(adapter_opening *o, const adapter_module *m, 
             const int64_t rows = is_down ? width : f;
             if (ref == NULL) {
                 return adapter_refuse(o, QUIRE_UNSUPPORTED, m->parts[PART_A],
-                                      "is of experts that this base has otherwise");
+                                      "belongs to experts that this base stores in another form");
             }
             TRY(experts_add(o, &p, ref, e,
                             &(weight_part){.first = i == 1 ? f : 0, .block = rows, .step = rows}));
@@ -294,10 +294,9 @@ static quire_err adapter_check_values(const adapter_opening *o, const tensor_vie
     uint32_t largest = 0; /* exponent with all bits set: infinity or NaN */
     if (t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16) {
         char what[160];
-        (void)snprintf(
-            what, sizeof what,
-            "has type %s: of adapters Quire reads F32, F16 and BF16; save or convert it in one of them",
-            dtype_name(t->type));
+        (void)snprintf(what, sizeof what,
+                       "has type %s: Quire reads adapters in F32, F16 and BF16; convert it to one of them",
+                       dtype_name(t->type));
         return adapter_refuse(o, QUIRE_UNSUPPORTED, t, what);
     }
     const uint32_t mask = t->type == DTYPE_F32 ? 0x7f800000u : t->type == DTYPE_F16 ? 0x7c00u : 0x7f80u;
@@ -314,9 +313,9 @@ static quire_err adapter_check_values(const adapter_opening *o, const tensor_vie
         largest = exponent > largest ? exponent : largest;
     }
     return largest == mask
-               ? adapter_refuse(o, QUIRE_BAD_FILE, t,
-                                "has values that are infinite or no numbers: its training failed, "
-                                "or the file is damaged")
+               ? adapter_refuse(
+                     o, QUIRE_BAD_FILE, t,
+                     "has values that are infinite or NaN: its training failed, or the file is damaged")
                : QUIRE_OK;
 }
 
@@ -338,7 +337,7 @@ static quire_err adapter_collect(adapter_opening *o, const tensor_view *t, adapt
     }
     TRY(adapter_check_values(o, t));
     if (module->parts[place.part] != NULL) {
-        return adapter_refuse(o, QUIRE_BAD_FILE, t, "is there a second time under another name");
+        return adapter_refuse(o, QUIRE_BAD_FILE, t, "occurs twice, under two names");
     }
     module->parts[place.part] = t;
     return QUIRE_OK;
@@ -350,7 +349,7 @@ static quire_err adapter_sort(const adapter_opening *o, name_ref *refs) {
     if (d->n_unread > 0) {
         const unread_tensor *u = &d->unread[0];
         return err_set(o->err, QUIRE_UNSUPPORTED, -1,
-                       "%s: tensor %s cannot be read (%s): of adapters Quire reads F32, F16 and BF16",
+                       "%s: tensor %s cannot be read (%s): Quire reads adapters in F32, F16 and BF16",
                        o->f->path, show_name(str_of(d->names.p + u->name_at)).text, u->why);
     }
     for (int32_t i = 0; i < d->n; i++) {
@@ -358,8 +357,8 @@ static quire_err adapter_sort(const adapter_opening *o, name_ref *refs) {
         if (!adapter_place(o->f, d->views[i].name, &place)) {
             return adapter_refuse(o, QUIRE_UNSUPPORTED, &d->views[i],
                                   o->f->facts.format == ADAPTER_GGUF
-                                      ? "is neither a lora_a nor a lora_b: this is no LoRA adapter"
-                                      : "is no part of a LoRA adapter that Quire reads");
+                                      ? "is neither a lora_a nor a lora_b: this is not a LoRA adapter"
+                                      : "is not a part of LoRA adapters that Quire reads");
         }
         refs[i] = (name_ref){place.module, i};
     }
@@ -394,9 +393,10 @@ static quire_err adapter_check_base(const adapter_opening *o) {
     if (made_for[0] == 0 || strcmp(made_for, is) == 0) {
         return QUIRE_OK;
     }
-    return err_set(o->err, QUIRE_UNSUPPORTED, -1,
-                   "%s: an adapter for models of architecture %s; this one is %s: load it with its own base",
-                   o->f->path, show_name(str_of(made_for)).text, is);
+    return err_set(
+        o->err, QUIRE_UNSUPPORTED, -1,
+        "%s: the adapter is for models of architecture %s, but this model is %s: load it with its own base",
+        o->f->path, show_name(str_of(made_for)).text, is);
 }
 
 /* Refuses an invocation text with ids outside the vocabulary, which could never activate
@@ -436,7 +436,7 @@ static quire_err adapter_pack(adapter_opening *o, model_adapter *made) {
     }
     made->n_bytes = op->adapter_bytes(made->weights);
     if (o->n_of_towers > 0) {
-        log_line(LOG_INFO, "%s: %d modules of towers for images and sound are left out", o->f->path,
+        log_line(LOG_INFO, "%s: %d modules of image and sound towers are left out", o->f->path,
                  (int)o->n_of_towers);
     }
     return QUIRE_OK;

@@ -110,8 +110,7 @@ static quire_err muse_read_experts(const config *c, model_desc *d) {
     m->renormalise = true;
     TRY(config_need_i32(c, NULL, "moe_hidden_size", &m->d_latent));
     if (m->d_latent < 1 || m->d_latent > MOST_LATENT || d->layers[0].n_experts < 1) {
-        return config_bad(c, "moe_hidden_size and num_local_experts",
-                          "must be at least 1, and not that large");
+        return config_bad(c, "moe_hidden_size and num_local_experts", "is below 1 or too large");
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
         is_sparse[i] = true;
@@ -128,7 +127,7 @@ static quire_err muse_read_experts(const config *c, model_desc *d) {
 
 static quire_err describe_muse_spark(const config *c, model_desc *d) {
     if (c->is_gguf) {
-        return config_unsupported(c, "Muse Spark as GGUF is not supported: its checkpoint is");
+        return config_unsupported(c, "Muse Spark is not supported as GGUF; use its safetensors checkpoint");
     }
     TRY(muse_describe_common(c, d));
     d->norm.post_weighed = true;

@@ -245,7 +245,8 @@ static quire_err describe_nemotron_h(const config *c, model_desc *d) {
         kinds[i] = kind_of_tensors(c, d, i);
     }
     if (!c->is_gguf && n_kinds != d->n_layers) {
-        return config_bad(c, "hybrid_override_pattern", "(or layers_block_type) must have one kind a layer");
+        return config_bad(c, "hybrid_override_pattern",
+                          "(or layers_block_type) must have one kind for each layer");
     }
     const int32_t rows = config_tensor_rows(c, d, "ffn_up"), d_ff = rows > 0 ? rows : d->layers[0].d_ff;
     TRY(nemotron_h_read_experts(c, d));

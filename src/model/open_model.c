@@ -38,12 +38,12 @@ static quire_err architecture_name(const model_file *f, str *name, quire_error *
         model_file_vocab(f)->source != VOCAB_NONE) {
         return err_set(
             err, QUIRE_UNSUPPORTED, -1,
-            "%s: a tokenizer only: no weights, and no config.json that names an architecture; " WHOLE,
+            "%s: only a tokenizer: no weights, and no config.json that names an architecture; " WHOLE,
             model_file_path(f));
     }
     if (e != QUIRE_OK) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file",
-                       model_file_path(f),
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: %s is missing or not a string: this is not a model's file", model_file_path(f),
                        is_gguf ? "general.architecture"
                                : "\"architectures\" (or \"model_type\") in config.json");
     }
@@ -56,9 +56,9 @@ static quire_err check_weights(const model_file *f, quire_error *err) {
         return QUIRE_OK;
     }
     bool has_vocab = model_file_vocab(f)->source != VOCAB_NONE;
-    const char *what = has_vocab ? "config.json and a tokenizer" : "config.json only";
+    const char *what = has_vocab ? "config.json and a tokenizer" : "only config.json";
     if (model_file_format(f) == MODEL_GGUF) {
-        what = has_vocab ? "a vocabulary only" : "keys only";
+        what = has_vocab ? "only a vocabulary" : "only keys";
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, without weights; " WHOLE, model_file_path(f), what);
 }
@@ -79,9 +79,9 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
     return err_set(err, QUIRE_UNSUPPORTED, -1,
                    "%s: architecture %.*s is not supported by this version%s%.*s%s", model_file_path(f),
                    (int)(name->n < 60 ? name->n : 60), name->p,
-                   similar.best.n > 0 ? "; the nearest that is: " : "", (int)similar.best.n,
+                   similar.best.n > 0 ? "; the nearest supported one is " : "", (int)similar.best.n,
                    similar.best.n > 0 ? similar.best.p : "",
-                   similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
+                   similar.best.n > 0 ? "" : "; docs/models.md lists the supported ones");
 }
 
 /* Reads whether a decoder's attention is two-sided. Refuses it with windows, chunks or
@@ -312,8 +312,8 @@ quire_err biases_check(const config *c, const arch_names *names) {
         const char *found = find_end(c->f, loader_root(c->f, names), &keys[i], says);
         char what[240];
         (void)snprintf(what, sizeof what,
-                       says ? "true, and no tensor named ..%.60s is in the file: it is incomplete"
-                            : "false, and the file has %.160s",
+                       says ? "true, but the file has no tensor named ..%.60s: it is incomplete"
+                            : "false, but the file has %.160s",
                        says            ? keys[i].ends[0]
                        : found != NULL ? found
                                        : "");

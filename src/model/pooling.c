@@ -270,11 +270,11 @@ static quire_err read_width(const module_at *m, const char *key, int32_t expecte
         return QUIRE_OK;
     }
     if (v.kind != META_INT || v.i < 1 || v.i > INT32_MAX) {
-        return pooling_refuse(m, QUIRE_BAD_FILE, key, (str){0}, "must be a whole number from 1 on");
+        return pooling_refuse(m, QUIRE_BAD_FILE, key, (str){0}, "must be a whole number of at least 1");
     }
     if (expected > 0 && v.i != expected) {
         char text[80];
-        (void)snprintf(text, sizeof text, "is %lld; the rows that it gets have %d elements", (long long)v.i,
+        (void)snprintf(text, sizeof text, "is %lld, but its input rows have %d elements", (long long)v.i,
                        (int)expected);
         return pooling_refuse(m, QUIRE_BAD_FILE, key, (str){0}, text);
     }
@@ -286,11 +286,11 @@ static quire_err set_pooling(const module_at *m, const char *key, str value, poo
                              model_desc *d) {
     if (kind == POOLING_NONE) {
         return pooling_refuse(m, QUIRE_UNSUPPORTED, key, value,
-                              "is not supported; mean, cls and lasttoken are");
+                              "is not supported; it must be mean, cls or lasttoken");
     }
     if (d->pooling.kind != POOLING_NONE) {
         return pooling_refuse(m, QUIRE_UNSUPPORTED, key, value,
-                              "beside another kind: rows that are joined are not supported");
+                              "together with another kind is not supported: rows cannot be concatenated");
     }
     d->pooling.kind = kind;
     return QUIRE_OK;
@@ -328,7 +328,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
     }
     if (mode.kind != META_ABSENT) {
         return pooling_refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0},
-                              "is no text: rows that are joined are not supported");
+                              "is not a string: rows cannot be concatenated");
     }
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
         meta_value v = model_module_value(f, m->i, flags[k].key);
@@ -341,7 +341,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
     }
     return d->pooling.kind != POOLING_NONE
                ? QUIRE_OK
-               : pooling_refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
+               : pooling_refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "does not name a kind of pooling");
 }
 
 /* Appends a step. */
@@ -372,7 +372,7 @@ static quire_err pooling_read_function(const module_at *m, row_function *out) {
         }
     }
     return pooling_refuse(m, QUIRE_UNSUPPORTED, "activation_function", v.kind == META_STR ? v.s : (str){0},
-                          "is not supported; Identity, Tanh, GELU, ReLU and Sigmoid of torch.nn are");
+                          "is not supported; it must be Identity, Tanh, GELU, ReLU or Sigmoid of torch.nn");
 }
 
 static quire_err pooling_describe_dense(const module_at *m, model_desc *d) {
@@ -424,9 +424,8 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
     return str_is(name, "Dropout") && i > 0 /* dropout is only used in training */
                ? QUIRE_OK
                : err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                         "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer "
-                         "(the first), Pooling, Dense, Dropout "
-                         "and Normalize are",
+                         "%s/modules.json: module %d is a %.*s, which is not supported here; it must be "
+                         "Transformer (the first), Pooling, Dense, Dropout or Normalize",
                          model_file_path(c->f), (int)i, (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
@@ -527,7 +526,7 @@ static quire_err add_out(const config *c, const char *name, row_function f, mode
     int32_t n_scores = config_matrix_rows(c, model_file_find(c->f, tensor));
     if (n_scores == 0) {
         return err_set(c->err, QUIRE_BAD_FILE, -1,
-                       "%s: tensor %s, which gives the scores, is missing or no matrix",
+                       "%s: tensor %s, which computes the scores, is missing or not a matrix",
                        model_file_path(c->f), tensor);
     }
     d->pooling.n_scores = n_scores;
@@ -543,7 +542,7 @@ static quire_err score_head_read_function(const config *c, row_function *out) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys && name.n == 0; i++) {
         quire_err e = model_file_str(c->f, keys[i], &name);
         if (e != QUIRE_OK && e != QUIRE_NOT_FOUND) {
-            TRY(config_bad(c, keys[i], "must be text"));
+            TRY(config_bad(c, keys[i], "must be a string"));
         }
     }
     if (str_begins(name, "torch.nn.") && str_ends(name, ".Sigmoid")) {
@@ -551,10 +550,12 @@ static quire_err score_head_read_function(const config *c, row_function *out) {
         return QUIRE_OK;
     }
     bool is_plain = name.n == 0 || (str_begins(name, "torch.nn.") && str_ends(name, ".Identity"));
-    return is_plain ? QUIRE_OK
-                    : err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                              "%s: activation_fn %.*s is not supported; Sigmoid and Identity of torch.nn are",
-                              model_file_path(c->f), (int)(name.n < 60 ? name.n : 60), name.p);
+    return is_plain
+               ? QUIRE_OK
+               : err_set(
+                     c->err, QUIRE_UNSUPPORTED, -1,
+                     "%s: activation_fn %.*s is not supported; it must be Sigmoid or Identity of torch.nn",
+                     model_file_path(c->f), (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
 /* Reads from ModernBERT's config what the head reads, and its function. */
@@ -577,9 +578,8 @@ static quire_err score_head_describe_gguf(const config *c, const score_head *hea
     bool has_dense = model_file_find(c->f, "cls.weight") != NULL;
     d->pooling.kind = head->gguf_kind;
     if (head->dense != NULL && !has_dense) { /* conversions of BERT leave its pooler out */
-        return config_bad(
-            c, "cls.weight",
-            "is missing: scores go through this dense layer, which the conversion has left out");
+        return config_bad(c, "cls.weight",
+                          "is missing: scores go through this dense layer, which the conversion left out");
     }
     if (has_dense) {
         TRY(add_dense(c, "cls", d->d_model, head->f, d));
@@ -603,7 +603,7 @@ quire_err score_head_describe(const config *c, const score_head *head, model_des
     }
     if (d->pooling.kind != POOLING_NONE) {
         return config_unsupported(
-            c, "modules.json names a pooling, and config.json a head of scores: this is not supported");
+            c, "modules.json names a pooling and config.json a scoring head; having both is not supported");
     }
     d->pooling.kind = head->kind;
     d->no_head = true;

@@ -21,7 +21,7 @@ static quire_err check_written_shape(quant_linear *q) {
     return dims[0] == q->n_out && dims[1] == q->n_in
                ? QUIRE_OK
                : quant_error(q, ".weight_shape",
-                             "it says [%lld, %lld]; the model's numbers ask for [%lld, %lld]",
+                             "it says [%lld, %lld]; the model's configuration requires [%lld, %lld]",
                              (long long)dims[0], (long long)dims[1], (long long)q->n_out, (long long)q->n_in);
 }
 

@@ -98,9 +98,10 @@ quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const we
     out->m.block = part != NULL ? part->block : n_out;
     out->m.step = part != NULL ? part->step : n_out;
     bool fits = n_in <= INT32_MAX && out->n_out <= INT32_MAX;
-    quire_err e = fits ? m->read(out)
-                       : quant_error(out, m->suffix, "a layer of over %d inputs or outputs is not supported",
-                                     INT32_MAX);
+    quire_err e =
+        fits ? m->read(out)
+             : quant_error(out, m->suffix, "a layer with more than %d inputs or outputs is not supported",
+                           INT32_MAX);
     TRY_DONE(e, skip_rounding(l, name, layer));
 done:
     if (e != QUIRE_OK) {
@@ -256,7 +257,7 @@ quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t ro
     TRY(quant_find(q, suffix, out));
     TRY(quant_check_shape(q, suffix, out, rows, columns));
     return out->type == type ? QUIRE_OK
-                             : quant_error(q, suffix, "its type is %s, must be %s", dtype_name(out->type),
+                             : quant_error(q, suffix, "its type is %s; it must be %s", dtype_name(out->type),
                                            dtype_name(type));
 }
 
@@ -700,8 +701,7 @@ static quire_err bnb_read_state(quant_linear *q, bnb_state *out) {
             return parse_state(q, suffixes[i], &t, out);
         }
     }
-    return quant_error(q, ".weight",
-                       "bytes without the quant_state of bitsandbytes' 4-bit forms beside them");
+    return quant_error(q, ".weight", "the quant_state of bitsandbytes' 4-bit formats is missing");
 }
 
 /* Reads scales stored as bytes: map[byte] * nested_absmax[i / block] + offset. */

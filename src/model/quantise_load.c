@@ -187,24 +187,22 @@ quire_err quantise_describe(const model_file *f, const arch_names *names, const 
         row = strcmp(rows[i].name, asked) == 0 ? &rows[i] : row;
     }
     if (row == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--quantization %.40s: no such type; there are " TYPE_NAMES,
-                       asked);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--quantization %.40s: no such type; it must be one of " TYPE_NAMES, asked);
     }
     if (is_already(f, names, root, d, row)) {
         return QUIRE_OK;
     }
     say_kind(f, d, kind, sizeof kind);
     if (d->is_packed) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "--quantization %s: %s is packed; pack the model that it was made of again, with this flag",
-            asked, model_file_path(f));
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--quantization %s: %s is packed; pack the original model again with this flag", asked,
+                       model_file_path(f));
     }
     if (quant_is(f) || !is_float(d->weight_type)) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--quantization %s: %s is %s, and nothing is quantised twice; take the model of 16 "
-                       "bits that it was made of, or leave the "
-                       "flag out",
+                       "--quantization %s: %s is %s, and Quire does not quantise twice; use the 16-bit model "
+                       "that it was made from, or leave the flag out",
                        asked, model_file_path(f), kind);
     }
     d->quantise_to = row->to;
@@ -299,8 +297,8 @@ static quire_err quantise_run_job(loader *l, quantise_job *job) {
     mem_free(job->scratch);
     if (job->first_bad < w->dims[0]) {
         return err_set(l->err, QUIRE_BAD_FILE, -1,
-                       "%s: tensor %s: row %lld has an element that is infinite, no number or over %g: it "
-                       "cannot be quantised to %s",
+                       "%s: tensor %s: row %lld has an element that is infinite, NaN or over %g: it cannot "
+                       "be quantised to %s",
                        model_file_path(l->file), w->name, (long long)job->first_bad, (double)QUANTISE_LARGEST,
                        dtype_flag_name(job->type));
     }
@@ -345,8 +343,9 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *
     }
     if (w->dims[0] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX ||
         quantise_row_bytes(w->type, w->dims[1]) > w->n_bytes / (size_t)w->dims[0]) {
-        return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: its data is shorter than its shape says",
-                       model_file_path(l->file), w->name);
+        return err_set(l->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s: its data is shorter than its shape requires", model_file_path(l->file),
+                       w->name);
     }
     const size_t n_scales = type == DTYPE_F8_E4M3 ? (size_t)w->dims[0] * sizeof(float) : 0;
     /* fits: less than w has */

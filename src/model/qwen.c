@@ -303,7 +303,8 @@ static quire_err qwen4_read_block(const config *c, int32_t *block) {
     TRY(config_i32s(c, "attention.compress_ratios", NULL, list, DESC_MAX_LAYERS, &n));
     for (size_t i = 0; i < n; i++) {
         if (list[i] > 0 && *block > 0 && list[i] != *block) {
-            return config_bad(c, "attention.compress_ratios", "must be the same in all layers that choose");
+            return config_bad(c, "attention.compress_ratios",
+                              "must be the same in all layers that select keys");
         }
         *block = list[i] > 0 ? list[i] : *block;
     }
@@ -325,7 +326,7 @@ static quire_err qwen4_read_index(const config *c, model_desc *d) {
     TRY(qwen4_read_block(c, &x->block));
     if (n_key_heads != 1 || x->n_best < x->block) {
         return config_bad(c, c->is_gguf ? "attention.indexer.top_k" : "indexer_budget",
-                          "must be a block's keys at least, and indexer_kv_heads 1");
+                          "must be at least the number of keys in a block, and indexer_kv_heads must be 1");
     }
     x->n_best -= x->n_best % x->block;
     x->rope = 0;
@@ -359,7 +360,7 @@ static quire_err ngram_numbers(const config *c, const model_desc *d, const char 
     const tensor_view *t = model_file_find(c->f, name);
     if (t == NULL || t->type != DTYPE_I64 || t->n_dims != 1 || t->dims[0] != (int64_t)n ||
         t->n_bytes != n * sizeof *out) {
-        return config_bad(c, name, "must be there, of one I64 number for each hash");
+        return config_bad(c, name, "is missing, or does not have one I64 number for each hash");
     }
     memcpy(out, t->data, t->n_bytes);
     return QUIRE_OK;
@@ -378,7 +379,7 @@ static quire_err ngram_read_rows(const config *c, ngram_desc *g) {
         const int64_t rows = t != NULL && t->n_dims == 2 ? t->dims[0] : 0;
         const bool fits = i == 0 || rows == g->rows_each || (rows < g->rows_each && i == n_parts - 1);
         if (rows < 1 || !fits || n_rows + rows > INT32_MAX) {
-            return config_bad(c, name, "must be there, with as many rows as the first part has");
+            return config_bad(c, name, "is missing, or does not have as many rows as the first part");
         }
         g->rows_each = i == 0 ? (int32_t)rows : g->rows_each;
         n_rows += rows;
@@ -398,7 +399,7 @@ static quire_err ngram_read_hashes(const config *c, model_desc *d) {
     for (size_t i = 0; i < n_heads; i++) {
         if (sizes[i] < 1 || sizes[i] > g->n_rows || offsets[i] < 0 || offsets[i] > g->n_rows - sizes[i]) {
             return config_bad(c, c->is_gguf ? "ple.head_offsets" : "ngram_heads_offsets",
-                              "and the sizes must lie within the table");
+                              "and the sizes must be within the table");
         }
         g->sizes[i] = (int32_t)sizes[i];
         g->offsets[i] = (int32_t)offsets[i];
@@ -430,7 +431,7 @@ static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
         g->n_heads > NGRAM_MAX_HEADS / (g->n - 1) || g->n_taps < 2 || g->n_taps > CONV_MAX_TAPS ||
         (g->n_taps - 1) * g->n >= CONV_MAX_TAPS || g->end >= d->n_vocab) {
         return config_bad(c, c->is_gguf ? "ple.ngram_size" : "ngram_size",
-                          "and the other numbers of n-grams are not such as this build computes");
+                          "and the other n-gram settings are not supported by this build");
     }
     width = d->d_model;
     TRY(config_i32(c, NULL, "ple_embed_dim", &width));
@@ -439,7 +440,7 @@ static quire_err ngram_read_shape(const config *c, model_desc *d, bool *has) {
     return g->d_head >= 1 && g->d_head <= MOST_RANK
                ? QUIRE_OK
                : config_bad(c, c->is_gguf ? "embedding_length_per_layer_input" : "ple_embed_dim",
-                            "must be over 0, and not that large");
+                            "is below 1 or too large");
 }
 
 /* Adds caches to the layer with n-grams: for the last tokens, and for its convolution. */
@@ -473,7 +474,7 @@ static quire_err qwen4_read_gate(const config *c, model_desc *d) {
         TRY(config_str(c, NULL, "output_gate_type", &gate));
     }
     if (gate.n > 0 && !str_is(gate, "sigmoid") && !str_is(gate, "silu")) {
-        return config_bad(c, "output_gate_type", "may be sigmoid or silu only");
+        return config_bad(c, "output_gate_type", "must be sigmoid or silu");
     }
     d->delta.gate = c->is_gguf || str_is(gate, "sigmoid") ? ACT_SIGMOID : ACT_SILU;
     return QUIRE_OK;

@@ -43,7 +43,7 @@ static quire_err step_read_at(const config *c, const char *hf, int32_t layer, fl
     }
     TRY(config_f32s(c, hf, all, DESC_MAX_LAYERS, &n));
     if ((size_t)layer >= n) {
-        return config_bad_at(c, NULL, hf, "must be one number, or have one for each layer");
+        return config_bad_at(c, NULL, hf, "must be one number, or a list of one for each layer");
     }
     *out = all[layer];
     return QUIRE_OK;
@@ -158,7 +158,7 @@ static quire_err step_read_limits(const config *c, model_desc *d) {
             return config_bad(c, "swiglu_limits", "must be 0 or more");
         }
         if ((l->limit > 0.0f || l->dense_limit > 0.0f) && d->activation != ACT_SILU) {
-            return config_unsupported(c, "swiglu_limits of another activation than silu are not supported");
+            return config_unsupported(c, "swiglu_limits are supported only with the activation silu");
         }
     }
     return QUIRE_OK;

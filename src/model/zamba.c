@@ -90,7 +90,7 @@ static quire_err zamba2_read_heads(const config *c, model_desc *d) {
     d_head = d_head <= DESC_MAX_HEAD ? 2 * d_head : 0;
     TRY(config_i32(c, NULL, "attention_head_dim", &d_head));
     if (d_head < 1 || d_head > DESC_MAX_HEAD) {
-        return config_unsupported(c, "attention_head_dim: this build computes heads of 1 to 512 elements");
+        return config_unsupported(c, "attention_head_dim: this build supports heads of 1 to 512 elements");
     }
     for (int32_t i = 0; i < d->n_caches; i++) {
         d->caches[i].d_key = d->caches[i].d_value = d_head;
@@ -104,7 +104,7 @@ static quire_err describe_zamba2(const config *c, model_desc *d) {
     float least = 0.001f;
     decoder_shape shape = {0};
     if (c->is_gguf) {
-        return config_unsupported(c, "Zamba 2 as GGUF is not supported: its checkpoint is");
+        return config_unsupported(c, "Zamba 2 is not supported as GGUF; use its safetensors checkpoint");
     }
     d->tied_embeddings = true;
     d->activation = ACT_GELU;

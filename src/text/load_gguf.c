@@ -22,8 +22,9 @@ static quire_err load_gguf_check(const vocab *v, quire_error *err) {
     const int32_t ids[] = {v->bos, v->eos, v->unk, v->pad};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         if (ids[i] < -1 || ids[i] >= v->n_tokens) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml: special token %d of a vocabulary of %d",
-                           ids[i], v->n_tokens);
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "tokenizer.ggml: special token %d is outside the vocabulary of %d", ids[i],
+                           v->n_tokens);
         }
     }
     return QUIRE_OK;
@@ -105,7 +106,7 @@ static quire_err load_gguf_load_merges(tokenizer *t, const vocab *v, quire_error
                 : QUIRE_NOT_FOUND;
         if (e == QUIRE_NOT_FOUND) {
             e = err_set(err, QUIRE_BAD_FILE, -1,
-                        "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens to a third", i,
+                        "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens into a third", i,
                         (int)(v->merges[i].n < 80 ? v->merges[i].n : 80), v->merges[i].p);
         }
     }
@@ -117,8 +118,7 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     pre_start start = PRE_AS_SAID;
     str pre = str_is(v->model, "gemma4") ? v->model : v->pre;
     if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0 && !str_is(pre, "kimi-k2")) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing; byte-level BPE needs it");
     }
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
     TRY(load_gguf_load_pieces(t, v, false, err));

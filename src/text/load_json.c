@@ -255,8 +255,7 @@ static quire_err take_vocab(tokenizer *t, str tables, added_list *added, quire_e
     added_list_number(added, t->vocab.n);
     return added_list_max_id(added) < t->vocab.n
                ? QUIRE_OK
-               : err_set(err, QUIRE_BAD_FILE, -1,
-                         "tokenizer.json: an added token that its tables do not have");
+               : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: its tables lack an added token");
 }
 
 static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *added, quire_error *err) {
@@ -269,8 +268,8 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *adde
     int64_t named = (int64_t)(r->n + added->n);
     if (max < 0 || max >= MAX_SPARE_IDS + 4 * named) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "tokenizer.json: the largest token id is %lld, with %lld tokens", (long long)max,
-                       (long long)named);
+                       "tokenizer.json: the largest token id is %lld, but there are %lld tokens",
+                       (long long)max, (long long)named);
     }
     for (size_t i = 0; i < r->n; i++) {
         n_bytes += r->entries[i].n;
@@ -375,7 +374,7 @@ static quire_err load_json_load_merges(tokenizer *t, str span, quire_error *err)
     if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND) {
         return err_set(
             err, QUIRE_BAD_FILE, -1,
-            "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third", rank);
+            "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens into a third", rank);
     }
     return e;
 }

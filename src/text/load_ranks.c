@@ -355,8 +355,8 @@ static quire_err load_ranks_load(tokenizer *t, const vocab *v, json_value *confi
     }
     if (set == NULL && v->pattern.n == 0) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: no published set has %zu ranks, so it is not known how texts are cut; convert it "
-                       "to a tokenizer.json",
+                       "%s: no known tokenizer has %zu ranks, so its pre-tokenizer is unknown; convert it to "
+                       "a tokenizer.json",
                        m->file, m->n);
     }
     m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);

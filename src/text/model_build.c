@@ -63,7 +63,7 @@ quire_err model_check_tables(const tokenizer *t, int64_t n_tokens, quire_error *
     return t->vocab.n == n_tokens
                ? QUIRE_OK
                : err_set(err, QUIRE_BAD_FILE, -1,
-                         "the vocabulary's tables are of another vocabulary; pack the model again");
+                         "the vocabulary's tables belong to another vocabulary; pack the model again");
 }
 
 str config_special(json_value *config, const char *key) {

@@ -502,8 +502,9 @@ static quire_err apply_part(const post_reader *r, json_value *o, json_value *par
     if (which == 0 && !str_is(id, "A")) {
         return pipeline_post_malformed(err);
     }
-    return which < from->n ? copy_text(from, which, type_id, to)
-                           : pipeline_post_refuse(to, "its template for one text names a second one");
+    return which < from->n
+               ? copy_text(from, which, type_id, to)
+               : pipeline_post_refuse(to, "its template for a single text refers to a second one");
 }
 
 static quire_err apply_template(const post_reader *r, json_value *o, const char *key, const wrapping *from,
@@ -559,7 +560,8 @@ static quire_err apply(post_reader *r, json_value *o, str type, bool pair, quire
     quire_err e = from->made.is_set ? QUIRE_OK : begin_wrapping(pair, from);
     if (e == QUIRE_OK && is_template && (from->n < 1 || from->n > 2)) {
         e = pipeline_post_refuse(
-            from, "its steps before a template make no text or over two, and a template has one text or two");
+            from,
+            "its steps before a template yield no texts or more than two, but a template takes one or two");
     }
     if (e != QUIRE_OK || from->made.refusal != NULL) {
         return e;

@@ -101,8 +101,9 @@ static void regex_close(regex *r) {
 
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err) {
     if (pattern.n > MAX_PATTERN_BYTES) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u",
-                       pattern.n, MAX_PATTERN_BYTES);
+        return err_set(err, QUIRE_TOO_LARGE, -1,
+                       "tokenizer: a regular expression has %zu bytes; at most %u are allowed", pattern.n,
+                       MAX_PATTERN_BYTES);
     }
     strbuf source = {.max = (size_t)64 * MAX_PATTERN_BYTES};
     regex *r = mem_new(1, sizeof *r);

@@ -393,7 +393,7 @@ static quire_err class_operands(translator *t, class_union *u, strbuf *expr, boo
 /* Translates the class at '[' to an expression that matches exactly one character. */
 static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
     if (depth >= MAX_DEPTH) {
-        return regex_translate_refuse(t, "a class this deep");
+        return regex_translate_refuse(t, "a class nested this deep");
     }
     t->at++;
     bool negated = regex_translate_peek(t, 0) == '^';
@@ -466,7 +466,7 @@ static quire_err translate_escape(translator *t) {
 static quire_err translate_group(translator *t) {
     static const char *const heads[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->depth == MAX_DEPTH) {
-        return regex_translate_refuse(t, "a group this deep");
+        return regex_translate_refuse(t, "a group nested this deep");
     }
     size_t start = t->out->n;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
@@ -602,7 +602,7 @@ quire_err regex_translate(str pattern, regex_syntax syntax, strbuf *out, quire_e
     while (t.at < pattern.n) {
         quire_err e = translate_one(&t);
         if (e == QUIRE_NO_MEMORY || e == QUIRE_TOO_LARGE) {
-            return err_set(err, e, -1, "tokenizer: no room for a regular expression");
+            return err_set(err, e, -1, "tokenizer: out of memory for a regular expression");
         }
         TRY(e);
     }

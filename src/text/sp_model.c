@@ -204,7 +204,7 @@ static quire_err sp_model_read(sp_model *m, str file, quire_error *err) {
     size_t at = 0;
     quire_err e = sp_read_model(m, file, &at);
     if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {
-        return err_set(err, e, (int64_t)at, "%s: %s at byte %zu: no SentencePiece model, or a damaged one",
+        return err_set(err, e, (int64_t)at, "%s: %s at byte %zu: not a SentencePiece model, or a damaged one",
                        m->file, e == QUIRE_TOO_LARGE ? "too many pieces" : "malformed", at);
     }
     TRY(e);
@@ -226,7 +226,8 @@ static bool sp_build_is_findable(vocab_type k) {
 
 static quire_err sp_build_check(const sp_model *m, quire_error *err) {
     if (m->n == 0 || m->n > INT32_MAX / 2) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: a vocabulary of %zu pieces", m->file, m->n);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: its vocabulary has %zu pieces; it must have at least one", m->file, m->n);
     }
     for (size_t i = 0; i < m->n; i++) {
         if (!isfinite(m->pieces[i].score)) {
@@ -390,7 +391,7 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
         return sp_build_unigram(m, t);
     case SP_WORD:
         if (t->model.unk < 0) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: a model of words without an unknown piece", m->file);
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: a word model without an unknown piece", m->file);
         }
         t->model.words.byte_fallback =
             model_find_bytes(&t->vocab, sp_build_is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
@@ -449,8 +450,8 @@ static quire_err check_class(json_value *config, quire_error *err) {
     for (size_t i = 0; i < sizeof shifted / sizeof *shifted; i++) {
         if (str_begins(name, shifted[i])) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "tokenizer.model: %.*s gives its pieces other ids than the file; convert it to a "
-                           "tokenizer.json",
+                           "tokenizer.model: %.*s gives its pieces ids that differ from the file's; convert "
+                           "it to a tokenizer.json",
                            (int)name.n, name.p);
         }
     }

@@ -423,7 +423,7 @@ static quire_err text_tokenizer_encode(const tokenizer *t, str text, const str *
         types->n = before_types;
     }
     const char *what = e == QUIRE_NO_MEMORY   ? "out of memory while tokenizing"
-                       : e == QUIRE_NO_ROOM   ? "the text has more tokens than wanted"
+                       : e == QUIRE_NO_ROOM   ? "the text has more tokens than allowed"
                        : e == QUIRE_CANCELLED ? "cancelled"
                        : e == QUIRE_BAD_REQUEST
                            ? "the tokenizer's regular expressions take too long on this text"

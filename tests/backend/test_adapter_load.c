@@ -59,9 +59,9 @@ TEST(matrices_that_do_not_fit_are_refused_by_name) {
     expect_refused(&m, &c, 1, QUIRE_INVALID, "layers.0.q.A");
     c.b = &b;
     const adapter_change twice[] = {c, c};
-    expect_refused(&m, twice, 2, QUIRE_INVALID, "layers.0.q.A: another change");
+    expect_refused(&m, twice, 2, QUIRE_INVALID, "layers.0.q.A: the adapter changes these weights twice");
     c.nm = m.n1;
-    expect_refused(&m, &c, 1, QUIRE_INVALID, "fits no object");
+    expect_refused(&m, &c, 1, QUIRE_INVALID, "changes something that the model does not have");
     case_close(&m);
 }
 
@@ -73,7 +73,7 @@ TEST(replacements_that_do_not_fit_are_refused_by_name) {
     expect_refused(&m, &(adapter_change){.w = m.w[L_GATE], .instead = &spec}, 1, QUIRE_BAD_FILE,
                    "tensor saved: it must be a plain matrix of 288 x 256");
     expect_refused(&m, &(adapter_change){.nm = m.n1, .norm = &of_norm}, 1, QUIRE_BAD_FILE,
-                   "tensor saved.norm: a norm of another kind");
+                   "tensor saved.norm: its kind or width differs");
     of_norm.width = D;
     expect_refused(&m, &(adapter_change){.nm = m.n1, .norm = &of_norm}, 1, QUIRE_BAD_FILE, "saved.norm");
     w = zeros("saved", V - 1, D);

@@ -147,7 +147,7 @@ TEST(the_notation_of_w3c_is_read_too) {
     case_rejects(&c, "d", 0);
     case_rejects(&c, "a,", -1);
     case_close(&c);
-    case_refused(GRAMMAR_W3C, "a ::= 'x' - 'y'", QUIRE_INVALID, "should stand here");
+    case_refused(GRAMMAR_W3C, "a ::= 'x' - 'y'", QUIRE_INVALID, "is expected");
     case_refused(GRAMMAR_W3C, "", QUIRE_INVALID, "no rules");
 }
 

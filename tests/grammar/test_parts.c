@@ -373,7 +373,7 @@ TEST(what_is_malformed_is_refused) {
         .part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of("("), .where = "tools[3].format"};
     refused(&part, QUIRE_INVALID, "tools[3].format: ");
     part = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = &rest, .n_parts = 1, .min = 2, .max = 1};
-    refused(&part, QUIRE_INVALID, "more rounds");
+    refused(&part, QUIRE_INVALID, "larger than its maximum");
     static char many[10000];
     memset(many, 'a', sizeof many);
     const str long_text = {many, sizeof many};

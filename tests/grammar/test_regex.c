@@ -88,7 +88,7 @@ TEST(anchors_count_at_the_edges_alone) {
     case_refused(GRAMMAR_REGEX, "(a", QUIRE_INVALID, "( without");
     case_refused(GRAMMAR_REGEX, "a)", QUIRE_INVALID, ") without");
     case_refused(GRAMMAR_REGEX, "[b-a]", QUIRE_INVALID, "range");
-    case_refused(GRAMMAR_REGEX, "*a", QUIRE_INVALID, "nothing precedes");
+    case_refused(GRAMMAR_REGEX, "*a", QUIRE_INVALID, "nothing comes before");
     case_refused(GRAMMAR_REGEX, "[^\\x00-\\U0010ffff]", QUIRE_INVALID, "matches no text");
 }
 
@@ -110,7 +110,7 @@ TEST(a_hostile_regex_is_refused_in_its_budgets) {
     memset(deep + 30000, ')', 30000);
     case_refused(GRAMMAR_REGEX, deep, QUIRE_TOO_LARGE, "too deep");
     mem_free(deep);
-    case_refused(GRAMMAR_REGEX, "((((a{0,99}){0,99}){0,99}){0,99}){0,99}", QUIRE_TOO_LARGE, "repeats nest");
+    case_refused(GRAMMAR_REGEX, "((((a{0,99}){0,99}){0,99}){0,99}){0,99}", QUIRE_TOO_LARGE, "repeats expand");
     case_refused(GRAMMAR_REGEX, "a{100001}", QUIRE_TOO_LARGE, "count");
     grammar_options few = {.max_steps = 20};
     grammar *g = NULL;

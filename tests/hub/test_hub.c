@@ -234,8 +234,8 @@ TEST(an_adapter_is_its_config_and_its_weights) {
     assert_adapter(PATHS("README.md", "a-F16.gguf"), "", "a-F16.gguf ");
     assert_adapter(PATHS("adapter_config.json", "a-F16.gguf", "a-Q8_0.gguf"), "Q8_0", "a-Q8_0.gguf ");
     assert_adapter(PATHS("adapter_config.json", "adapter_model.bin"), "", "pickles");
-    assert_adapter(PATHS("adapter_config.json", "model.safetensors"), "", "no LoRA adapter");
-    assert_adapter(PATHS("adapter_model.safetensors"), "", "no LoRA adapter");
+    assert_adapter(PATHS("adapter_config.json", "model.safetensors"), "", "not a LoRA adapter");
+    assert_adapter(PATHS("adapter_model.safetensors"), "", "not a LoRA adapter");
 }
 
 TEST(weights_as_safetensors_go_first_with_the_texts_beside_them) {
@@ -265,8 +265,8 @@ TEST(one_gguf_model_is_chosen_with_all_its_parts) {
                   "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ",
                   "m-Q4_K_M-00001-of-00002.gguf");
     assert_choice(PATHS("m-Q6_K.gguf", "m-Q3_K_S.gguf"), "", "m-Q3_K_S.gguf ", "m-Q3_K_S.gguf");
-    assert_int_equal(choose_error(paths, "Q2_K", "there are F16, Q4_K_M, Q8_0"), QUIRE_INVALID);
-    assert_int_equal(choose_error(paths, "mmproj-F16.gguf", "is none"), QUIRE_UNSUPPORTED);
+    assert_int_equal(choose_error(paths, "Q2_K", "it has F16, Q4_K_M, Q8_0"), QUIRE_INVALID);
+    assert_int_equal(choose_error(paths, "mmproj-F16.gguf", "is not a model itself"), QUIRE_UNSUPPORTED);
     assert_int_equal(choose_error(paths, "x.gguf", "F16, Q4_K_M, Q8_0"), QUIRE_NOT_FOUND);
     assert_int_equal(choose_error(PATHS("m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"), "",
                                   "part 2 of the 3"),

@@ -32,13 +32,13 @@ TEST(a_tensor_of_no_weight_is_refused) {
         (new_tensor[]){
             {.name = "base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight", .d0 = 3, .d1 = 32},
             {.name = "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", .d0 = 32, .d1 = 3}},
-        2, QUIRE_UNSUPPORTED, "layers.9.self_attn.q_proj", "belongs to no weight");
+        2, QUIRE_UNSUPPORTED, "layers.9.self_attn.q_proj", "matches no weight");
     refused(CONFIG,
             (new_tensor[]){
                 {.name = "base_model.model.model.layers.0.self_attn.q_proj.hada_w1_a", .d0 = 3, .d1 = 32}},
-            1, QUIRE_UNSUPPORTED, "hada_w1_a", "no part of a LoRA adapter");
+            1, QUIRE_UNSUPPORTED, "hada_w1_a", "not a part of LoRA adapters");
     refused(CONFIG, (new_tensor[]){{.name = "base_model.model.score.weight", .d0 = 2, .d1 = 32}}, 1,
-            QUIRE_UNSUPPORTED, "score.weight", "belongs to no weight");
+            QUIRE_UNSUPPORTED, "score.weight", "matches no weight");
 }
 
 /* Text alone never passes them. */
@@ -67,16 +67,16 @@ TEST(modules_of_towers_for_images_are_left_out) {
             (new_tensor[]){{.name = "base_model.model.model.visually.lora_A.weight", .d0 = 3, .d1 = 32}}, 1,
             QUIRE_BAD_FILE, "visually", "no partner");
     refused(CONFIG, (new_tensor[]){{.name = "base_model.model.visually.bias", .d0 = 3}}, 1, QUIRE_UNSUPPORTED,
-            "visually", "belongs to no weight");
+            "visually", "matches no weight");
 }
 
 TEST(a_tensor_of_another_shape_is_refused) {
     refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 31}, {.name = Q_B, .d0 = 32, .d1 = 3}}, 2,
-            QUIRE_BAD_FILE, "lora_A.weight", "[3, 31]; this base asks for [3, 32]");
+            QUIRE_BAD_FILE, "lora_A.weight", "[3, 31]; this base needs [3, 32]");
     refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 33, .d1 = 3}}, 2,
-            QUIRE_BAD_FILE, "lora_B.weight", "[33, 3]; this base asks for [32, 3]");
+            QUIRE_BAD_FILE, "lora_B.weight", "[33, 3]; this base needs [32, 3]");
     refused(CONFIG, (new_tensor[]){{.name = Q ".bias", .d0 = 31}}, 1, QUIRE_BAD_FILE, "q_proj.bias",
-            "asks for [32]");
+            "needs [32]");
 }
 
 TEST(ranks_beyond_the_limit_or_the_config_are_refused) {
@@ -97,15 +97,15 @@ TEST(halves_and_doras_without_magnitude_are_refused) {
 
 TEST(new_rows_of_a_vocabulary_are_refused) {
     refused(CONFIG, (new_tensor[]){{.name = "base_model.model.lm_head.weight", .d0 = 73, .d1 = 32}}, 1,
-            QUIRE_UNSUPPORTED, "lm_head.weight", "rows of a vocabulary");
+            QUIRE_UNSUPPORTED, "lm_head.weight", "rows for the vocabulary");
     refused(CONFIG,
             (new_tensor[]){{.name = "base_model.model.model.embed_tokens.weight", .d0 = 80, .d1 = 32}}, 1,
-            QUIRE_UNSUPPORTED, "embed_tokens.weight", "rows of a vocabulary");
+            QUIRE_UNSUPPORTED, "embed_tokens.weight", "rows for the vocabulary");
     refused(
         CONFIG,
         (new_tensor[]){{.name = "base_model.model.model.embed_tokens.lora_embedding_A", .d0 = 3, .d1 = 73},
                        {.name = "base_model.model.model.embed_tokens.lora_embedding_B", .d0 = 32, .d1 = 3}},
-        2, QUIRE_UNSUPPORTED, "lora_embedding_A", "rows of a vocabulary");
+        2, QUIRE_UNSUPPORTED, "lora_embedding_A", "rows for the vocabulary");
 }
 
 TEST(invocation_tokens_outside_of_the_vocabulary_are_refused) {
@@ -129,12 +129,12 @@ TEST(values_that_are_no_numbers_and_other_types_are_refused) {
     refused(
         CONFIG,
         (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32, .values = values}, {.name = Q_B, .d0 = 32, .d1 = 3}},
-        2, QUIRE_BAD_FILE, "lora_A.weight", "no numbers");
+        2, QUIRE_BAD_FILE, "lora_A.weight", "NaN");
     values[40] = INFINITY;
     refused(
         CONFIG,
         (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32}, {.name = Q_B, .d0 = 32, .d1 = 3, .values = values}},
-        2, QUIRE_BAD_FILE, "lora_B.weight", "no numbers");
+        2, QUIRE_BAD_FILE, "lora_B.weight", "NaN");
     refused(CONFIG, (new_tensor[]){{.name = Q_A, .d0 = 3, .d1 = 32, .type = "I32"}}, 1, QUIRE_UNSUPPORTED,
             "lora_A.weight", "F32, F16 and BF16");
     refused(
@@ -151,7 +151,7 @@ TEST(doras_that_are_not_computed_are_refused) {
                 {.name = "base_model.model.model.embed_tokens.lora_embedding_A", .d0 = 3, .d1 = 72},
                 {.name = "base_model.model.model.embed_tokens.lora_embedding_B", .d0 = 32, .d1 = 3},
                 {.name = "base_model.model.model.embed_tokens.lora_magnitude_vector.weight", .d0 = 32}},
-            3, QUIRE_UNSUPPORTED, "lora_embedding_A", "DoRA of embeddings");
+            3, QUIRE_UNSUPPORTED, "lora_embedding_A", "DoRA adapter of embeddings");
     if (golden_path("deepseek_v3", "config.json", base) == NULL) {
         return;
     }
@@ -171,7 +171,7 @@ TEST(doras_that_are_not_computed_are_refused) {
     quire_error err = {0};
     assert_int_equal(open_written(m, b, dora, t, 3, &a, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.message, "kv_b_proj.lora_magnitude_vector"));
-    assert_non_null(strstr(err.message, "DoRA of a latent's products"));
+    assert_non_null(strstr(err.message, "DoRA adapter of latent attention"));
     /* without magnitudes it is read */
     assert_int_equal(open_written(m, b, CONFIG, t, 2, &a, &err), QUIRE_OK);
     model_adapter_close(b, &a);

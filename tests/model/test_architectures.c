@@ -121,9 +121,10 @@ TEST(an_unknown_tensor_is_named) {
 }
 
 TEST(an_unknown_architecture_is_told_the_nearest) {
-    static const char *const names[][2] = {{"Gemma3ForCausalLLM", "the nearest that is: Gemma3ForCausalLM"},
-                                           {"Qwen4ForCausalLM", "ForCausalLM"},
-                                           {"XyzzyPlugh", "docs/models.md"}};
+    static const char *const names[][2] = {
+        {"Gemma3ForCausalLLM", "the nearest supported one is Gemma3ForCausalLM"},
+        {"Qwen4ForCausalLM", "ForCausalLM"},
+        {"XyzzyPlugh", "docs/models.md"}};
     need_golden_models();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *config = golden_config("gemma3");

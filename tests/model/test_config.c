@@ -458,7 +458,7 @@ TEST(rotary_scaling_of_hugging_face_is_read) {
     refused_hf("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1,1], \"long_factor\": [1,1]}",
                "short_factor");
     refused_hf("\"rope_scaling\": {\"type\": \"wave\", \"factor\": 2}", "wave");
-    refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
+    refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be a string");
     refused_hf("\"rope_scaling\": \"yarn\"", "rope_scaling must be an object");
     refused_hf("\"rope_parameters\": [1]", "rope_parameters must be an object");
     refused_hf("\"rope_parameters\": {\"full_attention\": 4}",

@@ -20,7 +20,7 @@ static void reaches_every_row(const model_file *f, const model_file *other, cons
                     break;
                 }
                 print_message("%s: %s\n", a->hf[k], err.message);
-                n_without += k == 0 && strstr(err.message, "as GGUF is not supported") != NULL;
+                n_without += k == 0 && strstr(err.message, "is not supported as GGUF") != NULL;
             }
         }
     }

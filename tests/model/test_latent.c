@@ -175,7 +175,7 @@ TEST(layers_share_a_choice_as_the_file_says) {
     refused("GlmMoeDsaForCausalLM", "\"indexer_types\": [\"shared\", \"full\"]", "indexer_types");
     refused("DeepseekV32ForCausalLM", "\"index_topk\": 0", "index_topk");
     refused("DeepseekV32ForCausalLM", "\"index_head_dim\": 32", "index heads");
-    refused("DeepseekV32ForCausalLM", "\"q_lora_rank\": null", "queries of a latent");
+    refused("DeepseekV32ForCausalLM", "\"q_lora_rank\": null", "queries must come from a latent");
 }
 
 TEST(a_layer_of_longcat_has_two_attentions_and_experts_that_give_their_row) {
@@ -225,9 +225,10 @@ TEST(layers_share_latents_and_lose_their_rotary_part_as_the_file_says) {
     large4_refused(LARGE4(", \"qk_rope_head_dim\": 4"), "lerope.alpha", "one F32 number for each pair");
     large4_refused(LARGE4(", \"no_rope_layers\": [1]"), "lerope.alpha", "no_rope_layers");
     large4_refused(LARGE4(", \"kv_source_layers\": [0, 1]"), "lerope.alpha", "a number for each layer");
-    large4_refused(LARGE4(", \"kv_source_layers\": [0, 2, 2, 3]"), "lerope.alpha", "earlier ones");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 2, 2, 3]"), "lerope.alpha",
+                   "must name earlier layers");
     large4_refused(LARGE4(", \"kv_source_layers\": [0, 0, 1, 3]"), "lerope.alpha", "of their own");
-    large4_refused(LARGE4(", \"kv_source_layers\": [0, 1, 2, 0]"), "lerope.alpha", "with positions");
+    large4_refused(LARGE4(", \"kv_source_layers\": [0, 1, 2, 0]"), "lerope.alpha", "the same positions");
 }
 
 TEST(blocks_and_pools_of_keys_are_as_the_file_says) {

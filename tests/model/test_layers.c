@@ -44,7 +44,7 @@ TEST(a_list_has_a_number_for_each_layer) {
     assert_int_equal(d.layers[3].d_ff, 96);
     refused("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1], \"intermediate_size\": 96",
             "one for each layer");
-    refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 96, 96, 96]", "one a layer");
+    refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 96, 96, 96]", "at most one for each layer");
     refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 0, 96]", "feed-forward size");
 }
 

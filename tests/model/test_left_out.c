@@ -99,7 +99,7 @@ TEST(only_as_many_as_the_file_says_are_left_out) {
     refused(&p, "blk.3.attn_q.weight");
     plan_with(&p, 1);
     set_u32(&p, "llama.nextn_predict_layers", 3);
-    refused(&p, "3 next-token layers beside 3 layers; at most 2");
+    refused(&p, "3 next-token layers for 3 layers; at most 2");
     plan_with(&p, 1);
     drop_key(&p, "llama.nextn_predict_layers"); /* the third layer is then one of the model's */
     refused(&p, "blk.2.");

@@ -213,12 +213,12 @@ TEST(parts_of_another_shape_are_refused) {
     assert_non_null(strstr(p.err.message, "w.bias"));
     part.n_slabs = 2;
     assert_int_equal(take(&p, &part, 4, D_IN), QUIRE_BAD_FILE);
-    assert_non_null(strstr(p.err.message, "ask for [2, 10, 64]"));
+    assert_non_null(strstr(p.err.message, "requires [2, 10, 64]"));
     teardown(&p);
     setup(&p, 3, (const uint64_t[]){2, 6, D_IN}, 12);
     part = (weight_part){.suffix = "q", .n_rows = 12, .block = 4, .step = 4};
     assert_int_equal(take(&p, &part, 4, D_IN), QUIRE_BAD_FILE);
-    assert_non_null(strstr(p.err.message, "shape [2, 6, 64]; the model's numbers ask for [12, 64]"));
+    assert_non_null(strstr(p.err.message, "shape [2, 6, 64]; the model's configuration requires [12, 64]"));
     teardown(&p);
 }
 

@@ -184,7 +184,7 @@ TEST(what_no_model_has_is_refused_by_name) {
         {"MambaForCausalLM", "\"hidden_size\": 40, \"num_hidden_layers\": 1, \"state_size\": 0",
          "state_size"},
         {"MambaForCausalLM", "\"hidden_size\": 40, \"num_hidden_layers\": 1, \"state_size\": 8000",
-         ": state_size is 8000; this build computes 1 to 4096"},
+         ": state_size is 8000; this build supports 1 to 4096"},
         {"BambaForCausalLM", SIZES HEADS ", \"num_key_value_heads\": 2, \"mamba_d_state\": 8000",
          ": mamba_d_state is 8000;"},
         {"NemotronHForCausalLM", SIZES PATTERN ", \"num_key_value_heads\": 2, \"ssm_state_size\": 8000",

@@ -180,7 +180,7 @@ TEST(mimos_windows_have_heads_of_their_own) {
                   "\"swa_num_key_value_heads\": 1, \"v_head_dim\": 8, \"head_dim\": 12");
     assert_true(d.layers[1].window == 17 && d.attend.value_scale == 0.0f && d.caches[1].n_kv_heads == 1);
     assert_true(d.caches[1].d_key == 12 && d.caches[1].d_value == 8 && d.ropes[0].n_dims == 4);
-    refused("MiMoV2FlashForCausalLM", "\"swa_head_dim\": 64", "swa_head_dim must be the width");
+    refused("MiMoV2FlashForCausalLM", "\"swa_head_dim\": 64", "swa_head_dim must equal the width");
     refused("MiMoV2FlashForCausalLM", "\"v_head_dim\": 1024", "v_head_dim must be from 1 to 512");
     refused("MiMoV2FlashForCausalLM", "\"hybrid_layer_pattern\": [0, 1]",
             "hybrid_layer_pattern must have one number for each layer");
@@ -235,12 +235,12 @@ TEST(what_is_not_computed_is_refused_by_its_key) {
     refused("Cohere2MoeForCausalLM", "\"prefix_dense_sliding_window_pattern\": 0",
             "prefix_dense_sliding_window_pattern must be at least 1");
     refused("HYV3ForCausalLM", "\"mlp_layer_types\": [\"dense\"]",
-            "mlp_layer_types must have one text for each layer");
+            "mlp_layer_types must have one string for each layer");
     refused("HYV3ForCausalLM", "\"mlp_layer_types\": 3", "mlp_layer_types");
     refused("MellumForCausalLM",
             "\"mlp_layer_types\": [\"sparse\", \"moe\", \"sparse\", \"sparse\", \"sparse\", \"sparse\"]",
             "a layer of type \"moe\" in mlp_layer_types is not supported");
-    refused("ExaoneMoeForCausalLM", "\"num_experts_per_tok\": 65", "a row must use 1 to all of them");
+    refused("ExaoneMoeForCausalLM", "\"num_experts_per_tok\": 65", "a row must use from 1 to all of them");
     refused("ExaoneMoeForCausalLM", "\"n_group\": 4, \"topk_group\": 5", "the groups of experts");
     refused("ApertusForCausalLM", "", "model.layers.0.mlp.act_fn.alpha_p is missing");
     refused("ApertusForCausalLM", "\"hidden_act\": \"sine\"", "hidden_act \"sine\" is not supported");

@@ -101,7 +101,7 @@ TEST(another_type_or_range_is_refused_with_the_flag) {
     refused(&p, "llama.rope.freq_base=float:1e300", "llama.rope.freq_base must be a finite number");
     refused(&p, "llama.block_count=int:0", "0 layers");
     refused(&p, "llama.attention.head_count=int:0", "at least 1");
-    refused(&p, "general.architecture=str:lama", "the nearest that is: llama");
+    refused(&p, "general.architecture=str:lama", "the nearest supported one is llama");
     refused(&p, "general.architecture=int:3", "general.architecture");
 }
 

@@ -110,7 +110,7 @@ TEST(a_text_of_another_class_has_its_sizes) {
     assert_int_equal(d.caches[0].n_kv_heads, 8);
     assert_int_equal(d.layers[31].window, 0);
     refused("LlavaForConditionalGeneration", "\"text_config\": {\"model_type\": \"cohere2\"}",
-            "LlavaForConditionalGeneration whose text is");
+            "LlavaForConditionalGeneration with a text model");
     refused("LlavaForConditionalGeneration", "\"text_config\": {\"hidden_size\": 64}",
             "text_config.model_type in config.json is missing");
     refused("LlavaForConditionalGeneration", SIZES, "text_config.model_type in config.json is missing");
@@ -167,7 +167,7 @@ TEST(a_window_is_where_the_published_model_has_it) {
     refused("MistralForCausalLM", SIZES ", \"head_dim\": 8, \"sliding_window\": 0",
             "sliding_window must be over 0, or null");
     refused("Gemma3ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\"]",
-            "layer_types must have one text for each layer");
+            "layer_types must have one string for each layer");
     refused("Gemma3ForCausalLM", SIZES ", \"sliding_window_pattern\": 0",
             "sliding_window_pattern must be at least 1");
 }
@@ -288,7 +288,7 @@ TEST(ernies_experts_end_with_the_layer_that_is_named) {
         }
     }
     (void)snprintf(numbers, sizeof numbers, "%s-2", base);
-    refused("Ernie4_5_MoeForCausalLM", numbers, "moe_layer_end_index must be a whole number from -1 on");
+    refused("Ernie4_5_MoeForCausalLM", numbers, "moe_layer_end_index must be a whole number of at least -1");
 }
 
 TEST(a_decoder_may_see_both_ways) {
@@ -367,14 +367,14 @@ TEST(biases_are_as_config_json_says) {
     model_desc d;
     quire_error err;
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": true", llama);
-    refused("LlamaForCausalLM", numbers, "true, and no tensor named ...q_proj.bias is in the file");
+    refused("LlamaForCausalLM", numbers, "true, but the file has no tensor named ...q_proj.bias");
     assert_int_equal(describe_config("LlamaForCausalLM", numbers, q, &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", llama);
     refused_beside("LlamaForCausalLM", numbers, q,
-                   "false, and the file has model.layers.0.self_attn.q_proj.bias");
+                   "false, but the file has model.layers.0.self_attn.q_proj.bias");
     assert_int_equal(describe_config("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"mlp_bias\": true", llama);
-    refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
+    refused("LlamaForCausalLM", numbers, "mlp_bias true, but the file has no tensor");
 }
 
 TEST(keys_mean_what_their_class_makes_of_them) {

@@ -407,13 +407,13 @@ TEST(flags_that_do_not_fit_the_file_are_refused) {
     model_plan p;
     plan_wide(&p, FF, true);
     fill_floats(&p, DTYPE_BF16);
-    expect_refusal(&p, "q3_k", "no such type; there are q8_0");
+    expect_refusal(&p, "q3_k", "no such type; it must be one of q8_0");
     expect_refusal(&p, "published:awq",
                    "--quantization awq: test.gguf is a GGUF file of bf16; leave the flag out");
     assert_int_equal(describe(&p, "published:gguf").quantise_to, DTYPE_F32);
     model_plan blocks = as_blocks(&p, &mixes[3]);
-    expect_refusal(&blocks, "q4_0", "is a GGUF file of q4_k, and nothing is quantised twice");
-    expect_refusal(&blocks, "fp8", "is a GGUF file of q4_k, and nothing is quantised twice");
+    expect_refusal(&blocks, "q4_0", "is a GGUF file of q4_k, and Quire does not quantise twice");
+    expect_refusal(&blocks, "fp8", "is a GGUF file of q4_k, and Quire does not quantise twice");
     assert_int_equal(describe(&blocks, "q4_k").quantise_to, DTYPE_F32);
     free_plan(&blocks);
     size_t n;
@@ -422,7 +422,7 @@ TEST(flags_that_do_not_fit_the_file_are_refused) {
     model_desc d;
     quire_error err = {0};
     assert_int_equal(model_describe(f, &d, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.message, "test.quire is packed; pack the model that it was made of again"));
+    assert_non_null(strstr(err.message, "test.quire is packed; pack the original model again"));
     model_file_close(f);
     mem_free(bytes);
     free_plan(&p);

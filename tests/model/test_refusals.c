@@ -27,7 +27,7 @@ static void refused_checkpoint(const char *name, const char *key, json_t *value,
     size_t n;
     quire_error err;
     if (config == NULL) {
-        print_message("%s is not there: left out\n", name);
+        print_message("%s is missing: left out\n", name);
         json_decref(value);
         return;
     }
@@ -47,13 +47,14 @@ TEST(unknown_architectures_are_told_the_nearest) {
     model_plan p;
     plan_llama(&p);
     set_str(&p, "general.architecture", "llama5");
-    refused_gguf(&p, "architecture llama5 is not supported by this version; the nearest that is: llama");
+    refused_gguf(&p,
+                 "architecture llama5 is not supported by this version; the nearest supported one is llama");
     set_str(&p, "general.architecture", "deepseek4");
     refused_gguf(&p, "architecture deepseek4 is not supported: compressed keys beside windows");
     set_str(&p, "general.architecture", "xyzzyplugh");
-    refused_gguf(&p, "docs/models.md lists those that are");
+    refused_gguf(&p, "docs/models.md lists the supported ones");
     refused_checkpoint("qwen3", "architectures", json_pack("[s]", "Qwen33ForCausalLM"),
-                       "the nearest that is: Qwen3ForCausalLM");
+                       "the nearest supported one is Qwen3ForCausalLM");
 }
 
 TEST(unknown_tensors_are_named) {
@@ -94,14 +95,14 @@ TEST(contradictory_keys_are_named) {
     refused_gguf(&p, "4 attention heads cannot share 3 key-value heads evenly");
     plan_llama(&p);
     set_u32(&p, "llama.feed_forward_length", 64);
-    refused_gguf(&p, "the model's numbers ask for [64, 64]");
+    refused_gguf(&p, "the model's configuration requires [64, 64]");
     plan_llama(&p);
     set_u32(&p, "llama.rope.dimension_count", 18);
     refused_gguf(&p, "18 rotary dimensions; must be an even number from 2 to the head size, 16");
     refused_checkpoint("qwen3", "num_key_value_heads", json_integer(3),
                        "cannot share 3 key-value heads evenly");
     refused_checkpoint("qwen3-moe", "num_experts_per_tok", json_integer(1000),
-                       "a row must use 1 to all of them");
+                       "a row must use from 1 to all of them");
     refused_checkpoint("gemma3", "layer_types", json_pack("[s]", "linear_attention"),
                        "a layer of type \"linear_attention\"");
 }
@@ -135,7 +136,7 @@ TEST(other_routing_kinds_are_named) {
     set_u32(&p, "llama.expert_count", 4);
     set_u32(&p, "llama.expert_used_count", 2);
     set_u32(&p, "llama.expert_gating_func", 4);
-    refused_gguf(&p, "an expert_gating_func over 3 is not supported: 1 (softmax)");
+    refused_gguf(&p, "an expert_gating_func over 3 is not supported; it must be 1 (softmax)");
     refused_checkpoint("minimax_m2", "scoring_func", json_string("sinkhorn"),
                        "scoring_func \"sinkhorn\" is not supported");
     refused_checkpoint("gpt_oss", "hidden_act", json_string("sine"), "hidden_act \"sine\" is not supported");

@@ -173,7 +173,7 @@ TEST(sizes_that_no_state_has_are_refused) {
     refused("Lfm2ForCausalLM", "\"conv_L_cache\": 1", "conv_L_cache is 1");
     refused("Lfm2ForCausalLM", "\"conv_L_cache\": 1000000", "conv_L_cache is 1000000");
     refused("Lfm2ForCausalLM", "\"layer_types\": [\"conv\", \"conv\", \"mamba\", \"conv\"]", "\"mamba\"");
-    refused("Lfm2ForCausalLM", "\"layer_types\": [\"conv\"]", "one text for each layer");
+    refused("Lfm2ForCausalLM", "\"layer_types\": [\"conv\"]", "one string for each layer");
     refused("Lfm3ForCausalLM", LFM3_ROPES ", \"hidden_size\": 2147483647", "hidden size is 2147483647");
     refused("Qwen3_5ForCausalLM", "\"linear_num_value_heads\": 0", "linear_num_value_heads is 0");
     refused("Qwen3_5ForCausalLM", "\"linear_num_key_heads\": 0", "linear_num_key_heads is 0");

@@ -220,11 +220,11 @@ TEST(post_processors_wrap_what_others_have_wrapped) {
 TEST(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for) {
     static const char *const cases[][3] = {
         {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B), "1",
-         FAILS "one text or two"},
+         FAILS "takes one or two"},
         {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B) "," BERT, "4 1 5",
-         FAILS "one text or two"},
+         FAILS "takes one or two"},
         {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) "," TWO_TEMPLATES(A, A "," B),
-         FAILS "one text or two", "1 2"},
+         FAILS "takes one or two", "1 2"},
         {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) ",{\"type\":\"ByteLevel\"}", "5 1 5", "1 2"},
         {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," TOKEN("X") "," B) "," BERT, "4 5 5 1 5 5 5",
          "4 1 5 5 5 2 5"},
@@ -234,7 +234,7 @@ TEST(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for) {
         {TWO_TEMPLATES(TOKEN("none") "," A, B "," A), "1", "2 1"},
         {TWO_TEMPLATES("", ""), "", ""},
         {TWO_TEMPLATES(A, "") "," BERT, "4 1 5", ""},
-        {TWO_TEMPLATES(A, "") "," TWO_TEMPLATES(A, A), "1", FAILS "one text or two"},
+        {TWO_TEMPLATES(A, "") "," TWO_TEMPLATES(A, A), "1", FAILS "takes one or two"},
         {"{\"type\":\"BertProcessing\",\"sep\":[\"Y\",99],\"cls\":[\"<s>\",4]}", FAILS "vocabulary",
          FAILS "vocabulary"},
     };

@@ -71,7 +71,7 @@ static quire_err check_matrix(const tensor_view *v, int64_t rows, int64_t column
     }
     if (v->packing != 0 || v->quant != NULL || !size_mul((size_t)v->dims[0], (size_t)v->dims[1], &n) ||
         !size_mul(n, (size_t)dtype_block_bytes(v->type), &bytes) || bytes > v->n_bytes) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape requires",
                        v->name);
     }
     return QUIRE_OK;
@@ -110,8 +110,8 @@ static quire_err check_change(const cpu_backend *b, const adapter_change *c, qui
                           (c->nm != NULL) != (c->norm != NULL) || (of_linear && c->w == NULL) ||
                           (c->weight != NULL && c->rows == NULL) || (c->a != NULL && c->nm != NULL);
     if (is_wrong || id_of(c) >= b->n_objects) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: a change of an adapter that fits no object",
-                       change_name(c));
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: the adapter changes something that the model does not have", change_name(c));
     }
     return c->a != NULL ? check_segment(b, c, err) : QUIRE_OK;
 }
@@ -245,10 +245,10 @@ static quire_err check_instead(const tensor_view *v, int64_t rows, int64_t colum
                                quire_error *err) {
     if (v->packing != 0 || v->quant != NULL || v->n_dims != 2 || v->dims[0] != rows ||
         v->dims[1] != columns) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "tensor %s: it must be a plain matrix of %lld x %lld, as the "
-                       "weights that it replaces",
-                       v->name, (long long)rows, (long long)columns);
+        return err_set(
+            err, QUIRE_BAD_FILE, -1,
+            "tensor %s: it must be a plain matrix of %lld x %lld, like the weights that it replaces", v->name,
+            (long long)rows, (long long)columns);
     }
     *out = *v;
     out->stays = false;
@@ -272,9 +272,7 @@ static quire_err load_norm(adapter *a, const adapter_change *c, adapter_part *pa
     TRY(cpu_norm_load(&a->store->base, c->norm, &nm, err));
     if (!cpu_norm_is_alike(nm, c->nm)) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "tensor %s: a norm of another kind or width than the one that it "
-                       "replaces",
-                       change_name(c));
+                       "tensor %s: its kind or width differs from the norm that it replaces", change_name(c));
     }
     part->nm = nm;
     return QUIRE_OK;
@@ -349,7 +347,7 @@ quire_err cpu_adapter_load(backend *base, const adapter_change *changes, int32_t
         fits = fits && count_change(&changes[i], &bytes);
     }
     if (!fits) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "an adapter of more bytes than can be addressed");
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the adapter has more bytes than can be addressed");
     }
     adapter_memory m;
     adapter_part *parts;
@@ -360,7 +358,7 @@ quire_err cpu_adapter_load(backend *base, const adapter_change *changes, int32_t
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         const int32_t id = id_of(&changes[i]);
         e = a->parts[id] != NULL
-                ? err_set(err, QUIRE_INVALID, -1, "tensor %s: another change of the same weights",
+                ? err_set(err, QUIRE_INVALID, -1, "tensor %s: the adapter changes these weights twice",
                           change_name(&changes[i]))
                 : take_change(b, a, &changes[i], &m, &segments[i], &parts[i], err);
         a->parts[id] = &parts[i];
@@ -443,10 +441,11 @@ static quire_err blend_object(const cpu_backend *b, const adapter *const *parts,
         }
     }
     const int64_t most = b->limits.max_adapters > 0 ? b->limits.max_rank : ADAPTER_MAX_RANK;
-    return to->rank <= most ? QUIRE_OK
-                            : err_set(err, QUIRE_UNSUPPORTED, -1,
-                                      "adapters of rank %d in all; at most %lld is allowed (--max-lora-rank)",
-                                      to->rank, (long long)most);
+    return to->rank <= most
+               ? QUIRE_OK
+               : err_set(err, QUIRE_UNSUPPORTED, -1,
+                         "the adapters' ranks add up to %d; at most %lld is allowed (--max-lora-rank)",
+                         to->rank, (long long)most);
 }
 
 quire_err cpu_adapter_blend(backend *base, const adapter *const *parts, const float *scales, int32_t n,
@@ -459,7 +458,7 @@ quire_err cpu_adapter_blend(backend *base, const adapter *const *parts, const fl
     adapter *a;
     count_parts(b, parts, n, &n_parts, &n_segments);
     if (!count_arrays(b, n_parts, n_segments, &bytes)) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "a blend of too many adapters");
+        return err_set(err, QUIRE_TOO_LARGE, -1, "too many adapters are blended");
     }
     TRY(adapter_new(b, bytes, n_parts, n_segments, &m, &to, &segments, &a, err));
     for (int32_t id = 0; id < b->n_objects; id++) {

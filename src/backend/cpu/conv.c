@@ -22,7 +22,7 @@ static quire_err conv_floats(const tensor_view *t, size_t n, float **out, quire_
                        dtype_name(t->type));
     }
     if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < n / (size_t)dtype_block_elements(t->type)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape requires",
                        t->name);
     }
     float *v = mem_new(n, sizeof *v);

@@ -121,7 +121,8 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         c->layout = *layout;
     }
     quire_err e = buffers_open(c);
-    return err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens", limits->max_rows);
+    return err_set(err, e, -1, "out of memory for a step of %d rows; lower --max-num-batched-tokens",
+                   limits->max_rows);
 }
 
 #ifdef QUIRE_DEBUG
@@ -229,7 +230,8 @@ static void cpu_share_threads(backend *b, const backend *with) {
 
 static void cpu_enter(backend *b) {
     if (!thread_pool_enter(((cpu_backend *)b)->thread_pool)) {
-        log_line(LOG_WARN, "the system would not bind the first compute thread; it runs where it is put");
+        log_line(LOG_WARN,
+                 "the system did not bind the first compute thread; it runs where the system puts it");
     }
 }
 
@@ -322,8 +324,8 @@ static uint64_t spread_nodes(const cpu_placement *p) {
     mem_free(trial);
     /* the process may use only one node */
     if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) {
-        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a "
-                           "container without CAP_SYS_NICE?)");
+        log_line(LOG_WARN, "threads run on several memory nodes, but the system does not allow placing "
+                           "memory (a container without CAP_SYS_NICE?)");
     }
     return works ? nodes : 0;
 }
@@ -357,14 +359,15 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
     TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, thread_pool_cpus(), &all, &p, err));
     if (!p.is_bound && options->cpu_bind != NULL && strcmp(options->cpu_bind, "auto") == 0) {
         log_line(LOG_WARN,
-                 "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds",
+                 "--cpu-bind auto: %d thread%s on %d core%s: none is bound; give a list of processors to "
+                 "bind them",
                  p.n_threads, p.n_threads == 1 ? "" : "s", all.n_cores, all.n_cores == 1 ? "" : "s");
     }
     TRY(err_set(err, thread_pool_open(p.n_threads, &b->thread_pool), -1, "cannot start %d compute threads",
                 p.n_threads));
     if (p.is_bound && !thread_pool_bind(b->thread_pool, p.cpus)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "the system would not bind compute threads to processors; leave --cpu-bind out");
+                       "the system did not bind compute threads to processors; leave --cpu-bind out");
     }
     b->nodes = spread_nodes(&p);
     write_description(b, &p);

@@ -54,7 +54,7 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     }
     size_t row_bytes = (size_t)(weight->dims[1] / block) * (size_t)dtype_block_bytes(weight->type), bytes;
     if (!size_mul((size_t)weight->dims[0], row_bytes, &bytes) || bytes > weight->n_bytes) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape requires",
                        weight->name);
     }
     embedding *e = cpu_own(c, 1, sizeof *e);

@@ -22,7 +22,7 @@ static cpu_experts_state *experts_load_state_of(cpu_backend *b) {
 static quire_err check_groups(const routing *r, quire_error *err) {
     if (r->n_groups < 0 || r->n_groups > r->n_experts ||
         (r->n_groups > 0 && r->n_experts % r->n_groups != 0)) {
-        return err_set(err, QUIRE_INVALID, -1, "%d experts cannot be routed in %d groups of one size",
+        return err_set(err, QUIRE_INVALID, -1, "%d experts cannot be divided evenly into %d groups",
                        r->n_experts, r->n_groups);
     }
     if (r->n_groups <= 1) {
@@ -55,7 +55,7 @@ static quire_err check_routing(const routing *r, quire_error *err) {
     }
     if (r->n_identity < 0 || r->n_identity >= r->n_experts) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%d of %d experts without weights; one at least must have some", r->n_identity,
+                       "%d of %d experts have no weights; at least one must have some", r->n_identity,
                        r->n_experts);
     }
     return check_groups(r, err);
@@ -143,8 +143,8 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     TRY(take_weights(b, from->down, "down", w->d_out, w->d_hidden, &w->down, w->n_weighed, err));
     if (r->n_identity > 0 && w->d_in != w->d_out) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "experts that give their row of %d elements beside others that give %d", w->d_in,
-                       w->d_out);
+                       "some experts return rows of %d elements and others of %d; the widths must be equal",
+                       w->d_in, w->d_out);
     }
     if (r->n_identity > 0 && w->result_norm != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "a norm of the results of experts that give their row");

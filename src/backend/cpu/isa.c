@@ -156,7 +156,7 @@ static bool runs_here(cpu_isa isa) {
 static const char *lack_of(cpu_isa isa) {
 #if defined(QUIRE_AMX)
     if (isa == ISA_AMX && has_amx()) {
-        return "this processor has it, but the kernel does not permit its tiles (Linux does from 5.16 on)";
+        return "this processor has it, but the kernel does not permit its tiles (Linux 5.16 and later do)";
     }
 #endif
     return ISAS[isa].runs == NULL ? "this build does not have it" : "this processor does not have it";

@@ -65,7 +65,7 @@ static quire_err check_scale(const tensor_view *w, quire_error *err) {
     }
     if (s == NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "tensor %s: whole numbers without scales are not supported", w->name);
+                       "tensor %s: integer weights without scales are not supported", w->name);
     }
     bool rows = s->dims[0] == w->dims[0] && (s->n_dims == 1 || (s->n_dims == 2 && s->dims[1] == 1));
     bool floats = s->type == DTYPE_F32 || s->type == DTYPE_F16 || s->type == DTYPE_BF16;
@@ -195,7 +195,8 @@ static bool fits_format(pack_kind kind, uint32_t format, compute_mode mode) {
 
 static quire_err bad_packed(const tensor_view *w, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1,
-                   "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
+                   "tensor %s: its packed form has the wrong size, %zu bytes; pack the model again", w->name,
+                   w->n_bytes);
 }
 
 /* Reads how packed weights were packed: kind, rule, format and factor. */

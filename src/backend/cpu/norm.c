@@ -28,7 +28,7 @@ static int32_t count_weights(const tensor_view *t, int32_t width) {
 static quire_err norm_load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out,
                                    quire_error *err) {
     if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)n / (size_t)dtype_block_elements(t->type)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says",
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape requires",
                        t->name);
     }
     float *v = cpu_own(b, (size_t)n, sizeof *v);

@@ -23,9 +23,10 @@ quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     }
     uint8_t *kv = cpu_new_spread(c, bytes);
     if (kv == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1,
-                       "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization",
-                       n_pages, (long long)c->layout.page_bytes);
+        return err_set(
+            err, QUIRE_NO_MEMORY, -1,
+            "out of memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization", n_pages,
+            (long long)c->layout.page_bytes);
     }
     mem_free(c->kv);
     c->kv = kv;

@@ -38,7 +38,7 @@ static quire_err take_list(const char *list, const topology *all, cpu_placement 
     return placement_take(all, &wanted, out)
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
-                         "--cpu-bind %s: %d processor%s for %d threads; lower --threads", list, n,
+                         "--cpu-bind %s: it names %d processor%s for %d threads; lower --threads", list, n,
                          n == 1 ? "" : "s", out->n_threads);
 }
 
