@@ -26,10 +26,9 @@ static quire_err answer_check_budget(const quire_request *r, quire_error *err) {
     return r->g.thinking_budget < 0 || r->formats.reasoning != NULL
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
-                               "thinking_token_budget is given, and the response has no reasoning that this "
-                               "server could tell from "
-                               "the rest; a chat with a reasoning model has, or where --reasoning-parser "
-                               "names its format");
+                               "thinking_token_budget is given, but this server cannot find the response's "
+                               "reasoning; it needs a chat with a reasoning model, or a server whose "
+                               "--reasoning-parser names the format");
 }
 
 quire_err answer_bind(quire_request *r, quire_error *err) {
@@ -220,9 +219,10 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
         r->rule = (request_rule){0};
     }
     if (is_forced(r) && r->rule.field != NULL) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "tool_choice forces a call and %s is given; a response can obey one of them",
-                             r->rule.field->name);
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "tool_choice",
+            "tool_choice forces a call and %s is given too; a response can obey only one of them",
+            r->rule.field->name);
     }
     call_grammar c = calls_of(r);
     bool has_grammar = call_grammar_exists(&c);

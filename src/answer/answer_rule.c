@@ -21,10 +21,10 @@ _Static_assert(PARAMS_MAX_RULE_BYTES == GRAMMAR_MAX_TEXT,
                "a field's value and the text that is compiled have one bound");
 
 static quire_err check_text(str text, quire_error *why) {
-    return text.n <= GRAMMAR_MAX_TEXT
-               ? QUIRE_OK
-               : err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read",
-                         text.n, GRAMMAR_MAX_TEXT);
+    return text.n <= GRAMMAR_MAX_TEXT ? QUIRE_OK
+                                      : err_set(why, QUIRE_TOO_LARGE, -1,
+                                                "the grammar's text has %zu bytes; at most %zu are allowed",
+                                                text.n, GRAMMAR_MAX_TEXT);
 }
 
 /* The arena's failure as an error of the rule. */
@@ -146,7 +146,7 @@ quire_err answer_rule_outgrown(const request_rule *rule, quire_err e, const char
     }
     why = why != NULL ? why : "it is too ambiguous from its first character on";
     return err_set_param(err, e, request_rule_param(f),
-                         "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer",
+                         "%s: too large: %s; make its rules less ambiguous, or use fewer repeats and classes",
                          f->name, why);
 }
 
@@ -382,7 +382,7 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
             char name[64];
             (void)snprintf(name, sizeof name, "%s", m.name);
             return err_set_param(err, QUIRE_BAD_REQUEST, name,
-                                 "%s is no part of a check; give schema or a field that names a rule", name);
+                                 "%s cannot be checked; give schema or a field that names a rule", name);
         }
         if (f != NULL) {
             TRY(request_set_field(r, f, m.value, err));
@@ -390,13 +390,13 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
     }
     if (r->rule.form == RULE_STRUCTURAL_TAG) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name,
-                             "a structural tag is not checked; check the schemas in it");
+                             "a structural tag cannot be checked; check the schemas in it one by one");
     }
     return r->rule.field != NULL
                ? QUIRE_OK
                : err_set_param(
                      err, QUIRE_BAD_REQUEST, "schema",
-                     "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
+                     "schema is missing; give a JSON Schema, or one of a request's fields that name a rule");
 }
 
 /* Writes the report on a rule that is too large to be read; its kind is not parsed. */

@@ -300,11 +300,11 @@ static quire_err call_marks_check_text(const checker *k, str text, bool is_last)
                                                                : NULL;
         if (field != NULL) {
             return err_set_param(k->err, QUIRE_BAD_REQUEST, field,
-                                 "%s: a tool call is written with %.*s, token %d, which %s", field,
+                                 "%s: tool calls contain %.*s, token %d, which %s", field,
                                  (int)scan.found->text.n, scan.found->text.p, (int)id,
                                  is_bad_word(k->p, id) ? "is banned"
-                                 : ends                ? "would end the answer inside it"
-                                                       : "is left out");
+                                 : ends                ? "would end the answer inside the call"
+                                                       : "is not allowed");
         }
     }
     return QUIRE_OK;

@@ -207,8 +207,7 @@ done:
     if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && !m.is_own_fault && err != NULL) {
         const quire_error at = *err;
         e = err_set(err, e, -1,
-                    "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with "
-                    "simpler schemas",
+                    "%zu tools are too much to compile together (%.200s): offer fewer, or simpler schemas",
                     c->n_tools, at.message);
     }
     for (size_t i = 0; owned != NULL && i < c->n_tools; i++) {

@@ -65,7 +65,7 @@ static quire_err take_texts(const reader *r, const json_value *v, const char *na
     *n = json_is(v, JSON_KIND_TEXT) ? 1 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     str *texts = part_arena_new(r->a, *n, sizeof *texts);
     if (*n == 0) {
-        return fail(r, QUIRE_INVALID, ".%s must be a string, or an array of at least one", name);
+        return fail(r, QUIRE_INVALID, ".%s must be a string, or an array of one or more strings", name);
     }
     for (size_t i = 0; texts != NULL && i < *n; i++) {
         const json_value *one = json_is(v, JSON_KIND_TEXT) ? v : json_at(v, i);
@@ -140,7 +140,7 @@ static quire_err read_schema(reader *r, const json_value *format, const char *na
     }
     if (style.n > 0 && !str_is(style, "json")) {
         return fail(r, QUIRE_UNSUPPORTED,
-                    ".style must be \"json\"; arguments between tags are what a format of tool calls has");
+                    ".style must be \"json\"; other styles come with a tool call format");
     }
     json_add(&o, schema);
     str given = part_arena_take(r->a, &text);
@@ -203,7 +203,7 @@ static quire_err read_counts(reader *r, const json_value *format, grammar_part *
     int32_t min = json_get_int32(format, "min", -1), max = json_get_int32(format, "max", -2);
     if (min < 0 || min > MAX_COUNT || max < -1 || max > MAX_COUNT || (max >= 0 && max < min)) {
         return fail(r, QUIRE_INVALID,
-                    ".min and .max must be counts up to %d, min not over max; a max of -1: no bound",
+                    ".min and .max must be counts up to %d, with min at most max; a max of -1 means no limit",
                     MAX_COUNT);
     }
     return read_repeat(r, format, (uint32_t)min, max < 0 ? GRAMMAR_NO_MAX : (uint32_t)max, out);
@@ -248,7 +248,7 @@ static quire_err read_tag(reader *r, const json_value *tag, str *begin, grammar_
     TRY(structural_tag_refuse_others(r, tag));
     TRY(take_texts(r, json_get(tag, "begin"), "begin", &begins, &n));
     if (n > 1) {
-        return fail(r, QUIRE_INVALID, ".begin must be one string");
+        return fail(r, QUIRE_INVALID, ".begin must be a single string");
     }
     const json_value *end = json_get(tag, "end");
     TRY(take_texts(r, end, "end", &ends, &n_ends));
@@ -369,9 +369,9 @@ static quire_err read_type(reader *r, str type, const json_value *v, grammar_par
         return read_counts(r, v, out);
     }
     return fail(r, QUIRE_UNSUPPORTED,
-                ".type \"%.*s\" is not supported; those that are: any_text, const_string, grammar, "
-                "json_schema, optional, or, plus, regex, "
-                "repeat, sequence, star, tag, tags_with_separator, token, triggered_tags",
+                ".type \"%.*s\" is not supported; the supported types are any_text, const_string, grammar, "
+                "json_schema, optional, or, plus, regex, repeat, sequence, star, tag, tags_with_separator, "
+                "token, triggered_tags",
                 type.n < 40 ? (int)type.n : 40, type.p);
 }
 
@@ -381,7 +381,7 @@ static quire_err read_format(reader *r, const json_value *v, grammar_part *out) 
         return fail(r, QUIRE_INVALID, " must be a format, an object with its type");
     }
     if (++r->depth > MAX_DEPTH) {
-        return fail(r, QUIRE_INVALID, " nests deeper than %d formats", MAX_DEPTH);
+        return fail(r, QUIRE_INVALID, " is nested more than %d formats deep", MAX_DEPTH);
     }
     TRY(structural_tag_refuse_others(r, v));
     TRY(read_type(r, type, v, out));
@@ -513,8 +513,8 @@ static quire_err structural_tag_ends_check_text(const walker *w, str text, bool 
         str found = scan.found->text;
         if (is_end(w, scan.found->id) && !(last && scan.at == text.n)) {
             return err_set(w->err, QUIRE_INVALID, -1,
-                           "%s.%s has %.*s, which ends the answer, and something must follow it", w->path,
-                           name, found.n < 40 ? (int)found.n : 40, found.p);
+                           "%s.%s has %.*s, which ends the answer, but more must follow it", w->path, name,
+                           found.n < 40 ? (int)found.n : 40, found.p);
         }
     }
     return QUIRE_OK;

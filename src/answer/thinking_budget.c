@@ -347,7 +347,7 @@ static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, q
     }
     if (e == QUIRE_OK && (!ends || !has_rows || ids.n > MAX_FORCED)) {
         e = err_set_param(err, QUIRE_UNSUPPORTED, "thinking_token_budget",
-                          "this model's vocabulary cannot write %.*s, which ends the reasoning", (int)text.n,
+                          "this model's vocabulary cannot spell %.*s, which ends the reasoning", (int)text.n,
                           text.p);
     }
     token_list_deinit(&ids);
@@ -479,8 +479,8 @@ quire_err thinking_budget_check(const constraint *c, const sampling_params *p, c
     }
     if (end_token_kind(p, d, mark[n - 1]) != END_NONE && !may_end(thinking_budget_inner(c), mark, n)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids",
-                             "token %d ends the answer with the reasoning, at its thinking_token_budget, "
-                             "before what its rule wants",
+                             "token %d ends the answer together with the reasoning, at its "
+                             "thinking_token_budget, before the text that its rule requires",
                              (int)mark[n - 1]);
     }
     if (p->lists != NULL && has_bad_word(&p->lists->bad_words, mark, n)) {

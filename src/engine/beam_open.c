@@ -39,7 +39,7 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     }
     if (p->width > e->sched.limits.max_seqs) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
-                             "beam_width is %d; at most %d sequences run at once here", (int)p->width,
+                             "beam_width is %d; this server runs at most %d sequences at once", (int)p->width,
                              (int)e->sched.limits.max_seqs);
     }
     int64_t fits = beam_open_most_tokens(e, p->width, r->n_tokens);
@@ -48,7 +48,7 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     }
     if (*n_max <= r->n_tokens || *n_max > fits) {
         return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
-                             "%d beams of up to %d tokens may need more than the %d KV pages there are; "
+                             "%d beams of up to %d tokens may need more than the %d KV pages of this server; "
                              "lower beam_width or max_tokens",
                              (int)p->width, (int)*n_max, (int)engine_sure_pages(e));
     }

@@ -145,7 +145,7 @@ void cache_drop(engine *e) {
     bool all_went = kv_cache_drop(&e->kv, &n);
     log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n,
              (double)n * (double)e->layout.page_bytes / 1e6,
-             all_went ? "the memory of free pages went back to the system" : "their memory stays here");
+             all_went ? "the memory of free pages was returned to the system" : "their memory was kept");
 }
 
 void tenant_drops_free(tenant_drop *first) {
@@ -173,7 +173,7 @@ quire_err swap_open(engine *e, quire_error *err) {
     return kv_cache_add_swap(&e->kv, e->options.swap_bytes) == QUIRE_OK
                ? QUIRE_OK
                : err_set(err, QUIRE_NO_MEMORY, -1,
-                         "no memory for %lld bytes of swap space; lower --swap-space",
+                         "out of memory for %lld bytes of swap space; lower --swap-space",
                          (long long)e->options.swap_bytes);
 }
 

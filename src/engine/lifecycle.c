@@ -170,8 +170,8 @@ static quire_err lifecycle_open_parts(engine *e, const kv_layout *layout, quire_
         const kv_budget_counts all = kv_budget_count(o->budget);
         return err_set(
             err, QUIRE_NO_MEMORY, -1,
-            "%lld bytes of KV pages for sequences of %d tokens, and %lld of weights and buffers, do "
-            "not fit into the %lld that the models share beside the %lld of other models",
+            "%lld bytes of KV pages for sequences of %d tokens, and %lld of weights and buffers, do not fit "
+            "into the %lld bytes that the models share, of which other models have %lld",
             (long long)(o->floor_pages * layout->page_bytes), (int)e->options.max_model_len,
             (long long)o->fixed_bytes, (long long)all.bytes, (long long)all.promised_bytes);
     }

@@ -33,11 +33,11 @@ static quire_err submit_check_length(const engine *e, const engine_request *r, q
                              "the input has %d tokens; at most %d are accepted", (int)r->n_tokens, (int)most);
     }
     if (e->desc->two_sided && r->n_tokens > most_rows) {
-        return err_set_param(err, QUIRE_TOO_LARGE, "input",
-                             "the input has %d tokens; this model reads both ways, so a step computes all of "
-                             "them, and a step has %d rows: "
-                             "raise --max-num-batched-tokens",
-                             (int)r->n_tokens, (int)most_rows);
+        return err_set_param(
+            err, QUIRE_TOO_LARGE, "input",
+            "the input has %d tokens; this model attends in both directions, so one step must compute them "
+            "all, but a step has only %d rows: raise --max-num-batched-tokens",
+            (int)r->n_tokens, (int)most_rows);
     }
     return QUIRE_OK;
 }
@@ -49,8 +49,9 @@ static quire_err submit_check_kind(const engine *e, const engine_request *r, qui
     if (!submit_is_pooled(r)) {
         return desc_gives_tokens(e->desc)
                    ? QUIRE_OK
-                   : err_set(err, QUIRE_UNSUPPORTED, -1, "this model gives embeddings, no text: it %s",
-                             e->desc->no_head ? "has no head, which would give logits" : "reads both ways");
+                   : err_set(err, QUIRE_UNSUPPORTED, -1, "this model gives embeddings, not text: it %s",
+                             e->desc->no_head ? "has no head to compute logits"
+                                              : "attends in both directions");
     }
     if (p->kind > POOLING_LAST || p->dimensions < 0 || p->dimensions > desc_pooled_width(e->desc)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
@@ -61,13 +62,14 @@ static quire_err submit_check_kind(const engine *e, const engine_request *r, qui
         int32_t n = e->desc->embed.n_token_types > 0 ? e->desc->embed.n_token_types : 1;
         if (r->types[i] < 0 || r->types[i] >= n) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
-                                 "token type %d; this model has %d, from 0 on", (int)r->types[i], (int)n);
+                                 "token type is %d; this model has %d types, counted from 0",
+                                 (int)r->types[i], (int)n);
         }
     }
     if (r->beams.width > 0 || r->fork_from != NULL || r->logits_out != NULL || r->prompt_logprobs_width > 0 ||
         r->logprobs_width > 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "a pooled request gets one row: no beams, no branch, no logits");
+                       "a pooled request gets one row; it cannot have beams, branches or logits");
     }
     return QUIRE_OK;
 }
@@ -79,9 +81,10 @@ static quire_err check_constraint(const engine *e, const engine_request *r, quir
     }
     if (submit_is_pooled(r) || c->n_vocab != e->desc->n_vocab ||
         c->state_bytes > CONSTRAINT_MAX_STATE_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "a constraint over %d tokens with states of %zu bytes; the model has %d tokens",
-                       (int)c->n_vocab, c->state_bytes, (int)e->desc->n_vocab);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "the constraint is for %d tokens with states of %zu bytes, but the model has %d tokens",
+            (int)c->n_vocab, c->state_bytes, (int)e->desc->n_vocab);
     }
     if (r->beams.width > 0 && r->sampling.ignore_eos) {
         return err_set_param(
@@ -108,7 +111,7 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
         if (accepted != QUIRE_OK) {
             const char *why = constraint_why(r->constraint);
             return err_set(err, accepted, -1, "the response's rule is too large at position %d: %s", (int)i,
-                           why != NULL ? why : "it is past its budget");
+                           why != NULL ? why : "it exceeds its budget");
         }
     }
     return QUIRE_OK;
@@ -149,7 +152,7 @@ static quire_err submit_check_request(const engine *e, const engine_request *r, 
     if (r->prediction != NULL && (submit_is_pooled(r) || r->beams.width > 0)) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, "prediction",
-            "a prediction is drafts of the tokens that are sampled; beams and rows have none");
+            "a prediction drafts sampled tokens; beam searches and pooled requests sample none");
     }
     for (int32_t i = 0; r->prediction != NULL && i < r->prediction->n; i++) {
         int32_t id = r->prediction->ids[i];
@@ -177,16 +180,16 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens &&
                 r->fork_from != NULL;
     if (!fits || (n > 1 && r->fork_replaces) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d",
+        return err_set(err, QUIRE_INVALID, -1, "cannot branch at token %d of %d, with a prompt of %d",
                        (int)r->fork_position, (int)r->n_tokens, (int)n_prompt);
     }
     if (r->beams.width > 0 || r->fork_from->beams != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "a beam search has no branches: its tokens are known at its end only");
+                       "a beam search cannot be branched: its tokens are known only at its end");
     }
     if (r->n_tokens >= n_max && !r->no_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens",
-                             "%d of at most %d tokens stand already; none is left to generate",
+                             "the answer already has %d of at most %d tokens; none is left to generate",
                              (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
     }
     return QUIRE_OK;
@@ -203,8 +206,8 @@ static quire_err submit_check_park(const engine *e, const engine_request *r, int
     return (r->parks == NULL || is_plain) && (!r->no_tokens || (is_plain && !wants))
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
-                         "beams, rows and another engine's requests do not park; a request without tokens "
-                         "has one sample and no logits");
+                         "beam searches, pooled requests and requests of another engine cannot park; a "
+                         "request without tokens must have one sample and no logits");
 }
 
 /* Length at which a sequence of r ends. */
@@ -299,7 +302,7 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     if (n < 1 ||
         (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0 || submit_is_pooled(r)))) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%d samples with logits of their prompt, or one row made of it", (int)n);
+                       "%d samples; a request for prompt logits or a pooled row must have one", (int)n);
     }
     TRY(submit_check_park(e, r, n, err));
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;

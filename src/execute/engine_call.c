@@ -300,10 +300,11 @@ static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err
     const quire_state *s = k->c->state;
     quire_request_step(r, s->root->number, s->depth);
     quire_err e = exec_set_address(k, r);
-    return e == QUIRE_OK        ? e
-           : e == QUIRE_INVALID ? err_set(err, e, -1, "the field lora beside an adapter, %s, as the model",
-                                          s->root->program.model)
-                                : err_set(err, e, -1, "out of memory for a request");
+    return e == QUIRE_OK ? e
+           : e == QUIRE_INVALID
+               ? err_set(err, e, -1, "the field lora cannot be combined with an adapter as the model, %s",
+                         s->root->program.model)
+               : err_set(err, e, -1, "out of memory for a request");
 }
 
 void exec_count_running(engine_call *k, size_t n) {

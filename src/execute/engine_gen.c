@@ -441,7 +441,7 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
             : p->kind != PART_TOKENS
                 ? QUIRE_OK
                 : err_set(err, QUIRE_UNSUPPORTED, -1,
-                          "a turn cannot have token ids, since the chat template writes it; give its text");
+                          "a turn cannot have token ids, because the chat template writes it; give its text");
     }
     if (e == QUIRE_OK && has != CONTENT_TEXT) {
         e = strbuf_add_str(&content, k->x->mark);

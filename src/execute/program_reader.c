@@ -69,7 +69,7 @@ static quire_err step_check_members(step_reader *r, const json_value *v, const c
 
 static quire_err step_read_text(step_reader *r, const json_value *v, step_text *to, const char *what) {
     return json_is(v, JSON_KIND_TEXT) ? step_text_read(json_str(v), to, r->err)
-                                      : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a text", what);
+                                      : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a string", what);
 }
 
 /* Reads a text, or an array of at least one. *n: how many were made, even on failure. */
@@ -90,7 +90,7 @@ static quire_err step_read_texts(step_reader *r, const json_value *v, step_text 
 
 static quire_err step_read_name(step_reader *r, const json_value *v, char to[PROGRAM_NAME_BYTES]) {
     return json_is(v, JSON_KIND_TEXT) ? step_name_set(to, json_str(v), r->err)
-                                      : step_reader_refuse(r, "the name of a variable must be a text");
+                                      : step_reader_refuse(r, "the name of a variable must be a string");
 }
 
 static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *to) {
@@ -175,7 +175,7 @@ static quire_err step_read_role(step_reader *r, const json_value *v, step *to) {
     const json_value *text = json_get(v, "text"), *steps = json_get(v, "steps");
     if (step_name_set(to->role, json_get_str(v, "role"), NULL) != QUIRE_OK ||
         (text == NULL) == (steps == NULL)) {
-        return step_reader_refuse(r, "a role must be a name as \"user\", with \"text\" or \"steps\"");
+        return step_reader_refuse(r, "a role must be a name such as \"user\", with \"text\" or \"steps\"");
     }
     TRY(step_read_lists(r, &steps, 1, to));
     step *inner = text != NULL ? step_list_add(&to->lists[0], STEP_TEXT) : NULL;
@@ -197,7 +197,7 @@ static quire_err step_read_tokens(step_reader *r, const json_value *v, step *to)
         }
         to->ids[i] = (int32_t)id;
     }
-    return to->n_ids > 0 ? QUIRE_OK : step_reader_refuse(r, "they must be an array of one token id or more");
+    return to->n_ids > 0 ? QUIRE_OK : step_reader_refuse(r, "they must be an array of one or more token ids");
 }
 
 static quire_err step_read_gen(step_reader *r, const json_value *v, step *to) {
@@ -233,7 +233,7 @@ static quire_err step_read_fork(step_reader *r, const json_value *v, step *to) {
         }
         quire_err e = n > 0 && over == NULL && steps == NULL
                           ? step_read_lists(r, lists, n, to)
-                          : step_reader_refuse(r, "it must have a branch or more, or be a name or number");
+                          : step_reader_refuse(r, "it must have at least one branch, or be a name or number");
         mem_free(lists);
         return e;
     }
@@ -395,7 +395,7 @@ static quire_err step_read_program(step_reader *r, const json_value *v, program_
                      *model = json_get(v, "model");
     int64_t number = 0;
     if (!json_is(v, JSON_KIND_OBJECT) || !json_is(json_get(v, "steps"), JSON_KIND_ARRAY)) {
-        return step_reader_refuse(r, "a program must be an object with an array \"steps\"");
+        return step_reader_refuse(r, "a program must be an object with an array named \"steps\"");
     }
     TRY(step_check_members(r, v, names));
     to->stream = json_get_bool(v, "stream", false);
@@ -404,7 +404,8 @@ static quire_err step_read_program(step_reader *r, const json_value *v, program_
     if ((seed != NULL && (!json_whole(seed, &number) || number < 0)) ||
         (inputs != NULL && !json_is(inputs, JSON_KIND_OBJECT)) ||
         (model != NULL && !json_is(model, JSON_KIND_TEXT))) {
-        return step_reader_refuse(r, "seed must be an integer from 0 on, inputs an object, model a text");
+        return step_reader_refuse(
+            r, "seed must be an integer of at least 0, inputs an object, and model a string");
     }
     to->seed = (uint64_t)number;
     to->model = model != NULL ? mem_dup(json_str(model).p, json_str(model).n) : NULL;
@@ -431,13 +432,13 @@ static quire_err step_parse_json(str json, json_value **out, quire_error *err) {
                                        .max_names = (size_t)1 << 18};
     json_fault fault;
     if (json.n > PROGRAM_MAX_BYTES) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "a program has %zu bytes; it may have %zu", json.n,
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the program has %zu bytes; at most %zu are allowed", json.n,
                        PROGRAM_MAX_BYTES);
     }
     quire_err e = json_read(json, &limits, JSON_WIDE_REFUSED, out, &fault);
     return e == QUIRE_OK ? e
                          : err_set(err, e == QUIRE_BAD_FILE ? QUIRE_BAD_REQUEST : e, (int64_t)fault.at,
-                                   "the program is no valid JSON: at byte %zu: %s", fault.at, fault.what);
+                                   "the program is not valid JSON at byte %zu: %s", fault.at, fault.what);
 }
 
 quire_err program_read(str json, program_steps *out, quire_error *err) {

@@ -192,7 +192,7 @@ quire_err quire_state_fork(quire_state *s, int32_t n, quire_state **forks, quire
     made->is_of_call = true;
     made->times = n;
     quire_err e = n >= 1 ? program_fork(s, n, forks, err)
-                         : err_set(err, QUIRE_BAD_REQUEST, -1, "a fork must make one state or more");
+                         : err_set(err, QUIRE_BAD_REQUEST, -1, "a fork must make at least one state");
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
         forks[i]->is_of_call = forks[i]->is_alike = true;
     }

@@ -46,7 +46,7 @@ done:
                    : err_set(err, e, -1,
                              e == QUIRE_NO_MEMORY
                                  ? "out of memory for list %s"
-                                 : "fork: variable %s is neither a list nor a JSON array of texts",
+                                 : "fork: variable %s is neither a list nor a JSON array of strings",
                              name);
     }
     *out = list;
@@ -533,7 +533,7 @@ static void programs_check_time(quire_programs *ps) {
     quire_error why = {0};
     for (program_root *r = ps->roots; r != NULL; r = r->next) {
         if (r->limits.max_us > 0 && r->n_busy > 0 && now_us - r->began_us > r->limits.max_us) {
-            err_set(&why, QUIRE_TOO_LARGE, -1, "the program runs for more than %g s",
+            err_set(&why, QUIRE_TOO_LARGE, -1, "the program ran for more than %g s",
                     (double)r->limits.max_us * 1e-6);
             program_root_fail(r, &why);
         }

@@ -220,7 +220,7 @@ quire_err program_count_steps(program_root *r, size_t n, quire_error *err) {
     assert(r != NULL);
     r->n_steps += (int64_t)n;
     if (r->n_steps > r->limits.max_steps) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "the program runs more than %lld steps",
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the program ran more than %lld steps",
                        (long long)r->limits.max_steps);
     }
     return QUIRE_OK;
@@ -266,10 +266,10 @@ quire_err program_state_end_turn(quire_state *s, quire_error *err) {
 
 quire_err program_state_begin_turn(quire_state *s, const char *role, quire_error *err) {
     if (!s->has_turns && s->n_parts > 0) {
-        return err_set(
-            err, QUIRE_BAD_REQUEST, -1,
-            "a turn of role %s follows text outside of turns; a state has turns from its beginning or none",
-            role);
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "a turn of role %s follows text outside turns; a state must have turns from its "
+                       "beginning or none at all",
+                       role);
     }
     TRY(program_state_end_turn(s, err));
     s->has_turns = s->in_turn = true;

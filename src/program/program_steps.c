@@ -180,9 +180,10 @@ static quire_err step_braces_read(step_text_writer *w, str text, size_t *at, qui
         end++;
     }
     if (end + 1 >= text.n || !step_reference_read((str){text.p + begin, end - begin}, &piece)) {
-        return err_set(
-            err, QUIRE_BAD_REQUEST, (int64_t)*at,
-            "a text has {{ without a variable's name and }} at byte %zu; {{{{ is two braces as text", *at);
+        return err_set(err, QUIRE_BAD_REQUEST, (int64_t)*at,
+                       "a text has {{ at byte %zu that is not followed by a variable's name and }}; write "
+                       "{{{{ for two braces",
+                       *at);
     }
     TRY(step_text_flush(w));
     *at = end + 2;

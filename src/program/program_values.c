@@ -243,8 +243,9 @@ static quire_err piece_value(const quire_state *s, const step_piece *p, const pr
     if (p->item >= 0 && v->error == NULL) {
         if (!v->is_list || (size_t)p->item >= v->n_items) {
             return err_set(err, QUIRE_BAD_REQUEST, -1,
-                           v->is_list ? "variable %s has %zu items; there is no item %d"
-                                      : "variable %s is one text, no list of %zu items with an item %d",
+                           v->is_list
+                               ? "variable %s has %zu items; there is no item %d"
+                               : "variable %s is a single text, not a list of %zu items with an item %d",
                            p->name, v->n_items, (int)p->item);
         }
         v = v->items[p->item];

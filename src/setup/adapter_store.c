@@ -98,13 +98,12 @@ static quire_err adapter_read_object(str line, strbuf *own, adapter_listed *out,
         *out = (adapter_listed){.name = {own->p, name.n}, .path = {own->p + name.n, path.n}, .scale = 1.0f};
     }
     json_drop(v);
-    return e == QUIRE_INVALID
-               ? err_set(
-                     err, e, -1,
-                     "--lora-modules %.*s: must be an object as {\"name\":\"sql\",\"path\":\"adapters/sql\"}",
-                     (int)(line.n < 200 ? line.n : 200), line.p)
-           : e != QUIRE_OK ? err_set(err, e, -1, "out of memory for adapters")
-                           : e;
+    return e == QUIRE_INVALID ? err_set(err, e, -1,
+                                        "--lora-modules %.*s: must be an object such as "
+                                        "{\"name\":\"sql\",\"path\":\"adapters/sql\"}",
+                                        (int)(line.n < 200 ? line.n : 200), line.p)
+           : e != QUIRE_OK    ? err_set(err, e, -1, "out of memory for adapters")
+                              : e;
 }
 
 bool adapter_names_next(const char **lines, strbuf *own, adapter_listed *out, quire_error *err) {
@@ -327,7 +326,7 @@ quire_err adapter_store_add(adapter_store *s, const char *name, const char *path
     }
     pthread_mutex_unlock(&s->lock);
     return e != NULL  ? QUIRE_OK
-           : is_taken ? err_set(err, QUIRE_INVALID, -1, "there are two adapters with the name '%.200s'", name)
+           : is_taken ? err_set(err, QUIRE_INVALID, -1, "two adapters have the name '%.200s'", name)
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for adapters");
 }
 
@@ -358,12 +357,12 @@ quire_err adapter_store_scale(adapter_store *s, int32_t number, float scale, qui
         e->usual = scale;
     }
     pthread_mutex_unlock(&s->lock);
-    return is_right ? QUIRE_OK
-           : e != NULL
-               ? err_set(err, QUIRE_BAD_REQUEST, -1, "at most %d adapters apply at once", ADAPTER_MAX_PARTS)
-               : err_set(err, QUIRE_BAD_REQUEST, -1,
-                         "there is no adapter %d; this server has %d of --lora, 0 is the first", (int)number,
-                         (int)n);
+    return is_right    ? QUIRE_OK
+           : e != NULL ? err_set(err, QUIRE_BAD_REQUEST, -1, "at most %d adapters can apply at once",
+                                 ADAPTER_MAX_PARTS)
+                       : err_set(err, QUIRE_BAD_REQUEST, -1,
+                                 "there is no adapter %d; this server has %d from --lora, counted from 0",
+                                 (int)number, (int)n);
 }
 
 quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *err) {
@@ -467,7 +466,7 @@ static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_wan
                             p->name);
     } else if (found == NULL) {
         (void)err_set_param(&w->error, QUIRE_BAD_REQUEST, "lora",
-                            "lora has id %d; this server has %d adapters of --lora, 0 is the first",
+                            "lora has id %d; this server has %d adapters from --lora, counted from 0",
                             (int)p->number, (int)n);
     }
     return found;

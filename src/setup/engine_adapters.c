@@ -20,11 +20,10 @@ static quire_err engine_adapters_tokenise(const tokenizer *t, const char *path, 
         return QUIRE_OK;
     }
     if (t == NULL) {
-        return err_set(
-            err, QUIRE_UNSUPPORTED, -1,
-            "%s: its invocation_string needs a tokenizer, which this model has not; give the config "
-            "alora_invocation_tokens",
-            path);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: its invocation_string needs a tokenizer, which this model lacks; set "
+                       "alora_invocation_tokens in its config",
+                       path);
     }
     TRY(tokenizer_encode(t, str_of(a->invocation_text), (encode_options){.special = ENCODE_PARSE}, &ids,
                          err));
@@ -88,12 +87,11 @@ static quire_err engine_adapters_text(str text, strbuf *out, quire_error *err) {
 /* Checks that a file or directory exists. */
 static quire_err check_path(const char *flag, const char *path, quire_error *err) {
     struct stat about;
-    return stat(path, &about) == 0
-               ? QUIRE_OK
-               : err_set(
-                     err, QUIRE_INVALID, -1,
-                     "%s: %.300s is not there; an adapter is a directory as PEFT writes it, or a GGUF file",
-                     flag, path);
+    return stat(path, &about) == 0 ? QUIRE_OK
+                                   : err_set(err, QUIRE_INVALID, -1,
+                                             "%s: %.300s does not exist; an adapter is a directory such as "
+                                             "PEFT writes, or a GGUF file",
+                                             flag, path);
 }
 
 static quire_err engine_adapters_add_named(const quire_options *o, adapter_store *s, quire_error *err) {

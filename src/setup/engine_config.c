@@ -80,7 +80,7 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     *out = (compute_mode)((int)o->compute - (int)QUIRE_COMPUTE_F32);
     if (d->quantise_to == DTYPE_I8 && *out != COMPUTE_INT8) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--compute %s: --quantization int8 is computed in int8; leave one of them out", given);
+                       "--compute %s: --quantization int8 computes in int8; leave one of them out", given);
     }
     return QUIRE_OK;
 }
@@ -115,7 +115,7 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
     }
     if (o->max_model_len > d->max_positions && !desc_scales_by_length(d)) {
         log_line(LOG_WARN,
-                 "--max-model-len %d: the model was made for %d tokens, and its text after them may be poor",
+                 "--max-model-len %d: the model was made for %d tokens; text after those may be poor",
                  (int)o->max_model_len, (int)d->max_positions);
     }
     *out = o->max_model_len;
@@ -165,7 +165,7 @@ static quire_err engine_config_read_format(const char *option, const char *given
     quire_err e = list_formats(calls, &names);
     e = e != QUIRE_OK
             ? err_set(err, e, -1, "out of memory")
-            : err_set(err, QUIRE_INVALID, -1, "%s %.20s: there are auto,none%s", option, given, names.p);
+            : err_set(err, QUIRE_INVALID, -1, "%s %.20s: must be one of auto,none%s", option, given, names.p);
     strbuf_deinit(&names);
     return e;
 }
@@ -179,7 +179,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
     assert(o != NULL);
     if (o->preemption_mode == QUIRE_PREEMPTION_SWAP && o->swap_bytes == 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
+                       "--preemption-mode swap: needs swap space; give --swap-space too");
     }
     /* auto: without a server there are no keys that separate tenants */
     const quire_schedule schedule = o->schedule == QUIRE_SCHEDULE_AUTO ? QUIRE_SCHEDULE_FCFS : o->schedule;
@@ -223,9 +223,9 @@ bool options_tiers_last(const quire_options *o) {
 static quire_err engine_config_check(const quire_options *o, quire_error *err) {
     TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--kv-tier-*: tiers hold pages of the prefix cache, which --prefix-cache none turns "
+                       "off; leave one of them out");
     }
     if (o->max_cpu_loras > 0 && o->max_cpu_loras < o->max_loras) {
         return err_set(err, QUIRE_INVALID, -1,
@@ -244,9 +244,10 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
     assert(given != NULL);
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
-                       sizeof *out);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "quire_options.size is %zu; call quire_options_init, which sets it (%zu in this version)", size,
+            sizeof *out);
     }
     for (size_t i = sizeof *out; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0) {

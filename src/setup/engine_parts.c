@@ -36,7 +36,7 @@ static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, i
                ? QUIRE_OK
                : err_set(
                      err, QUIRE_INVALID, -1,
-                     "%s: its vocabulary has %d tokens, the model's %d: it is the tokenizer of another model",
+                     "%s: its vocabulary has %d tokens but the model's has %d: it belongs to another model",
                      o->tokenizer, (int)n_tokens, (int)n_vocab);
 }
 
@@ -47,7 +47,7 @@ static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_
         return err_set(err, e, p->text_error.position, "%s", p->text_error.message);
     }
     if (e == QUIRE_UNSUPPORTED) {
-        log_line(LOG_WARN, "%s; prompts of token ids only (--tokenizer gives another)",
+        log_line(LOG_WARN, "%s; prompts must be token ids (--tokenizer gives another tokenizer)",
                  p->text_error.message);
     }
     return QUIRE_OK;
@@ -120,7 +120,7 @@ static quire_err chat_start_print(const chat_form *form, const tokenizer *t, str
     bool is_written = template_begins(form->template, bos);
     visible line = {0};
     if (!is_written && start < 0) {
-        return strbuf_add_str(out, "without BOS: neither the template nor the tokenizer puts one there");
+        return strbuf_add_str(out, "without BOS: neither the template nor the tokenizer adds one");
     }
     TRY(strbuf_add_str(out, "with BOS, "));
     TRY(visible_add(&line, bos.p, bos.n < 64 ? bos.n : 64, out));
@@ -148,8 +148,8 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                        &refused, err));
     if (refused.code != QUIRE_OK) {
         log_line(LOG_WARN,
-                 "the model's chat template is not understood (%s): chats have the form %s instead; "
-                 "--chat-template gives another",
+                 "the model's chat template is not understood (%s): chats use the form %s instead; "
+                 "--chat-template sets another",
                  refused.message, p->chat.name);
     }
     if (o->chat_template == NULL) {
@@ -168,7 +168,7 @@ static quire_err write_shortage(const model_desc *d, const memory_room *room, st
     TRY(strbuf_add_str(out, ", more than "));
     TRY(memory_room_explain(room, out));
     return strbuf_addf(out, ": the system may end the process%s",
-                       d->is_packed ? ", or read them from the file again and again" : "");
+                       d->is_packed ? ", or read them from the file repeatedly" : "");
 }
 
 /* Warns if the weights exceed the memory: a process that the system kills while they
@@ -189,7 +189,7 @@ static void warn_of_weights(const model_desc *d) {
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
         log_line(LOG_INFO,
-                 "%d tensors (%.1f MB) are no part of the text model and are left out%s%s; next-token layers "
+                 "%d tensors (%.1f MB) are not part of the text model and are skipped%s%s; next-token layers "
                  "among them: %d",
                  (int)d->n_left_out, (double)d->left_out_bytes / 1e6, d->left_out_names[0] ? ": " : "",
                  d->left_out_names, (int)d->n_next_token_layers);
@@ -220,8 +220,8 @@ static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *
     return p->fixed_bytes <= all.bytes - all.promised_bytes
                ? QUIRE_OK
                : err_set(err, QUIRE_NO_MEMORY, -1,
-                         "%lld bytes of weights and buffers take %lld of the %lld that the models share, and "
-                         "other models have %lld",
+                         "%lld bytes of weights and buffers take %lld of the %lld bytes that the models "
+                         "share, of which other models have %lld",
                          (long long)bytes, (long long)p->fixed_bytes, (long long)all.bytes,
                          (long long)all.promised_bytes);
 }
@@ -320,14 +320,15 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
         int64_t bytes = pool_plan_bytes(plan, l->page_bytes);
         bool is_known = bytes >= 0;
         if (!is_known || model_memory_open(plan, bytes, o->n_beside + 1, &p->memory) != QUIRE_OK) {
-            return err_set(err, is_known ? QUIRE_NO_MEMORY : QUIRE_INVALID, -1, "%s",
-                           is_known
-                               ? "nothing is left for KV pages: free memory, or raise --models-memory-bytes "
-                                 "where it is given"
-                               : "the free memory is not known here; give --kv-pages N");
+            return err_set(
+                err, is_known ? QUIRE_NO_MEMORY : QUIRE_INVALID, -1, "%s",
+                is_known
+                    ? "no memory is left for KV pages: free some, or raise --models-memory-bytes if it is set"
+                    : "the amount of free memory is unknown; give --kv-pages N");
         }
     } else if (plan->room.bytes == 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "the model's weights and buffers leave no memory");
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "the model's weights and buffers leave no memory for KV pages");
     } else {
         TRY(engine_parts_take(p, plan->weight_bytes - plan->dropped_bytes + plan->buffer_bytes, err));
         strbuf_clear(&p->pool_plan); /* planned by another model */
@@ -419,7 +420,7 @@ static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_v
     if (l->n < (size_t)page_tokens || l->n > INT32_MAX) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "the public prefix has %zu tokens; only whole pages are shared, so it must have at least %d",
+            "the public prefix has %zu tokens; it must have at least %d, because only whole pages are shared",
             l->n, (int)page_tokens);
     }
     for (size_t i = 0; i < l->n; i++) {
@@ -587,7 +588,7 @@ static quire_err load_beside(engine_parts *p, const quire_options *o, const engi
     }
     background_load l = {p, o, check, f, max_len, err, QUIRE_OK};
     if (!thread_run_low(load_in_background, &l)) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no thread can be started to load the model");
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a thread to load the model could not be started");
     }
     TRY(l.result);
     p->model.b->ops->share_threads(p->model.b, beside->model.b);

@@ -105,13 +105,14 @@ static quire_err model_pack_do(const quire_options *o, model_file *f, const char
     packed_image *image;
     TRY(model_describe(f, &d, err));
     if (d.is_packed) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: is packed already; pack the model that it was made of",
+        return err_set(err, QUIRE_INVALID, -1, "%s: is packed already; pack the original model",
                        model_file_path(f));
     }
     TRY(options_compute(o, &d, &compute, err));
     if (compute == COMPUTE_FP8) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--compute fp8 checks a checkpoint, and packs none: pack it for f32, bf16 or int8");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--compute fp8 is for checking checkpoints and cannot be packed: pack for f32, bf16 or int8");
     }
     if (packed_image_open(compute, &image) != QUIRE_OK) {
         return model_pack_no_memory(err);

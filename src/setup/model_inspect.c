@@ -49,7 +49,7 @@ static quire_err add_shown(strbuf *b, str text) {
 
 static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     if (v->source == VOCAB_NONE) {
-        return strbuf_add_str(b, "none (prompts of token ids only)");
+        return strbuf_add_str(b, "none (prompts must be token ids)");
     }
     const char *file = v->source == VOCAB_TOKENIZER_JSON  ? "tokenizer.json"
                        : v->source == VOCAB_SENTENCEPIECE ? "SentencePiece model"
@@ -220,13 +220,13 @@ static quire_err write_weights(strbuf *b, const summary *s) {
         }
     }
     if (s->d.n_left_out > 0) {
-        TRY(strbuf_addf(b, "\nleft out        %d tensors, ", (int)s->d.n_left_out));
+        TRY(strbuf_addf(b, "\nskipped         %d tensors, ", (int)s->d.n_left_out));
         TRY(memory_print(s->d.left_out_bytes, b));
         TRY(strbuf_addf(b, ", with %d next-token layers", (int)s->d.n_next_token_layers));
         TRY(strbuf_addf(b, "%s%s", s->d.left_out_names[0] ? ": " : "", s->d.left_out_names));
     }
     TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute),
-                    s->d.is_packed ? "only: packed for it" : "by default"));
+                    s->d.is_packed ? "only (packed for it)" : "by default"));
     return strbuf_addf(b, "KV type         %s %s\n", own_layout(s)->type_name,
                        s->kv_is_asked ? "as asked" : "by default");
 }
@@ -284,8 +284,9 @@ static quire_err write_snapshots(strbuf *b, const summary *s) {
     TRY(memory_print(one, b));
     TRY(strbuf_add_str(b, " ("));
     TRY(memory_print(n * one, b));
-    return strbuf_addf(b, "): %lld chats that keep their states after the last prompt and the last answer\n",
-                       (long long)(n / SNAPSHOTS_A_CHAT));
+    return strbuf_addf(
+        b, "): %lld chats, each with its states after the last prompt and after the last answer\n",
+        (long long)(n / SNAPSHOTS_A_CHAT));
 }
 
 static const char *const poolings[] = {NULL, "mean", "cls", "last"};

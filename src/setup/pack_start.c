@@ -78,7 +78,7 @@ static quire_err pack_keep_write_some(pack_keeper *k) {
     k->entry = NULL;
     k->phase = KEEP_ENDED;
     TRY(pack_entry_finish(done, &k->err));
-    log_line(LOG_DEBUG, "%s: kept %.1f MB for later starts", k->what.cache->dir, (double)k->at / 1e6);
+    log_line(LOG_DEBUG, "%s: wrote %.1f MB for later starts", k->what.cache->dir, (double)k->at / 1e6);
     return QUIRE_OK;
 }
 
@@ -108,7 +108,7 @@ static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
         }
         k->phase = KEEP_ENDED;
         if (e != QUIRE_BUSY) { /* otherwise another process is writing the same form */
-            log_line(LOG_WARN, "the packed form of this model is not kept: %s",
+            log_line(LOG_WARN, "the packed form of this model was not kept: %s",
                      k->err.message[0] ? k->err.message : quire_err_text(e));
         }
     }
@@ -174,7 +174,7 @@ static void pack_keeper_close(pack_keeper *k) {
     if (left_of(k) <= PACK_LEFT_BYTES) {
         pack_keep_run(k, NULL);
     } else {
-        log_line(LOG_INFO, "the packed form of this model is not kept: %.1f GB of it were not written yet",
+        log_line(LOG_INFO, "the packed form of this model was not kept: %.1f GB of it were still unwritten",
                  (double)left_of(k) / 1e9);
     }
     pack_entry_discard(k->entry);
@@ -226,13 +226,13 @@ static bool find_entry(pack_start *s, backend *b) {
         return false;
     }
     if (!pack_start_is_whole(f, b)) {
-        log_line(LOG_WARN, "pack cache: %s: its bytes are not those that were written; it is made again",
+        log_line(LOG_WARN, "pack cache: %s: its bytes have changed since they were written; it is made again",
                  model_file_path(f));
         pack_cache_remove(&s->cache, s->key);
         model_file_close(f);
         return false;
     }
-    log_line(LOG_INFO, "%s: packed before, as %s", model_file_path(s->source), model_file_path(f));
+    log_line(LOG_INFO, "%s: using its packed form %s", model_file_path(s->source), model_file_path(f));
     model_file_close(s->file);
     s->file = f;
     return true;
@@ -256,12 +256,12 @@ void pack_start_find(const quire_options *o, model_file *source, const model_des
         return; /* the built-in model */
     }
     if (pack_cache_open(o->pack_cache, o->pack_cache_bytes, &out->cache, &err) != QUIRE_OK) {
-        log_line(LOG_WARN, "pack cache: %s; the model starts without", err.message);
+        log_line(LOG_WARN, "pack cache: %s; the model starts without it", err.message);
         return;
     }
     if (b->compute != COMPUTE_FP8 && !find_entry(out, b) && pack_cache_can_name(source) &&
         packed_image_open(b->compute, &out->image) != QUIRE_OK) {
-        log_line(LOG_WARN, "pack cache: out of memory; the model starts without");
+        log_line(LOG_WARN, "pack cache: out of memory; the model starts without it");
     }
 }
 
@@ -280,12 +280,14 @@ void pack_start_keep(pack_start *s, const tokenizer *t) {
     assert(s != NULL);
     const char *path = model_file_path(s->source);
     if (s->image != NULL) {
-        log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)",
+        log_line(LOG_INFO,
+                 "%s: its packed form is kept in %s for later starts (--pack-cache none turns this off)",
                  path, s->cache.dir);
         s->keeper = pack_keeper_open(
             &(pack_keep){.cache = &s->cache, .key = s->key, .image = s->image, .source = s->source, .t = t});
     } else if (s->cache.dir != NULL && s->file == s->source && !s->is_quick) {
-        log_line(LOG_INFO, "%s: was changed just now; the packed form of a later start is kept", path);
+        log_line(LOG_INFO, "%s: was changed just now, so its packed form is not kept before a later start",
+                 path);
     }
 }
 

@@ -287,7 +287,7 @@ static quire_err check_pages(const pool_plan *p, const kv_layout *l, const kv_mo
                              int32_t least_tokens, quire_error *err) {
     int64_t least = kv_most_pages(most, least_tokens);
     if (n < 0) {
-        return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
+        return err_set(err, QUIRE_INVALID, -1, "the amount of free memory is unknown; give --kv-pages N");
     }
     if (n < least) {
         return err_set(err, QUIRE_NO_MEMORY, -1,

@@ -46,7 +46,7 @@ static quire_err speculation_read_number(const json_member *m, draft_options *ou
         i++;
     }
     if (i == n) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m->name);
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": unknown member %.40s", m->name);
     }
     bool is_count = numbers[i].is_count;
     int64_t whole;
@@ -81,13 +81,14 @@ static quire_err read_choice(const json_member *m, const char *const *names, int
 static quire_err speculation_read_model(const json_value *o, speculation *s, quire_error *err) {
     const json_value *v = json_get(o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
-        return json_has(o, "model")
-                   ? err_set(err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model")
-                   : QUIRE_OK;
+        return json_has(o, "model") ? err_set(err, QUIRE_INVALID, -1,
+                                              FLAG ": model is allowed only with the method draft_model")
+                                    : QUIRE_OK;
     }
     if (!json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       FLAG ": the method draft_model needs the draft's file, directory or name as model");
+                       FLAG
+                       ": the method draft_model needs model, the draft model's file, directory or name");
     }
     s->name = mem_dup(json_str(v).p, json_str(v).n);
     return s->name ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -116,7 +117,7 @@ static quire_err speculation_read_object(const json_value *o, speculation *s, qu
     if (!json_is(o, JSON_KIND_OBJECT)) {
         return err_set(err, QUIRE_INVALID, -1,
                        FLAG
-                       ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
+                       ": must be a JSON object such as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT;
     for (json_member m = {0}; json_next(o, &m);) {

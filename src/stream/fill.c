@@ -122,7 +122,7 @@ quire_err fill_prompt(const stream_engine *e, const quire_request *r, const requ
     const char *field = r->fill.field;
     if (w.marks == NULL || w.marks->pre < 0) {
         return err_set_param(err, QUIRE_UNSUPPORTED, field,
-                             "this model has no fill-in-the-middle tokens, so %s cannot be used", field);
+                             "this model has no fill-in-the-middle tokens; leave %s out", field);
     }
     TRY(fill_add(&w, r->g.add_special ? tokenizer_start(e->tokenizer) : -1));
     if (r->fill.is_in_repository) {

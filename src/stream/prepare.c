@@ -33,8 +33,8 @@ static quire_err check_attention(const stream_engine *e, const generation *g, qu
     return mods_of(e, g) == NULL || e->model->index.n_best == 0
                ? QUIRE_OK
                : err_set_param(err, QUIRE_UNSUPPORTED, "attention",
-                               "this model's rows choose the keys that they read: a mask or change of scores "
-                               "is not supported");
+                               "this model selects the keys that each row reads, so masks and score changes "
+                               "are not supported");
 }
 
 /* Checks the prompt's length. The engine reduces a max_tokens that exceeds the context,
@@ -104,7 +104,7 @@ static quire_err count_response(const stream_engine *e, const generation *g, siz
     if (g->more.prompt_only) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, dialect_of(g)->prompt,
-            "the answer could take %lld bytes, and --max-answer-bytes is %lld: give less text",
+            "the answer could take %lld bytes, and --max-answer-bytes is %lld: shorten the text",
             (long long)*total, (long long)limit);
     }
     return err_set_param(err, QUIRE_BAD_REQUEST,
@@ -449,14 +449,14 @@ static quire_err make_constraint(quire_stream *s, output_start start, quire_erro
     const char *field = r->rule.field != NULL ? r->rule.field->name : "thinking_token_budget";
     if (e->tokenizer == NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, field,
-                             "this model has no vocabulary that this server can use, so %s cannot be obeyed",
+                             "this model has no vocabulary that this server can use, so %s is not supported",
                              field);
     }
     const char *obstacle = tokenizer_sum_obstacle(e->tokenizer);
     if (obstacle != NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, field,
-                             "this model's tokens do not add up to its text (its decoder has %s), so %s "
-                             "cannot be obeyed exactly",
+                             "this model's decoder has %s, so its text is not the sum of its tokens and %s "
+                             "cannot be enforced exactly",
                              obstacle, field);
     }
     reasoning_frame frame = answer_frame(r, start);

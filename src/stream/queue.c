@@ -96,7 +96,7 @@ static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
                 "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size, a grammar "
-                "and the like rule out all");
+                "or similar options exclude them all");
     }
     const quire_request *r = s->request;
     bool is_rule = event->error == QUIRE_TOO_LARGE || event->error == QUIRE_NO_MEMORY;

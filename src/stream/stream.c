@@ -119,9 +119,9 @@ static quire_err check_engine(const quire_queue *q, const quire_request *r, quir
         const engine_park *p = stream_park_of(r, (int32_t)i);
         if (p != NULL && (engine_park_engine(p) != q->e->core || dialect_of(&r->g)->gives_rows ||
                           r->g.more.prompt_only || request_beam_width(r) > 0)) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "choice %zu parks: not in another engine's park, nor with beams or without tokens",
-                           i);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "choice %zu cannot park: its park is another engine's, or it has beams or no tokens", i);
         }
     }
     return QUIRE_OK;
@@ -136,7 +136,7 @@ static quire_err check_held(const quire_request *r, quire_error *err) {
     return d->may_be_prepared && is_ids && r->fork_from == NULL && r->g.prediction.n == 0
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1,
-                         "a request that is prepared has one prompt, of ids, and no prediction");
+                         "a prepared request must have one prompt, of token ids, and no prediction");
 }
 
 /* QUIRE_BUSY if the deadline for the first token has passed while the request waited. */

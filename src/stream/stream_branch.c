@@ -16,7 +16,7 @@ static const quire_request *fields_of(const choice *c) {
 /* Finds the running choice with this index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
     if (dialect_of(&s->request->g)->gives_rows) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to branch from");
     }
     if (index < 0 || index >= s->n_choices) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "index", "index is %d; the stream has %d choices",
@@ -29,12 +29,12 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
     }
     if (s->request->g.info.beam_width > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
-                             "beams are kept and dropped by the search, so none of them can be branched");
+                             "a beam search cannot be branched: it keeps and drops beams itself");
     }
     if (s->request->formats.tools != NULL) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tools",
-                             "the response may call tools, and a call that was sent cannot be taken back: it "
-                             "cannot be branched");
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "tools",
+            "a response that may call tools cannot be branched: a call that was sent cannot be taken back");
     }
     if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
@@ -45,7 +45,7 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
     }
     if (c->prompt_only) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "the request only asks for its prompt: there is nothing to go on from");
+                       "the request only computes its prompt, so there is no answer to branch from");
     }
     *out = c;
     return QUIRE_OK;
@@ -57,7 +57,7 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
     if (position < n_prompt || position > n) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, "position",
-            "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands",
+            "position is %d; it must be from %d, the end of the prompt, to %d, the current end of the answer",
             (int)position, (int)n_prompt, (int)n);
     }
     int32_t most = c->sampling.max_tokens;
@@ -259,12 +259,11 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     const quire_request_info *info = &s->request->g.info;
     if (info->n_samples > info->n_best) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "the best of several is chosen in the end, so none of them can be steered");
+                       "best_of cannot be steered: its answer is chosen only at the end");
     }
     if (!c->started && (info->prompt_logprobs >= 0 || s->request->logits_out != NULL)) {
-        return err_set(
-            err, QUIRE_BUSY, -1,
-            "what was asked of the prompt is still being computed; try again when the answer has begun");
+        return err_set(err, QUIRE_BUSY, -1,
+                       "the prompt is still being computed; try again when the answer has begun");
     }
     stream_command *m = mem_new(1, sizeof *m);
     TRY(mem_check_for(m, "a request", err));

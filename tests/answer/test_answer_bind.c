@@ -33,9 +33,9 @@ TEST(what_the_model_cannot_answer_is_refused_by_name) {
          "\"tool_choice\":" NAMED("f") "}",
          "tool_choice", "one of them"},
         {QUIRE_CHAT, "{" USER ",\"stream_options\":{},\"thinking_token_budget\":3}", "thinking_token_budget",
-         "no reasoning"},
+         "cannot find the response's reasoning"},
         {QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":0,\"thinking_token_budget\":3}",
-         "thinking_token_budget", "no reasoning"},
+         "thinking_token_budget", "cannot find the response's reasoning"},
         {QUIRE_CHAT,
          "{" USER ",\"stream_options\":{},\"min_tokens\":3,\"max_tokens\":2,\"regex\":\"a\","
          "\"tools\":[" TOOL "],\"tool_choice\":\"required\"}",

@@ -174,7 +174,7 @@ TEST(formats_that_nest_too_deep_are_refused) {
         assert_int_equal(strbuf_add_str(&text, "}"), QUIRE_OK);
     }
     assert_int_equal(compile(text.p, &g, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.message, "nests deeper"));
+    assert_non_null(strstr(err.message, "is nested more"));
     strbuf_deinit(&text);
 }
 

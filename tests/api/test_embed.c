@@ -119,7 +119,7 @@ TEST(a_wrong_body_is_refused_by_name) {
         {"{\"input\": [], \"pooling\": \"last\"}", "input", "input has an empty array"},
         {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling",
          "\"mean\", \"cls\", \"last\" or \"rank\""},
-        {"{\"input\": \"a\", \"pooling\": \"rank\"}", "pooling", "no head that gives scores"},
+        {"{\"input\": \"a\", \"pooling\": \"rank\"}", "pooling", "no scoring head"},
         {"{\"input\": \"a\", \"pooling\": 3}", "body.pooling", "a string"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 0}", "dimensions", "at least 1"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 100000}", "dimensions", "rows have"},
@@ -134,7 +134,7 @@ TEST(a_wrong_body_is_refused_by_name) {
         {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, -1]}", "token_type_ids",
          "no token types"},
         {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, \"a\"]}", "token_type_ids",
-         "no integer"},
+         "not an integer"},
         {"{\"input\": [[1], [2]], \"pooling\": \"last\", \"token_type_ids\": [0, 0]}", "token_type_ids",
          "an array for each"},
         {"{\"input\": [1, 999999], \"pooling\": \"last\"}", "", "out of the vocabulary"},
@@ -335,7 +335,7 @@ TEST(scores_are_neither_cut_nor_normalised) {
     assert_int_equal(
         parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err),
         QUIRE_BAD_REQUEST);
-    assert_non_null(strstr(err.message, "has 2, from 0 on"));
+    assert_non_null(strstr(err.message, "has 2 types, counted from 0"));
     assert_int_equal(
         parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"normalize\": true}", &r, &err),
         QUIRE_BAD_REQUEST);
@@ -372,11 +372,11 @@ TEST(a_model_of_rows_refuses_requests_for_text) {
     quire_request *r;
     assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err),
                      QUIRE_BAD_REQUEST);
-    assert_non_null(strstr(err.message, "scores and no text"));
+    assert_non_null(strstr(err.message, "scores, not text"));
     assert_int_equal(parse_with(&scorer, QUIRE_CHAT,
                                 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r, &err),
                      QUIRE_BAD_REQUEST);
-    assert_non_null(strstr(err.message, "scores and no text"));
+    assert_non_null(strstr(err.message, "scores, not text"));
 }
 
 TEST(a_report_comes_with_a_row) {

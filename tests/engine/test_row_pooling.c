@@ -350,9 +350,9 @@ TEST(types_lie_beside_their_tokens) {
     assert_int_equal(n_typed, expected);
     assert_int_equal(n_misplaced, 0);
     types[20] = 3;
-    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type 3");
+    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type is 3");
     types[20] = -1;
-    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type -1");
+    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type is -1");
     harness_idle_stats(&h);
     harness_close(&h);
 }
@@ -367,7 +367,7 @@ TEST(what_a_model_cannot_give_is_refused) {
     mem_free(row_of(&h, &whole)); /* as many rows as a step has */
     expect_refused(&h, pooled(longest, 129, kinds[0]), QUIRE_TOO_LARGE, "--max-num-batched-tokens");
     expect_refused(&h, (harness_run){.prompt = longest, .n_prompt = 5, .sampling = greedy(3)},
-                   QUIRE_UNSUPPORTED, "reads both ways");
+                   QUIRE_UNSUPPORTED, "attends in both directions");
     harness_close(&h);
     o.two_sided = false;
     o.no_head = true;
