@@ -92,7 +92,8 @@ static quire_err read_array(const field_desc *f, const json_member *m, attention
     s->n_arrays++;
     return copy_numbers(m->value, a, 0, &at)
                ? QUIRE_OK
-               : request_range_error(f, err, "attention.arrays.%s has an integer beyond 32 bits", a->name);
+               : request_range_error(
+                     f, err, "attention.arrays.%s has an integer that does not fit in 32 bits", a->name);
 }
 
 static quire_err read_attention_read_text(const field_desc *f, const json_member *m, str *out,
@@ -132,7 +133,7 @@ quire_err request_read_attention(quire_request *r, const field_desc *f, const js
     if (v != NULL && !r->context.trusts_attention) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, f->name,
-            "attention is not taken from requests here: the server must run with --trust-request-attention");
+            "this server does not accept attention in requests; start it with --trust-request-attention");
     }
     quire_err e = v != NULL ? read_spec(r, f, v, &s, err) : QUIRE_OK;
     if (e == QUIRE_OK && v != NULL) {

@@ -41,7 +41,7 @@ static quire_err check_conversation(const quire_request *r, size_t i, const json
     if (!json_is(v, JSON_KIND_ARRAY) || json_length(v) == 0) {
         return err_set_param(
             err, QUIRE_BAD_REQUEST, where,
-            "messages[%zu] is no conversation; it must be an array of messages, of one at least", i);
+            "messages[%zu] is not a conversation; it must be an array of at least one message", i);
     }
     TRY(chat_messages_read(v, traits_of(r), where, &read, err));
     chat_messages_deinit(&read);
@@ -79,8 +79,8 @@ quire_err request_read_template(quire_request *r, const field_desc *f, const jso
     if (given.n > 0 && is_template_text(given)) {
         if (!r->context.trusts_templates) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "",
-                                 "chat_template is a template's text, which this server takes with "
-                                 "--trust-request-chat-template only");
+                                 "chat_template is a template's text, which this server accepts only with "
+                                 "--trust-request-chat-template");
         }
     } else if (given.n > 0 && r->context.form != NULL && chat_form_find(r->context.form, given) == NULL) {
         strbuf names = {0};
@@ -114,10 +114,9 @@ static quire_err read_predicted_part(const field_desc *f, size_t i, const json_v
                                      quire_error *err) {
     const json_value *text = json_is(part, JSON_KIND_OBJECT) ? json_get(part, "text") : NULL;
     if (!json_is(text, JSON_KIND_TEXT) || !str_is(json_get_str(part, "type"), "text")) {
-        return request_range_error(f, err,
-                                   "prediction.content[%zu] is not a part of text; it must be "
-                                   "{\"type\": \"text\", \"text\": ..}",
-                                   i);
+        return request_range_error(
+            f, err,
+            "prediction.content[%zu] is not a text part; it must be {\"type\": \"text\", \"text\": ..}", i);
     }
     return err_set(err, strbuf_add(out, json_str(text).p, json_str(text).n), -1,
                    "out of memory for a request");
@@ -132,8 +131,7 @@ quire_err request_read_prediction(quire_request *r, const field_desc *f, const j
         return request_range_error(f, err, "prediction.type must be \"content\"");
     }
     if (v != NULL && !is_text && !json_is(content, JSON_KIND_ARRAY)) {
-        return request_range_error(f, err,
-                                   "prediction.content must be a string or an array of parts of text");
+        return request_range_error(f, err, "prediction.content must be a string or an array of text parts");
     }
     for (size_t i = 0; v != NULL && !is_text && i < json_length(content); i++) {
         quire_err e = read_predicted_part(f, i, json_at(content, i), &parts, err);
@@ -248,7 +246,7 @@ void request_settle_echo(quire_request *r) {
 quire_err request_require_chat(const quire_request *r, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model has no vocabulary, so it cannot chat; use completions with token ids");
+                       "this model has no vocabulary, so it cannot chat; use /v1/completions with token ids");
     }
     if (dialect_of(&r->g)->is_batch ? r->g.n_prompts == 0 : r->g.messages.json.n == 0) {
         bool is_prompt = r->g.info.endpoint == QUIRE_OLLAMA_GENERATE;
@@ -258,7 +256,7 @@ quire_err request_require_chat(const quire_request *r, quire_error *err) {
     }
     if (r->g.continue_final_message && r->g.add_generation_prompt) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
-                             "continue_final_message and add_generation_prompt exclude each other; set "
+                             "continue_final_message and add_generation_prompt cannot both be true; set "
                              "add_generation_prompt to false");
     }
     return QUIRE_OK;

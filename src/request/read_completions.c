@@ -27,7 +27,7 @@ static quire_err read_id(const quire_request *r, const field_desc *f, const json
                          int32_t *out, quire_error *err) {
     int64_t id;
     if (!json_whole(v, &id) || id < 0) {
-        return request_type_error(f, index, v, "a token id, an integer from 0 on", err);
+        return request_type_error(f, index, v, "a token id, an integer of at least 0", err);
     }
     if (id >= r->context.n_vocab) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "",
@@ -68,7 +68,7 @@ static quire_err read_completions_read_text(const quire_request *r, const field_
     }
     out->text = json_str(v);
     return out->text.n > 0 ? QUIRE_OK
-                           : request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
+                           : request_range_error(f, err, "%s is empty; give text or token ids", f->name);
 }
 
 /* Reads element `index` of the prompt array, or with index -1 the whole value as one
@@ -128,11 +128,11 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
         n = many ? json_length(v) : 1;
     }
     if (n > REQUEST_MAX_PROMPTS) {
-        return request_range_error(f, err, "%s has %zu items; at most %d are taken at once", f->name, n,
+        return request_range_error(f, err, "%s has %zu items; at most %d are allowed", f->name, n,
                                    REQUEST_MAX_PROMPTS);
     }
     if (v == NULL) {
-        return request_range_error(f, err, "%s is missing; give a text or token ids", f->name);
+        return request_range_error(f, err, "%s is missing; give text or token ids", f->name);
     }
     request_prompt *prompts = mem_new(n, sizeof *prompts);
     if (prompts == NULL) {
@@ -168,16 +168,15 @@ quire_err request_check_fill(const quire_request *r, quire_error *err) {
     return r->fill.field == NULL || !r->g.info.echo
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "echo",
-                               "echo is given with %s: the answer is what stands after the prompt and before "
-                               "other text, so the prompt is not put before it",
+                               "echo cannot be used with %s: the answer is only the text that fills the gap",
                                r->fill.field);
 }
 
 quire_err request_require_prompt(const quire_request *r, quire_error *err) {
     assert(r != NULL);
-    return r->g.n_prompts > 0 ? QUIRE_OK
-                              : err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
-                                              "prompt is missing; give a text or token ids");
+    return r->g.n_prompts > 0
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is missing; give text or token ids");
 }
 
 quire_err generation_too_long(const generation *g, int32_t limit, size_t n, bool is_least, quire_error *err) {

@@ -68,9 +68,10 @@ static quire_err read_embeddings_check_type(const quire_request *r, int64_t type
         return QUIRE_OK;
     }
     return n > 1 ? err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
-                                 "token type %lld; this model has %d, from 0 on", (long long)type, (int)n)
+                                 "token type is %lld; this model has %d types, counted from 0",
+                                 (long long)type, (int)n)
                  : err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
-                                 "token type %lld; this model has no token types", (long long)type);
+                                 "token type is %lld; this model has no token types", (long long)type);
 }
 
 /* Reads the token types of one prompt from an array. */
@@ -93,7 +94,7 @@ static quire_err read_types(const quire_request *r, const json_value *v, request
         int64_t type = -1;
         if (!json_whole(json_at(v, i), &type)) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids",
-                                 "token_type_ids has an item that is no integer");
+                                 "token_type_ids has an item that is not an integer");
         }
         TRY(read_embeddings_check_type(r, type, err));
         types[i] = (int32_t)type;
@@ -125,17 +126,17 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
     bool is_rank = r->pooling_kind == POOLING_NONE;
     if (is_rank && !scores) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
-                             "pooling is rank; this model has no head that gives scores");
+                             "pooling is rank, but this model has no scoring head");
     }
     if (r->pooling_kind < 0 && says_nothing) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
-                             "this model %sdoes not say how its rows become an embedding; give pooling "
-                             "(--pooling): mean, cls or last",
+                             "this model %sdoes not say how to pool its rows into an embedding; set pooling "
+                             "(--pooling) to mean, cls or last",
                              r->context.no_tokens ? "" : "generates text and ");
     }
     if (scores && (r->dimensions > 0 || r->normalize > 0)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->dimensions > 0 ? "dimensions" : "normalize",
-                             "%s is given; this model gives %d scores of an input, no embedding",
+                             "%s is not supported: this model gives %d scores for an input, not an embedding",
                              r->dimensions > 0 ? "dimensions" : "normalize", (int)own->n_scores);
     }
     if (r->context.n_row > 0 && r->dimensions > r->context.n_row) {
@@ -155,7 +156,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
 quire_err request_check_embedding(quire_request *r, quire_error *err) {
     assert(r != NULL);
     if (r->g.n_prompts == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "input is missing; give a text or token ids");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "input is missing; give text or token ids");
     }
     if (r->logits_out != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "an embeddings request has no logits");
@@ -165,8 +166,8 @@ quire_err request_check_embedding(quire_request *r, quire_error *err) {
 }
 
 quire_err request_long_input(int32_t limit, size_t n, const char *least, quire_error *err) {
-    return err_set_param(err, QUIRE_BAD_REQUEST, "input", "the input has %s%zu tokens; at most %d are taken",
-                         least, n, (int)limit);
+    return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                         "the input has %s%zu tokens; at most %d are allowed", least, n, (int)limit);
 }
 
 /* ---- requests without JSON ---- */
@@ -188,7 +189,8 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
         return in->n_text > 0 && in->types == NULL
                    ? QUIRE_OK
                    : err_set_param(err, QUIRE_BAD_REQUEST, "input",
-                                   "an input is empty, or a text with token types; types are for ids");
+                                   "an input is empty, or is a text with token types; token types are only "
+                                   "for token ids");
     }
     if (in->n_ids == 0 || in->n_ids > INT32_MAX) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "input",
@@ -226,8 +228,8 @@ quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, qui
 static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t n, quire_error *err) {
     size_t n_text = 0;
     if (n == 0 || n > REQUEST_MAX_PROMPTS) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "%zu inputs; a request has from 1 to %d", n,
-                             REQUEST_MAX_PROMPTS);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input",
+                             "the request has %zu inputs; it must have from 1 to %d", n, REQUEST_MAX_PROMPTS);
     }
     for (size_t i = 0; i < n; i++) {
         n_text += inputs[i].ids == NULL ? inputs[i].n_text : 0;
@@ -353,7 +355,7 @@ static quire_err check_texts(const quire_request *r, quire_error *err) {
     }
     if (r->context.pooling.n_scores > 1) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model gives %d scores of an input, no single one; /pooling gives them all",
+                       "this model gives %d scores for an input, not a single one; /pooling returns them all",
                        (int)r->context.pooling.n_scores);
     }
     return QUIRE_OK;
@@ -387,12 +389,11 @@ static quire_err check_pairs(const quire_request *r, size_t n_queries, size_t n_
     for (size_t i = 0; i < n_documents; i++) {
         n_bytes += text_at_index(r->queries, n_queries > 1 ? i : 0).n + text_at_index(r->candidates, i).n;
     }
-    return n_bytes <= SCORES_MAX_BYTES
-               ? QUIRE_OK
-               : err_set_param(err, QUIRE_BAD_REQUEST, dialect_of(&r->g)->prompt,
-                               "the pairs have %zu bytes of text, each with its query; at most %zu are taken "
-                               "at once",
-                               n_bytes, SCORES_MAX_BYTES);
+    return n_bytes <= SCORES_MAX_BYTES ? QUIRE_OK
+                                       : err_set_param(err, QUIRE_BAD_REQUEST, dialect_of(&r->g)->prompt,
+                                                       "the pairs have %zu bytes of text, counting the query "
+                                                       "once for each; at most %zu are allowed",
+                                                       n_bytes, SCORES_MAX_BYTES);
 }
 
 quire_err request_check_scores(quire_request *r, quire_error *err) {

@@ -435,7 +435,7 @@ static size_t bytes_of_row(void *user, str name) {
 /* The value's actual size is unknown: reading stopped at the limit. */
 static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
-                         "%s has over %zu bytes, the most that are read (white space and escapes aside)",
+                         "%s has more than the allowed %zu bytes (not counting white space and escapes)",
                          f->name, request_field_max_bytes(f));
 }
 
@@ -460,7 +460,7 @@ quire_err request_check_body(str text, body_rows *rows, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is empty; it must be a JSON object");
     }
     if (text.n > REQUEST_MAX_BYTES) {
-        return err_set_param(err, QUIRE_TOO_LARGE, "body", "the body has %zu bytes; at most %zu are read",
+        return err_set_param(err, QUIRE_TOO_LARGE, "body", "the body has %zu bytes; at most %zu are allowed",
                              text.n, REQUEST_MAX_BYTES);
     }
     quire_err e = json_check(text, &own, NULL, &fault);

@@ -64,8 +64,9 @@ quire_err request_read_loras(quire_request *r, const field_desc *f, const json_v
             return request_range_error(f, err, "lora[%zu] must be an object {\"id\": N, \"scale\": X}", i);
         }
         if (id < 0 || id >= r->context.n_loras) {
-            return request_range_error(f, err, "lora[%zu] has id %lld; this server has %d adapters of --lora",
-                                       i, (long long)id, (int)r->context.n_loras);
+            return request_range_error(f, err,
+                                       "lora[%zu] has id %lld; this server has %d adapters from --lora", i,
+                                       (long long)id, (int)r->context.n_loras);
         }
         if (!isfinite((float)x)) {
             return request_range_error(f, err, "lora[%zu] has a scale that is not finite", i);
@@ -183,7 +184,7 @@ quire_err request_set_scored(quire_request *r, const field_desc *f, const json_v
     int32_t ids[PARAMS_MAX_SCORED];
     size_t n = json_length(v);
     if (n > PARAMS_MAX_SCORED) {
-        return request_range_error(f, err, "%s has %zu ids; at most %d are taken", f->name, n,
+        return request_range_error(f, err, "%s has %zu ids; at most %d are allowed", f->name, n,
                                    PARAMS_MAX_SCORED);
     }
     TRY(read_lists_ids(r, f, v, n, ids, err));
@@ -242,10 +243,11 @@ static quire_err read_lists_check_texts(const field_desc *f, const json_value *v
         }
         n_bytes += read_lists_text(v, i).n;
     }
-    return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
-                                     : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
-                                                     "%s has texts of %zu bytes in all; at most %d are taken",
-                                                     f->name, n_bytes, MAX_TEXT_BYTES);
+    return n_bytes <= MAX_TEXT_BYTES
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, f->name,
+                               "%s has texts of %zu bytes in all; at most %d are allowed", f->name, n_bytes,
+                               MAX_TEXT_BYTES);
 }
 
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v,
@@ -507,20 +509,22 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
     }
     if (width > PARAMS_MAX_BEAMS) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n",
-                             "a search of %d beams; at most %d are possible", (int)width, PARAMS_MAX_BEAMS);
+                             "beam search with %d beams; at most %d are allowed", (int)width,
+                             PARAMS_MAX_BEAMS);
     }
     if (r->g.more.has_prediction) {
-        return err_set_param(
-            err, QUIRE_BAD_REQUEST, "prediction",
-            "prediction is given with beam search, which keeps several answers: leave it out");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prediction",
+                             "prediction cannot be used with beam search; leave it out");
     }
     if (r->n > width) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results",
-                             (int)r->n, (int)width);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "n",
+                             "n is %d; it must be at most the number of beams, which is %d", (int)r->n,
+                             (int)width);
     }
     if (r->best_of >= 0 && r->beam_width > 0 && r->best_of != r->beam_width) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
-                             "best_of is %d and beam_width %d; with beam search both are the number of beams",
+                             "best_of is %d and beam_width is %d; with beam search both mean the number of "
+                             "beams, so leave one out",
                              (int)r->best_of, (int)r->beam_width);
     }
     if (width % r->g.beams.n_groups != 0) {
@@ -530,7 +534,7 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
     }
     if (r->g.beams.diversity_penalty > 0.0f && r->g.beams.n_groups == 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "diversity_penalty",
-                             "diversity_penalty is given without groups of beams; set num_beam_groups");
+                             "diversity_penalty needs groups of beams; set num_beam_groups");
     }
     const char *field = drawing_field(&r->g.sampling);
     if (field != NULL) {

@@ -74,7 +74,7 @@ static quire_err read_llama_prompt(const quire_request *r, const field_desc *f, 
     token_list ids = {0};
     quire_err e = read_llama_one(r, f, v, index, &ids, err);
     if (e == QUIRE_OK && ids.n == 0) {
-        e = request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
+        e = request_range_error(f, err, "%s is empty; give text or token ids", f->name);
     }
     if (e == QUIRE_OK) {
         void *copy = mem_dup(ids.ids, ids.n * sizeof *ids.ids);
@@ -114,7 +114,7 @@ quire_err request_read_llama_prompt(quire_request *r, const field_desc *f, const
     }
     size_t n = is_many ? json_length(v) : 1;
     if (n > REQUEST_MAX_PROMPTS) {
-        return request_range_error(f, err, "%s has %zu items; at most %d are taken at once", f->name, n,
+        return request_range_error(f, err, "%s has %zu items; at most %d are allowed", f->name, n,
                                    REQUEST_MAX_PROMPTS);
     }
     request_prompt *prompts = mem_new(n, sizeof *prompts);
@@ -200,7 +200,7 @@ quire_err request_check_infill(quire_request *r, quire_error *err) {
     assert(r != NULL);
     if (r->fork_from == NULL && (!r->has_input_prefix || !r->has_input_suffix)) {
         const char *name = r->has_input_prefix ? "input_suffix" : "input_prefix";
-        return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give a text, which may be empty",
+        return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give a string, which may be empty",
                              name);
     }
     r->fill.field = "input_suffix";
@@ -234,7 +234,7 @@ quire_err request_read_response_fields(quire_request *r, const field_desc *f, co
                                        quire_error *err) {
     size_t n = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     if (n > MAX_RESPONSE_FIELDS) {
-        return request_range_error(f, err, "%s has %zu names; at most %d are taken", f->name, n,
+        return request_range_error(f, err, "%s has %zu names; at most %d are allowed", f->name, n,
                                    MAX_RESPONSE_FIELDS);
     }
     r->response_fields = n > 0 || json_is(v, JSON_KIND_TEXT) ? v : NULL;
@@ -392,7 +392,7 @@ static quire_err read_llama_check_listed(const quire_request *r, quire_error *er
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "n_probs",
                                "n_probs is %lld for up to %lld tokens; at most %d log-probabilities are "
-                               "given in all: lower n_probs or n_predict",
+                               "returned in all: lower n_probs or n_predict",
                                (long long)n, (long long)n_max, MAX_LISTED);
 }
 
@@ -576,11 +576,11 @@ static bool samplers_has(const sampler_list *l, llama_sampler s) {
 /* Refuses item i, which names no sampler. */
 static quire_err samplers_refuse(const field_desc *f, const json_value *v, size_t i, quire_error *err) {
     return json_is(v, JSON_KIND_TEXT)
-               ? request_range_error(f, err,
-                                     "samplers[%zu] is no sampler's letter; the letters are e (penalties), d "
-                                     "(dry), s (top_n_sigma), k (top_k), y (typ_p), p (top_p), m (min_p), x "
-                                     "(xtc) and t (temperature)",
-                                     i)
+               ? request_range_error(
+                     f, err,
+                     "samplers[%zu] is not a sampler's letter; the letters are e (penalties), d (dry), s "
+                     "(top_n_sigma), k (top_k), y (typ_p), p (top_p), m (min_p), x (xtc) and t (temperature)",
+                     i)
                : request_type_error(f, (int64_t)i, json_at(v, i),
                                     "penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc or "
                                     "temperature",
@@ -604,7 +604,7 @@ static quire_err samplers_read(const field_desc *f, const json_value *v, sampler
             return samplers_refuse(f, v, i, err);
         }
         if (samplers_has(out, s)) {
-            return request_range_error(f, err, "samplers[%zu] is %s again; each runs once", i,
+            return request_range_error(f, err, "samplers[%zu] repeats %s; each sampler runs once", i,
                                        llama_samplers[s].name);
         }
         out->list[out->n++] = s;
@@ -616,7 +616,7 @@ quire_err request_read_samplers(quire_request *r, const field_desc *f, const jso
                                 quire_error *err) {
     sampler_list l;
     if (v != NULL && !json_is(v, JSON_KIND_ARRAY) && !json_is(v, JSON_KIND_TEXT)) {
-        return request_type_error(f, -1, v, "an array of names, or a text of their letters", err);
+        return request_type_error(f, -1, v, "an array of names, or a string of their letters", err);
     }
     TRY(samplers_read(f, v, &l, err));
     for (size_t i = 0; v != NULL && i < samplers_n_given(v); i++) {
@@ -697,8 +697,8 @@ static quire_err samplers_check_order(const sampling_params *p, const sampler_li
         if (is_on && is_change && before != NULL) {
             return err_set_param(
                 err, QUIRE_BAD_REQUEST, "samplers",
-                "samplers has %s before %s; penalties come first here, then dry, then the others", before,
-                llama_samplers[s].name);
+                "samplers has %s before %s; on this server penalties come first, then dry, then the others",
+                before, llama_samplers[s].name);
         }
         before = is_on && s != LLAMA_PENALTIES ? llama_samplers[s].name : before;
     }

@@ -41,12 +41,13 @@ static quire_err messages_check_tool(const field_desc *f, size_t i, const json_v
     }
     if (!json_is(json_get(tool, "input_schema"), JSON_KIND_OBJECT)) {
         bool is_own = type.n > 0 && !str_is(type, "custom");
-        return is_own ? err_set_param(err, QUIRE_BAD_REQUEST, where,
-                                      "%s is of type \"%.*s\", which this server does not run and its model "
-                                      "does not know; give its name, description and input_schema",
-                                      where, (int)(type.n < 60 ? type.n : 60), type.p)
-                      : err_set_param(err, QUIRE_BAD_REQUEST, where,
-                                      "%s.input_schema must be a JSON Schema, an object", where);
+        return is_own
+                   ? err_set_param(err, QUIRE_BAD_REQUEST, where,
+                                   "%s is of type \"%.*s\", a tool built into Anthropic's API, which this "
+                                   "server does not run; give a tool with name, description and input_schema",
+                                   where, (int)(type.n < 60 ? type.n : 60), type.p)
+                   : err_set_param(err, QUIRE_BAD_REQUEST, where,
+                                   "%s.input_schema must be a JSON Schema, an object", where);
     }
     if (description != NULL && !json_is(description, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, where, "%s.description must be a string", where);
@@ -239,7 +240,8 @@ static quire_err messages_take_output(quire_request *r, quire_error *err) {
     const json_value *config = request_part(r, "output_config"), *old = request_part(r, "output_format");
     const json_value *format = json_get(config, "format"), *effort = json_get(config, "effort");
     if (format != NULL && old != NULL) {
-        return messages_refuse("output_format", "is given beside output_config.format; give one", err);
+        return messages_refuse("output_format", "and output_config.format are both given; give one of them",
+                               err);
     }
     if (effort != NULL) {
         TRY(messages_take_effort(r, effort, err));

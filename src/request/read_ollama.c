@@ -69,7 +69,7 @@ quire_err request_read_keep_alive(quire_request *r, const field_desc *f, const j
     }
     if (!is_right) {
         return err_set_param(err, QUIRE_BAD_REQUEST, f->name,
-                             "%s must be seconds or a duration, as 300 or \"5m\"", f->name);
+                             "%s must be seconds or a duration, such as 300 or \"5m\"", f->name);
     }
     r->g.more.has_keep_alive = v != NULL;
     r->g.more.keep_alive_us = us;
@@ -173,10 +173,10 @@ static quire_err read_ollama_write_message(ollama_messages *m, size_t i, const j
                                          "must be an object with a role and a content", err);
     }
     if (content != NULL && !json_is(content, JSON_KIND_TEXT)) {
-        return read_ollama_message_error(i, "content", "must be a text", err);
+        return read_ollama_message_error(i, "content", "must be a string", err);
     }
     if (json_length(images) > 0) {
-        return read_ollama_message_error(i, "images", "is given; this server takes text only", err);
+        return read_ollama_message_error(i, "images", "is given; this server takes only text", err);
     }
     json_begin(json_item(&m->o), '{');
     read_ollama_write_text(&m->o, "role", role);
@@ -380,7 +380,7 @@ quire_err request_assemble_ollama_generate(quire_request *r, quire_error *err) {
     quire_err e = QUIRE_OK;
     if (json_length(request_part(r, "images")) > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "images",
-                             "images is given; this server takes text only");
+                             "images is given; this server takes only text");
     }
     request_become(r, is_raw ? QUIRE_OLLAMA_RAW : QUIRE_OLLAMA_GENERATE);
     if (is_raw) {

@@ -174,7 +174,7 @@ static quire_err responses_take_tool(quire_request *r, const field_desc *f, size
         size_t n = space.n + 1 + json_get_str(json_at(inner, j), "name").n;
         if (n > CALL_NAME_BYTES) {
             return request_range_error(
-                f, err, "%s.name has %zu bytes with its namespace and a point; at most %d are taken", where,
+                f, err, "%s.name has %zu bytes with its namespace and a point; at most %d are allowed", where,
                 n, CALL_NAME_BYTES);
         }
         TRY(responses_add_tool(r, json_at(inner, j), space, o, err));
@@ -292,9 +292,10 @@ static quire_err responses_set_include(quire_request *r, quire_error *err) {
         if (str_is(what, INCLUDE_LOGPROBS)) {
             has_logprobs = true;
         } else if (!str_is(what, "reasoning.encrypted_content")) {
-            return responses_refuse(param, err,
-                                    "names what this server does not have; it has \"" INCLUDE_LOGPROBS
-                                    "\" and takes \"reasoning.encrypted_content\"");
+            return responses_refuse(
+                param, err,
+                "has a value that this server does not support; it supports \"" INCLUDE_LOGPROBS
+                "\" and accepts \"reasoning.encrypted_content\"");
         }
     }
     if (!has_logprobs) {
@@ -418,12 +419,13 @@ static quire_err responses_describe(quire_request *r, quire_error *err) {
                      *previous = request_part(r, "previous_response_id");
     bool is_stored = store == NULL || json_truth(store), is_background = json_truth(background);
     if (is_background && !is_stored) {
-        return responses_refuse("background", err, "needs store: the response is fetched from there");
+        return responses_refuse("background", err,
+                                "needs store, from which the response is fetched; set store to true");
     }
     if (is_background && r->g.info.stream) {
-        return responses_refuse(
-            "background", err,
-            "is given with stream; leave one of them out, and fetch the response by its id");
+        return responses_refuse("background", err,
+                                "cannot be combined with stream; leave one of them out, and fetch a "
+                                "background response by its id");
     }
     TRY(responses_write_members(r, is_stored, err));
     TRY(err_set(err, strbuf_add(&r->response_previous, json_str(previous).p, json_str(previous).n), -1,

@@ -19,7 +19,8 @@ static quire_err drop_rule(quire_request *r, const field_desc *f) {
 static quire_err take_rule(quire_request *r, request_rule rule, const json_value *v, quire_error *err) {
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
     if (is_given && r->rule.field != rule.field) {
-        return request_range_error(rule.field, err, "%s and %s are given; a response can obey one of them",
+        return request_range_error(rule.field, err,
+                                   "%s and %s are both given; a response can obey only one of them",
                                    r->rule.field->name, rule.field->name);
     }
     rule.text = json_str(v);

@@ -22,7 +22,7 @@ static quire_err read_sglang_prompt(quire_request *r, const field_desc *f, const
         return QUIRE_OK;
     }
     if (has_other) {
-        return request_range_error(f, err, "text and input_ids are given; give one of them");
+        return request_range_error(f, err, "text and input_ids are both given; give one of them");
     }
     if (is_ids ? !json_is(v, JSON_KIND_ARRAY) || json_is(first, JSON_KIND_TEXT)
                : json_is(first, JSON_KIND_INT)) {
@@ -49,7 +49,7 @@ quire_err request_require_sglang(const quire_request *r, quire_error *err) {
     assert(r != NULL);
     return r->g.n_prompts > 0 ? QUIRE_OK
                               : err_set_param(err, QUIRE_BAD_REQUEST, "text",
-                                              "text is missing; give a text, or token ids as input_ids");
+                                              "text is missing; give text, or token ids as input_ids");
 }
 
 quire_err request_long_sglang(int32_t limit, size_t n, const char *least, quire_error *err) {
@@ -102,8 +102,8 @@ static quire_err read_sglang_shared(const quire_request *r, const char *field, c
     size_t i = read_sglang_differing(v);
     return i >= json_length(v) ? QUIRE_OK
                                : err_set_param(err, QUIRE_BAD_REQUEST, field,
-                                               "%s[%zu] differs from %s[0]; all prompts of a request must "
-                                               "have the same; send the others as separate requests",
+                                               "%s[%zu] differs from %s[0]; it must be the same for all "
+                                               "prompts of a request; send the others as separate requests",
                                                field, i, field);
 }
 
@@ -159,8 +159,8 @@ static quire_err read_sglang_check_shared(const json_value *from, const json_val
     for (json_member m = {0}; json_next(from, &m);) {
         if (!read_sglang_is_same(m.value, json_get(other, m.name)) && !read_sglang_may_differ(m.name)) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "sampling_params",
-                                 "sampling_params[%zu] has another %.40s than sampling_params[0]; all "
-                                 "prompts of a request must have the same",
+                                 "sampling_params[%zu] and sampling_params[0] differ in %.40s; it must be "
+                                 "the same for all prompts of a request",
                                  i, m.name);
         }
     }

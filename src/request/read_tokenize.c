@@ -72,12 +72,12 @@ quire_err request_read_parse_special(quire_request *r, const field_desc *f, cons
 quire_err request_check_text(quire_request *r, quire_error *err) {
     const char *name = dialect_of(&r->g)->prompt;
     if (!r->context.has_vocabulary) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so it has no texts of ids");
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so token ids have no text");
     }
     if (r->g.n_prompts == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, name, "%s is missing; give %s", name,
                              r->g.info.endpoint == QUIRE_DETOKENIZE ? "an array of token ids"
-                             : r->g.info.endpoint == QUIRE_TOKENIZE ? "a text, or messages"
+                             : r->g.info.endpoint == QUIRE_TOKENIZE ? "text or messages"
                                                                     : "a text");
     }
     r->g.info.return_token_ids = r->g.info.endpoint != QUIRE_DETOKENIZE;
@@ -87,7 +87,8 @@ quire_err request_check_text(quire_request *r, quire_error *err) {
 quire_err request_check_conversation(quire_request *r, quire_error *err) {
     TRY(request_require_chat(r, err));
     if (r->g.n_prompts > 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is given beside messages; give one");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt",
+                             "prompt and messages are both given; give one of them");
     }
     TRY(request_check_tools(r, err));
     request_end_with_prompts(r, r->g.info.endpoint == QUIRE_TOKENIZE_CHAT);
@@ -150,11 +151,13 @@ quire_err quire_request_continue(quire_request *r, const quire_continuation *fro
     request_continuation made = {0};
     quire_endpoint kind = r->g.info.endpoint;
     if (kind != QUIRE_TOKENIZE && kind != QUIRE_TOKENIZE_CHAT && kind != QUIRE_CHAT) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "only chats and requests for ids go on from tokens");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "only chats and requests for token ids can be continued from tokens");
     }
     bool has_part = from->after != NULL || from->before != NULL || from->n_plain > 0;
     if (kind == QUIRE_CHAT && (has_part || from->n_ids == 0)) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "a chat goes on from ids alone, at least one");
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "a chat can be continued only from token ids, at least one");
     }
     TRY(read_tokenize_check_ids(r, from, err));
     quire_err e = read_tokenize_copy(from, &made);

@@ -23,7 +23,7 @@ quire_err request_read_tools(quire_request *r, const field_desc *f, const json_v
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
     json_value *tools = NULL;
     if (!dialect_of(&r->g)->is_chat) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tools can be used only in chats");
     }
     TRY(request_check_size(request_field("tools", FIELD_CHAT), (str){json, n}, err));
     TRY(request_read_value((str){json, n}, 0, "tools", &tools, err));
@@ -88,7 +88,7 @@ static quire_err read_tools_check_choice(const quire_request *r, quire_error *er
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
     if ((is_named || r->tool_choice == OUTPUT_CHOICE_REQUIRED) && r->n_offered == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "tool_choice asks for a call, and the request has no tools");
+                             "tool_choice asks for a call, but the request has no tools");
     }
     if (is_named && !is_offered(r, r->named_tool)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
@@ -136,7 +136,7 @@ quire_err request_check_n_tools(const field_desc *f, const char *where, const js
                                 quire_error *err) {
     size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
     return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
-                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken",
+                                  : request_range_error(f, err, "%s has %zu entries; at most %d are allowed",
                                                         where, n, REQUEST_MAX_TOOLS);
 }
 
@@ -209,9 +209,9 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
     /* the field is function_call */
     bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f;
     if (is_others) {
-        return v == NULL
-                   ? QUIRE_OK
-                   : request_range_error(f, err, "tool_choice and function_call are given; give one of them");
+        return v == NULL ? QUIRE_OK
+                         : request_range_error(
+                               f, err, "tool_choice and function_call are both given; give one of them");
     }
     r->choice_field = v != NULL ? f : NULL;
     r->named_tool = (str){0};
@@ -313,7 +313,7 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
     bool is_plain = r->functions == NULL || json_length(r->functions) == 0;
     if (!is_plain && json_length(r->tools_field) > 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "functions",
-                             "functions and tools are given; give tools alone");
+                             "functions and tools are both given; give only tools");
     }
     r->g.info.old_calls = !is_plain;
     r->has_custom = false;
@@ -395,7 +395,7 @@ quire_err request_check_custom(const field_desc *f, size_t i, const json_value *
                ? QUIRE_OK
                : request_range_error(
                      f, err,
-                     "tools[%zu].custom.format.grammar.definition has %zu bytes; at most %zu are read", i,
+                     "tools[%zu].custom.format.grammar.definition has %zu bytes; at most %zu are allowed", i,
                      definition.n, PARAMS_MAX_RULE_BYTES);
 }
 

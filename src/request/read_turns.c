@@ -198,10 +198,10 @@ static turns_call *turns_find_call(turns *t, str id) {
 
 static quire_err turns_keep_call(turns *t, str id) {
     if (turns_find_call(t, id) != NULL) {
-        return turns_refuse(t, "id", "is that of another tool_use of this turn");
+        return turns_refuse(t, "id", "is also the id of another tool_use in this turn");
     }
     if (t->n_open >= REQUEST_MAX_TOOLS) {
-        return turns_refuse(t, "", "is one of over %d calls in one turn", REQUEST_MAX_TOOLS);
+        return turns_refuse(t, "", "is one of more than %d calls in one turn", REQUEST_MAX_TOOLS);
     }
     TRY(mem_grow(&t->open, &t->cap_open, t->n_open + 1, sizeof *t->open));
     t->open[t->n_open++] = (turns_call){.id = id};
@@ -238,8 +238,8 @@ static quire_err turns_read_thinking(turns *t, const json_value *block) {
     TRY(turns_get_text(t, block, "signature", &signature));
     if (!thought_is_signed(t->r->context.thought_key, thought, signature)) {
         return turns_refuse(t, "signature",
-                            "is not that of this text: Invalid `signature` in `thinking` block; send it back "
-                            "unchanged, or leave the block out");
+                            "does not belong to this text: Invalid `signature` in `thinking` block; send it "
+                            "back unchanged, or leave the block out");
     }
     t->signature = t->signature.n == 0 ? signature : t->signature;
     if (t->thought.n > 0) {

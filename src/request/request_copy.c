@@ -80,9 +80,9 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
     for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
         const field_desc *f = request_field(m.name, dialect_of(&r->g)->fields);
         if (f != NULL && !(f->flags & FIELD_SAMPLING)) {
-            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name,
-                              "%s cannot be changed while the answer is made; a fork can have another",
-                              m.name);
+            e = err_set_param(
+                err, QUIRE_BAD_REQUEST, m.name,
+                "%s cannot be changed while the answer is generated; a fork can use another value", m.name);
         }
     }
     json_drop(body);

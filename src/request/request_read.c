@@ -362,8 +362,10 @@ static quire_err request_read_member(quire_request *r, const field_desc *f, str 
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
     if (r->fork_from != NULL && v != NULL && request_is_prompt_field(f)) {
-        e = err_set_param(err, QUIRE_BAD_REQUEST, f->name,
-                          "%s is given; a fork has the prompt of what it was forked from", f->name);
+        e = err_set_param(
+            err, QUIRE_BAD_REQUEST, f->name,
+            "%s is given, but a fork has the prompt of the stream that it was forked from; leave it out",
+            f->name);
     } else {
         e = request_set_and_keep(r, f, v, err);
     }
@@ -461,20 +463,20 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
     if (r->context.no_tokens) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        r->context.pooling.n_scores > 0
-                           ? "this model gives scores and no text: POST /v1/score, /v1/rerank, or quire run "
-                             "--embed --text-pair"
-                           : "this model gives embeddings and no text: POST /v1/embeddings, or quire run "
+                           ? "this model gives scores, not text: use POST /v1/score, /v1/rerank, or quire "
+                             "run --embed --text-pair"
+                           : "this model gives embeddings, not text: use POST /v1/embeddings, or quire run "
                              "--embed, quire_embed");
     }
     if (r->fork_from != NULL) {
         if (r->g.info.beam_width > 0) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
-                                 "beam_width is given; a fork goes on by sampling");
+                                 "beam_width is given, but a fork continues by sampling; leave it out");
         }
-        return r->n_prompt_logprobs < 0
-                   ? QUIRE_OK
-                   : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
-                                   "prompt_logprobs is given; a fork does not compute what stands before it");
+        return r->n_prompt_logprobs < 0 ? QUIRE_OK
+                                        : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
+                                                        "prompt_logprobs is given, but a fork does not "
+                                                        "compute its prompt again; leave it out");
     }
     return dialect_of(&r->g)->required(r, err);
 }
@@ -496,11 +498,11 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
     }
     if (r->g.info.n_samples > r->n && r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
-                             "the best of several cannot be streamed; leave best_of or stream out");
+                             "best_of cannot be streamed; leave best_of or stream out");
     }
     if (r->g.info.n_choices > PARAMS_MAX_CHOICES) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "n",
-                             "the request asks for %d answers in all; at most %d are given",
+                             "the request asks for %d answers in all; at most %d are allowed",
                              (int)r->g.info.n_choices, PARAMS_MAX_CHOICES);
     }
     return QUIRE_OK;
@@ -512,7 +514,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     quire_request_info *i = &r->g.info;
     if (r->n_top_logprobs > 0 && r->n_logprobs < 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs",
-                             "top_logprobs is given without logprobs; set logprobs to true");
+                             "top_logprobs needs logprobs; set logprobs to true");
     }
     if (r->n_top_logprobs > PARAMS_MAX_LOGPROBS) { /* OpenAI's error names logprobs */
         return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs",
@@ -536,17 +538,16 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     /* at PARAMS_MAX_LOGPROBS the option sets no limit: some dialects allow more */
     bool is_bounded = r->context.max_logprobs > 0 && r->context.max_logprobs < PARAMS_MAX_LOGPROBS;
     if (is_bounded && most > r->context.max_logprobs) {
-        return err_set_param(
-            err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
-            "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)",
-            (int)most, (int)r->context.max_logprobs);
+        return err_set_param(err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
+                             "the request asks for log-probabilities of %d tokens at each position; this "
+                             "server returns at most %d (--max-logprobs)",
+                             (int)most, (int)r->context.max_logprobs);
     }
     /* an explicit prompt_logprobs was refused before */
     if (r->fork_from != NULL && i->prompt_logprobs >= 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
-                             "echo with logprobs asks for those of what stands before the fork, which it "
-                             "does not compute; leave echo out, "
-                             "or give null for logprobs");
+                             "echo with logprobs needs the log-probabilities of the fork's prompt, which it "
+                             "does not compute; leave echo out, or give null for logprobs");
     }
     return QUIRE_OK;
 }
@@ -577,8 +578,8 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
                                             "%s is %d; it must be at most %s, which is %d", least,
                                             (int)s->min_tokens, most, (int)s->max_tokens)
                             : err_set_param(err, QUIRE_BAD_REQUEST, least,
-                                            "%s is %d; a sequence has at most %d tokens here", least,
-                                            (int)s->min_tokens, (int)r->context.max_model_len);
+                                            "%s is %d; on this server a sequence has at most %d tokens",
+                                            least, (int)s->min_tokens, (int)r->context.max_model_len);
     }
     if (s->max_tokens > r->context.max_model_len) { /* the engine reduces it to what fits */
         s->max_tokens = r->context.max_model_len;
@@ -599,7 +600,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
     request_settle_echo(r);
     if (r->has_stream_options && !r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options",
-                             "stream_options is given without stream; set stream to true");
+                             "stream_options needs stream; set stream to true");
     }
     bool takes_none = r->g.info.echo || dialect_of(&r->g)->takes_no_tokens || r->n_parks > 0;
     if (r->g.sampling.max_tokens == 0 && !takes_none) {
@@ -608,7 +609,7 @@ quire_err request_check_generation(quire_request *r, quire_error *err) {
     }
     if (r->logits_out != NULL && (r->g.n_prompts != 1 || r->fork_from != NULL)) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "logits can be had of a single prompt only, and not by a fork");
+                       "logits are available only for a request with a single prompt that is not a fork");
     }
     return QUIRE_OK;
 }
@@ -617,7 +618,7 @@ quire_err request_check_batch(quire_request *r, quire_error *err) {
     assert(r != NULL);
     if (r->g.info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream",
-                             "several conversations are not streamed; leave stream out");
+                             "several conversations cannot be streamed; leave stream out");
     }
     return request_check_generation(r, err);
 }

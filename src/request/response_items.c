@@ -377,8 +377,7 @@ static quire_err items_read_one(item_reader *t, const json_value *item) {
         TRY(items_read_output(t, item));
     } else if (str_is(type, "item_reference")) {
         return items_refuse(t, "",
-                            "refers to an item by its id; send the item itself, or "
-                            "previous_response_id");
+                            "refers to an item by id; send the item itself, or use previous_response_id");
     } else {
         return items_refuse(t, ".type",
                             "is \"%.*s\"; it must be \"message\", \"reasoning\", \"function_call\", "

@@ -242,7 +242,7 @@ TEST(samplers_that_are_left_out_are_off) {
 TEST(samplers_that_cannot_run_so_are_refused) {
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"tfs_z\"]"), "samplers[0] is \"tfs_z\"");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"top_k\",\"top_k\"]"), "samplers[1]");
-    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"kq\""), "samplers[1] is no sampler's letter");
+    refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":\"kq\""), "samplers[1] is not a sampler's letter");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[1]"), "samplers[0] is 1; it must be");
     refuse(QUIRE_LLAMA_COMPLETION, WITH("\"samplers\":[\"\"]"), "samplers[0] is \"\"");
     refuse(QUIRE_LLAMA_COMPLETION,

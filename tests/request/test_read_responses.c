@@ -211,7 +211,7 @@ TEST(fields_that_cannot_be_are_refused_by_name) {
     } cases[] = {
         {"\"background\":true,\"store\":false", "background", "needs store"},
         {"\"background\":true,\"stream\":true", "background", "stream"},
-        {"\"include\":[\"file_search_call.results\"]", "include[0]", "does not have"},
+        {"\"include\":[\"file_search_call.results\"]", "include[0]", "does not support"},
         {"\"metadata\":{\"a\":1}", "metadata.a", "a string"},
         {"\"truncation\":\"auto\"", "truncation", "not supported"},
         {"\"conversation\":\"c\"", "conversation", "not supported"},

@@ -73,7 +73,7 @@ TEST(each_rule_is_one_of_the_response) {
         quire_request_free(r);
     }
     refuse_generate("{\"text\":\"x\",\"sampling_params\":{\"regex\":\"a\",\"ebnf\":\"root ::= \\\"a\\\"\"}}",
-                    "sampling_params.ebnf", "can obey one of them");
+                    "sampling_params.ebnf", "can obey only one of them");
     refuse_generate("{\"text\":\"x\",\"sampling_params\":{\"structural_tag\":1}}",
                     "body.sampling_params.structural_tag", "a structural tag");
 }
@@ -207,8 +207,7 @@ TEST(prompts_may_differ_in_how_they_are_sampled) {
         for (int first = 0; first < 2; first++) {
             (void)snprintf(body, sizeof body, "{\"text\":[\"x\",\"y\"],\"sampling_params\":[{%s},{%s}]}",
                            first ? "" : shared[i], first ? shared[i] : "");
-            refuse_generate(body, "sampling_params",
-                            "than sampling_params[0]; all prompts of a request must have the same");
+            refuse_generate(body, "sampling_params", "it must be the same for all prompts of a request");
         }
     }
     refuse_generate("{\"text\":[\"x\",\"y\"],\"sampling_params\":[{\"top_k\":1},{\"top_k\":-2}]}",

@@ -46,15 +46,15 @@ TEST(a_conversation_has_one_choice_and_no_stream) {
 }
 
 TEST(wrong_bodies_are_refused_by_name) {
-    refuse(QUIRE_TOKENIZE, "{}", "prompt", "give a text, or messages");
+    refuse(QUIRE_TOKENIZE, "{}", "prompt", "give text or messages");
     refuse(QUIRE_TOKENIZE, "{\"prompt\":null}", "body.prompt", "must be a string");
     refuse(QUIRE_TOKENIZE, "{\"prompt\":[1]}", "body.prompt", "must be a string");
-    refuse(QUIRE_TOKENIZE, "{\"prompt\":\"x\"," USER "}", "prompt", "beside messages");
+    refuse(QUIRE_TOKENIZE, "{\"prompt\":\"x\"," USER "}", "prompt", "and messages are both given");
     refuse(QUIRE_TOKENIZE, "{\"content\":7}", "body.content", "must be a string");
     refuse(QUIRE_TOKENIZE, "{\"messages\":[]}", "", "empty");
     refuse(QUIRE_DETOKENIZE, "{}", "tokens", "missing");
     refuse(QUIRE_DETOKENIZE, "{\"tokens\":\"x\"}", "body.tokens", "an array of token ids");
-    refuse(QUIRE_DETOKENIZE, "{\"tokens\":[-5]}", "body.tokens.0", "from 0 on");
+    refuse(QUIRE_DETOKENIZE, "{\"tokens\":[-5]}", "body.tokens.0", "at least 0");
     refuse(QUIRE_DETOKENIZE, "{\"tokens\":[2048]}", "", "out of the vocabulary");
     refuse(QUIRE_APPLY_TEMPLATE, "{}", "body.messages", "missing");
 }
@@ -99,13 +99,13 @@ TEST(several_conversations_share_their_fields) {
     assert_int_equal(quire_request_describe(r)->n_choices, 4);
     assert_int_equal(r->g.n_prompts, 2);
     quire_request_free(r);
-    refuse(QUIRE_CHAT_BATCH, "{" USER "}", "body.messages.0", "no conversation");
+    refuse(QUIRE_CHAT_BATCH, "{" USER "}", "body.messages.0", "not a conversation");
     refuse(QUIRE_CHAT_BATCH, "{\"messages\":[]}", "messages", "0 conversations");
-    refuse(QUIRE_CHAT_BATCH, "{\"messages\":[[]]}", "body.messages.0", "no conversation");
+    refuse(QUIRE_CHAT_BATCH, "{\"messages\":[[]]}", "body.messages.0", "not a conversation");
     refuse(QUIRE_CHAT_BATCH, "{\"messages\":[[{\"content\":\"a\"}]]}", "body.messages.0.0.role", "role");
     refuse(QUIRE_CHAT_BATCH, "{}", "body.messages", "missing");
     refuse(QUIRE_CHAT_BATCH, "{\"messages\":[[{\"role\":\"user\",\"content\":\"a\"}]],\"stream\":true}",
-           "stream", "not streamed");
+           "stream", "cannot be streamed");
 }
 
 /* ---- hostile bodies of every endpoint that reads texts ---- */

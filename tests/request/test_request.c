@@ -270,8 +270,8 @@ TEST(what_beam_search_excludes_is_refused_by_name) {
         {"\"use_beam_search\":1", "body.use_beam_search", "must be true or false"},
         {"\"use_beam_search\":true,\"n\":129", "n", "at most 128"},
         {"\"use_beam_search\":true,\"best_of\":500", "best_of", "at most 128"},
-        {"\"beam_width\":4,\"n\":5", "n", "n is 5; 4 beams"},
-        {"\"beam_width\":4,\"best_of\":5", "best_of", "both are the number of beams"},
+        {"\"beam_width\":4,\"n\":5", "n", "n is 5; it must be at most the number of beams, which is 4"},
+        {"\"beam_width\":4,\"best_of\":5", "best_of", "both mean the number of beams"},
         {"\"beam_width\":4,\"num_beam_groups\":3", "num_beam_groups",
          "must divide the number of beams, which is 4"},
         {"\"beam_width\":4,\"num_beam_groups\":0", "num_beam_groups", "from 1 to 128"},
@@ -332,7 +332,7 @@ TEST(a_field_of_a_later_issue_is_refused_by_name) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_embeds\":\"end\"}", "prompt_embeds",
            "not supported yet");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\",\"echo\":true}", "echo",
-           "given with suffix");
+           "cannot be used with suffix");
     refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"\"}]}", "functions", "functions[0].name");
 }
 
@@ -489,11 +489,11 @@ TEST(integers_of_any_size_keep_their_digits) {
 
 TEST(fields_are_checked_against_each_other) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream_options\":{\"include_usage\":true}}",
-           "stream_options", "without stream");
+           "stream_options", "needs stream");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_tokens\":17}", "min_tokens",
            "at most max_tokens, which is 16");
     refuse(QUIRE_CHAT, "{" USER ",\"continue_final_message\":true}", "continue_final_message",
-           "exclude each other");
+           "cannot both be true");
     refuse(QUIRE_CHAT, "{" USER ",\"min_tokens\":2147483647}", "min_tokens", "a sequence has at most");
     quire_request_free(parse(QUIRE_CHAT, "{" USER ",\"min_tokens\":17}"));
 }

@@ -63,7 +63,7 @@ TEST(malformed_messages_are_refused) {
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "body.messages.0.content",
            "messages[0].content is 5");
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "",
-           "messages[0].content[0] is of type \"image_url\"; only text is taken");
+           "messages[0].content[0] is of type \"image_url\"; this server takes only text");
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}",
            "body.messages.0.content.0.text", "it must be a string");
     refuse(QUIRE_CHAT, "{" USER ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs",

@@ -43,7 +43,7 @@ static quire_error error_of(strbuf *b, quire_endpoint endpoint) {
 }
 
 static bool is_of_size(const quire_error *err) {
-    return strstr(err->message, "the most that are read") != NULL;
+    return strstr(err->message, "not counting white space") != NULL;
 }
 
 static bool begins_with(const char *text, const char *with) {

@@ -48,7 +48,7 @@ TEST(what_is_wrong_with_tools_is_refused_by_name) {
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("auto", "g"), "tool_choice", "allows g"},
         {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}",
          "tool_choice", "at least one"},
-        {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
+        {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "give only tools"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call",
          "one of them"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
