@@ -80,11 +80,11 @@ typedef struct adapter_row {
 } adapter_row;
 
 static const adapter_row adapter_rows[] = {
-    {"quire_adapter_requests_total", "Requests under an adapter that are over, each sample by itself.",
+    {"quire_adapter_requests_total", "Finished requests by adapter; each sample counts as one.",
      offsetof(quire_adapter, n_requests)},
-    {"quire_adapter_prompt_tokens_total", "Tokens of the prompts of requests under an adapter.",
+    {"quire_adapter_prompt_tokens_total", "Prompt tokens of requests, by adapter.",
      offsetof(quire_adapter, prompt_tokens)},
-    {"quire_adapter_generation_tokens_total", "Tokens of the answers of requests under an adapter.",
+    {"quire_adapter_generation_tokens_total", "Generated tokens of requests, by adapter.",
      offsetof(quire_adapter, completion_tokens)},
 };
 
@@ -108,7 +108,7 @@ static quire_err adapter_list_write_rows(quire_adapter *const *list, size_t n, s
 static quire_err adapter_list_write(const quire_adapter_stats *st, quire_adapter *const *list, size_t n,
                                     strbuf *out) {
     TRY(metrics_describe(out, "vllm:lora_requests_info", "gauge",
-                         "LoRA adapters whose requests run or wait; the value is the unix time."));
+                         "LoRA adapters with running or waiting requests; the value is the Unix time."));
     TRY(strbuf_addf(out, "vllm:lora_requests_info{max_lora=\"%d\",running_lora_adapters=\"",
                     (int)st->max_running));
     TRY(adapter_list_names(list, n, true, out));
@@ -120,11 +120,10 @@ static quire_err adapter_list_write(const quire_adapter_stats *st, quire_adapter
                       "LoRA adapters that may be loaded at once (--max-cpu-loras).", st->max_loaded));
     TRY(metrics_float(out, "quire_adapter_bytes", "gauge", "Memory of loaded LoRA adapters.",
                       (double)st->n_bytes));
-    TRY(metrics_float(out, "quire_adapter_loads_total", "counter", "LoRA adapters' files that were loaded.",
+    TRY(metrics_float(out, "quire_adapter_loads_total", "counter", "LoRA adapter files loaded so far.",
                       (double)st->n_loads));
     TRY(metrics_float(out, "quire_adapter_evictions_total", "counter",
-                      "LoRA adapters that were unloaded because others needed their room.",
-                      (double)st->n_evictions));
+                      "LoRA adapters unloaded to make room for others.", (double)st->n_evictions));
     return adapter_list_write_rows(list, n, out);
 }
 

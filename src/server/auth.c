@@ -92,8 +92,8 @@ static quire_err auth_add_line(key_set *a, const char *path, int32_t number, str
     str text = auth_trim((str){colon + 1, (size_t)(line.p + line.n - colon) - 1});
     if (tenant.n > QUIRE_TENANT_BYTES) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number,
-                       tenant.n, QUIRE_TENANT_BYTES);
+                       "%s: line %d: the tenant's name has %zu bytes; at most %d are allowed", path,
+                       (int)number, tenant.n, QUIRE_TENANT_BYTES);
     }
     if (tenant.n == 0 || text.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
@@ -111,7 +111,8 @@ static quire_err auth_add_lines(key_set *a, const char *path, const strbuf *text
         start += n + 1;
     }
     return a->n > 0 ? QUIRE_OK
-                    : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
+                    : err_set(err, QUIRE_BAD_FILE, -1,
+                              "%s: has no keys: expected lines of the form tenant:key", path);
 }
 
 static quire_err auth_add_file(key_set *a, const char *path, quire_error *err) {
@@ -245,7 +246,7 @@ bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) 
 
 static quire_err auth_operator_is_tenant(quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1,
-                   "--operator-key: it is a tenant's API key too; the operator needs one of its own");
+                   "--operator-key: it is also a tenant's API key; give the operator a different one");
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {

@@ -178,11 +178,10 @@ static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
         return false;
     }
     atomic_fetch_add(&b->loop->n_slow_bodies, 1);
-    err_set(
-        err, QUIRE_BAD_REQUEST, -1,
-        "the body came too slowly: %.0f bytes in %.3g s; one of over %zu bytes has to bring %lld a second "
-        "(--body-min-rate)",
-        came, seconds, BODY_SMALL_BYTES, (long long)rate);
+    err_set(err, QUIRE_BAD_REQUEST, -1,
+            "the body came too slowly: %.0f bytes in %.3g s; a body of over %zu bytes must arrive at %lld "
+            "bytes a second or more (--body-min-rate)",
+            came, seconds, BODY_SMALL_BYTES, (long long)rate);
     return true;
 }
 

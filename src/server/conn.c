@@ -620,7 +620,8 @@ static void conn_close_surplus(evutil_socket_t fd) {
 /* Answers a connection over the limit before a request is read. Its input is dropped
  * while it may read the response: closing at once, with unread input, would reset it. */
 static void conn_turn_away(conn *c) {
-    conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again",
+    conn_reply_error(c, 503, NULL,
+                     "the server has reached its limit of connections (--max-connections); try again",
                      "Retry-After: 1\r\n");
 }
 

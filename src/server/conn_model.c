@@ -93,7 +93,7 @@ void conn_keep_model(const conn *c, const quire_request_more *more) {
 }
 
 void conn_refuse_asleep(conn *c) {
-    conn_reply_error(c, 503, NULL, "the server sleeps; the operator's POST /wake_up ends that",
+    conn_reply_error(c, 503, NULL, "the server is asleep; the operator can wake it with POST /wake_up",
                      "Retry-After: 1\r\n");
 }
 

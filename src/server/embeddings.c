@@ -54,16 +54,16 @@ static quire_err embeddings_check(const quire_row_info *rows, const quire_reques
         is_listed = is_listed || rows->widths[i] == more->dimensions;
     }
     if (!rows->is_matryoshka) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
-                             "dimensions is %d; this model's files do not say that its rows of %d may be "
-                             "cut: leave it out, or start the server with --hf-overrides "
-                             "'{\"is_matryoshka\": true}'",
-                             (int)more->dimensions, (int)rows->n_row);
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, "dimensions",
+            "dimensions is %d; this model's files do not say that its embeddings of %d elements may be "
+            "truncated: leave it out, or start the server with --hf-overrides '{\"is_matryoshka\": true}'",
+            (int)more->dimensions, (int)rows->n_row);
     }
     return is_listed ? QUIRE_OK
                      : err_set_param(err, QUIRE_BAD_REQUEST, "dimensions",
-                                     "dimensions is %d; this model's rows may be cut to some widths only, "
-                                     "the first of which is %d (matryoshka_dimensions)",
+                                     "dimensions is %d; this model's embeddings may be truncated only to the "
+                                     "widths in matryoshka_dimensions, the first of which is %d",
                                      (int)more->dimensions, (int)rows->widths[0]);
 }
 

@@ -103,7 +103,7 @@ bool path_is_known(path_at known, str path) {
 /* ---- paths of other APIs ---- */
 
 #define CHAT_INSTEAD "use /v1/chat/completions"
-#define OWN_MODELS   "this server has the models of /v1/models, which it was started with"
+#define OWN_MODELS   "this server has only the models it was started with; GET /v1/models lists them"
 
 const foreign_path foreign_paths[] = {
     {"/v1/complete", "Anthropic's Completions API", "use /v1/completions"},
@@ -111,22 +111,22 @@ const foreign_path foreign_paths[] = {
      "use `quire run MODEL --prompts FILE`, which reads its batch files"},
     {"/v1/files", "OpenAI's Files API", "use `quire run MODEL --prompts FILE` for batch files"},
     {"/v1/audio", "sound", "this server generates text only"},
-    {"/v1/images", "the making of images", "this server generates text only"},
+    {"/v1/images", "image generation", "this server generates text only"},
     {"/v1/moderations", "moderation", "ask the model with /v1/chat/completions"},
     {"/v1/assistants", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/threads", "OpenAI's Assistants API", CHAT_INSTEAD},
     {"/v1/realtime", "OpenAI's Realtime API", CHAT_INSTEAD " with \"stream\": true"},
-    {"/api/pull", "the management of models", OWN_MODELS},
-    {"/api/push", "the management of models", OWN_MODELS},
-    {"/api/create", "the management of models", OWN_MODELS},
-    {"/api/copy", "the management of models", OWN_MODELS},
-    {"/api/delete", "the management of models", OWN_MODELS},
-    {"/api/blobs", "the management of models", OWN_MODELS},
+    {"/api/pull", "managing models", OWN_MODELS},
+    {"/api/push", "managing models", OWN_MODELS},
+    {"/api/create", "managing models", OWN_MODELS},
+    {"/api/copy", "managing models", OWN_MODELS},
+    {"/api/delete", "managing models", OWN_MODELS},
+    {"/api/blobs", "managing models", OWN_MODELS},
     {"/slots", "llama.cpp's own API", "use /metrics, and /debug/requests with the operator's key"},
     {"/generate_stream", "TGI's own API", "use /v1/completions with \"stream\": true"},
     {"/start_profile", "SGLang's profiler", "use /metrics, and the field `explain`"},
     {"/stop_profile", "SGLang's profiler", "use /metrics, and the field `explain`"},
-    {"/concate_and_append_request", "SGLang's joining of requests",
+    {"/concate_and_append_request", "SGLang's concatenation of requests",
      "send the joined text to /generate, whose prefix is reused"},
     {"/open_session", "SGLang's sessions", "send the whole text to /generate, whose prefix is reused"},
     {"/close_session", "SGLang's sessions", "send the whole text to /generate, whose prefix is reused"},
@@ -296,9 +296,9 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     } else if (near.best.n > 0) {
         snprintf(hint, sizeof hint, "the nearest is %.*s", (int)near.best.n, near.best.p);
     } else if (path_list_below(asked, known, found, sizeof found) > 0) {
-        snprintf(hint, sizeof hint, "below it are %s", found);
+        snprintf(hint, sizeof hint, "the paths below it are %s", found);
     } else {
-        snprintf(hint, sizeof hint, "GET / with Accept: application/json lists all");
+        snprintf(hint, sizeof hint, "GET / with Accept: application/json lists all paths");
     }
     err_set(err, QUIRE_NOT_FOUND, -1, "%s %s: there is no such path; %s%s", method, shown, hint,
             is_found ? advice : "");

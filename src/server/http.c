@@ -140,7 +140,7 @@ static int http_end_single(http_request *r) {
         if (http_is(&r->name, singles[i].name)) {
             return ++*singles[i].n > 1 ? http_refuse(r, 400,
                                                      "Content-Type, Authorization, X-Api-Key, Origin and "
-                                                     "Sec-Fetch-Site may be given once")
+                                                     "Sec-Fetch-Site may be given only once")
                                        : singles[i].keep(r, singles[i].value);
         }
     }
@@ -278,7 +278,7 @@ static int http_check_line(http_request *r) {
 static int http_check_head(http_request *r) {
     const http_parser *p = &r->parser;
     if (p->http_major != 1 || p->http_minor > 1) {
-        return http_refuse(r, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return http_refuse(r, 505, "this server speaks only HTTP/1.0 and HTTP/1.1");
     }
     if (http_check_line(r) != 0) {
         return -1;
@@ -288,10 +288,11 @@ static int http_check_head(http_request *r) {
     }
     if (r->n_lengths > 1 || (r->n_lengths > 0 && r->n_encodings > 0)) {
         return http_refuse(
-            r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+            r, 400,
+            "the length of the body must be given exactly once: by Content-Length or by Transfer-Encoding");
     }
     if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
-        return http_refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
+        return http_refuse(r, 400, "the only supported Transfer-Encoding is chunked, in HTTP/1.1");
     }
     if (http_decode_path(r) != 0) {
         strbuf_clear(&r->path);
@@ -300,8 +301,7 @@ static int http_check_head(http_request *r) {
     if (r->length > r->max_body_bytes) {
         return http_refuse(r, 413, "the body is too large");
     }
-    return r->expectation_unknown ? http_refuse(r, 417, "the only expectation understood is 100-continue")
-                                  : 0;
+    return r->expectation_unknown ? http_refuse(r, 417, "the only supported expectation is 100-continue") : 0;
 }
 
 static int http_on_head(http_parser *p) {
@@ -372,8 +372,9 @@ static void http_explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
         http_refuse(r, 431, "the header is too large");
     } else if (e == HPE_UNEXPECTED_CONTENT_LENGTH || e == HPE_INVALID_TRANSFER_ENCODING) {
-        http_refuse(r, 400,
-                    "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+        http_refuse(
+            r, 400,
+            "the length of the body must be given exactly once: by Content-Length or by Transfer-Encoding");
     } else if (e == HPE_INVALID_CONTENT_LENGTH) {
         http_refuse(r, 400, "malformed Content-Length");
     } else {
@@ -388,10 +389,10 @@ static int http_check_bytes(http_request *r, const char *p, size_t n) {
         char before = r->last;
         r->last = p[i];
         if ((p[i] == '\n') != (before == '\r')) {
-            return http_refuse(r, 400, "lines of the header must end in CRLF");
+            return http_refuse(r, 400, "header lines must end in CRLF");
         }
         if (before == '\n' && r->started && (p[i] == ' ' || p[i] == '\t')) {
-            return http_refuse(r, 400, "folded header lines are not understood");
+            return http_refuse(r, 400, "folded header lines are not supported");
         }
         bool in_line = r->line.n == 0 || r->line.p[r->line.n - 1] != '\n';
         if (in_line && http_append(r, &r->line, &p[i], 1) != 0) {

@@ -141,15 +141,16 @@ static quire_err metrics_write_duration(const char *name, const http_row *rows, 
 static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
     static const char name[] = "http_request_duration_seconds",
                       finer[] = "http_request_duration_highr_seconds";
-    TRY(metrics_describe(out, name, "histogram",
-                         "Head of an HTTP request to the end of its response, by route and method."));
+    TRY(metrics_describe(
+        out, name, "histogram",
+        "Time from the header of an HTTP request to the end of its response, by route and method."));
     for (size_t i = 0, n; i < s->n_rows; i += n) {
         n = metrics_group_of(s, i, true);
         TRY(metrics_write_duration(name, &s->rows[i], n, out));
     }
-    TRY(metrics_describe(
-        out, finer, "histogram",
-        "Head of an HTTP request to the end of its response, of all routes, in more buckets."));
+    TRY(metrics_describe(out, finer, "histogram",
+                         "Time from the header of an HTTP request to the end of its response, over all "
+                         "routes, in finer buckets."));
     return metrics_write_buckets(out, finer, "", http_fine_bounds, HTTP_N_SECONDS, s->fine, s->seconds);
 }
 
@@ -158,7 +159,7 @@ static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
 static quire_err metrics_write_statuses(const http_stats *s, strbuf *out) {
     int64_t n_errors = 0;
     TRY(metrics_describe(out, "quire_http_requests_total", "counter",
-                         "HTTP requests answered, by status; 499: the client left before."));
+                         "HTTP requests answered, by status; 499: the client left before the response."));
     for (int32_t i = 0; i < HTTP_STATUS_END; i++) {
         if (s->statuses[i] > 0) {
             n_errors += i >= 400 ? s->statuses[i] : 0;
@@ -181,7 +182,7 @@ static quire_err metrics_write_tenant(strbuf *out, const char *name, const tenan
 
 static quire_err metrics_write_tenant_requests(const http_stats *s, strbuf *out) {
     static const char name[] = "quire_tenant_requests_total";
-    TRY(metrics_describe(out, name, "counter", "HTTP requests of a tenant, by class of status."));
+    TRY(metrics_describe(out, name, "counter", "HTTP requests by tenant and class of status."));
     for (size_t i = 0; i < s->n_tenants; i++) {
         const tenant_row *t = &s->tenants[i];
         for (int32_t k = 0; k < (int32_t)(sizeof t->n / sizeof *t->n); k++) {
@@ -200,12 +201,11 @@ static quire_err metrics_write_tenants(const http_stats *s, strbuf *out) {
         const char *name, *help;
         size_t offset;
     } rows[] = {
-        {"quire_tenant_prompt_tokens_total", "Prompt tokens of a tenant's requests that were answered.",
+        {"quire_tenant_prompt_tokens_total", "Prompt tokens of answered requests, by tenant.",
          offsetof(tenant_row, prompt_tokens)},
-        {"quire_tenant_cached_tokens_total",
-         "Prompt tokens of a tenant's requests that were found in the prefix cache.",
+        {"quire_tenant_cached_tokens_total", "Prompt tokens found in the prefix cache, by tenant.",
          offsetof(tenant_row, cached_tokens)},
-        {"quire_tenant_completion_tokens_total", "Tokens of the answers to a tenant's requests.",
+        {"quire_tenant_completion_tokens_total", "Generated tokens, by tenant.",
          offsetof(tenant_row, completion_tokens)},
     };
     TRY(metrics_write_tenant_requests(s, out));
@@ -225,9 +225,9 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out) {
         qsort(s->rows, s->n_rows, sizeof *s->rows, metrics_compare_rows);
     }
     TRY(metrics_write_requests(s, out));
-    TRY(metrics_write_sizes(s, "http_request_size_bytes", "Bytes of the bodies of HTTP requests, by route.",
+    TRY(metrics_write_sizes(s, "http_request_size_bytes", "Size of HTTP request bodies in bytes, by route.",
                             false, out));
-    TRY(metrics_write_sizes(s, "http_response_size_bytes", "Bytes of the bodies of HTTP responses, by route.",
+    TRY(metrics_write_sizes(s, "http_response_size_bytes", "Size of HTTP response bodies in bytes, by route.",
                             true, out));
     TRY(metrics_write_durations(s, out));
     TRY(metrics_write_statuses(s, out));
@@ -256,12 +256,12 @@ static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
     const metric_row rows[] = {
         {"process_cpu_seconds_total", "counter", "User and system CPU time of the process.", p.cpu_s},
-        {"process_start_time_seconds", "gauge", "Start of the process in unix time.", p.started_s},
+        {"process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", p.started_s},
         {"process_virtual_memory_bytes", "gauge", "Virtual memory of the process.", (double)p.virtual_bytes},
         {"process_resident_memory_bytes", "gauge", "Resident memory of the process.",
          (double)p.resident_bytes},
         {"process_open_fds", "gauge", "Open file descriptors.", (double)p.n_files},
-        {"process_max_fds", "gauge", "Most file descriptors that may be open.", (double)p.max_files},
+        {"process_max_fds", "gauge", "Largest number of open file descriptors allowed.", (double)p.max_files},
     };
     return metrics_write_rows(rows, sizeof rows / sizeof *rows, out);
 }
@@ -299,16 +299,15 @@ static quire_err metrics_write_connections(server *s, strbuf *out) {
         {"quire_http_slow_readers_total", "counter",
          "HTTP connections closed because the client did not read.", SUM(n_slow_readers)},
         {"quire_http_receive_turns_total", "counter",
-         "Times that an HTTP connection which sends much waited for its turn.", SUM(turns.n_waits)},
-        {"quire_http_unread_bytes", "gauge", "Bytes of responses that clients have not read yet.",
-         SUM(n_unread)},
-        {"quire_http_body_bytes", "gauge", "Bytes of memory that request bodies over 64 KB hold.",
+         "Times that a busy HTTP connection waited for its turn.", SUM(turns.n_waits)},
+        {"quire_http_unread_bytes", "gauge", "Response bytes that clients have not read yet.", SUM(n_unread)},
+        {"quire_http_body_bytes", "gauge", "Memory held by request bodies over 64 KB, in bytes.",
          (double)bodies.n_bytes},
-        {"quire_http_bodies_waiting", "gauge", "Request bodies that wait until others free their memory.",
+        {"quire_http_bodies_waiting", "gauge", "Request bodies waiting for others to free memory.",
          (double)bodies.n_waiting},
-        {"quire_http_slow_bodies_total", "counter", "Request bodies refused since they came too slowly.",
+        {"quire_http_slow_bodies_total", "counter", "Request bodies refused because they came too slowly.",
          SUM(n_slow_bodies)},
-        {"quire_uptime_seconds", "gauge", "Time since the server began to serve.",
+        {"quire_uptime_seconds", "gauge", "Time since the server started to serve.",
          (double)(clock_unix_s() - s->started_s)},
     };
 #undef SUM

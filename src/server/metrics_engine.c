@@ -31,7 +31,8 @@ static const number_row shared_rows[] = {
     {"vllm:num_preemptions_total", "counter", "Running sequences that were preempted to free KV pages.",
      IN_STATS(preemptions)},
     {"vllm:prompt_tokens_total", "counter",
-     "Tokens of prompts whose first token has come; each sample counts its prompt.", IN_STATS(prompt_tokens)},
+     "Prompt tokens of requests that have generated their first token; each sample counts its prompt.",
+     IN_STATS(prompt_tokens)},
     {"vllm:prompt_tokens_cached_total", "counter",
      "Prompt tokens that were not computed: cached, or shared by samples of one prompt.",
      IN_STATS(prompt_tokens_cached)},
@@ -51,21 +52,22 @@ static const number_row shared_rows[] = {
 
 static const number_row own_rows[] = {
     {"quire_deadline_refusals_total", "counter",
-     "Requests whose first token would have come after their deadline.", IN_STATS(deadlines_refused)},
+     "Requests refused because their first token would have missed its deadline.",
+     IN_STATS(deadlines_refused)},
     {"quire_preempted_prefix_queries_total", "counter",
-     "Tokens of preempted requests looked up in the prefix cache when they came back.",
+     "Tokens of preempted requests looked up in the prefix cache on resumption.",
      IN_STATS(preempted_queries)},
     {"quire_preempted_prefix_hits_total", "counter",
-     "Tokens of preempted requests found in the prefix cache when they came back.", IN_STATS(preempted_hits)},
-    {"quire_rule_bytes", "gauge", "Memory that the states of requests' rules (grammars, schemas) take.",
+     "Tokens of preempted requests found in the prefix cache on resumption.", IN_STATS(preempted_hits)},
+    {"quire_rule_bytes", "gauge", "Memory used by the states of requests' rules (grammars, schemas).",
      IN_STATS(rule_bytes)},
     {"quire_rule_bytes_max", "gauge",
-     "Memory that the states of requests' rules may take (--rule-memory-bytes).", IN_STATS(max_rule_bytes)},
+     "Limit on memory for the states of requests' rules (--rule-memory-bytes).", IN_STATS(max_rule_bytes)},
     {"quire_rule_waits_total", "counter",
-     "Times that a sequence sat out steps because its rule took longer than a step may.",
+     "Times that a sequence skipped steps because its rule took longer than a step may.",
      IN_STATS(rules_outside)},
-    {"quire_forced_tokens_total", "counter",
-     "Tokens that a rule for the answer forced, so that none was sampled.", IN_STATS(jump_forward_tokens)},
+    {"quire_forced_tokens_total", "counter", "Tokens forced by a request's rule, and so not sampled.",
+     IN_STATS(jump_forward_tokens)},
     {"quire_pages", "gauge", "KV pages in the pool.", IN_STATS(n_pages)},
     {"quire_pages_free", "gauge", "KV pages that hold nothing.", IN_STATS(n_pages_free)},
     {"quire_pages_held", "gauge", "KV pages that sequences hold.", IN_STATS(n_pages_held)},
@@ -73,51 +75,50 @@ static const number_row own_rows[] = {
      IN_STATS(n_pages_cached)},
     {"quire_steps_total", "counter", "Forward passes.", IN_STATS(steps)},
     {"quire_step_rows_total", "counter", "Rows in all forward passes.", IN_STATS(step_rows)},
-    {"quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.",
+    {"quire_swapped_out_total", "counter", "Preempted requests whose KV pages were saved in host memory.",
      IN_STATS(swapped_out)},
-    {"quire_swapped_in_total", "counter", "Preempted requests whose pages came back from host memory.",
+    {"quire_swapped_in_total", "counter", "Preempted requests whose KV pages were restored from host memory.",
      IN_STATS(swapped_in)},
     {"quire_swapped_pages_total", "counter", "KV pages of preempted requests copied to host memory or back.",
      IN_STATS(swapped_pages)},
-    {"quire_promoted_tokens_total", "counter", "Tokens whose KV pages came back from a tier.",
+    {"quire_promoted_tokens_total", "counter", "Tokens whose KV pages were restored from a tier.",
      IN_STATS(promoted_tokens)},
 };
 
 static const number_row tier_rows[] = {
-    {"quire_tier_hits_total", "counter", "KV pages that were asked of a tier and came.", IN_TIER(hits)},
-    {"quire_tier_misses_total", "counter", "KV pages that were asked of a tier and missing, damaged or late.",
-     IN_TIER(misses)},
-    {"quire_tier_puts_total", "counter", "KV pages that a tier took in.", IN_TIER(puts)},
-    {"quire_tier_dropped_total", "counter", "KV pages that a tier did not take in for lack of room.",
-     IN_TIER(dropped)},
+    {"quire_tier_hits_total", "counter", "KV pages requested from a tier and received.", IN_TIER(hits)},
+    {"quire_tier_misses_total", "counter",
+     "KV pages requested from a tier that were missing, damaged or late.", IN_TIER(misses)},
+    {"quire_tier_puts_total", "counter", "KV pages stored in a tier.", IN_TIER(puts)},
+    {"quire_tier_dropped_total", "counter", "KV pages that a tier had no room to store.", IN_TIER(dropped)},
     {"quire_tier_errors_total", "counter",
-     "Transfers of a tier that failed, and its KV pages that were found damaged.", IN_TIER(errors)},
-    {"quire_tier_bytes", "gauge", "Bytes that a tier holds.", IN_TIER(bytes)},
+     "Failed transfers of a tier, and KV pages that were found damaged.", IN_TIER(errors)},
+    {"quire_tier_bytes", "gauge", "Bytes stored in a tier.", IN_TIER(bytes)},
 };
 
 static const number_row memory_rows[] = {
     {"quire_pages_absent", "gauge", "KV pages of the pool that have no memory now.",
      IN_MEMORY(n_pages_absent)},
-    {"quire_page_bytes", "gauge", "Memory of KV pages, those of draft models and other models among them.",
+    {"quire_page_bytes", "gauge", "Memory of KV pages, including those of draft models and other models.",
      IN_MEMORY(used_bytes)},
     {"quire_page_bytes_max", "gauge",
-     "Memory that KV pages may take, those of draft models and other models among them.",
+     "Limit on the memory of KV pages, including those of draft models and other models.",
      IN_MEMORY(max_bytes)},
     {"quire_page_bytes_taken", "gauge",
-     "Memory that weights and buffers of models beside the first take from KV pages.",
+     "Memory taken from KV pages by the weights and buffers of models other than the first.",
      IN_MEMORY(model_bytes)},
     {"quire_draft_page_bytes", "gauge", "Memory of the draft model's KV pages.", IN_MEMORY(draft_bytes)},
 };
 
 static const number_row parked_rows[] = {
-    {"quire_parks", "gauge", "Parks of programs that hold the pages of a sequence.", IN_PARKED(n_parks)},
+    {"quire_parks", "gauge", "Parks of programs that hold a sequence's KV pages.", IN_PARKED(n_parks)},
     {"quire_parked_pages", "gauge", "KV pages held by parks of programs, each once.", IN_PARKED(n_pages)},
     {"quire_parked_bytes", "gauge", "Bytes of KV pages held by parks of programs.", IN_PARKED(bytes)},
     {"quire_parked_bytes_max", "gauge", "Bytes of KV pages that parks may hold (--parked-bytes).",
      IN_PARKED(max_bytes)},
-    {"quire_parked_total", "counter", "Sequences of programs whose pages were parked.", IN_PARKED(parked)},
-    {"quire_parks_bounded_total", "counter",
-     "Parks that were emptied, or sequences that were not parked, because of a bound.", IN_PARKED(bounded)},
+    {"quire_parked_total", "counter", "Sequences of programs whose KV pages were parked.", IN_PARKED(parked)},
+    {"quire_parks_bounded_total", "counter", "Parks emptied, or sequences not parked, because of a limit.",
+     IN_PARKED(bounded)},
 };
 
 static const number_row snapshot_rows[] = {
@@ -128,12 +129,12 @@ static const number_row snapshot_rows[] = {
     {"quire_state_snapshot_bytes", "gauge", "Bytes of KV pages in snapshots of recurrent states.",
      IN_SNAPSHOTS(bytes)},
     {"quire_state_snapshot_bytes_max", "gauge",
-     "Bytes of KV pages that may be snapshots of recurrent states (--state-snapshot-bytes).",
+     "Limit on the bytes of KV pages in snapshots of recurrent states (--state-snapshot-bytes).",
      IN_SNAPSHOTS(max_bytes)},
     {"quire_state_snapshots_taken_total", "counter",
-     "Snapshots of recurrent states that were kept, or that came back from a tier.", IN_SNAPSHOTS(taken)},
+     "Snapshots of recurrent states that were taken, or restored from a tier.", IN_SNAPSHOTS(taken)},
     {"quire_state_snapshots_dropped_total", "counter",
-     "Snapshots of recurrent states that were evicted, replaced or written on by their sequence.",
+     "Snapshots of recurrent states that were evicted, replaced, or overwritten by their sequence.",
      IN_SNAPSHOTS(dropped)},
     {"quire_state_snapshots_restored_total", "counter",
      "Times that a sequence continued from a snapshot of recurrent states.", IN_SNAPSHOTS(restored)},
@@ -150,10 +151,12 @@ static const struct {
      "Time between two tokens of a sequence (older name of vllm:inter_token_latency_seconds).",
      QUIRE_HISTOGRAM_TOKEN_GAP},
     {"vllm:request_time_per_output_token_seconds",
-     "Decode time of a request by token after the first, where it has two.", QUIRE_HISTOGRAM_TOKEN_TIME},
+     "Mean decode time of a request per token after the first, for requests with at least two.",
+     QUIRE_HISTOGRAM_TOKEN_TIME},
     {"vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its end.",
      QUIRE_HISTOGRAM_E2E},
-    {"vllm:request_queue_time_seconds", "Time of a request until it was admitted, or ended without.",
+    {"vllm:request_queue_time_seconds",
+     "Time from the arrival of a request to its admission, or to its end if never admitted.",
      QUIRE_HISTOGRAM_QUEUE},
     {"vllm:request_inference_time_seconds", "Time from the admission of a request to its end.",
      QUIRE_HISTOGRAM_INFERENCE},
@@ -168,7 +171,7 @@ static const struct {
      QUIRE_HISTOGRAM_COMPLETION_TOKENS},
     {"vllm:request_max_num_generation_tokens", "Tokens of the longest answer to a prompt.",
      QUIRE_HISTOGRAM_LONGEST},
-    {"vllm:request_params_max_tokens", "Most tokens that the answer to a request might have.",
+    {"vllm:request_params_max_tokens", "Limit on the number of tokens in the answer to a request.",
      QUIRE_HISTOGRAM_MAX_TOKENS},
     {"vllm:request_params_n", "Answers that a request asked for (n).", QUIRE_HISTOGRAM_SAMPLES},
     {"vllm:request_num_preemptions", "Preemptions of a request.", QUIRE_HISTOGRAM_PREEMPTIONS},
@@ -212,23 +215,23 @@ static quire_err metrics_write_by(strbuf *out, const char *name, const char *typ
 
 static quire_err metrics_write_labelled(const quire_stats *st, const char *labels, strbuf *out) {
     const int64_t *ends = st->requests_finished;
-    TRY(metrics_write_by(
-        out, "vllm:num_requests_waiting_by_reason", "gauge",
-        "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a "
-        "tier fetches (deferred).",
-        labels, "reason",
-        BY({"capacity", st->n_requests_waiting - st->n_requests_deferred},
-           {"deferred", st->n_requests_deferred})));
+    TRY(metrics_write_by(out, "vllm:num_requests_waiting_by_reason", "gauge",
+                         "Sequences waiting to run, by reason: capacity, or (deferred) pages that another "
+                         "request computes or a tier fetches.",
+                         labels, "reason",
+                         BY({"capacity", st->n_requests_waiting - st->n_requests_deferred},
+                            {"deferred", st->n_requests_deferred})));
     TRY(metrics_write_by(out, "vllm:prompt_tokens_by_source_total", "counter",
-                         "Prompt tokens by where their keys and values come from.", labels, "source",
+                         "Prompt tokens, by the source of their keys and values.", labels, "source",
                          BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached},
                             {"local_cache_hit", st->prompt_tokens_cached})));
     TRY(metrics_write_by(out, "vllm:request_success_total", "counter",
-                         "Requests that are over, by the reason for their end; each sample counts as one.",
-                         labels, "finished_reason",
+                         "Finished requests, by finish reason; each sample counts as one.", labels,
+                         "finished_reason",
                          BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
-    TRY(metrics_describe(out, "vllm:admission_rejections_total", "counter",
-                         "Requests refused because as many wait or run as the engine takes."));
+    TRY(metrics_describe(
+        out, "vllm:admission_rejections_total", "counter",
+        "Requests refused because the engine has its limit of waiting and running requests."));
     return strbuf_addf(out,
                        "vllm:admission_rejections_total{%s,reason=\"max_num_queued_reqs\"} %" PRId64 "\n",
                        labels + sizeof ENGINE_LABEL - 1, st->requests_refused);
@@ -267,7 +270,7 @@ static quire_err metrics_write_accepted(const quire_stats *st, const char *label
     while (n > 1 && st->draft_accepted_at[n - 1] == 0) {
         n--;
     }
-    TRY(metrics_describe(out, name, "counter", "Draft tokens that were accepted, by place in the draft."));
+    TRY(metrics_describe(out, name, "counter", "Draft tokens that were accepted, by position in the draft."));
     for (size_t i = 0; i < n; i++) {
         TRY(strbuf_addf(out, "%s{%s,position=\"%zu\"} %" PRId64 "\n", name, labels, i,
                         st->draft_accepted_at[i]));
@@ -298,7 +301,7 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
     TRY(metrics_write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, labels, out));
     TRY(metrics_describe(out, "vllm:kv_cache_usage_perc", "gauge",
-                         "Part of the KV pages that sequences hold, from 0 to 1."));
+                         "Fraction of the KV pages that sequences hold, from 0 to 1."));
     TRY(strbuf_addf(out, "vllm:kv_cache_usage_perc{%s} %.15g\n", labels, usage));
     TRY(metrics_write_labelled(st, labels, out));
     TRY(metrics_write_accepted(st, labels, out));
@@ -335,7 +338,7 @@ static quire_err metrics_write_own(const quire_stats *st, strbuf *out) {
     TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.",
                       (double)st->step_us * 1e-6));
     TRY(metrics_float(out, "quire_swap_seconds_total", "counter",
-                      "Time that copies to swap space and back took.", (double)st->swap_us * 1e-6));
+                      "Time spent copying to swap space and back.", (double)st->swap_us * 1e-6));
     return metrics_write_tiers(st, out);
 }
 
@@ -436,10 +439,9 @@ static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
         const char *result;
         int64_t n;
     } rows[] = {{"reused", t.n_reused}, {"gone", t.n_gone}, {"differs", t.n_differ}};
-    TRY(metrics_describe(
-        out, "quire_recalled_turns_total", "counter",
-        "Earlier answers that conversations named by id: their generated token ids were reused, were "
-        "not kept any more, or belong to another text."));
+    TRY(metrics_describe(out, "quire_recalled_turns_total", "counter",
+                         "Earlier answers that conversations referred to by id, by result: token ids reused, "
+                         "no longer kept, or of a different text."));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         TRY(strbuf_addf(out, "quire_recalled_turns_total{result=\"%s\"} %lld\n", rows[i].result,
                         (long long)rows[i].n));

@@ -120,9 +120,9 @@ void models_one(conn *c) {
 
 static bool models_may_command(conn *c) {
     if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL,
-                         "models are the operator's to load, to unload and to put to sleep (--operator-key)",
-                         NULL);
+        conn_reply_error(
+            c, 403, NULL,
+            "only the operator may load models, unload them or put them to sleep (--operator-key)", NULL);
     }
     return c->is_operator;
 }
@@ -164,7 +164,7 @@ static void models_reply_done(conn *c) {
 void models_post_load(conn *c) {
     served_model *m = models_of_command(c);
     if (m != NULL && !models_load(c->loop->server->models, m)) {
-        conn_reply_error(c, 400, "model", "the model is loaded, or being loaded", NULL);
+        conn_reply_error(c, 400, "model", "the model is already loaded or being loaded", NULL);
     } else if (m != NULL) {
         models_reply_done(c);
     }
@@ -207,7 +207,7 @@ static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *
             }
             out->aborts = str_is(value, "abort");
         } else if (str_is(name, "tags")) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "tags", "tags are not taken here; give a level");
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tags", "tags are not supported; give a level");
         }
     }
     return QUIRE_OK;
@@ -269,7 +269,7 @@ void models_get_sleeping(conn *c) {
 /* False, with a refusal, for a client that is not the operator. */
 static bool adapter_api_may(conn *c) {
     if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL, "adapters are the operator's to load and scale (--operator-key)",
+        conn_reply_error(c, 403, NULL, "only the operator may load and scale adapters (--operator-key)",
                          NULL);
     }
     return c->is_operator;
@@ -316,7 +316,7 @@ void adapter_api_load(conn *c) {
         conn_reply_error(c, 400, name.n == 0 ? "lora_name" : "lora_path",
                          "Both 'lora_name' and 'lora_path' must be provided.", NULL);
     } else if (adapter_api_is_model(c->loop->server, (str){name.p, name.n})) {
-        conn_reply_error(c, 400, "lora_name", "a model has this name, and requests that name it get that one",
+        conn_reply_error(c, 400, "lora_name", "a model already has this name; give the adapter another",
                          NULL);
     } else {
         body_load_adapter(c, name.p, path.p, json_get_bool(v, "load_inplace", false));
@@ -399,9 +399,10 @@ static quire_err adapter_api_check_scales(const json_value *v, int64_t n, quire_
         bool is_right = json_whole(json_get(json_at(v, i), "id"), &id) && json_numeric(x) &&
                         isfinite((float)json_double(x));
         if (!is_right || id < 0 || id >= n) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1,
-                           "item %zu must be {\"id\": N, \"scale\": X}, N one of the %lld adapters of --lora",
-                           i, (long long)n);
+            return err_set(
+                err, QUIRE_BAD_REQUEST, -1,
+                "item %zu must be {\"id\": N, \"scale\": X}, with N one of the %lld adapters from --lora", i,
+                (long long)n);
         }
     }
     return QUIRE_OK;

@@ -210,8 +210,8 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     m->error = *why;
     m->error.code = r;
     if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* models in use take the memory */
-        (void)err_set(&m->error, QUIRE_BUSY, -1, "model %s does not fit into memory beside models in use: %s",
-                      m->name, why->message);
+        (void)err_set(&m->error, QUIRE_BUSY, -1,
+                      "model %s does not fit into memory with the models in use: %s", m->name, why->message);
         m->error.retry_after_s = NO_ROOM_RETRY_S;
     }
     log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, m->error.message);

@@ -349,7 +349,7 @@ static program_request *program_api_find(const loop *l, const loop_order *o) {
 }
 
 static void program_api_set_unknown(quire_error *err) {
-    err_set(err, QUIRE_NOT_FOUND, -1, "no program of this id is running");
+    err_set(err, QUIRE_NOT_FOUND, -1, "no program with this id is running");
 }
 
 static void program_api_cancel_one(loop *l, loop_order *o) {
@@ -381,7 +381,7 @@ void program_api_cancel(conn *c) {
     bool is_post = c->request.method == HTTP_POST;
     if (is_post && !str_ends(id, verb)) {
         conn_reply_error(c, 404, NULL,
-                         "a program is cancelled by POST /v1/programs/ID/cancel or DELETE /v1/programs/ID",
+                         "to cancel a program, use POST /v1/programs/ID/cancel or DELETE /v1/programs/ID",
                          NULL);
         return;
     }

@@ -56,7 +56,7 @@ static void response_on_end(conn *c, const api_error *why) {
 }
 
 static void response_on_cut(conn *c) {
-    response_cut(c->pending_of, "the client took nothing of the stream for too long");
+    response_cut(c->pending_of, "the client read nothing from the stream for too long");
 }
 
 static const pending_kind response_pending = {
@@ -145,10 +145,10 @@ static bool response_take_adapter(conn *c, quire_request *r, const char *name) {
     quire_error err = {0};
     quire_err e = adapter_list_knows(s, str_of(name)) ? quire_request_adapter(r, name) : QUIRE_NOT_FOUND;
     if (e == QUIRE_INVALID) {
-        conn_reply_error(c, 400, "lora",
-                         "lora has adapters, and model is the name of another; leave lora out, or name the "
-                         "base as the model",
-                         NULL);
+        conn_reply_error(
+            c, 400, "lora",
+            "lora has adapters, but model names an adapter too; leave lora out, or name the base model",
+            NULL);
     } else if (e != QUIRE_OK) {
         err_set(&err, e, -1, "The model `%.200s` does not exist; this server has `%.200s`.", name,
                 s->model_name);

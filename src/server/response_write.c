@@ -239,11 +239,10 @@ static void explain_write_reuse(const quire_explain *x, const quire_explain_more
     json_int(json_name(o, "shared_tokens"), x->shared);
     if (more->n_prefix > x->matched && x->shared == 0) {
         char why[160];
-        (void)snprintf(
-            why, sizeof why,
-            "a prefix of %d tokens is cached but has no snapshot of its recurrent state; the longest "
-            "that has one is of %d",
-            (int)more->n_prefix, (int)x->matched);
+        (void)snprintf(why, sizeof why,
+                       "a prefix of %d tokens is cached but has no snapshot of its recurrent state; the "
+                       "longest prefix that has one is of %d tokens",
+                       (int)more->n_prefix, (int)x->matched);
         json_int(json_name(o, "cached_prefix_tokens"), more->n_prefix);
         json_cstr(json_name(o, "reason"), why);
     }

@@ -22,7 +22,7 @@ typedef struct output_item {
 typedef struct responses_state {
     output_item *items;
     size_t n_items, cap_items;
-    bool is_open; /* the last item has not ended in the stream */
+    bool is_open;     /* the last item has not ended in the stream */
     int64_t sequence; /* number of the stream's next event */
     int64_t completed_s;
     int32_t n_reasoning; /* tokens */
@@ -52,15 +52,14 @@ static quire_err responses_open(response *a, quire_error *err) {
     st->store = s->responses;
     if (r->is_background && s->options.max_responses_bytes == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "background",
-                             "background needs the store of responses, which is off (--responses-bytes 0)");
+                             "background needs stored responses, which are off (--responses-bytes 0)");
     }
     int64_t left = s->options.max_connections - atomic_load(&s->n_background);
     if (r->is_background && response_store_running(s->responses, a->tenant) >= left) {
-        return err_set(
-            err, QUIRE_BUSY, -1,
-            "too many responses are generated in the background; a tenant may have as many as there "
-            "is room left for, of %d (--max-connections)",
-            (int)s->options.max_connections);
+        return err_set(err, QUIRE_BUSY, -1,
+                       "too many responses are being generated in the background; all tenants together may "
+                       "have %d (--max-connections); try again later",
+                       (int)s->options.max_connections);
     }
     if (r->previous == NULL) {
         return QUIRE_OK;

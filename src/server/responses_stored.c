@@ -111,7 +111,7 @@ static void responses_cancel(conn *c, str id) {
                      !str_is(background, "true"))) {
         strbuf_deinit(&object);
         conn_reply_error(c, 400, NULL,
-                         "only a response in the background is cancelled; close the connection of another",
+                         "only background responses can be cancelled; close the connection to end another",
                          NULL);
         return;
     }
@@ -294,7 +294,7 @@ void responses_one(conn *c) {
     enum http_method method = c->request.method;
     if (p == NULL) {
         conn_reply_error(c, 404, NULL,
-                         "there is no such path; below /v1/responses/ID are cancel and input_items, and "
+                         "there is no such path; /v1/responses/ID has only cancel and input_items; "
                          "/v1/messages/count_tokens and /tokenize count tokens",
                          NULL);
         return;

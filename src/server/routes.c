@@ -128,7 +128,7 @@ static void route_pool_page_text(conn *c) {
     if (page < 0 || page >= n_pages || page >= QUIRE_POOL_VIEW_PAGES) {
         conn_reply_error(c, 404, NULL, "there is no such page", NULL);
     } else if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL, "what a page holds is for the operator's key only (--operator-key)",
+        conn_reply_error(c, 403, NULL, "the content of pages is only for the operator (--operator-key)",
                          NULL);
     } else {
         watch_page(c, (int32_t)page);
@@ -198,7 +198,7 @@ static void route_reset(conn *c) {
         (void)route_drop_cache(c->loop->server, NULL);
         conn_reply(c, &(reply){.status = 200});
     } else {
-        conn_reply_error(c, 403, NULL, "the prefix cache is the operator's to drop (--operator-key)", NULL);
+        conn_reply_error(c, 403, NULL, "only the operator may drop the prefix cache (--operator-key)", NULL);
     }
 }
 
@@ -469,12 +469,10 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
         return false;
     }
     if (!auth_required(keys) && (shows_inside || route_is_api(to, path)) && !route_has_safe_host(c)) {
-        route_refuse(
-            c, 403,
-            "the request names a host that this server does not know as its own: use an address, allow "
-            "the name with --allowed-hosts, "
-            "or set --api-key",
-            NULL);
+        route_refuse(c, 403,
+                     "the request names a host that is not known to be this server: use an IP address, allow "
+                     "the name with --allowed-hosts, or set --api-key",
+                     NULL);
         return false;
     }
     if (route_needs_key(to, path) && auth_required(keys)) {
@@ -580,7 +578,7 @@ static void route_refuse_while_loading(conn *c) {
     c->record.is_probe = to != NULL && to->is_probe;
     c->record.is_expected = true;
     c->error = route_error_writer(c, to, path);
-    route_refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there",
+    route_refuse(c, 503, "the model is being loaded; GET /ready returns 200 when it is ready",
                  "Retry-After: 1\r\n");
 }
 

@@ -184,8 +184,8 @@ static quire_err sandbox_check(const command *c, quire_err e) {
     quire_kv_counts n = quire_kv_count(c->b->kv);
     if (e == QUIRE_NO_ROOM) {
         return err_set(c->err, e, -1,
-                       "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences "
-                       "are open; finish one first",
+                       "no room: %d pages are free, %d more are cached, and %d of %d sequences are open; "
+                       "finish one first",
                        (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
     }
     return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
@@ -379,7 +379,7 @@ static quire_err sandbox_find(command *c, int64_t now_us) {
         }
     }
     return err_set_param(c->err, QUIRE_NOT_FOUND, "sandbox",
-                         "there is no such sandbox, or it was given up after 15 minutes; open another");
+                         "there is no such sandbox, or it expired after 15 minutes; open another");
 }
 
 /* Runs a parsed command; the caller holds the lock. */
@@ -415,8 +415,8 @@ static const json_limits sandbox_limits = {.max_depth = 3,
 static quire_err sandbox_parse(str body, json_value **out, quire_error *err) {
     json_fault fault;
     if (body.n > SANDBOX_BODY_BYTES) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n,
-                       SANDBOX_BODY_BYTES);
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; at most %d are allowed",
+                       body.n, SANDBOX_BODY_BYTES);
     }
     if (json_read(body, &sandbox_limits, JSON_WIDE_REAL, out, &fault) == QUIRE_OK &&
         json_is(*out, JSON_KIND_OBJECT)) {

@@ -39,7 +39,7 @@ static quire_err server_open_loops(server *s, int32_t n, quire_error *err) {
     for (; s->n_loops < n; s->n_loops++) {
         quire_err e = loop_open(&s->loops[s->n_loops], s);
         if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "server: a loop can't be opened: %s", quire_err_text(e));
+            return err_set(err, e, -1, "server: an event loop can't be opened: %s", quire_err_text(e));
         }
     }
     return QUIRE_OK;
@@ -174,7 +174,7 @@ static quire_err server_check_adapters(const server *s, quire_error *err) {
             list[i]->number < 0 && (server_answers_to(s, name) || models_find(s->models, name) != NULL);
         e = !is_model ? QUIRE_OK
                       : err_set(err, QUIRE_INVALID, -1,
-                                "a model and an adapter are called %s; rename one of them", name.p);
+                                "a model and an adapter are both called %s; rename one of them", name.p);
     }
     quire_free((void *)list);
     return e;
@@ -208,7 +208,7 @@ quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
     for (int32_t i = 0; i < s->n_loops; i++) {
         quire_err r = loop_attach(&s->loops[i]);
         if (r != QUIRE_OK) {
-            return err_set(err, r, -1, "server: a loop can't be opened: %s", quire_err_text(r));
+            return err_set(err, r, -1, "server: an event loop can't be opened: %s", quire_err_text(r));
         }
     }
     return models_start(s->models) == QUIRE_OK
@@ -299,7 +299,7 @@ static LOOP_CALLBACK(server_on_term) {
     }
     atomic_store(&s->is_leaving, true);
     notify_manager("STOPPING=1");
-    log_line(LOG_INFO, "/ready says 503; draining begins in %g s", (double)delay_us * 1e-6);
+    log_line(LOG_INFO, "/ready now returns 503; draining begins in %g s", (double)delay_us * 1e-6);
     loop_set_timer(s->on_leave, delay_us);
 }
 
@@ -309,11 +309,11 @@ static LOOP_CALLBACK(server_on_reload) {
     const server_options *o = &s->options;
     quire_error err = {0};
     if (o->api_key_file == NULL) {
-        log_line(LOG_INFO, "SIGHUP: there is no key file to read again (--api-key-file)");
+        log_line(LOG_INFO, "SIGHUP: there is no key file to reload (--api-key-file)");
     } else if (auth_reload(s->keys, o->api_keys, o->n_api_keys, o->api_key_file, &err) != QUIRE_OK) {
-        log_line(LOG_WARN, "SIGHUP: %s; the keys stay as they were", err.message);
+        log_line(LOG_WARN, "SIGHUP: %s; the keys are unchanged", err.message);
     } else {
-        log_line(LOG_INFO, "SIGHUP: %lld keys from now on", (long long)auth_count(s->keys));
+        log_line(LOG_INFO, "SIGHUP: reloaded %lld keys", (long long)auth_count(s->keys));
     }
 }
 
@@ -348,9 +348,8 @@ static bool server_catch_signals(server *s, struct event *events[N_CAUGHT]) {
 static void server_warn_if_open(const server *s) {
     if (!s->on_loopback && !auth_required(s->keys)) {
         log_line(LOG_WARN,
-                 "anybody who reaches %s can use the model: --host opens it to other machines and no key is "
-                 "set; set --api-key or "
-                 "--api-key-file",
+                 "anyone who can reach %s can use the model: --host opens it to other machines, but no key "
+                 "is set; set --api-key or --api-key-file",
                  s->url);
     }
 }

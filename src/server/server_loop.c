@@ -81,7 +81,7 @@ static void loop_log_tiers(server *s) {
         int64_t n = st.tiers[i].errors - s->n_tier_errors[i];
         if (n > 0) {
             log_line(LOG_WARN,
-                     "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is "
+                     "KV tier %s: %lld more pages were damaged or not moved, %lld in all; their contents are "
                      "computed again",
                      names[i], (long long)n, (long long)st.tiers[i].errors);
         }
@@ -126,10 +126,10 @@ static void loop_log_stop_stage(const loop *l, int stage) {
     }
     if (stage == 1) {
         notify_manager("STOPPING=1");
-        log_line(LOG_INFO, "draining: no new connections; requests left: %lld, which have %g s", n,
+        log_line(LOG_INFO, "draining: no new connections; %lld requests left, with %g s to finish", n,
                  (double)l->server->options.shutdown_deadline_us * 1e-6);
     } else if (stage == 2) {
-        log_line(n > 0 ? LOG_WARN : LOG_INFO, "draining is over; requests cancelled: %lld", n);
+        log_line(n > 0 ? LOG_WARN : LOG_INFO, "draining ended; %lld requests were cancelled", n);
     }
 }
 
@@ -390,7 +390,7 @@ static quire_err listen_remove_stale(const struct sockaddr_un *at, quire_error *
         return QUIRE_OK;
     }
     if (!S_ISSOCK(file.st_mode)) {
-        return err_set(err, QUIRE_INVALID, -1, "--host unix:%s: a file that is no socket is there",
+        return err_set(err, QUIRE_INVALID, -1, "--host unix:%s: the path exists and is not a socket",
                        at->sun_path);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -398,7 +398,8 @@ static quire_err listen_remove_stale(const struct sockaddr_un *at, quire_error *
         fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) != 0 && errno == ECONNREFUSED;
     (void)listen_close_failed(fd);
     if (!is_stale) {
-        return err_set(err, QUIRE_INVALID, -1, "--host unix:%s: another server listens there", at->sun_path);
+        return err_set(err, QUIRE_INVALID, -1, "--host unix:%s: another server is listening there",
+                       at->sun_path);
     }
     unlink(at->sun_path);
     return QUIRE_OK;
@@ -470,8 +471,8 @@ void listen_raise_files(const server_options *o) {
     limit.rlim_cur = is_capped ? limit.rlim_max : wanted;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || is_capped) {
         log_line(LOG_WARN,
-                 "--max-connections %d: the system allows %llu open files, some %llu are needed; raise the "
-                 "limit (ulimit -Hn)",
+                 "--max-connections %d: the system allows %llu open files, but about %llu are needed; raise "
+                 "the limit (ulimit -Hn)",
                  (int)o->max_connections, (unsigned long long)limit.rlim_cur, (unsigned long long)wanted);
     }
 }

@@ -57,8 +57,7 @@ static quire_err stream_take_ids(loop_order *o, const json_value *v, quire_error
 static quire_err stream_take_tail(loop_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "text",
-                             "give the new tail as text or as tokens, one of the two");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "text", "give the new tail either as text or as tokens");
     }
     if (ids != NULL) {
         return stream_take_ids(o, ids, err);
@@ -159,14 +158,14 @@ void streams_post(conn *c) {
     if (!stream_read_path(c, o)) {
         order_drop(o);
         conn_reply_error(c, 404, NULL,
-                         "a command to a stream is POST /v1/streams/ID/fork, /v1/streams/ID/rollback or "
+                         "commands to a stream are POST /v1/streams/ID/fork, /v1/streams/ID/rollback and "
                          "/v1/streams/ID/steer",
                          NULL);
         return;
     }
     quire_err e = stream_read_order(o, body->n > 0 ? body->p : "", body->n, &err);
     if (e == QUIRE_OK && o->to == NULL) {
-        e = err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
+        e = err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream with this id");
     }
     if (e != QUIRE_OK) {
         order_drop(o);
@@ -203,15 +202,15 @@ static void stream_run_order(loop *l, loop_order *o) {
     response *a = stream_find(l, o);
     quire_err e;
     if (a == NULL) {
-        e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
+        e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream with this id");
     } else if (o->kind == &stream_forking) {
         e = stream_run_fork(o, a);
     } else if (a->writer->chunk_object == NULL) {
         e = err_set(&o->err, QUIRE_BAD_REQUEST, -1,
-                    "the form of this stream has no event for a dropped tail; a fork of it can have another");
+                    "this stream's format has no event for a dropped tail; fork the stream instead");
     } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
         e = err_set(&o->err, QUIRE_BUSY, -1,
-                    "the stream's client is behind with reading; try again when it has read");
+                    "the stream's client is slow to read; try again when it has caught up");
     } else if (o->kind == &stream_rolling_back) {
         e = quire_stream_rollback(a->stream, o->index, o->position, o->fields.p, o->fields.n, &o->err);
     } else {
@@ -265,8 +264,8 @@ static const order_kind stream_steering = {.run = stream_run_order, .reply = str
 
 static bool requests_may_see(conn *c) {
     if (!c->is_operator) {
-        conn_reply_error(c, 403, NULL,
-                         "requests in progress are for the operator's key only (--operator-key)", NULL);
+        conn_reply_error(c, 403, NULL, "only the operator may see requests in progress (--operator-key)",
+                         NULL);
     }
     return c->is_operator;
 }
@@ -413,7 +412,7 @@ static bool requests_end(loop *l, uint64_t number) {
 
 static void requests_set_unknown(quire_error *err) {
     err_set(err, QUIRE_NOT_FOUND, -1,
-            "no request of this id is in progress; GET /debug/requests lists those that are");
+            "no request with this id is in progress; GET /debug/requests lists those that are");
 }
 
 static void requests_cancel_one(loop *l, loop_order *o) {

@@ -376,8 +376,7 @@ static bool watch_add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
-        conn_reply_error(c, 503, NULL,
-                         "as many look at the pool already as this server lets; close one of them",
+        conn_reply_error(c, 503, NULL, "too many clients are watching the pool; close one of them",
                          "Retry-After: 5\r\n");
         return false;
     }

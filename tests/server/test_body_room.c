@@ -377,7 +377,7 @@ TEST(a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room_is_fre
         const char *response = hear(fd, NULL);
         expect_in(response, "HTTP/1.1 408");
         expect_in(response, "the body came too slowly: ");
-        expect_in(response, "65536 a second");
+        expect_in(response, "65536 bytes a second");
         close(fd);
         await_metric(s, HELD, 0);
         assert_int_equal(metric(s, "quire_http_slow_bodies_total"), chunks + 1);

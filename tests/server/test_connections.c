@@ -278,7 +278,7 @@ TEST(too_many_connections_are_turned_away) {
     const char *response = hear(c, NULL);
     expect_in(response, "HTTP/1.1 503 ");
     expect_in(response, "Retry-After: 1\r\n");
-    expect_in(response, "\"message\":\"the server has as many connections");
+    expect_in(response, "\"message\":\"the server has reached its limit of connections");
     close(c);
     close(a);
     await_place(s);

@@ -185,7 +185,7 @@ TEST(a_model_that_is_wanted_while_it_leaves_is_loaded_again_once) {
         expect_in(command(s, "/models/unload", "a"), "\"success\":true");
         expect_in(command(s, "/models/unload", "a"), "the model is not loaded");
         expect_in(command(s, "/models/load", "a"), "\"success\":true");
-        expect_in(command(s, "/models/load", "a"), "the model is loaded, or being loaded");
+        expect_in(command(s, "/models/load", "a"), "the model is already loaded or being loaded");
     }
     fake_resume();
     expect_in(hear(fd, NULL), "[DONE]");
@@ -296,7 +296,7 @@ TEST(keep_alive_says_how_long_a_model_stays) {
 TEST(a_list_shows_how_far_a_load_is) {
     site *s = start_list(with_endless, 2, 0, 0);
     expect_in(command(s, "/models/load", "endless"), "\"success\":true");
-    expect_in(command(s, "/models/load", "endless"), "the model is loaded, or being loaded");
+    expect_in(command(s, "/models/load", "endless"), "the model is already loaded or being loaded");
     expect_in(command(s, "/models/unload", "endless"), "the model is not loaded");
     await_part(s, "/models", "{\"value\":\"loading\",\"progress\":0.25}");
     int fd = begin_with(s, COMPLETIONS, "{\"model\": \"endless\", \"prompt\": \"x\"}");
@@ -366,7 +366,7 @@ TEST(a_server_that_sleeps_gives_its_caches_back_and_refuses_what_computes) {
     expect_in(get(s, "/ready"), "503 ");
     expect_in(get(s, "/health"), "200 OK");
     expect_in(complete(s, "fake", 3, false), "503 ");
-    expect_in(complete(s, "a", 3, false), "the operator's POST /wake_up ends that");
+    expect_in(complete(s, "a", 3, false), "the operator can wake it with POST /wake_up");
     expect_in(complete(s, "b", 3, false), "503 ");
     expect_in(command(s, "/models/load", "b"), "503 ");
     expect_in(hear_rest(begin_with(s, "/tokenize", "{\"prompt\": \"x\"}")), "200 OK");

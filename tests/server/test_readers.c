@@ -143,7 +143,7 @@ TEST(who_reads_nothing_of_a_stream_is_cut_with_an_error_event) {
     post_body(fd, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":1000}");
     await(fake_cancelled, s->engine, 1);
     char *text = read_all(fd);
-    assert_int_equal(count(text, "data: {\"error\":{\"message\":\"the client took nothing"), 1);
+    assert_int_equal(count(text, "data: {\"error\":{\"message\":\"the client read nothing"), 1);
     assert_int_equal(count(text, "data: [DONE]"), 1);
     free(text);
     close(fd);

@@ -156,7 +156,8 @@ TEST(an_id_of_no_request_is_not_found) {
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const char *response = cancel(s, ids[i], OF_OPERATOR);
         expect_in(response, "HTTP/1.1 404 ");
-        expect_in(response, "no request of this id is in progress; GET /debug/requests lists those that are");
+        expect_in(response,
+                  "no request with this id is in progress; GET /debug/requests lists those that are");
     }
     expect_in(cancel(s, "", OF_OPERATOR), "HTTP/1.1 404 ");
     stop(s);

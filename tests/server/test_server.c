@@ -563,7 +563,7 @@ TEST(a_server_without_its_engine_says_so_and_keeps_its_connections) {
         const char *response = hear(kept, "}}");
         expect_in(response, "HTTP/1.1 503 ");
         expect_in(response, "\r\nRetry-After: 1\r\n");
-        expect_in(response, "the model is being loaded; GET /ready says 200 when it is there");
+        expect_in(response, "the model is being loaded; GET /ready returns 200 when it is ready");
     }
     const char *overloaded = ask(s, "POST /v1/messages HTTP/1.1\r\nHost: h\r\n" CLOSE
                                     "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");

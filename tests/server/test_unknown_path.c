@@ -48,7 +48,8 @@ TEST(a_path_that_is_spelled_almost_right_hears_the_nearest) {
     expect_told("POST", "/V1/Chat/Completions", "it is /v1/chat/completions, in lower");
     expect_told("GET", "/v1", "below it are /v1/models, /v1/completions, /v1/chat/completions");
     expect_told("GET", "/v1/chat", "below it are /v1/chat/completions");
-    expect_told("GET", "/wp-admin", "there is no such path; GET / with Accept: application/json lists all");
+    expect_told("GET", "/wp-admin",
+                "there is no such path; GET / with Accept: application/json lists all paths");
 }
 
 TEST(a_path_of_another_api_hears_what_to_use_instead) {
@@ -59,7 +60,7 @@ TEST(a_path_of_another_api_hears_what_to_use_instead) {
     expect_told("POST", "/concate_and_append_request", "send the joined text to /generate");
     expect_told("POST", "/generate_stream", "TGI's own API is not served here");
     expect_told("POST", "/api/pull",
-                "the management of models is not served here; this server has the models of /v1/models");
+                "managing models is not served here; this server has only the models it was started with");
     expect_told("GET", "/v1/responsesx", "there is no such path");
 }
 
