@@ -272,7 +272,7 @@ static const flag bench_flags[] = {
 };
 
 LAB_COMMAND(bench, "bench", " MODEL", ARGUMENT_MODEL,
-            "prefill and decode speed, with the limits of memory and arithmetic",
+            "measure prefill and decode speed against the limits of memory and arithmetic",
             "  quire bench model.gguf --batch 1,16 --context 128,1024\n", FLAGS_MODEL, bench_flags,
             flags_ablations, flags_json, FLAGS_NUMERIC, flags_eviction, flags_audit, flags_schedule,
             flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

@@ -466,7 +466,7 @@ static quire_err bench_headline_run(const cli_options *o, quire_error *err) {
 }
 
 LAB_COMMAND(bench_headline, "bench headline", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
-            "what paging and continuous batching are worth, really run at rising rates",
+            "what paging and continuous batching gain, measured at rising request rates",
             "  quire bench headline --quick\n"
             "  quire bench headline --shape 1.1b\n"
             "--shape: " MODEL_SHAPES "\n",

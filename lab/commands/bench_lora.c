@@ -668,7 +668,7 @@ static quire_err bench_lora_run(const cli_options *cli, quire_error *err) {
 }
 
 LAB_COMMAND(bench_lora, "bench lora", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
-            "what adapters cost in decode and prompts, and how long requests wait for theirs",
+            "what adapters cost in decode and prefill, and how long requests wait for them",
             "  quire bench lora\n"
             "  quire bench lora --type int8 --rank 32\n"
             "  quire bench lora model.gguf --adapters 4 --json\n",

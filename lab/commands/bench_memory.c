@@ -148,7 +148,8 @@ static const flag bench_memory_flags[] = {
     {0},
 };
 
-LAB_COMMAND(bench_memory, "bench memory", "", ARGUMENT_NONE, "memory of pages over the least possible",
+LAB_COMMAND(bench_memory, "bench memory", "", ARGUMENT_NONE,
+            "memory of pages compared with the least possible",
             "  quire bench memory\n"
             "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n",
             bench_memory_flags, flags_json, flags_help);

@@ -110,7 +110,7 @@ static const flag bench_roofline_flags[] = {
 };
 
 LAB_COMMAND(bench_roofline, "bench roofline", "", ARGUMENT_NONE,
-            "what this machine can read and compute at best",
+            "the best memory and compute rates of this machine",
             "  quire bench roofline\n"
             "  quire bench roofline --threads 1,2 --isa avx2 --json\n",
             bench_roofline_flags, flags_json, flags_help);

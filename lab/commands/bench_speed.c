@@ -519,7 +519,7 @@ static quire_err bench_speed_run(const cli_options *o, quire_error *err) {
 
 LAB_COMMAND(
     bench_speed, "bench speed", "", ARGUMENT_NONE,
-    "a 1.1B model by type of weights, attention, memory: with limits and goals",
+    "speed of a 1.1B model by type of weights, attention and memory, with limits and goals",
     "  quire bench speed\n"
     "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"
     "  quire bench speed --shape gemma-3-1b,mixtral --types q8_0\n"

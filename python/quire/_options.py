@@ -95,7 +95,7 @@ def model_path(model: str, revision: str | None, download_dir: str | None, hf_to
     options.endpoint = endpoint.encode() if endpoint else None
     options.offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true")
     if lib.quire_hub_pull(byref(options), os.fsencode(name), 0, byref(path), byref(err)) != 0:
-        raise _native.error_of(err, f"{model}: there is no such file here; at the hub: ")
+        raise _native.error_of(err, f"{model}: there is no such local file; on the hub: ")
     try:
         return os.fsdecode(string_at(path))
     finally:

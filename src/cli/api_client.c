@@ -290,8 +290,8 @@ static quire_err api_on_body(void *user, const void *p, size_t n) {
 static quire_err api_read_error(const api_job *j, const char *url, const hub_reply *reply, quire_error *err) {
     const int32_t status = reply->status;
     if (reply->location[0] != 0) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s: it redirects to %.300s; give that address as --api",
-                       url, reply->location);
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "%s: redirects to %.300s; give that address as --api", url,
+                       reply->location);
     }
     str text = {j->response.n > 0 ? j->response.p : "", j->response.n};
     json_value *body = json_document(text);
@@ -346,7 +346,7 @@ static void api_run_job(api_thread *t, api_job *j) {
         if (e == QUIRE_OK && reply.status != 200) {
             e = api_read_error(j, url.p, &reply, &j->error);
         } else if (e != QUIRE_OK && j->error.code == QUIRE_OK) {
-            err_set(&j->error, e, -1, "%s: its response is over %zu MiB, or memory is out", url.p,
+            err_set(&j->error, e, -1, "%s: its response is over %zu MiB, or out of memory", url.p,
                     MAX_RESPONSE >> 20);
         }
         int32_t pause_s = reply.retry_after_s >= 0 ? reply.retry_after_s : wait_s;
@@ -392,9 +392,9 @@ static void *api_thread_run(void *arg) {
 static quire_err api_check_url(const char *url, quire_error *err) {
     const char *host = strstr(url, "://");
     if (host != NULL && memchr(host + 3, '@', strcspn(host + 3, "/")) != NULL) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--api: the address has a name or password before its host; give a key in "
-                       "OPENAI_API_KEY");
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "--api: the address has a user name or password; give a key in OPENAI_API_KEY instead");
     }
     bool is_fine = str_begins(str_of(url), "https://") || str_begins(str_of(url), "http://");
     for (const char *p = url; *p != 0 && is_fine; p++) {
@@ -428,7 +428,7 @@ quire_err api_client_open(const api_client_options *o, api_client **out, quire_e
     quire_err e = wake_init(&c->ended);
     if (e != QUIRE_OK) {
         api_client_close(c);
-        return err_set(err, e, -1, "no file descriptor for an API's responses");
+        return err_set(err, e, -1, "a file descriptor for an API's responses could not be opened");
     }
     *out = c;
     return QUIRE_OK;
@@ -473,7 +473,7 @@ static quire_err api_client_grow(api_client *c, quire_error *err) {
     TRY(hub_http_open(&http, &t->http, err));
     if (pthread_create(&t->thread, NULL, api_thread_run, t) != 0) {
         hub_http_close(t->http);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no thread for a request");
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a thread for a request could not be started");
     }
     c->n_threads++;
     return QUIRE_OK;

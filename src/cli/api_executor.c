@@ -162,7 +162,8 @@ static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, str
                              : p->kind == PART_VALUE ? &p->value->text
                                                      : NULL;
         if (p->kind == PART_TOKENS) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "tokens: an API takes texts; give the text");
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "tokens: an API takes text, not token ids; give the text");
         }
         if (part != NULL) {
             TRY(err_set(err, strbuf_add(text, part->p, part->n), -1, "out of memory for a prompt"));
@@ -522,7 +523,7 @@ static quire_err api_score_choices(const api_call *k, const json_value *response
             return err_set(
                 err, e == QUIRE_OK ? QUIRE_UNSUPPORTED : e, -1,
                 e == QUIRE_OK
-                    ? "select %s: choice %zu has other tokens alone than after the text"
+                    ? "select %s: choice %zu has different tokens after the text than alone"
                     : "select %s: the API gives no log-probabilities of choice %zu (echo with logprobs)",
                 c->step->name, i);
         }
@@ -567,7 +568,7 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
     for (size_t i = 0; i < n; i++) {
         const json_value *choice = api_choice_at(response, i);
         if (choice == NULL) {
-            return err_set(err, QUIRE_IO, -1, "the API's response has no choice of index %zu", i);
+            return err_set(err, QUIRE_IO, -1, "the API's response has no choice with index %zu", i);
         }
         const json_value *holder = c->state->has_turns ? json_get(choice, "message") : choice;
         str text = json_get_str(holder, c->state->has_turns ? "content" : "text");
@@ -585,7 +586,7 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     api_cut cut;
     quire_err e = api_text_read(api_choice_at(response, 0), k->c->state->has_turns, &t);
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "the API's response has no choices, or memory is out");
+        return err_set(err, e, -1, "the API's response has no choices, or out of memory");
     }
     k->x->guesses = t->has_tokens || t->text.n == 0;
     k->is_again = !api_text_cut(t, 0, &k->rule, &cut);
@@ -642,7 +643,7 @@ static void api_take_job(api_executor *x, api_job *j) {
         response = json_document((str){j->response.n > 0 ? j->response.p : "", j->response.n});
         e = json_is(response, JSON_KIND_OBJECT)
                 ? api_take_response(k, response, &k->error)
-                : err_set(&k->error, QUIRE_IO, -1, "the API's response is no JSON object");
+                : err_set(&k->error, QUIRE_IO, -1, "the API's response is not a JSON object");
     }
     int64_t n = k->c->prompt_tokens + k->c->completion_tokens;
     json_drop(response);

@@ -417,7 +417,7 @@ static void drop_jobs(batch *b) {
         n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
     batch_file_show_progress(b, true);
-    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once",
+    log_line(LOG_WARN, "%zu of %zu are answered; %zu more have begun and will be finished; %s stops at once",
              b->n_answered, b->in.n_lines, n_begun,
              stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
 }
@@ -460,8 +460,8 @@ static quire_err batch_file_take_part(batch *b, quire_error *err) {
         if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD ||
             batch_file_job_of(b, index)->state == JOB_ANSWERED) {
             return err_set(err, QUIRE_BAD_FILE, -1,
-                           "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; "
-                           "delete it to begin anew",
+                           "%s: line %zu answers prompt %zu, which does not belong there: the file is "
+                           "damaged; delete it to start over",
                            b->part.path.p, b->part.n, index);
         }
         batch_file_job_of(b, index)->state = JOB_ANSWERED;
@@ -548,7 +548,7 @@ static quire_err close_batch(batch *b, quire_err e, quire_error *err) {
 quire_err batch_file_check(const cli_options *o, quire_error *err) {
     if (!o->prompts) {
         return o->resume ? err_set(err, QUIRE_INVALID, -1,
-                                   "--resume: continues --prompts with --out, which are missing")
+                                   "--resume: needs the --prompts and --out of the run to continue")
                          : QUIRE_OK;
     }
     if (!o->out) {

@@ -44,7 +44,7 @@ static quire_err copy_all(batch_input *in, FILE *from, quire_error *err) {
     size_t n;
     while ((n = fread(block, 1, sizeof block, from)) > 0) {
         if (fwrite(block, 1, n, in->file) != n) {
-            return err_set(err, QUIRE_IO, -1, "%s: its copy: %s", in->path, strerror(errno));
+            return err_set(err, QUIRE_IO, -1, "%s: copying it: %s", in->path, strerror(errno));
         }
     }
     return ferror(from) ? files_failed(in->path, err) : QUIRE_OK;
@@ -62,7 +62,7 @@ static quire_err batch_input_open_file(batch_input *in, const char *beside, quir
     }
     in->file = nameless_file(beside);
     quire_err e = in->file ? copy_all(in, f, err)
-                           : err_set(err, QUIRE_IO, -1, "%s: its copy beside %s: %s", in->path,
+                           : err_set(err, QUIRE_IO, -1, "%s: copying it to the directory of %s: %s", in->path,
                                      beside ? beside : "other temporary files", strerror(errno));
     if (!standard) {
         (void)fclose(f);
@@ -214,8 +214,7 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
     strbuf_deinit(&of_url);
     strbuf_deinit(&of_method);
     if (fault->code == QUIRE_OK && (line->body.n == 0 || line->body.p[0] != '{')) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "body",
-                      "body is missing; it is the request as the API takes it");
+        err_set_param(fault, QUIRE_BAD_REQUEST, "body", "body is missing; it must be a request to the API");
     }
     return fault->code == QUIRE_OK
                ? err_set(err, strbuf_add(&l->body, line->body.p, line->body.n), -1, "out of memory")

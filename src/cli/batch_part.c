@@ -53,8 +53,8 @@ static quire_err cli_batch_part_check(const batch_part *p, bool resume, quire_er
     }
     if (!has_part && resume && stat(p->target.p, &target) == 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--resume: there is %s, but no %s to continue: that run has ended; without --resume "
-                       "it starts anew",
+                       "--resume: there is %s, but no %s to continue: that run has ended; leave --resume out "
+                       "to start over",
                        p->target.p, p->path.p);
     }
     return QUIRE_OK;
@@ -64,7 +64,7 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
     batch_part p;
     if (!batch_part_wanted(out)) {
         return resume ? err_set(err, QUIRE_INVALID, -1,
-                                "--resume: --out %s is no file that could be gone on with", out)
+                                "--resume: --out %s is not a file that can be continued", out)
                       : QUIRE_OK;
     }
     quire_err e = set_names(out, &p, err);
@@ -112,14 +112,15 @@ static quire_err batch_part_compare(const batch_part *p, const json_value *then,
             continue;
         }
         if (strcmp(m.name, "sha256") == 0) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew",
-                           p->path.p, json_get_str(then, "prompts").p);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "--resume: %s answers other prompts (%s has changed since); delete it to start over",
+                p->path.p, json_get_str(then, "prompts").p);
         }
-        return err_set(
-            err, QUIRE_INVALID, -1,
-            "--resume: %s was begun with another %s (see %s); give the same, or delete %s to begin anew",
-            p->path.p, m.name, p->info.p, p->path.p);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--resume: %s was started with a different %s (see %s); give the same, or delete %s "
+                       "to start over",
+                       p->path.p, m.name, p->info.p, p->path.p);
     }
     return QUIRE_OK;
 }
@@ -130,7 +131,7 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
     json_value *then = e == QUIRE_OK ? json_document((str){text.p, text.n}) : NULL;
     json_value *now = json_document(about);
     if (e == QUIRE_OK && (!json_is(then, JSON_KIND_OBJECT) || json_get_str(then, "prompts").n == 0)) {
-        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: does not say what %s answers; delete both to begin anew",
+        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: does not say what %s answers; delete both to start over",
                     p->info.p, p->path.p);
     } else if (e == QUIRE_OK) {
         e = batch_part_compare(p, then, now, err);
@@ -190,7 +191,7 @@ void batch_part_close(batch_part *p) {
 
 static quire_err no_response(const batch_part *p, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1,
-                   "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p,
+                   "%s: line %zu is not an answer: the file is damaged; delete it to start over", p->path.p,
                    p->n_read + 1);
 }
 

@@ -14,7 +14,7 @@
 
 /* The field of -n, which is not listed among the flags' fields, since -n can be -1. */
 static const flag max_tokens = {"--max-tokens --predict", "N",
-                                "most tokens to produce (default: until the end)", FLAG_FIELD_INTEGER,
+                                "most tokens to generate (default: until the end)", FLAG_FIELD_INTEGER,
                                 .field = "max_tokens"};
 
 typedef struct setting_search {
@@ -204,8 +204,9 @@ static quire_err chat_commands_end(chat_state *c, str argument, quire_error *err
 static quire_err regenerate(chat_state *c, str argument, quire_error *err) {
     (void)argument;
     if (body_has(&c->fields, "seed")) {
-        log_line(LOG_INFO,
-                 "the seed is set, so the answer is the same again; /set seed default has others drawn");
+        log_line(
+            LOG_INFO,
+            "the seed is set, so the answer will be the same; /set seed default draws a new one each time");
     }
     return chat_turn_again(c, err);
 }
@@ -225,7 +226,7 @@ static quire_err set(chat_state *c, str argument, quire_error *err) {
     if (value.n == 0) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "/set needs a name and a value, as in /set temperature 0.5; /set alone shows the values");
+            "/set needs a name and a value, such as /set temperature 0.5; /set alone shows the values");
     }
     TRY(chat_settings_set(c, name, value, err));
     log_line(LOG_INFO, "%.*s: %.*s, from the next answer on", (int)name.n, name.p, (int)value.n, value.p);
@@ -296,13 +297,14 @@ static quire_err help(chat_state *c, str argument, quire_error *err);
 static const chat_command commands[] = {
     {"/help /?", NULL, "this page", 0, help},
     {"/clear", NULL, "forget the conversation", TALKS, clear},
-    {"/regen", NULL, "drop the last answer and make another", TALKS, regenerate},
-    {"/set", "[NAME VALUE]", "how answers are sampled; alone: show the values", 0, set},
+    {"/regen", NULL, "drop the last answer and generate another", TALKS, regenerate},
+    {"/set", "[NAME VALUE]", "set how answers are sampled; alone: show the values", 0, set},
     {"/system", "[TEXT]", "replace the system message; alone: show it; \"\": remove it", TALKS, set_system},
     {"/save", "FILE", "write the conversation to a new file, as JSON", TALKS | NEEDS_ARGUMENT, save},
-    {"/save!", "FILE", "the same, replacing a file", TALKS | NEEDS_ARGUMENT, chat_commands_replace},
+    {"/save!", "FILE", "save the conversation, replacing an existing file", TALKS | NEEDS_ARGUMENT,
+     chat_commands_replace},
     {"/load", "FILE", "continue a conversation that was saved", TALKS | NEEDS_ARGUMENT, chat_commands_load},
-    {"/exit /quit /bye", NULL, "end; so does Ctrl-D", 0, chat_commands_end},
+    {"/exit /quit /bye", NULL, "end the chat, as Ctrl-D does", 0, chat_commands_end},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -316,9 +318,9 @@ static quire_err help_write(const chat_state *c, strbuf *out) {
             TRY(strbuf_addf(out, "  %-20s %s\n", usage, k->meaning));
         }
     }
-    return strbuf_add_str(out, "  \"\"\"                  begins a text of several lines, which ends "
-                               "with \"\"\"; pasted lines stay together\n"
-                               "  Ctrl-C               stops an answer, or clears the line; twice ends");
+    return strbuf_add_str(
+        out, "  \"\"\"                  begins a text of several lines that ends with \"\"\"; pasted lines "
+             "stay together\n  Ctrl-C               stops an answer, or clears the line; twice ends");
 }
 
 static quire_err help(chat_state *c, str argument, quire_error *err) {
@@ -379,11 +381,11 @@ quire_err chat_commands_run(chat_state *c, str line, quire_error *err) {
     }
     if (c->completes && (k->marks & TALKS)) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%.*s: there is no conversation here: each text is completed by itself", (int)name.n,
+                       "%.*s: there is no conversation: each text is completed on its own", (int)name.n,
                        name.p);
     }
     if (!k->argument && argument.n > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s takes nothing after it", (int)name.n, name.p);
+        return err_set(err, QUIRE_INVALID, -1, "%.*s takes no argument", (int)name.n, name.p);
     }
     if ((k->marks & NEEDS_ARGUMENT) && argument.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "%.*s needs a %s", (int)name.n, name.p, k->argument);

@@ -68,10 +68,9 @@ static void chat_turn_report(const chat_state *c, const response *a) {
     }
     if (a->prompt_tokens + n >= limit) {
         log_line(LOG_WARN, "the answer ends here because the context of %d tokens is full%s", (int)limit,
-                 c->completes ? ""
-                              : "; /clear begins anew, and the next message leaves out the oldest turns");
+                 c->completes ? "" : "; /clear starts over; the next message leaves out the oldest turns");
     } else {
-        log_line(LOG_INFO, "the answer was cut at max_tokens; /set max_tokens default ends that");
+        log_line(LOG_INFO, "the answer was cut at max_tokens; /set max_tokens default removes the limit");
     }
 }
 
@@ -177,7 +176,7 @@ quire_err chat_turn_again(chat_state *c, quire_error *err) {
     assert(c != NULL);
     size_t n = c->talk.n;
     if (n == 0 || c->talk.messages[n - 1].role != CONVERSATION_ASSISTANT) {
-        return err_set(err, QUIRE_INVALID, -1, "there is no answer yet that could be made anew");
+        return err_set(err, QUIRE_INVALID, -1, "there is no answer yet to regenerate");
     }
     conversation_message old = c->talk.messages[--c->talk.n];
     quire_err e = answer(c, err);
@@ -187,7 +186,7 @@ quire_err chat_turn_again(chat_state *c, quire_error *err) {
     }
     c->talk.messages[c->talk.n++] = old; /* its place is still there */
     if (e == QUIRE_OK) {
-        log_line(LOG_INFO, "stopped before an answer began; the last one stays");
+        log_line(LOG_INFO, "stopped before an answer began; the previous one is kept");
     }
     return e;
 }

@@ -194,14 +194,14 @@ static quire_err load_message(conversation *c, const char *path, const json_valu
     if (!json_is(json_get(v, "content"), JSON_KIND_TEXT) ||
         (!is_system && !is_user && !str_is(role, "assistant"))) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: message %zu must have a \"role\" of system, user or assistant, and a text as its "
-                       "\"content\"",
+                       "%s: message %zu must have a \"role\" of system, user or assistant, and a string as "
+                       "its \"content\"",
                        path, i);
     }
     if (is_system ? i > 0 : c->n == 0 && !is_user) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: message %zu: %s", path, i,
                        is_system ? "the system message must be the first"
-                                 : "the first message, but for the system's, must be the user's");
+                                 : "the first message after the system message must be the user's");
     }
     quire_err e = is_system
                       ? conversation_set_system(c, content)
@@ -212,7 +212,7 @@ static quire_err load_message(conversation *c, const char *path, const json_valu
 static quire_err load_messages(conversation *c, const char *path, const json_value *file, quire_error *err) {
     const json_value *list = json_is(file, JSON_KIND_OBJECT) ? json_get(file, "messages") : file;
     if (!json_is(list, JSON_KIND_ARRAY)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of messages, as in {\"messages\": [..]}",
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of messages, such as {\"messages\": [..]}",
                        path);
     }
     for (size_t i = 0; i < json_length(list); i++) {

@@ -124,7 +124,7 @@ static void find_pack_cache(const command *c, cli_options *o) {
         o->engine.pack_cache = o->environment.pack_cache;
         if (!o->engine.pack_cache && c->argument >= ARGUMENT_MODEL) {
             log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the "
-                               "model starts without");
+                               "model starts without a pack cache");
         }
     } else if (given && strcmp(given, "none") == 0) {
         o->engine.pack_cache = NULL;
@@ -211,7 +211,7 @@ static int unknown_command(const program *p, const char *name) {
 
 /* Refuses further arguments. */
 static int refuse_rest(const char *rest, const char *before) {
-    log_line(LOG_ERROR, "%s: nothing may follow %s", rest, before);
+    log_line(LOG_ERROR, "%s: %s takes no arguments", rest, before);
     return 2;
 }
 

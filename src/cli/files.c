@@ -55,7 +55,7 @@ quire_err files_check_named(const char *flag, const char *path, quire_error *err
     if (path && strcmp(path, "-") == 0) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "%s -: must name a file; this cannot go to standard output, and ./- is a file of that name",
+            "%s -: must name a file, because this cannot go to standard output; ./- is a file of that name",
             flag);
     }
     return files_check_writable(flag, path, err);
@@ -89,10 +89,9 @@ quire_err files_check_text(const char *where, str text, quire_err code, quire_er
     if (at == text.n) {
         return QUIRE_OK;
     }
-    return err_set(
-        err, code, (int64_t)at,
-        "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv", where,
-        at, (unsigned)(unsigned char)text.p[at]);
+    return err_set(err, code, (int64_t)at,
+                   "%s: not UTF-8 at byte %zu, 0x%02x; convert the text, for instance with iconv", where, at,
+                   (unsigned)(unsigned char)text.p[at]);
 }
 
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err) {
@@ -123,7 +122,7 @@ quire_err id_list_parse(const char *text, id_list *out, quire_error *err) {
         long v = strtol(p, &end, 10);
         if (end == p || errno == ERANGE || v < 0 || v > INT32_MAX || (*end && !strchr(", \t\n", *end))) {
             mem_free(ids);
-            return err_set(err, QUIRE_INVALID, p - text, "'%.*s' is not a token id; ids are written 1,2,3",
+            return err_set(err, QUIRE_INVALID, p - text, "'%.*s' is not a token id; write ids as 1,2,3",
                            (int)(strcspn(p, ",") < 20 ? strcspn(p, ",") : 20), p);
         }
         ids[n++] = (int32_t)v;
@@ -157,7 +156,7 @@ static quire_err ids_of_json(const char *path, const json_value *value, id_list 
                                  : value;
     if (!json_is(list, JSON_KIND_ARRAY)) {
         return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: has no list of ids, as in [1,2,3] or {\"prompt\": [1,2,3]}", path);
+                       "%s: has no list of ids, such as [1,2,3] or {\"prompt\": [1,2,3]}", path);
     }
     size_t n = json_length(list);
     int32_t *ids = mem_new(n, sizeof *ids);
@@ -195,7 +194,7 @@ quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error 
     if (!*out) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
     } else if (!json_is(value, JSON_KIND_ARRAY)) {
-        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: must be a list of id lists, as in [[1,2],[3,4,5]]", path);
+        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: must be a list of id lists, such as [[1,2],[3,4,5]]", path);
     }
     while (e == QUIRE_OK && *n < wanted) {
         e = ids_of_json(path, json_at(value, *n), &(*out)[*n], err);

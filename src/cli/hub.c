@@ -104,8 +104,8 @@ static void pull_progress_show(void *user, const quire_hub_progress *now) {
                  now->n_total_files == 1 ? "" : "s",
                  pull_progress_show_bytes((double)now->total_bytes, total));
         if (now->others != NULL) {
-            log_line(LOG_INFO, "%s: the cache has it already as %s; name that with :QUANT to use it", p->name,
-                     now->others);
+            log_line(LOG_INFO, "%s: the cache already has it as %s; add :QUANT to the name to use that",
+                     p->name, now->others);
         }
         p->has_begun = true;
     }
@@ -231,7 +231,7 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
 static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err) {
     const char *model = o->engine.model;
     if ((o->hf_file && strchr(model, ':')) || (o->revision && strchr(model, '@'))) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: names its %s already; leave %s out", model,
+        return err_set(err, QUIRE_INVALID, -1, "%s: already names its %s; leave %s out", model,
                        o->hf_file && strchr(model, ':') ? "file" : "revision",
                        o->hf_file && strchr(model, ':') ? "--hf-file" : "--revision");
     }
@@ -250,7 +250,7 @@ bool hub_is_name(const char *model) {
 /* Adds to an error that the name may have been meant as a path. */
 static quire_err hub_explain(quire_err e, quire_error *err) {
     return e == QUIRE_NOT_FOUND || e == QUIRE_IO
-               ? err_prefix(err, e, "there is no such file here; at the hub")
+               ? err_prefix(err, e, "there is no such local file; on the hub")
                : e;
 }
 
@@ -270,7 +270,7 @@ static quire_err hub_resolve_model(cli_options *o, quire_error *err) {
     if (!o->hf_repo && !hub_is_name(model)) {
         return o->hf_file || o->revision
                    ? err_set(err, QUIRE_INVALID, -1,
-                             "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
+                             "%s: --hf-file and --revision need a name on the hub, ORG/NAME", model)
                    : QUIRE_OK;
     }
     quire_err e = whole_name(o, &name, err);

@@ -90,7 +90,7 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
         TRY(strbuf_addf(out, "\n%-*s  %-*s  %-*s  %6.2f GB  ", name, m->name, revision, m->revision, quant,
                         m->quantisation[0] ? m->quantisation : "-", (double)m->bytes / 1e9));
         TRY(m->is_whole ? add_age(m->used_unix_s, out)
-                        : strbuf_add_str(out, "not whole: pull it again, or quire rm"));
+                        : strbuf_add_str(out, "incomplete: pull it again, or remove it with quire rm"));
     }
     return QUIRE_OK;
 }
@@ -159,7 +159,7 @@ static const flag *const list_groups[] = {flags_hub,  flags_pack_cache, flags_js
 
 const command command_list = {
     .name = "list",
-    .summary = "models of the hub in the cache, and packed forms of models: size, last use",
+    .summary = "list the hub models in the cache and packed forms of models, with size and last use",
     .usage = "quire list",
     .examples = "  quire list --json\n",
     .argument = ARGUMENT_NONE,
@@ -268,7 +268,7 @@ static const flag *const pull_groups[] = {flags_hub, flags_quiet, flags_help, fl
 
 const command command_pull = {
     .name = "pull",
-    .summary = "fetch a model of the Hugging Face hub, or its newest revision, into the cache",
+    .summary = "fetch a model from the Hugging Face hub, or its newest revision, into the cache",
     .usage = "quire pull ORG/NAME[:QUANT|:FILE][@REVISION]",
     .examples = "  quire pull Qwen/Qwen3-0.6B\n"
                 "  quire pull ggml-org/gemma-3-1b-it-GGUF:Q4_K_M\n",

@@ -79,10 +79,10 @@ static quire_err logits_of(const cli_options *o, const id_list *prompt, const id
     TRY(session_open(o, &s, err));
     size_t n_vocab = (size_t)quire_engine_info(s.engine)->n_vocab, n_values;
     float *logits = size_mul(prompt->n, n_vocab, &n_values) ? mem_new(n_values, sizeof *logits) : NULL;
-    quire_err e = logits ? QUIRE_OK
-                         : err_set(err, QUIRE_NO_MEMORY, -1,
-                                   "%zu x %zu logits do not fit into memory; take a shorter prompt",
-                                   prompt->n, n_vocab);
+    quire_err e =
+        logits ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1,
+                         "%zu x %zu logits do not fit into memory; use a shorter prompt", prompt->n, n_vocab);
     if (e == QUIRE_OK) {
         e = logits_run_all(&s, prompt, strangers, n_strangers, logits, err);
     }
@@ -136,7 +136,7 @@ static const flag *const groups[] = {
 
 const command command_logits = {
     .name = "logits",
-    .summary = "every logit of a prompt, as a .npy file",
+    .summary = "write every logit of a prompt to a .npy file",
     .usage = "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
     .examples = "  quire logits model.gguf --ids 1,2,3 --out a.npy --compute f32\n"
                 "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 "

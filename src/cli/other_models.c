@@ -65,15 +65,15 @@ static quire_err other_models_check(const cli_options *o, const char *name, cons
     }
     if (!utf8_is_valid(str_of(name))) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%s: its name is not UTF-8, so that no request can have it; rename it", path);
+                       "%s: its name is not UTF-8, so no request can name it; rename it", path);
     }
     if (o->others.n == CLI_MAX_MODELS) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %d models beside the main one are the most", path,
+        return err_set(err, QUIRE_INVALID, -1, "%s: at most %d models besides the main one are allowed", path,
                        CLI_MAX_MODELS);
     }
     for (int32_t i = 0; i < o->others.n; i++) {
         if (strcmp(o->others.names[i], name) == 0) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: another model is called %s too (%s)", path, name,
+            return err_set(err, QUIRE_INVALID, -1, "%s: another model is also called %s (%s)", path, name,
                            o->others.paths[i]);
         }
     }
@@ -124,7 +124,7 @@ static int other_models_compare(const void *a, const void *b) {
 static bool other_models_can_name(const char *dir, const char *name) {
     const bool can = utf8_is_valid(str_of(name));
     if (!can) {
-        log_line(LOG_WARN, "--model-dir %s: %s is left out: its name is not UTF-8", dir, name);
+        log_line(LOG_WARN, "--model-dir %s: skipped %s: its name is not UTF-8", dir, name);
     }
     return can;
 }
@@ -153,7 +153,7 @@ static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS +
     qsort(names, (size_t)*n, sizeof *names, other_models_compare);
     return e == QUIRE_OK && *n == 0
                ? err_set(err, QUIRE_INVALID, -1,
-                         "--model-dir %s: no .gguf file and no directory with a config.json is in it", dir)
+                         "--model-dir %s: has no .gguf file and no directory with a config.json", dir)
                : e;
 }
 
@@ -221,10 +221,10 @@ static quire_err other_models_pin(cli_options *o, quire_error *err) {
             k++;
         }
         if (k == o->others.n) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--pin-model %s: no model beside the first is called that; names are those of "
-                           "/v1/models",
-                           name);
+            return err_set(
+                err, QUIRE_INVALID, -1,
+                "--pin-model %s: no model besides the first has this name; GET /v1/models lists the names",
+                name);
         }
         o->others.specs[k].is_pinned = true;
     }

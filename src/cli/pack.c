@@ -9,7 +9,7 @@
 static quire_err pack_run(const cli_options *o, quire_error *err) {
     int64_t start = clock_us(), n_bytes;
     if (!o->out) {
-        return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, where the packed model goes");
+        return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, the packed model to write");
     }
     TRY(files_check_named("--out", o->out, err));
     if (o->quiet) {
@@ -33,7 +33,7 @@ static const flag *const pack_groups[] = {FLAGS_MODEL, own_flags,  flags_compute
 
 const command command_pack = {
     .name = "pack",
-    .summary = "write a model as one file that starts in milliseconds and is shared between processes",
+    .summary = "write a model as one file that loads in milliseconds and is shared between processes",
     .usage = "quire pack MODEL -o FILE [--compute MODE] [--quantization TYPE]",
     .examples = "  quire pack model.gguf -o model.quire\n"
                 "  quire serve model.quire\n",
@@ -61,7 +61,7 @@ static const flag *const inspect_groups[] = {
 
 const command command_inspect = {
     .name = "inspect",
-    .summary = "what a model file holds and the memory it needs",
+    .summary = "show what a model file holds and the memory it needs",
     .usage = "quire inspect MODEL",
     .examples = "  quire inspect model.gguf --json\n",
     .argument = ARGUMENT_MODEL,

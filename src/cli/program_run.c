@@ -63,7 +63,7 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
     strbuf_deinit(&shown);
     return e == QUIRE_OK && n_failed > 0
                ? err_set(err, QUIRE_BAD_REQUEST, -1,
-                         "branches of the program failed: %lld; \"errors\" has why", (long long)n_failed)
+                         "%lld branches of the program failed; \"errors\" says why", (long long)n_failed)
                : e;
 }
 

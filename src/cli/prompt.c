@@ -17,7 +17,7 @@ quire_err prompt_check(const cli_options *o, quire_error *err) {
                       : given && o->ids           ? ids
                                                   : NULL;
     if (too) {
-        return err_set(err, QUIRE_INVALID, -1, "%s beside %s: both give the text; leave one of them out", too,
+        return err_set(err, QUIRE_INVALID, -1, "%s and %s both give the text; leave one of them out", too,
                        given);
     }
     return o->prompt ? files_check_text("-p", str_of(o->prompt), QUIRE_INVALID, err) : QUIRE_OK;
@@ -103,14 +103,14 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
 #define AT(member) .offset = offsetof(cli_options, member)
 
 const flag flags_sampling[] = {
-    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce; -1: until the end", FLAG_COUNT,
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to generate; -1: until the end", FLAG_COUNT,
      AT(n_predict), .minimum = -1, .maximum = INT32_MAX},
-    {"--temp --temperature", "T", "temperature; 0: the likeliest token; 1: the model's own probabilities",
+    {"--temp --temperature", "T", "temperature; 0: the most likely token; 1: the model's own probabilities",
      FLAG_FIELD_NUMBER, .field = "temperature"},
-    {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
-    {"--top-p", "P", "choose among the likeliest tokens with probability P together", FLAG_FIELD_NUMBER,
+    {"--top-k", "N", "sample from the N most likely tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
+    {"--top-p", "P", "sample from the most likely tokens that together have probability P", FLAG_FIELD_NUMBER,
      .field = "top_p"},
-    {"--min-p", "P", "leave out tokens less likely than P times the likeliest", FLAG_FIELD_NUMBER,
+    {"--min-p", "P", "exclude tokens less likely than P times the most likely one", FLAG_FIELD_NUMBER,
      .field = "min_p"},
     {0},
 };
@@ -120,13 +120,14 @@ static const flag_choice stoppings[] = {
     {"true", "true", 0}, {"false", "false", 0}, {"never", "\"never\"", 0}, {0}};
 
 const flag flags_more_sampling[] = {
-    {"--repeat-penalty --repetition-penalty", "X", "divide the logits of tokens that occurred by X (1: off)",
-     FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
-    {"--presence-penalty", "X", "subtract X from the logits of tokens that were produced", FLAG_FIELD_NUMBER,
-     .field = "presence_penalty", .rare = true},
-    {"--frequency-penalty", "X", "subtract X from a token's logit for each time that it was produced",
+    {"--repeat-penalty --repetition-penalty", "X",
+     "divide the logits of tokens that have occurred by X (1: off)", FLAG_FIELD_NUMBER,
+     .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "subtract X from the logits of tokens that have been generated",
+     FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
+    {"--frequency-penalty", "X", "subtract X from a token's logit each time it has been generated",
      FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
-    {"--no-repeat-ngram-size", "N", "no sequence of N tokens occurs twice (0: off)", FLAG_FIELD_INTEGER,
+    {"--no-repeat-ngram-size", "N", "let no sequence of N tokens occur twice (0: off)", FLAG_FIELD_INTEGER,
      .field = "no_repeat_ngram_size", .rare = true},
     {"--dry-multiplier", "X", "DRY: strength of the penalty on repeated sequences (0: off)",
      FLAG_FIELD_NUMBER, .field = "dry_multiplier", .rare = true},
@@ -142,10 +143,11 @@ const flag flags_more_sampling[] = {
      .field = "xtc_probability", .rare = true},
     {"--xtc-threshold", "P", "XTC: leave out tokens at least this likely, except the last (0.1)",
      FLAG_FIELD_NUMBER, .field = "xtc_threshold", .rare = true},
-    {"--typical --typical-p", "P", "choose among the tokens nearest to the expected surprise (1: off)",
+    {"--typical --typical-p", "P", "sample from the tokens nearest to the expected surprise (1: off)",
      FLAG_FIELD_NUMBER, .field = "typical_p", .rare = true},
-    {"--top-nsigma --top-n-sigma", "N", "leave out logits N standard deviations below the best (0: off)",
-     FLAG_FIELD_NUMBER, .field = "top_n_sigma", .rare = true},
+    {"--top-nsigma --top-n-sigma", "N",
+     "exclude tokens with logits over N standard deviations below the best (0: off)", FLAG_FIELD_NUMBER,
+     .field = "top_n_sigma", .rare = true},
     {"--dynatemp-range", "T", "vary the temperature by up to this with the entropy (0: off)",
      FLAG_FIELD_NUMBER, .field = "dynatemp_range", .rare = true},
     {"--dynatemp-exp --dynatemp-exponent", "X", "exponent of the entropy in --dynatemp-range (1)",
@@ -156,22 +158,23 @@ const flag flags_more_sampling[] = {
      .field = "mirostat_tau", .rare = true},
     {"--mirostat-lr --mirostat-eta", "X", "mirostat: learning rate (0.1)", FLAG_FIELD_NUMBER,
      .field = "mirostat_eta", .rare = true},
-    {"--logit-bias -l", "ID+X", "add X to the logit of a token, or subtract it: ID-X (repeatable)",
+    {"--logit-bias -l", "ID+X", "add X to a token's logit (ID+X), or subtract it (ID-X) (repeatable)",
      FLAG_FIELD_BIAS, .field = "logit_bias", .rare = true},
-    {"--allowed-token-ids", "IDS", "the only tokens that may be sampled, as in 1,2,3", FLAG_FIELD_IDS,
+    {"--allowed-token-ids", "IDS", "the only token ids that may be sampled, such as 1,2,3", FLAG_FIELD_IDS,
      .field = "allowed_token_ids", .rare = true},
-    {"--bad-words", "TEXT", "a text that may not be produced (repeatable)", FLAG_FIELD_TEXTS,
+    {"--bad-words", "TEXT", "a text that must not be generated (repeatable)", FLAG_FIELD_TEXTS,
      .field = "bad_words", .rare = true},
     {"--samples --n", "N", "number of answers to the prompt (1)", FLAG_FIELD_INTEGER, .field = "n",
      .rare = true},
-    {"--best-of", "N", "make N answers and print the likeliest of them", FLAG_FIELD_INTEGER,
+    {"--best-of", "N", "generate N answers and print the most likely ones", FLAG_FIELD_INTEGER,
      .field = "best_of", .rare = true},
     {"--beam-width --num-beams", "N", "beam search with N beams", FLAG_FIELD_INTEGER, .field = "beam_width",
      .rare = true},
-    {"--use-beam-search", NULL, "beam search; --best-of or --samples is the number of beams",
+    {"--use-beam-search", NULL, "use beam search; --best-of or --samples sets the number of beams",
      FLAG_FIELD_SWITCH, .field = "use_beam_search", .rare = true},
-    {"--length-penalty", "X", "beams are compared by log-probability over length to this power (1)",
-     FLAG_FIELD_NUMBER, .field = "length_penalty", .rare = true},
+    {"--length-penalty", "X",
+     "beam search: compare beams by log-probability divided by length to this power (1)", FLAG_FIELD_NUMBER,
+     .field = "length_penalty", .rare = true},
     {"--early-stopping", NULL, "when a beam search stops (false)", FLAG_FIELD_CHOICE, .choices = stoppings,
      .field = "early_stopping", .rare = true},
     {"--num-beam-groups", "N", "groups of diverse beam search (1)", FLAG_FIELD_INTEGER,
@@ -179,7 +182,7 @@ const flag flags_more_sampling[] = {
     {"--diversity-penalty", "X",
      "beam search: penalty of a token for each beam of earlier groups that chose it (0)", FLAG_FIELD_NUMBER,
      .field = "diversity_penalty", .rare = true},
-    {"--request-fields", "JSON", "any other fields of the request, as in {\"priority\":5}", FLAG_FIELDS,
+    {"--request-fields", "JSON", "other fields of the request, such as {\"priority\":5}", FLAG_FIELDS,
      .offset = 0, .rare = true},
     {0},
 };
@@ -189,9 +192,9 @@ static const flag_choice spaces[] = {
 static const flag_choice additional[] = {{"closed", "\"closed\"", 0}, {"schema", "\"schema\"", 0}, {0}};
 
 const flag flags_rules[] = {
-    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema",
+    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON that matches this schema",
      FLAG_FIELD_TEXT, .field = "json_schema", .rare = true},
-    {"--grammar --grammar-file", "FILE|TEXT", "answers match these rules in GBNF", FLAG_FIELD_TEXT,
+    {"--grammar --grammar-file", "FILE|TEXT", "answers match this GBNF grammar", FLAG_FIELD_TEXT,
      .field = "grammar", .rare = true},
     {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex",
      .rare = true},
@@ -205,16 +208,16 @@ const flag flags_rules[] = {
 };
 
 const flag flags_ending[] = {
-    {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
+    {"--seed -s", "N", "random seed, which makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
     {"--stop -r --reverse-prompt", "TEXT", "stop at this text (repeatable)", FLAG_FIELD_TEXTS,
      .field = "stop"},
     {"--include-stop-str-in-output", NULL, "keep the stop text at the end of the answer", FLAG_FIELD_SWITCH,
      .field = "include_stop_str_in_output", .rare = true},
-    {"--stop-token-ids", "IDS", "stop at these tokens, as in 1,2,3", FLAG_FIELD_IDS,
+    {"--stop-token-ids", "IDS", "stop at these token ids, such as 1,2,3", FLAG_FIELD_IDS,
      .field = "stop_token_ids", .rare = true},
     {"--ignore-eos", NULL, "continue after the end-of-sequence token", FLAG_FIELD_SWITCH,
      .field = "ignore_eos", .rare = true},
-    {"--min-tokens", "N", "tokens to produce before a stop token is allowed (0)", FLAG_FIELD_INTEGER,
+    {"--min-tokens", "N", "tokens to generate before a stop token is allowed (0)", FLAG_FIELD_INTEGER,
      .field = "min_tokens", .rare = true},
     {"--special -sp", NULL, "print special tokens too", FLAG_FIELD_PRESET, .choices = special,
      .field = "skip_special_tokens", .rare = true},

@@ -131,13 +131,13 @@ static quire_err read_flags_resolve_model(cli_options *o, const command *c, cons
         positional = o->served_names[--o->server.n_served_model_names];
     }
     if (o->hf_repo && (positional || o->engine.model)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also -hf %s)",
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (the other is -hf %s)",
                        positional ? positional : o->engine.model, o->hf_repo);
     }
     o->engine.model = o->hf_repo ? o->hf_repo : o->engine.model;
     if (positional && o->engine.model) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional,
-                       o->engine.model);
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (the other is --model %s)",
+                       positional, o->engine.model);
     }
     if (positional) {
         o->engine.model = positional;
@@ -314,9 +314,8 @@ static const struct {
     int way;
     const char *reason;
 } reasons[] = {
-    {RUN_PROMPT, "without effect on one prompt, which is completed as it stands; leave it out, or chat: on a "
-                 "terminal without a prompt, or "
-                 "by lines of --prompts with messages"},
+    {RUN_PROMPT, "without effect on a single prompt, which is completed as it stands; leave it out, or chat: "
+                 "on a terminal without a prompt, or with messages in --prompts"},
     {RUN_BATCH, "without effect on --prompts; leave it out: each line is a request with its own messages and "
                 "fields (docs/batch.md)"},
     {RUN_CHAT, "without effect in a chat; leave it out, or give a prompt with -p or -f"},

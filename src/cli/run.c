@@ -105,22 +105,22 @@ done:
 #define AT(member) .offset = offsetof(cli_options, member)
 
 static const flag task_flags[] = {
-    {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
+    {"--system -sys", "TEXT", "system message of the chat", FLAG_TEXT, AT(system)},
     {"--complete -no-cnv", NULL, "complete the prompt as text even if the model has a chat template",
      FLAG_SWITCH, AT(complete)},
     {"--no-history", NULL, "do not read or write the history of chat lines", FLAG_SWITCH, AT(no_history),
      .rare = true},
     {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo), .rare = true},
-    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT,
+    {"--prompts", "FILE", "answer every line of a JSON Lines file, many at once; needs --out", FLAG_TEXT,
      AT(prompts)},
-    {"--resume", NULL, "continue a stopped run of --prompts; keep the answers that exist", FLAG_SWITCH,
+    {"--resume", NULL, "continue an interrupted run of --prompts, keeping its answers", FLAG_SWITCH,
      AT(resume), .rare = true},
     {"--program", "FILE", "run the program in a JSON file and print its results (docs/programs.md)",
      FLAG_TEXT, AT(program)},
-    {"--api", "URL", "run --program on an OpenAI-compatible API, with the key in OPENAI_API_KEY", FLAG_TEXT,
-     AT(api), .rare = true},
+    {"--api", "URL", "run --program on an OpenAI-compatible API at URL, with the key in OPENAI_API_KEY",
+     FLAG_TEXT, AT(api), .rare = true},
     {"--api-speculation", "TOKENS",
-     "most tokens that a call to --api requests past a gen's end, for later gens; 0: none", FLAG_COUNT,
+     "most tokens that a call to --api requests past the end of a gen, for later gens; 0: none", FLAG_COUNT,
      AT(api_speculation), .minimum = 0, .maximum = 1 << 20, .rare = true},
     {0},
 };

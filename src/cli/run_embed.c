@@ -113,7 +113,7 @@ static quire_err read_numbers(const json_value *v, const char *name, const int32
     for (size_t i = 0; i < *n; i++) {
         int64_t number;
         if (!json_whole(json_at(v, i), &number) || number < INT32_MIN || number > INT32_MAX) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s[%zu] is no integer of 32 bits", name, i);
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s[%zu] is not a 32-bit integer", name, i);
         }
         numbers[i] = (int32_t)number;
     }
@@ -126,7 +126,7 @@ static quire_err set_input(quire_input *to, const json_value *v, quire_error *er
     }
     return json_is(v, JSON_KIND_ARRAY)
                ? read_numbers(v, "the input", &to->ids, &to->n_ids, err)
-               : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
+               : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a string nor an array of token ids");
 }
 
 static quire_err embed_input_read_object(embed_inputs *in, quire_input *to, const json_value *v,
@@ -136,19 +136,21 @@ static quire_err embed_input_read_object(embed_inputs *in, quire_input *to, cons
     for (json_member m = {0}; json_next(v, &m);) {
         if (strcmp(m.name, "input") == 0 || strcmp(m.name, "prompt") == 0) {
             if (has_input) {
-                return err_set(err, QUIRE_BAD_FILE, -1, "\"input\" beside \"prompt\": both give the input");
+                return err_set(err, QUIRE_BAD_FILE, -1,
+                               "\"input\" and \"prompt\" both give the input; leave one out");
             }
             has_input = true;
             TRY(set_input(to, m.value, err));
         } else if (strcmp(m.name, "token_type_ids") == 0) {
             TRY(read_numbers(m.value, m.name, &to->types, &n_types, err));
         } else if (strcmp(m.name, "text_pair") == 0) {
-            TRY(json_is(m.value, JSON_KIND_TEXT) ? set_pair(in, json_str(m.value), err)
-                                                 : err_set(err, QUIRE_BAD_FILE, -1, "text_pair is no text"));
+            TRY(json_is(m.value, JSON_KIND_TEXT)
+                    ? set_pair(in, json_str(m.value), err)
+                    : err_set(err, QUIRE_BAD_FILE, -1, "text_pair is not a string"));
         } else if (strcmp(m.name, "id") != 0) {
             return err_set(
                 err, QUIRE_BAD_FILE, -1,
-                "no member \"%.40s\" is known here; there are input, text_pair, token_type_ids and id",
+                "unknown member \"%.40s\"; the known ones are input, text_pair, token_type_ids and id",
                 m.name);
         }
     }
@@ -156,7 +158,7 @@ static quire_err embed_input_read_object(embed_inputs *in, quire_input *to, cons
         return err_set(err, QUIRE_BAD_FILE, -1, "\"input\" is missing");
     }
     if (in->pairs[in->n - 1].p != NULL && to->text == NULL) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "text_pair goes with an input that is a text");
+        return err_set(err, QUIRE_BAD_FILE, -1, "text_pair needs an input that is a string");
     }
     return to->types == NULL || (to->ids != NULL && n_types == to->n_ids)
                ? QUIRE_OK
@@ -168,7 +170,7 @@ static quire_err embed_input_add_line(embed_inputs *in, str line, quire_error *e
     quire_input *to;
     TRY(embed_input_add(in, &to, err));
     json_value *v = json_document(line);
-    quire_err e = v == NULL                      ? err_set(err, QUIRE_BAD_FILE, -1, "this is no JSON text")
+    quire_err e = v == NULL                      ? err_set(err, QUIRE_BAD_FILE, -1, "this is not JSON")
                   : json_is(v, JSON_KIND_OBJECT) ? embed_input_read_object(in, to, v, err)
                                                  : set_input(to, v, err);
     json_drop(v);
@@ -189,7 +191,8 @@ static quire_err embed_input_add_lines(const char *path, embed_inputs *in, quire
         }
     }
     batch_input_close(&file);
-    return e == QUIRE_OK && in->n == 0 ? err_set(err, QUIRE_BAD_FILE, -1, "%s: it has no line", path) : e;
+    return e == QUIRE_OK && in->n == 0 ? err_set(err, QUIRE_BAD_FILE, -1, "%s: the file has no lines", path)
+                                       : e;
 }
 
 /* Makes ids with token types of the inputs that are two texts. */
@@ -216,10 +219,10 @@ static quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire
     if (o->text_pair != NULL && (o->ids != NULL || o->prompts != NULL)) {
         return err_set(
             err, QUIRE_INVALID, -1,
-            "--text-pair: it is the second text beside --prompt; a line of --prompts has \"text_pair\"");
+            "--text-pair: needs --prompt, whose second text it is; a line of --prompts has \"text_pair\"");
     }
     if (o->types != NULL && o->ids == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--types: they are the types of --ids; give those too");
+        return err_set(err, QUIRE_INVALID, -1, "--types: needs --ids, whose types they are");
     }
     return o->prompts != NULL ? embed_input_add_lines(o->prompts, in, err)
            : o->ids != NULL   ? embed_input_add_ids(o, in, err)
@@ -305,14 +308,15 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
             : o->text_pair    ? "--text-pair"
                               : NULL;
     if (!o->embed && alone) {
-        return err_set(err, QUIRE_INVALID, -1, "%s is for rows in place of text: give --embed too", alone);
+        return err_set(err, QUIRE_INVALID, -1, "%s is only for embeddings: give --embed too", alone);
     }
     if (o->normalize && o->no_normalize) {
-        return err_set(err, QUIRE_INVALID, -1, "--no-normalize beside --normalize: leave one of them out");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--no-normalize and --normalize are both given: leave one of them out");
     }
     if (o->embed && o->prompts && o->ids) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "--prompts beside --ids: both give the input; leave one of them out");
+                       "--prompts and --ids both give the input; leave one of them out");
     }
     return QUIRE_OK;
 }
@@ -354,8 +358,9 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
     embed_inputs in = {0};
     session s;
     if (o->fields.n > 0) {
-        log_line(LOG_WARN, "--embed gives rows, no text: %s%s without effect", o->fields.members[0].name,
-                 o->fields.n > 1 ? " and other settings of the text are" : " is");
+        log_line(LOG_WARN, "--embed gives embeddings, not text: %s%s without effect",
+                 o->fields.members[0].name,
+                 o->fields.n > 1 ? " and other settings for generated text are" : " is");
     }
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
@@ -378,18 +383,18 @@ static const flag_choice choices_pooling[] = {
 
 const flag flags_embed[] = {
     {"--embed --embedding --embeddings", NULL,
-     "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH, AT(embed)},
-    {"--pooling", NULL, "--embed: how rows become one; as the model's files say unless given", FLAG_NAME,
-     AT(pooling), .choices = choices_pooling, .rare = true},
-    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions),
+     "print an embedding (or scores) for the prompt, or for each line of --prompts", FLAG_SWITCH, AT(embed)},
+    {"--pooling", NULL, "--embed: how the rows of a text are pooled; default: as the model's files say",
+     FLAG_NAME, AT(pooling), .choices = choices_pooling, .rare = true},
+    {"--dimensions", "N", "--embed: number of leading elements to keep", FLAG_COUNT, AT(dimensions),
      .minimum = 1, .maximum = 1 << 30, .rare = true},
-    {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},
-    {"--no-normalize", NULL,
-     "--embed: do not divide a row by its length, even if the model's files ask for it", FLAG_SWITCH,
-     AT(no_normalize), .rare = true},
+    {"--normalize", NULL, "--embed: normalise each embedding to length 1", FLAG_SWITCH, AT(normalize),
+     .rare = true},
+    {"--no-normalize", NULL, "--embed: do not normalise embeddings, even if the model's files ask for it",
+     FLAG_SWITCH, AT(no_normalize), .rare = true},
     {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},
-    {"--text-pair", "TEXT", "--embed: a second text beside the prompt, as a cross-encoder takes them",
-     FLAG_TEXT, AT(text_pair), .rare = true},
+    {"--text-pair", "TEXT", "--embed: second text to score with the prompt, for a cross-encoder", FLAG_TEXT,
+     AT(text_pair), .rare = true},
     {"--types", "0,0,1", "--embed: token types of --ids", FLAG_TEXT, AT(types), .rare = true},
     {0},
 };

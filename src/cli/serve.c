@@ -14,11 +14,11 @@ static const flag_choice log_formats[] = {{"text", "text", 0}, {"json", "json", 
 static void say_chat_form(const quire_info *i) {
     static const struct {
         const char *form, *text;
-    } said[] = {{"file", "the template that --chat-template gives"},
+    } said[] = {{"file", "the template of --chat-template"},
                 {"model", "the model's template"},
-                {"chatml", "ChatML, since the model has its tokens and no template"},
-                {"plain", "plain turns \"user:\" and \"assistant:\", since the model has no template; "
-                          "--chat-template gives one"}};
+                {"chatml", "ChatML, because the model has its tokens but no template"},
+                {"plain", "plain turns \"user:\" and \"assistant:\", because the model has no template; "
+                          "--chat-template sets one"}};
     for (size_t k = 0; k < sizeof said / sizeof *said && i->chat_form != NULL; k++) {
         if (strcmp(said[k].form, i->chat_form) == 0) {
             log_line(LOG_INFO, "chats: %s", said[k].text);
@@ -39,11 +39,11 @@ static void say_formats(const quire_info *i) {
  * the reason. */
 static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     if (o->engine.schedule != QUIRE_SCHEDULE_AUTO) {
-        return "as --schedule says";
+        return "as given by --schedule";
     }
     o->engine.schedule = n_keys >= 2 ? QUIRE_SCHEDULE_FAIR : QUIRE_SCHEDULE_FCFS;
-    return n_keys >= 2 ? "since there are two keys or more (--schedule)"
-                       : "since there are fewer than two keys (--schedule)";
+    return n_keys >= 2 ? "because there are two keys or more (--schedule)"
+                       : "because there are fewer than two keys (--schedule)";
 }
 
 /* Logs where prompts of chats begin and answers end, according to the model's files. */
@@ -101,11 +101,12 @@ done:
 static const flag_choice any_origin[] = {{"*", "*", 0}, {"[\"*\"]", "*", 0}, {0}};
 
 static const flag client_flags[] = {
-    {"--api-key", "KEY", "key that requests must carry (repeatable)", FLAG_KEY, AT(api_keys), .secret = true},
+    {"--api-key", "KEY", "API key that requests must carry (repeatable)", FLAG_KEY, AT(api_keys),
+     .secret = true},
     {"--served-model-name --alias -a", "NAME",
-     "what the API calls the model (its file's name, or ORG/NAME; more may follow)", FLAG_NAMES,
+     "the model's name in the API, else its file's name or ORG/NAME; more may follow", FLAG_NAMES,
      AT(served_names)},
-    {"--allowed-origins", NULL, "as --allow-origin", FLAG_NAME,
+    {"--allowed-origins", NULL, "same as --allow-origin", FLAG_NAME,
      .offset = offsetof(server_options, allow_origin), .of = FLAG_OF_SERVER, .choices = any_origin,
      .rare = true},
     {0},
@@ -117,10 +118,10 @@ static const flag log_flags[] = {
     {0},
 };
 static const flag default_flags[] = {
-    {"--seed -s", "N", "seed of requests without one (-1: a new one each)", FLAG_FIELD_INTEGER,
+    {"--seed -s", "N", "seed for requests without one (-1: a new one for each)", FLAG_FIELD_INTEGER,
      .field = "seed"},
-    {"--override-generation-config", "JSON", "defaults of requests: {\"temperature\":0.7,\"max_tokens\":512}",
-     FLAG_FIELDS, .offset = 0},
+    {"--override-generation-config", "JSON",
+     "default fields of requests: {\"temperature\":0.7,\"max_tokens\":512}", FLAG_FIELDS, .offset = 0},
     {"--temp --temperature", "T", "default temperature of requests", FLAG_FIELD_NUMBER,
      .field = "temperature", .rare = true},
     {"--top-k", "N", "default top_k of requests", FLAG_FIELD_INTEGER, .field = "top_k", .rare = true},
@@ -138,14 +139,14 @@ static const flag default_flags[] = {
 };
 static const flag tenant_flags[] = {
     {"--public-prefix", "FILE",
-     "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
+     "a prompt beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
      AT(prefix_files)},
     {0},
 };
 static const flag directory_flags[] = {
     {"--model-dir --models-dir", "DIR", "serve every model in this directory, loaded when a request names it",
      FLAG_TEXT, AT(model_dir)},
-    {"--pin-model", "NAME", "model beside the first that is loaded at the start and stays (repeatable)",
+    {"--pin-model", "NAME", "a model besides the first to load at the start and keep loaded (repeatable)",
      FLAG_PINNED, AT(pinned), .rare = true},
     {0},
 };
@@ -197,7 +198,7 @@ static void serve_defaults(cli_options *o) {
 
 const command command_serve = {
     .name = "serve",
-    .summary = "an HTTP server that speaks OpenAI's API",
+    .summary = "start an HTTP server with OpenAI's API",
     .usage = "quire serve MODEL [MODEL ..]",
     .examples = "  quire serve builtin\n"
                 "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n"

@@ -29,13 +29,12 @@ static void announce(const quire_options *o, const quire_info *i) {
              "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens",
              (int)i->n_pages, (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6,
              (long long)tokens, (long long)i->n_full_requests, (int)i->max_model_len);
-    log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
+    log_line(LOG_INFO, "KV pool: %s; a page takes memory only once it is used", i->pool_plan);
     if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
-        log_line(
-            LOG_WARN,
-            "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
-            "--memory-utilization (or --kv-pages), or take --kv-dtype int8",
-            (int)i->model_max_len, (int)i->max_model_len);
+        log_line(LOG_WARN,
+                 "the model was made for %d tokens, but the KV pool holds only %d, which limits every "
+                 "sequence: raise --memory-utilization (or --kv-pages), or use --kv-dtype int8",
+                 (int)i->model_max_len, (int)i->max_model_len);
     }
     if (i->generation_defaults[0]) {
         log_line(LOG_INFO, "sampling defaults: %s (%s)", i->generation_defaults,

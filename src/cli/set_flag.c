@@ -21,7 +21,7 @@ static quire_err take_without_effect(cli_options *o, const flag *f, const char *
     if (text && f->choices && !flag_choice_find(f->choices, text)) {
         char all[128] = "";
         flag_list_choices(f, false, all, sizeof all);
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all,
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is supported: %s", name, text, all,
                        f->meaning);
     }
     quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name,
@@ -41,8 +41,8 @@ static quire_err set_flag_set_fields(const char *name, const char *text, body *f
     quire_err e = QUIRE_OK;
     if (!json_is(all, JSON_KIND_OBJECT)) {
         json_drop(all);
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object, as {\"temperature\":0.7}", name,
-                       text);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object such as {\"temperature\":0.7}",
+                       name, text);
     }
     for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
         strbuf json = {0};
@@ -63,7 +63,7 @@ static quire_err set_ids(const char *field, const char *name, const char *text, 
     json_out o = {.to = &json};
     quire_error why = {.message = ""};
     if (id_list_parse(text, &ids, &why) != QUIRE_OK) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be token ids, as in 1,2,3", name, text);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be token ids, such as 1,2,3", name, text);
     }
     json_ints(&o, ids.ids, ids.n);
     quire_err e = set_written(fields, field, &o);
@@ -81,9 +81,10 @@ static quire_err add_bias(const char *field, const char *name, const char *text,
     bool good = n > 0 && n < sizeof id && (text[n] == '+' || text[n] == '-') && end != text + n &&
                 *end == 0 && isfinite(v);
     if (!good) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "%s %s: must be a token id and what is added to its logit, as in 15043+1 or 15043-0.5",
-                       name, text);
+        return err_set(
+            err, QUIRE_INVALID, -1,
+            "%s %s: must be a token id and the number to add to its logit, such as 15043+1 or 15043-0.5",
+            name, text);
     }
     (void)snprintf(id, sizeof id, "%.*s", (int)n, text);
     return body_add_number(fields, field, id, v);
@@ -196,7 +197,7 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         return add_to_list(f, name, text, &o->loras, (const char **)((char *)o + f->offset), err);
     case FLAG_KEY:
         if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name,
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d keys; put more into --api-key-file", name,
                            CLI_MAX_API_KEYS);
         }
         o->api_keys[o->server.n_api_keys++] = text;
@@ -220,9 +221,9 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
     case FLAG_TAKEN_CHOICE:
         return take_without_effect(o, f, name, text, err);
     case FLAG_LATER:
-        return err_set(err, QUIRE_INVALID, -1, "%s: not here yet: %s", name, f->meaning);
+        return err_set(err, QUIRE_INVALID, -1, "%s: not supported yet: %s", name, f->meaning);
     case FLAG_REFUSED:
-        return err_set(err, QUIRE_INVALID, -1, "%s: not taken: %s", name, f->meaning);
+        return err_set(err, QUIRE_INVALID, -1, "%s: not supported: %s", name, f->meaning);
     case FLAG_PREFIX:
         if (o->engine.n_public_prefixes == CLI_MAX_PREFIXES) {
             return err_set(err, QUIRE_INVALID, -1, "%s: at most %d", name, CLI_MAX_PREFIXES);
@@ -425,7 +426,7 @@ static void warn(const command *const *commands, const command *const *others, c
     quire_err e = QUIRE_OK;
     bool is_near =
         length <= EDIT_MAX && near.best.n > 0 && env_flags_name(near.best, &best, &e) && e == QUIRE_OK;
-    log_line(LOG_WARN, "%.*s: a variable of no flag, without effect%s%s%s", (int)n, variable,
+    log_line(LOG_WARN, "%.*s: this variable matches no flag and has no effect%s%s%s", (int)n, variable,
              is_near ? "; did you mean " : "", is_near ? best.p : "", is_near ? "?" : "");
     strbuf_deinit(&best);
 }

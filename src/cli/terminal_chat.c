@@ -396,7 +396,7 @@ static quire_err read_typed(terminal_chat *t, line_end *end) {
         TRY(strbuf_add_char(&t->typed, '\n'));
         TRY(strbuf_add(&t->typed, t->line.n ? t->line.p : "", t->line.n));
         if (*end == LINE_CLOSED) {
-            log_line(LOG_WARN, "the text was not ended with " QUOTES ": it is dropped");
+            log_line(LOG_WARN, "the text did not end with " QUOTES ": it is dropped");
             *end = LINE_INTERRUPTED;
         }
     }
@@ -462,7 +462,7 @@ static void interrupt(terminal_chat *t) {
     t->state.is_over = is_empty && t->may_end;
     t->may_end = true;
     if (!t->state.is_over) {
-        log_line(LOG_INFO, "Ctrl-C again ends, as Ctrl-D does");
+        log_line(LOG_INFO, "press Ctrl-C again to end, or Ctrl-D");
     }
 }
 
@@ -523,7 +523,7 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     }
     if (!t.state.completes && strcmp(info->chat_form, "plain") == 0) {
         log_line(LOG_INFO, "the model has no chat template: turns are written \"user:\" and \"assistant:\"; "
-                           "--chat-template gives one, and with --complete it continues each text");
+                           "--chat-template sets one; with --complete the model continues each text");
     }
     fprintf(out, "%s\n",
             t.state.completes ? "Each line is completed on its own: the model continues what you type. "

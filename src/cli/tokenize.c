@@ -76,8 +76,8 @@ done:
 #define AT(member) .offset = offsetof(cli_options, member)
 
 static const flag own_flags[] = {
-    {"--ids", NULL, "print ids only", FLAG_SWITCH, AT(show_ids)},
-    {"--decode", "IDS", "print the text of ids instead", FLAG_TEXT, AT(ids)},
+    {"--ids", NULL, "print only the ids", FLAG_SWITCH, AT(show_ids)},
+    {"--decode", "IDS", "print the text of these token ids", FLAG_TEXT, AT(ids)},
     {0},
 };
 
@@ -85,7 +85,7 @@ static const flag *const groups[] = {FLAGS_MODEL, flags_prompt, own_flags, flags
 
 const command command_tokenize = {
     .name = "tokenize",
-    .summary = "token ids of a text, or the text of ids",
+    .summary = "print the token ids of a text, or the text of ids",
     .usage = "quire tokenize MODEL|TOKENIZER [-p TEXT | -f FILE | --decode IDS]",
     .examples = "  quire tokenize builtin -p \"Once upon a time\" --ids\n"
                 "  quire tokenize builtin --decode 0,48,1314\n",

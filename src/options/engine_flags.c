@@ -116,7 +116,7 @@ static const flag_choice on_or_off[] = {
 /* ---- the model ---- */
 
 const flag flags_model[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME",
+    {"--model -m", "MODEL", "a .gguf file, Hugging Face directory, packed model, builtin, or ORG/NAME",
      FLAG_TEXT, AT(model), .text = "builtin"},
     {0},
 };
@@ -124,8 +124,8 @@ const flag flags_overrides[] = {
     {"--hf-overrides", "JSON", "an object merged into config.json: {\"max_position_embeddings\":8192}",
      FLAG_TEXT, AT(hf_overrides), .rare = true},
     {"--override-kv", "KEY=TYPE:VALUE",
-     "set a key of a GGUF file; int, float, bool, str or arr; several with commas (repeatable)", FLAG_LIST,
-     AT(override_kv), .rare = true},
+     "override a GGUF key; TYPE is int, float, bool, str or arr; separate several with commas (repeatable)",
+     FLAG_LIST, AT(override_kv), .rare = true},
     {0},
 };
 const flag flags_generation_config[] = {
@@ -146,24 +146,24 @@ const flag flags_template_text[] = {
 };
 const flag flags_message_tokens[] = {
     {"--special-tokens-in-messages", NULL,
-     "a special token's text in a chat message: plain text, or parsed as the token", FLAG_CHOICE,
-     AT(special_tokens_in_messages), .choices = message_tokens, .rare = true},
+     "how a special token's text in a chat message is read: as plain text, or parsed as the token",
+     FLAG_CHOICE, AT(special_tokens_in_messages), .choices = message_tokens, .rare = true},
     {0},
 };
 const flag flags_answers[] = {
     {"--tool-call-parser", "NAME",
-     "format of tool calls: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
+     "format of tool calls: auto (from the chat template), none, or a name from docs/tools.md", FLAG_TEXT,
      AT(tool_call_parser), .text = "auto", .rare = true},
     {"--reasoning-parser", "NAME",
-     "format of reasoning: auto (by the chat template), none, or one of docs/tools.md", FLAG_TEXT,
+     "format of reasoning: auto (from the chat template), none, or a name from docs/tools.md", FLAG_TEXT,
      AT(reasoning_parser), .text = "auto", .rare = true},
     {0},
 };
 const flag flags_attention[] = {
-    {"--mask-mod", "TEXT", "which keys a query sees besides the model's mask: 'q_idx - kv_idx < 64'",
+    {"--mask-mod", "TEXT", "expression that further limits which keys a query sees: 'q_idx - kv_idx < 64'",
      FLAG_TEXT, AT(mask_mod), .rare = true},
-    {"--score-mod", "TEXT", "how attention scores change: 'score + slope[h] * (kv_idx - q_idx)'", FLAG_TEXT,
-     AT(score_mod), .rare = true},
+    {"--score-mod", "TEXT", "expression that changes attention scores: 'score + slope[h] * (kv_idx - q_idx)'",
+     FLAG_TEXT, AT(score_mod), .rare = true},
     {"--attention-arrays", "FILE", "an .npz file with the arrays that --mask-mod and --score-mod name",
      FLAG_TEXT, AT(attention_arrays), .rare = true},
     {0},
@@ -174,7 +174,7 @@ const flag flags_attention[] = {
 #define ROW_QUANTIZATION                                                                                     \
     {                                                                                                        \
         "--quantization", NULL, "quantise 16-bit weights while loading", FLAG_NAME, AT(quantization),        \
-            .choices = quantizations, .others = "what the file is already, without effect"                   \
+            .choices = quantizations, .others = "the file's own type, without effect"                        \
     }
 const flag flags_compute[] = {
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(compute),
@@ -189,8 +189,8 @@ const flag flags_kv_dtype[] = {
     {0},
 };
 const flag flags_kv_values[] = {
-    {"--cache-type-v -ctv", NULL, "type of stored values; auto: as keys", FLAG_CHOICE, AT(kv_dtype_values),
-     .choices = choices_kv_dtype, .rare = true},
+    {"--cache-type-v -ctv", NULL, "type of stored values; auto: the same as the keys", FLAG_CHOICE,
+     AT(kv_dtype_values), .choices = choices_kv_dtype, .rare = true},
     {0},
 };
 
@@ -213,30 +213,33 @@ const flag flags_prefix_cache[] = {
 };
 const flag flags_snapshots[] = {
     {"--state-snapshot-tokens", "N",
-     "snapshot recurrent states every N tokens, too, not only where messages end; 0: off", FLAG_COUNT,
+     "also snapshot recurrent states every N tokens, not only where messages end; 0: off", FLAG_COUNT,
      AT(state_snapshot_tokens), .minimum = 0, .maximum = INT32_MAX, .rare = true},
     {"--state-snapshot-bytes", "BYTES",
-     "most memory in snapshots of recurrent states; 0: half of the KV pages", FLAG_BYTES,
+     "most memory for snapshots of recurrent states; 0: half of the KV pages", FLAG_BYTES,
      AT(state_snapshot_bytes), MOST_BYTES, .rare = true},
     {0},
 };
 const flag flags_lora[] = {
-    {"--enable-lora", NULL, "requests may name LoRA adapters; the flags below imply it", FLAG_SWITCH,
+    {"--enable-lora", NULL,
+     "let requests name LoRA adapters; implied by --lora-modules, --lora-dir and --lora", FLAG_SWITCH,
      AT(enable_lora), .rare = true},
     {"--lora-modules", "NAME=PATH",
-     "LoRA adapter, or ORG/NAME of one, for requests that name it (repeatable)", FLAG_LINES,
+     "a LoRA adapter (a path, or ORG/NAME) for requests that name it (repeatable)", FLAG_LINES,
      AT(lora_modules)},
-    {"--lora-dir", "DIR", "a directory from which adapters are loaded when a request first names them",
+    {"--lora-dir", "DIR", "directory from which adapters are loaded when a request first names them",
      FLAG_TEXT, AT(lora_dir), .rare = true},
-    {"--lora --lora-scaled", "FILE", "apply an adapter to requests that name none; FILE:SCALE or FILE SCALE",
-     FLAG_SCALED, AT(loras), .rare = true},
-    {"--lora-init-without-apply", NULL, "adapters of --lora have scale 0 until POST /lora-adapters",
-     FLAG_SWITCH, AT(lora_init_without_apply), .rare = true},
-    {"--max-loras", "N", "different adapters that run at once", FLAG_COUNT, AT(max_loras), .minimum = 1,
+    {"--lora --lora-scaled", "FILE",
+     "apply a LoRA adapter to requests that name none; FILE:SCALE or FILE SCALE", FLAG_SCALED, AT(loras),
+     .rare = true},
+    {"--lora-init-without-apply", NULL,
+     "start the adapters of --lora with scale 0; POST /lora-adapters sets it", FLAG_SWITCH,
+     AT(lora_init_without_apply), .rare = true},
+    {"--max-loras", "N", "most LoRA adapters that run at once", FLAG_COUNT, AT(max_loras), .minimum = 1,
      .maximum = 256, .number = 8, .rare = true},
-    {"--max-lora-rank", "N", "largest rank of an adapter", FLAG_COUNT, AT(max_lora_rank), .minimum = 1,
+    {"--max-lora-rank", "N", "largest rank of a LoRA adapter", FLAG_COUNT, AT(max_lora_rank), .minimum = 1,
      .maximum = 256, .number = 64, .rare = true},
-    {"--max-cpu-loras", "N", "adapters that are loaded at once; 0: four times --max-loras", FLAG_COUNT,
+    {"--max-cpu-loras", "N", "most LoRA adapters loaded at once; 0: four times --max-loras", FLAG_COUNT,
      AT(max_cpu_loras), .minimum = 0, .maximum = 1000000, .rare = true},
     {0},
 };
@@ -246,7 +249,7 @@ const flag flags_eviction[] = {
     {0},
 };
 const flag flags_audit[] = {
-    {"--audit", "FILE", "record live, reserved and wasted bytes at each allocation of pages", FLAG_TEXT,
+    {"--audit", "FILE", "record live, reserved and wasted bytes at each page allocation in FILE", FLAG_TEXT,
      AT(audit), .rare = true},
     {0},
 };
@@ -256,13 +259,13 @@ const flag flags_schedule[] = {
     {0},
 };
 const flag flags_schedule_lambda[] = {
-    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth",
+    {"--schedule-lambda", "N", "with --schedule prefix: cached tokens that one second of waiting outweighs",
      FLAG_PART, AT(schedule_lambda), .minimum = 1e-9, .maximum = 1e9, .number = 500.0, .rare = true},
     {0},
 };
 const flag flags_step_target[] = {
-    {"--step-target-ms", "MS", "longest step while streams decode; 0: no limit", FLAG_MILLISECONDS,
-     AT(step_target_us), .minimum = 0, .maximum = 1e7, .number = 100000, .rare = true},
+    {"--step-target-ms", "MS", "target for the longest step while streams decode; 0: no limit",
+     FLAG_MILLISECONDS, AT(step_target_us), .minimum = 0, .maximum = 1e7, .number = 100000, .rare = true},
     {0},
 };
 
@@ -289,9 +292,9 @@ const flag flags_cpu_bind[] = {
 
 const flag flags_trust[] = {
     {"--trust-request-attention", NULL,
-     "let requests bring attention masks and score changes of their own (docs/attention.md)", FLAG_SWITCH,
+     "let requests carry their own attention masks and score changes (docs/attention.md)", FLAG_SWITCH,
      AT(trust_request_attention), .rare = true},
-    {"--trust-request-chat-template", NULL, "let a request's chat_template be the text of a template",
+    {"--trust-request-chat-template", NULL, "let a request's chat_template field be the text of a template",
      FLAG_SWITCH, AT(trust_request_chat_template), .rare = true},
     {0},
 };
@@ -304,7 +307,7 @@ const flag flags_answer_limits[] = {
      "most top_logprobs that a request may ask for; below 20 it bounds llama.cpp's n_probs too", FLAG_COUNT,
      AT(max_logprobs), .minimum = 1, .maximum = 20, .number = 20, .rare = true},
     {"--signing-key", "TEXT",
-     "sign reasoning in answers of /v1/messages with this secret, which replicas share; default: a new one",
+     "secret that signs reasoning in answers of /v1/messages; replicas must share it; default: a new one",
      FLAG_TEXT, AT(signing_key), .secret = true, .rare = true},
     {0},
 };
@@ -317,13 +320,14 @@ const flag flags_text[] = {
      AT(json_whitespace), .choices = spaces, .number = QUIRE_JSON_SPACE_LINES, .rare = true},
     {"--guided-decoding-disable-any-whitespace", NULL, "as --json-whitespace compact", FLAG_SYNONYM,
      AT(json_whitespace), .choices = compact},
-    {"--jump-forward", NULL, "compute the tokens that a grammar forces together; answers are the same",
+    {"--jump-forward", NULL, "compute tokens that a grammar forces in one step; answers stay the same",
      FLAG_CHOICE, AT(jump_forward), .choices = on_or_off, .rare = true},
-    {"--text-threads", "N", "threads that tokenise and render templates; 0: what compute leaves, at least 2",
-     FLAG_COUNT, AT(n_text_threads), .minimum = 0, .maximum = 64, .rare = true},
+    {"--text-threads", "N",
+     "threads that tokenise and render templates; 0: the cores that compute leaves, at least 2", FLAG_COUNT,
+     AT(n_text_threads), .minimum = 0, .maximum = 64, .rare = true},
     {"--rule-memory-bytes", "BYTES", "memory for the grammar states of all requests", FLAG_BYTES,
      AT(rule_bytes), .minimum = MiB, MOST_BYTES, .number = 256 * MiB, .rare = true},
-    {"--text-cache-bytes", "BYTES", "host memory for the token ids of conversations; 0: none", FLAG_BYTES,
+    {"--text-cache-bytes", "BYTES", "host memory for cached token ids of conversations; 0: none", FLAG_BYTES,
      AT(text_cache_bytes), MOST_BYTES, .number = 64 * MiB, .rare = true},
     {0},
 };
@@ -344,7 +348,7 @@ const flag flags_seqs[] = {
     {"--max-num-seqs --parallel -np", "N", "most sequences running at once", FLAG_COUNT, AT(max_seqs),
      .minimum = 1, .maximum = 1 << 16, .number = 64},
     {"--disable-cascade-attn --no-cascade", NULL,
-     "read a shared prefix once for each sequence instead of once for all", FLAG_SWITCH, AT(no_cascade),
+     "read a shared prefix once for each sequence, not once for all of them", FLAG_SWITCH, AT(no_cascade),
      .rare = true},
     {0},
 };
@@ -364,7 +368,7 @@ const flag flags_pool[] = {
     {"--kv-pages --num-gpu-blocks-override", "N",
      "KV pages in the pool; 0: as many as --memory-utilization allows", FLAG_COUNT, AT(n_pages), .minimum = 0,
      .maximum = 1 << 30},
-    {"--memory-utilization", "PART", "part of the free memory to use for KV pages", FLAG_PART,
+    {"--memory-utilization", "PART", "fraction of the free memory to use for KV pages", FLAG_PART,
      AT(memory_utilization), .minimum = 0.001, .maximum = 1, .number = 0.5},
     {0},
 };
@@ -392,26 +396,25 @@ const flag flags_pack_cache_limits[] = {
     {0},
 };
 const flag flags_memory[] = {
-    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}",
+    {"--speculative-config", "JSON", "draft tokens and verify several in a step: {\"method\":\"ngram\"}",
      FLAG_TEXT, AT(speculative_config)},
     {"--swap-space", "GIB", "host memory for the pages of preempted sequences", FLAG_GIB, AT(swap_bytes),
      MOST_BYTES},
     {"--preemption-mode", NULL, "what happens to preempted sequences; auto: whichever costs less",
      FLAG_CHOICE, AT(preemption_mode), .choices = choices_preemption, .rare = true},
     {"--parked-bytes", "BYTES",
-     "most memory of the pool for parked prefixes of programs; 0: half of the pool", FLAG_BYTES,
+     "most memory of the KV pool for parked prefixes of programs; 0: half of the pool", FLAG_BYTES,
      AT(parked_bytes), MOST_BYTES, .rare = true},
     {"--parked-tenant-bytes", "BYTES",
-     "most memory of the pool for parked prefixes of one tenant; 0: no limit of its own", FLAG_BYTES,
+     "most memory of the KV pool for one tenant's parked prefixes; 0: no separate limit", FLAG_BYTES,
      AT(parked_tenant_bytes), MOST_BYTES, .rare = true},
-    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages evicted from the pool, as in 8G",
+    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages evicted from the pool, such as 8G",
      FLAG_BYTES, AT(tier_host_bytes), MOST_BYTES},
     {0},
 };
 const flag flags_tier_file[] = {
-    {"--kv-tier-file", "DIR",
-     "a directory for cached pages evicted from the pool, which the next start reuses", FLAG_TEXT,
-     AT(tier_file)},
+    {"--kv-tier-file", "DIR", "directory for cached pages evicted from the pool, which the next start reuses",
+     FLAG_TEXT, AT(tier_file)},
     {0},
 };
 const flag flags_tier_file_bytes[] = {
@@ -427,56 +430,29 @@ const flag flags_tier_redis[] = {
 const flag flags_tier_limits[] = {
     {"--kv-tier-redis-bytes", "BYTES", "most memory that this process uses on --kv-tier-redis", FLAG_BYTES,
      AT(tier_redis_bytes), MOST_BYTES, .number = 4 * GiB, .rare = true},
-    {"--kv-tier-write", NULL, "write pages to file and Redis when evicted, or through: once computed",
-     FLAG_CHOICE, AT(tier_write), .choices = tier_writes, .rare = true},
-    {"--kv-tier-wait", "S", "seconds a request waits for its pages from file and Redis", FLAG_SECONDS,
+    {"--kv-tier-write", NULL,
+     "when pages are written to file and Redis: on eviction, or (through) once computed", FLAG_CHOICE,
+     AT(tier_write), .choices = tier_writes, .rare = true},
+    {"--kv-tier-wait", "S", "seconds that a request waits for its pages from file or Redis", FLAG_SECONDS,
      AT(tier_wait_us), .minimum = 0, .maximum = 60, .number = 200000, .rare = true},
     {0},
 };
 
 const flag *const engine_flags[] = {
-    flags_model,
-    flags_overrides,
-    flags_generation_config,
-    flags_tokenizer,
-    flags_template_text,
-    flags_message_tokens,
-    flags_answers,
-    flags_attention,
-    flags_compute,
-    flags_kv_dtype,
-    flags_kv_values,
-    flags_state_dtype,
-    flags_prefix_cache,
-    flags_snapshots,
-    flags_lora,
-    flags_eviction,
-    flags_audit,
-    flags_schedule,
-    flags_schedule_lambda,
-    flags_step_target,
-    flags_isa,
-    flags_threads,
-    flags_cpu_bind,
-    flags_trust,
-    flags_answer_limits,
-    flags_text,
-    flags_model_len,
-    flags_step_rows,
-    flags_seqs,
-    flags_chunk,
-    flags_page_size,
-    flags_pool,
-    flags_models_memory,
-    flags_mlock,
-    flags_pack_cache,
-    flags_pack_cache_limits,
-    flags_memory,
-    flags_tier_file,
-    flags_tier_file_bytes,
-    flags_tier_redis,
-    flags_tier_limits,
-    NULL,
+    flags_model,           flags_overrides,     flags_generation_config,
+    flags_tokenizer,       flags_template_text, flags_message_tokens,
+    flags_answers,         flags_attention,     flags_compute,
+    flags_kv_dtype,        flags_kv_values,     flags_state_dtype,
+    flags_prefix_cache,    flags_snapshots,     flags_lora,
+    flags_eviction,        flags_audit,         flags_schedule,
+    flags_schedule_lambda, flags_step_target,   flags_isa,
+    flags_threads,         flags_cpu_bind,      flags_trust,
+    flags_answer_limits,   flags_text,          flags_model_len,
+    flags_step_rows,       flags_seqs,          flags_chunk,
+    flags_page_size,       flags_pool,          flags_models_memory,
+    flags_mlock,           flags_pack_cache,    flags_pack_cache_limits,
+    flags_memory,          flags_tier_file,     flags_tier_file_bytes,
+    flags_tier_redis,      flags_tier_limits,   NULL,
 };
 
 const flag *engine_flag_find(const char *name) {

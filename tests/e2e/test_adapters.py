@@ -492,13 +492,13 @@ def test_quire_run_applies_an_adapter(quire, model, adapters):
 
 def test_a_name_is_that_of_a_model_or_of_an_adapter(model, adapters):
     for flags in (["--lora-modules", f"base={adapters['sql']}"], [str(model.parent / "law"), *modules(adapters)]):
-        with pytest.raises(RuntimeError, match="a model and an adapter are called (base|law); rename one of them"):
+        with pytest.raises(RuntimeError, match="a model and an adapter are both called (base|law); rename one of them"):
             start(model, *flags)
     server = start(model, "builtin-small", "--lora", str(adapters["sql"]), "--lora-modules", f"med={adapters['med']}", "--operator-key", KEY)
     status, _, text = server.ask("POST", "/v1/completions", {"model": "med", "prompt": "a", "lora": [{"id": 0, "scale": 1}]})
-    assert status == 400 and "lora has adapters, and model is the name of another" in text
+    assert status == 400 and "lora has adapters, but model names an adapter too" in text
     for name in ("base", "builtin-small"):
         status, _, text = server.ask("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapters["law"])}, key=KEY)
-        assert status == 400 and "a model has this name" in text
+        assert status == 400 and "a model already has this name" in text
     assert server.ask("POST", "/v1/load_lora_adapter", {"lora_name": "law", "lora_path": str(adapters["law"])}, key=KEY)[0] == 200
     assert server.stop() == 0

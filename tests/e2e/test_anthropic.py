@@ -228,7 +228,7 @@ HOSTILE = [
     (b'{"max_tokens": 1, "messages": [' + b'{"role": "user", "content": "x"},' * 3000 + b"{}]}", "messages[3000].role"),
     (b'{"max_tokens": 1, "system": [[]], "messages": [{"role": "user", "content": "x"}]}', "system[0]"),
     (b'{"max_tokens": 1, "messages": [{"role": "assistant", "content": [' + b",".join(
-        b'{"type": "tool_use", "id": "%d", "name": "f", "input": {}}' % i for i in range(1100)) + b"]}]}", "over 1024 calls"),
+        b'{"type": "tool_use", "id": "%d", "name": "f", "input": {}}' % i for i in range(1100)) + b"]}]}", "more than 1024 calls"),
 ]
 
 

@@ -686,7 +686,7 @@ ENDLESS = {
     "a list that doubles": ("{% set n = namespace(x=[1]) %}{% for i in range(100) %}{% set n.x = n.x + n.x %}{% endfor %}", None),
     "a macro that calls itself": ("{% macro m(x) %}{{ m(x + 1) }}{% endmacro %}{{ m(0) }}", None),
     "replacing": ("{% for i in range(100000) %}{{ messages[0].content | replace('a', 'b') }}{% endfor %}", None),
-    "joining": ("{{ range(1000000000) | join('') }}", None),
+    "concatenation": ("{{ range(1000000000) | join('') }}", None),
     "multiplying": ("{{ 'a' * 10000000000 }}", "a text of 10000000000 times"),
     "powers": ("{{ 9 ** (9 ** 9) }}", "an integer of more than 14336 bits"),
     "outputs inside outputs": ("{% set b = 'a' * 10000 * 1000 %}{% macro m(i) %}{{ b }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", BYTES),

@@ -31,7 +31,7 @@ def test_sighup_reloads_the_key_file_and_a_bad_one_changes_nothing(quire, tmp_pa
         assert [models(server, k) for k in ("a1", "b1", KEY)] == [200, 401, 200]
         keys.write_text("alice:a1\nno colon\n")
         server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: any("line 2" in line and "stay as they were" in line for line in server.said))
+        wait_for(lambda: any("line 2" in line and "keys are unchanged" in line for line in server.said))
         assert [models(server, k) for k in ("a1", "b1", KEY)] == [200, 401, 200]
         keys.write_text("alice:a2\nbob:b1\n")
         server.process.send_signal(signal.SIGHUP)
@@ -40,7 +40,7 @@ def test_sighup_reloads_the_key_file_and_a_bad_one_changes_nothing(quire, tmp_pa
         server.process.send_signal(signal.SIGUSR1)
         keys.unlink()
         server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: sum("stay as they were" in line for line in server.said) == 2)
+        wait_for(lambda: sum("keys are unchanged" in line for line in server.said) == 2)
         assert models(server, "b1") == 200
         assert server.stop() == 0
     finally:

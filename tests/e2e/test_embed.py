@@ -67,13 +67,13 @@ def test_rows_are_cut_before_they_are_normalised(pooling):
     (("-p", "x", "--pooling", "max"), ["--pooling max", "mean, cls, last"]),
     (("-p", "x", "--pooling", "last", "--dimensions", "0"), ["--dimensions 0"]),
     (("-p", "x", "--pooling", "last", "--dimensions", "999999"), ["dimensions is 999999", "rows have"]),
-    (("-p", "x", "--pooling", "last", "--ids", "1"), ["--ids beside -p"]),
+    (("-p", "x", "--pooling", "last", "--ids", "1"), ["--ids and -p"]),
     (("-p", "x", "--pooling", "last", "--types", "1"), ["--types", "--ids"]),
     (("--pooling", "last", "--ids", "1,x"), ["--ids"]),
     (("--pooling", "last", "--ids", "1,2", "--types", "0"), ["1 types for 2 ids"]),
-    (("--pooling", "last", "--ids", "1,2", "--types", "0,1"), ["token type 1", "no token types"]),
+    (("--pooling", "last", "--ids", "1,2", "--types", "0,1"), ["token type is 1", "no token types"]),
     (("--pooling", "last", "--ids", "1,99999999"), ["token id 99999999"]),
-    (("--pooling", "last", "--normalize", "--no-normalize", "-p", "x"), ["--no-normalize beside --normalize"]),
+    (("--pooling", "last", "--normalize", "--no-normalize", "-p", "x"), ["--no-normalize and --normalize"]),
     (("--pooling", "last", "-p", "a b c d e f " * 2000), ["the input has at least"]),
     (("--pooling", "last", "--prompts", "missing.jsonl"), ["missing.jsonl"]),
 ))
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(arguments, words):
 
 
 @pytest.mark.parametrize("line, words", (
-    ("{", ["line 2", "no JSON"]), ("{}", ["line 2", "missing"]), ('{"input": 3}', ["line 2", "neither"]), ('{"input": "a", "prompt": "b"}', ["line 2", "both"]),
+    ("{", ["line 2", "not JSON"]), ("{}", ["line 2", "missing"]), ('{"input": 3}', ["line 2", "neither"]), ('{"input": "a", "prompt": "b"}', ["line 2", "both"]),
     ('{"input": "a", "max_tokens": 3}', ["line 2", "max_tokens"]), ('{"input": [1], "token_type_ids": [0, 0]}', ["line 2", "one for each"]),
     ('{"input": [1.5]}', ["line 2", "integer"]), ("[1, 12345678]", ["input[1]", "12345678"]), ('""', ["input[1]", "empty"]),
 ))

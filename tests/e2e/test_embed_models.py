@@ -88,9 +88,9 @@ def test_long_inputs_are_computed_at_once_or_in_chunks(name):
 def test_text_is_refused(name):
     path = path_of(name)
     said = subprocess.run([QUIRE, "run", str(path), "-p", "x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
-    assert said.returncode != 0 and "embeddings and no text" in said.stderr, said.stderr
+    assert said.returncode != 0 and "embeddings, not text" in said.stderr, said.stderr
     said = subprocess.run([QUIRE, "logits", str(path), "--ids", "1,2", "--out", "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
-    assert said.returncode != 0 and "embeddings and no text" in said.stderr, said.stderr
+    assert said.returncode != 0 and "embeddings, not text" in said.stderr, said.stderr
 
 
 def test_a_model_without_types_refuses_others_than_0():
@@ -99,5 +99,5 @@ def test_a_model_without_types_refuses_others_than_0():
     plain = rows(path, *flags)
     assert (rows(path, *flags, "--types", "0,0,0") == plain).all()
     assert numpy.abs(rows(path, *flags, "--types", "0,1,1") - plain).max() > 1e-3
-    assert "token type 2" in run(path, *flags, "--types", "0,1,2").stderr
+    assert "token type is 2" in run(path, *flags, "--types", "0,1,2").stderr
     assert "no token types" in run(path_of("modernbert"), *flags, "--types", "0,1,1").stderr

@@ -122,14 +122,14 @@ def test_a_head_gives_scores(tmp_path, make):
     expected = make(model)
     near(row(model), expected)
     near(row(model, "--pooling", "rank"), expected)
-    assert "gives" in run(model, "--normalize").stderr and "scores of an input" in run(model, "--dimensions", "1").stderr
+    assert "gives" in run(model, "--normalize").stderr and "scores for an input" in run(model, "--dimensions", "1").stderr
     packed = tmp_path / "packed.quire"
     subprocess.run([QUIRE, "pack", str(model), "-o", str(packed), "--compute", "f32", "-q"], check=True, timeout=SECONDS)
     assert (row(packed) == row(model)).all()
     said = json.loads(subprocess.run([QUIRE, "inspect", str(model), "--json"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout)
     assert said["n_scores"] == len(expected) and said["n_left_out"] == 0
     text = subprocess.run([QUIRE, "run", str(model), "-p", "x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
-    assert "gives scores and no text" in text.stderr
+    assert "gives scores, not text" in text.stderr
 
 
 @pytest.mark.parametrize("config", ({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"}))
@@ -142,10 +142,10 @@ def test_what_a_head_lacks_is_named(tmp_path):
     bert(tmp_path / "a", {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}})
     assert "activation_fn torch.nn.modules.activation.Tanh" in run(tmp_path / "a").stderr
     variant(tmp_path / "b", "bert", "BertForSequenceClassification", "bert.", {})
-    assert "tensor classifier.weight, which gives the scores" in run(tmp_path / "b").stderr
+    assert "tensor classifier.weight, which computes the scores" in run(tmp_path / "b").stderr
     variant(tmp_path / "c", "bert", "BertForSequenceClassification", "bert.", {"classifier.weight": matrices("bert", (2, 0))[0]})
     assert "bert.pooler.dense.weight is missing" in run(tmp_path / "c").stderr
-    assert "no head that gives scores" in run(need("bert"), "--pooling", "rank").stderr
+    assert "no scoring head" in run(need("bert"), "--pooling", "rank").stderr
 
 
 def test_gguf_heads(tmp_path):

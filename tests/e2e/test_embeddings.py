@@ -136,7 +136,7 @@ def test_a_model_says_how_rows_may_be_cut(quire, text_model, tmp_path):  # noqa:
         assert cut == whole[:8]
         unit = post(s, "/v1/embeddings", {"input": "the page", "pooling": "mean", "dimensions": 4})["data"][0]["embedding"]
         assert len(unit) == 4 and abs(numpy.linalg.norm(unit) - 1) < 1e-5
-        assert "some widths only" in post(s, "/v1/embeddings", {"input": "the page", "pooling": "mean", "dimensions": 5}, 400)["error"]["message"]
+        assert "only to the widths" in post(s, "/v1/embeddings", {"input": "the page", "pooling": "mean", "dimensions": 5}, 400)["error"]["message"]
     finally:
         assert s.stop() == 0
 
@@ -194,7 +194,7 @@ def test_a_long_text_is_cut_for_ollamas_clients_or_refused(embedder):
     n = client.embed("bert", long).prompt_eval_count
     assert client.embed("bert", long + "dog").embeddings == client.embed("bert", long).embeddings  # its end is cut
     assert 0 < n < 5000
-    with pytest.raises(ollama.ResponseError, match=f"at most {n} are taken") as refused:
+    with pytest.raises(ollama.ResponseError, match=f"at most {n} are allowed") as refused:
         client.embed("bert", ["short", long], truncate=False)
     assert refused.value.status_code == 400
     assert len(client.embeddings("bert", long).embedding) == len(client.embed("bert", "cat").embeddings[0])

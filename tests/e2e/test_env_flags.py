@@ -99,8 +99,8 @@ def test_a_variable_of_no_flag_is_named(quire):
     done = run("run", *PROMPT, MAX_NUM_SEQ="8", WHATEVER="1", PORT="tcp://10.0.0.1:8000", PORT_8000_TCP="tcp://10.0.0.1:8000", SERVICE_HOST="10.0.0.1")
     assert done.returncode == 0
     said = [line for line in done.stderr.splitlines() if "QUIRE_" in line]
-    assert said == ["quire: QUIRE_MAX_NUM_SEQ: a variable of no flag, without effect; did you mean QUIRE_MAX_NUM_SEQS?",
-                    "quire: QUIRE_WHATEVER: a variable of no flag, without effect"] or said[::-1] == said
+    assert said == ["quire: QUIRE_MAX_NUM_SEQ: this variable matches no flag and has no effect; did you mean QUIRE_MAX_NUM_SEQS?",
+                    "quire: QUIRE_WHATEVER: this variable matches no flag and has no effect"] or said[::-1] == said
     assert "QUIRE_" not in run("run", *PROMPT, PORT="1", API_KEY="k").stderr  # flags of another command
 
 

@@ -105,5 +105,5 @@ def test_a_model_without_marks_refuses_suffix_by_name(quire):
     s = Server("builtin", "--api-key", KEY)
     for path, body in (("/v1/completions", {"prompt": "a", "suffix": "b"}), ("/api/generate", {"model": "builtin", "prompt": "a", "suffix": "b"})):
         status, _, text = s.ask("POST", path, body)
-        assert status == 400 and "no fill-in-the-middle tokens, so suffix cannot be used" in text, text
+        assert status == 400 and "no fill-in-the-middle tokens; leave suffix out" in text, text
     assert s.stop() == 0

@@ -72,7 +72,7 @@ def test_flags_of_every_kind_do_what_the_page_says(quire):
             done = run("serve", "builtin", name, "--no-such-flag", "--no-such-flag")
             assert done.returncode == 2 and done.stdout == "", name
             if here in ("later", "refused"):
-                assert done.stderr.startswith(f"quire: {name}: {'not here yet' if here == 'later' else 'not taken'}: "), done.stderr
+                assert done.stderr.startswith(f"quire: {name}: {'not supported yet' if here == 'later' else 'not supported'}: "), done.stderr
             else:
                 assert "--no-such-flag: no such flag" in done.stderr or "--no-such-flag: only " in done.stderr, (name, done.stderr)
 

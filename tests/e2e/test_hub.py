@@ -129,14 +129,14 @@ def test_one_quantisation_is_fetched_with_all_its_parts(hub, machine):
     assert machine.pull("org/split") == snapshot / "Q4_K_M/m-Q4_K_M-00001-of-00003.gguf"
     assert machine.pull("org/split:m-IQ2_XXS.gguf") == snapshot / "m-IQ2_XXS.gguf"
     machine.check()
-    said = machine.refused("org/split:Q3_K_S", "there are Q4_K_M, Q8_0, IQ2_XXS", status=2)
+    said = machine.refused("org/split:Q3_K_S", "it has Q4_K_M, Q8_0, IQ2_XXS", status=2)
     assert "Traceback" not in said and "mmproj" not in said
     machine.refused("org/split:no.gguf", "no file no.gguf", "Q8_0")
 
 
 def test_pickles_are_never_fetched(hub, machine):
     hub.add("org/pickles", {"config.json": b"{}", "pytorch_model.bin": b"a program", "tokenizer.json": b"{}"})
-    machine.refused("org/pickles", "PyTorch pickles", "of which nothing is fetched", "safetensors or GGUF")
+    machine.refused("org/pickles", "PyTorch pickles", "so nothing was fetched", "safetensors or GGUF")
     hub.add("org/words", {"README.md": b"words"})
     machine.refused("org/words", "nothing that Quire reads")
     assert hub.count("/resolve/") == 0 and machine.blobs() == []
@@ -188,9 +188,9 @@ def test_a_directory_that_is_no_model_is_named_by_what_it_is(quire, machine, tmp
             assert word in done.stderr, done.stderr
 
     texts = {n: d for n, d in HF.items() if n.startswith("tokenizer")}
-    refused("tokenizer", texts, "a tokenizer only: no weights", "quire pull ORG/NAME")
+    refused("tokenizer", texts, "only a tokenizer: no weights", "quire pull ORG/NAME")
     refused("sentencepiece", {"tokenizer.model": b"x"}, "a tokenizer and without config.json", "quire pull ORG/NAME")
-    refused("config", {"config.json": HF["config.json"]}, "config.json only, without weights", "quire pull ORG/NAME")
+    refused("config", {"config.json": HF["config.json"]}, "only config.json, without weights", "quire pull ORG/NAME")
     refused("both", {"config.json": HF["config.json"], **texts}, "config.json and a tokenizer, without weights", "quire pull ORG/NAME")
     refused("weights", {"model.safetensors": HF["model.safetensors"]}, "weights and without config.json", "quire pull ORG/NAME")
     card = b"---\nlicense: mit\nbase_model:\n- org/original\n---\n# words\n"
@@ -214,7 +214,7 @@ def test_a_gguf_file_of_a_vocabulary_alone_is_named_by_what_it_is(machine, tmp_p
     vocabulary.tensors, vocabulary.data = [], b""
     vocabulary.write(tmp_path / "m.gguf")
     done = machine.run("run", tmp_path / "m.gguf", "-p", "x")
-    assert done.returncode == 1 and "m.gguf: a vocabulary only, without weights; download the whole model" in done.stderr, done.stderr
+    assert done.returncode == 1 and "m.gguf: only a vocabulary, without weights; download the whole model" in done.stderr, done.stderr
     done = machine.run("tokenize", tmp_path / "m.gguf", "-p", "x")
     assert done.returncode == 0, done.stderr
 
@@ -236,9 +236,9 @@ def test_a_short_name_is_told_of_the_hubs_names(machine, command, name):
 def test_another_quantisation_in_the_cache_is_said_in_a_line(hub, machine):
     hub.add("org/gguf", {"m-Q4_0.gguf": GGUF, "m-Q8_0.gguf": large(2000)})
     machine.pull("org/gguf:Q4_0")
-    said = machine.refused("org/gguf:Q8_0", "the cache has it already as Q4_0; name that with :QUANT to use it", command="inspect")
-    assert said.count("the cache has") == 1
-    machine.refused("org/gguf:Q2_K", "the cache has of it: Q4_0, Q8_0", command="inspect", HF_HUB_OFFLINE="1")
+    said = machine.refused("org/gguf:Q8_0", "the cache already has it as Q4_0; add :QUANT to the name to use that", command="inspect")
+    assert said.count("the cache already has") == 1
+    machine.refused("org/gguf:Q2_K", "the cache has these of its files: Q4_0, Q8_0", command="inspect", HF_HUB_OFFLINE="1")
     hub.add("org/first", {"m-Q8_0.gguf": large(2000)})
     assert "the cache has" not in machine.refused("org/first", "fetching 1 file", command="inspect")
 
@@ -248,10 +248,10 @@ def test_that_what_came_is_kept_is_said_where_something_came(hub, machine):
     hub.add("org/m", {"m.gguf": large(10000)})
     for faults, is_kept in (([busy], False), ([Fault("cut", 0), busy], False), ([Fault("cut", 1000), busy], True), ([busy], True)):
         hub.faults["m.gguf"] = faults
-        said = machine.refused("org/m", "given up after", "pull again later")
-        assert ("what came is kept: pull again" in said) == is_kept, said
+        said = machine.refused("org/m", "gave up after", "pull again later")
+        assert ("what was received is kept: pull again" in said) == is_kept, said
     hub.listing_faults = [busy]
-    assert "is kept" not in machine.refused("org/m", "given up after"), "the list of files is not kept"
+    assert "is kept" not in machine.refused("org/m", "gave up after"), "the list of files is not kept"
 
 
 # ---- the token, and who sees it ----
@@ -339,7 +339,7 @@ def test_a_pull_that_failed_goes_on_where_it_ended(hub, machine):
     data = large(1 << 20)
     hub.add("org/m", {"m.gguf": data, "config.json": b"{}"})
     hub.faults["m.gguf"] = [Fault("cut", 300000)] + [Fault("cut", 1000)] * 4
-    machine.refused("org/m", "given up after 5 tries", "pull again")
+    machine.refused("org/m", "gave up after 5 tries", "pull again")
     assert [b for b in machine.blobs()] == [hashlib.sha256(data).hexdigest() + ".incomplete"]
     hub.requests.clear()
     assert machine.pull("org/m").read_bytes() == data
@@ -393,7 +393,7 @@ def test_errors_of_the_server_are_tried_again_but_not_for_ever(hub, machine):
     hub.faults["m.gguf"] = [Fault("status", 500), Fault("status", 403), Fault("status", 429, {"Retry-After": "1"}), Fault("status", 504, where="hub")]
     assert machine.pull("org/m").read_bytes() == GGUF
     hub.listing_faults = [Fault("status", 503, {"Retry-After": "0"})] * 9
-    machine.refused("org/m", "503", "given up after 5 tries")
+    machine.refused("org/m", "503", "gave up after 5 tries")
     assert len(hub.listing_faults) == 4
     hub.listing_faults = [Fault("status", 400)]
     machine.refused("org/m", "answers 400")
@@ -458,7 +458,7 @@ def test_no_server_and_no_certificate(hub, machine, tmp_path):
     hub.add("org/m", {"m.gguf": GGUF})
     hub.hub.shutdown()
     hub.hub.server_close()
-    machine.refused("org/m", "given up after 5 tries", hub.url)
+    machine.refused("org/m", "gave up after 5 tries", hub.url)
     machine.refused("org/m", "HF_ENDPOINT", status=2, HF_ENDPOINT="ftp://x")
     hub.hub = hub._start("hub", None)
 
@@ -670,7 +670,7 @@ def test_adapters_are_fetched_by_name(hub, machine, tmp_path):
     n = len(hub.requests)
     assert answers(*modules, HF_HUB_OFFLINE="1") == got and len(hub.requests) == n
     hub.add("org/pickled", {"adapter_config.json": files["adapter_config.json"], "adapter_model.bin": b"pickle"})
-    for name, words in (("org/pickled", "pickles"), ("org/tiny", "it is no LoRA adapter"), ("org/nobody", "org/nobody: the hub answers 401")):
+    for name, words in (("org/pickled", "pickles"), ("org/tiny", "it is not a LoRA adapter"), ("org/nobody", "org/nobody: the hub answers 401")):
         done = machine.run("serve", "org/tiny", "--lora-modules", f"x={name}")
         assert done.returncode == 1 and words in done.stderr, done.stderr
 
@@ -766,10 +766,10 @@ def test_what_is_being_pulled_is_not_removed(hub, machine):
 def test_an_interrupted_pull_is_listed_and_can_be_removed(hub, machine):
     hub.add("org/m", {"m.gguf": large(1 << 20)})
     hub.faults["m.gguf"] = [Fault("cut", 100)] * 5
-    machine.refused("org/m", "given up")
+    machine.refused("org/m", "gave up")
     row, = json.loads(machine.run("list", "--json").stdout)
     assert row["name"] == "org/m" and not row["whole"] and row["bytes"] == 500
-    assert "not whole" in machine.run("list").stdout
+    assert "incomplete" in machine.run("list").stdout
     assert machine.run("rm", "org/m").returncode == 0 and machine.run("list", "--json").stdout == "[]\n"
 
 

@@ -99,7 +99,7 @@ def test_a_rule_or_list_of_tools_that_is_too_large_is_refused_by_its_field(serve
         sent = json.dumps({**body, field: value})
         status, _, text = server.ask("POST", path, raw=sent)
         error = json.loads(text)["error"]
-        words = f"{field} has over {most} bytes, the most that are read (white space and escapes aside)"
+        words = f"{field} has more than the allowed {most} bytes (not counting white space and escapes)"
         assert (status, error["type"], error["code"], error["message"]) == (400, "invalid_request_error", 400, words), (path, field, text)
         assert error["param"] == (None if field in ("response_format", "structured_outputs") else field), (path, field, text)
 
@@ -117,4 +117,4 @@ def test_a_check_of_a_schema_that_is_too_large_says_so(server):
     for field, value in [("schema", "a" * (RULE + 1)), ("guided_regex", "a" * (RULE + 1)), ("response_format", {"type": "json_schema", "json_schema": {"schema": {"title": "a" * 2 * RULE}}})]:
         status, _, text = server.ask("POST", "/v1/schemas/check", {field: value})
         report = json.loads(text)
-        assert status == 200 and report["accepted"] is False and "the most that are read" in report["reason"] and report["keywords"] == [], (field, text)
+        assert status == 200 and report["accepted"] is False and "not counting white space" in report["reason"] and report["keywords"] == [], (field, text)

@@ -145,6 +145,6 @@ def test_a_mixture_larger_than_its_memory_gives_the_same_bits(packed, tmp_path):
         group.close()
     print(f"packed {size / MB:.1f} MB, limit {LIMIT / MB:.0f} MB, most in use {most / MB:.1f} MB, {failed} times at the limit")
     assert limited[:2] == free[:2]
-    assert re.search(r"weights \(\S+ MB, of which \S+ MB stay in memory\)", limited[2]) and "read them from the file again and again" in limited[2], limited[2]
+    assert re.search(r"weights \(\S+ MB, of which \S+ MB stay in memory\)", limited[2]) and "read them from the file repeatedly" in limited[2], limited[2]
     assert "stay in memory" not in free[2]
     assert most <= LIMIT + MB and failed > 0  # it was at the limit, and pages had to go

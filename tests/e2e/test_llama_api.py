@@ -357,4 +357,4 @@ def test_infill_is_refused_by_name(coder, server):
         status, _, text = s.ask("POST", "/infill", fields)
         assert status == 400 and name in json.loads(text)["error"]["message"], text
     status, _, text = server.ask("POST", "/infill", {"input_prefix": "a", "input_suffix": "b"})
-    assert status == 400 and "no fill-in-the-middle tokens, so input_suffix cannot be used" in json.loads(text)["error"]["message"], text
+    assert status == 400 and "no fill-in-the-middle tokens; leave input_suffix out" in json.loads(text)["error"]["message"], text

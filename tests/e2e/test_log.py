@@ -156,7 +156,7 @@ def test_a_drain_says_when_it_begins_who_is_left_and_when_it_ends(quire):
     assert s.process.wait(300) == 0
     wait_for(lambda: "stopped" in s.said[-1])
     said = "".join(s.said)
-    assert said.index("draining: no new connections; requests left: 1") < said.index("finish_reason=") < said.index("stopped")
+    assert said.index("draining: no new connections; 1 requests left") < said.index("finish_reason=") < said.index("stopped")
 
 
 def test_a_log_that_nobody_reads_delays_no_request(quire):

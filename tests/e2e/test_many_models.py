@@ -113,7 +113,7 @@ def test_names_of_models(directory):
     for name in ('a"b\n.gguf', "best-mix-of-all.gguf", "link.gguf"):
         answer(client_of(server), name, PROMPTS[0])
     assert server.stop() == 0
-    assert "latin-\\xe9.gguf is left out: its name is not UTF-8" in "".join(server.said)
+    assert "skipped latin-\\xe9.gguf: its name is not UTF-8" in "".join(server.said)
     with pytest.raises(RuntimeError, match="its name is not UTF-8"):
         Server(LARGE, os.fsencode(directory) + b"/latin-\xe9.gguf", *FLAGS)
     with pytest.raises(RuntimeError, match="two models are called builtin.gguf; give the first another name"):
@@ -132,7 +132,7 @@ def test_a_pinned_model_is_there_from_the_start_and_stays(directory, expected):
     assert states(server)["builtin.gguf"] == "loaded"
     assert answer(client, "builtin.gguf", PROMPTS[0]) == expected["builtin.gguf"][PROMPTS[0]]
     assert server.stop() == 0
-    with pytest.raises(RuntimeError, match="--pin-model nobody: no model beside the first is called that"):
+    with pytest.raises(RuntimeError, match="--pin-model nobody: no model besides the first has this name"):
         Server(SMALL, LARGE, "--pin-model", "nobody", *FLAGS)
 
 

@@ -123,10 +123,10 @@ def test_the_pool_says_how_its_size_came_about(quire):
     assert "KV pool: 90% (--memory-utilization, 0.5 by default) of the 1.9 GB" in most
     assert 1.7 < pool_pages(most) / pool_pages(plain) < 1.9
     assert "KV pool: as many as --kv-pages says, of the 1.9 GB" in given and pool_pages(given) == 64
-    assert "the model was made for 2048 tokens, but the KV pool holds 1024" in given
+    assert "the model was made for 2048 tokens, but the KV pool holds only 1024" in given
     assert "the model was made for" not in plain
     too_many = log("--kv-pages", "90000")
-    assert "no memory for 90000 KV pages" in too_many and "ulimit -v" in too_many
+    assert "out of memory for 90000 KV pages" in too_many and "ulimit -v" in too_many
     assert "(default: 0.5)" in re.search(r"--memory-utilization PART.*", subprocess.run([QUIRE, "help", "serve"], capture_output=True, text=True).stdout)[0]
 
 

@@ -14,7 +14,7 @@ from conftest import Server
 MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
 SHAPE = ["--preset", "tiny-128k", "--layers", "2", "--d-model", "256", "--heads", "4", "--kv-heads", "2", "--d-ff", "512", "--vocab", "320", "--positions", "256"]
 IDS = ",".join(str(i * 7 % 320) for i in range(40))
-HIT, MISS = "packed before, as", "its packed form is kept in"
+HIT, MISS = "using its packed form", "its packed form is kept in"
 
 
 def settle(*paths):

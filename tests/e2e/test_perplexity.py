@@ -154,7 +154,7 @@ def test_errors_say_what_and_where(quire, text, tmp_path):
             (2, "it takes two", ["builtin", empty]),
             (2, "it is one token", ["builtin", "--ids-file", one]),
             (1, "No such file", ["builtin", tmp_path / "nowhere"]),
-            (1, "byte 8 is 0xff, which is not UTF-8", ["builtin", binary]),
+            (1, "not UTF-8 at byte 8, 0xff", ["builtin", binary]),
             (2, "id 1000000 at place 2", ["builtin", "--ids-file", ids]),
             (2, "--context 9: chunks after their BOS take 10 positions, and the model has 9; give at most 8",
              ["builtin", text, "--context", "9", "--max-model-len", "9"]),

@@ -264,10 +264,10 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
         assert [(body["model"], key) for _, body, key in api.requests] == [("own", "Bearer k-1"), ("other", None)]
     with Api(refuse=[(503, b"later", {"Retry-After": 0}), (429, b"{}", {"Retry-After": 0})]) as api:
         assert run(tmp_path, api, program)["api"]["calls"] == 3
-    for refusal, said in [((401, {"error": {"message": "no such key"}}), "no such key"), ((200, b"[not json"), "no JSON object"),
+    for refusal, said in [((401, {"error": {"message": "no such key"}}), "no such key"), ((200, b"[not json"), "not a JSON object"),
                           ((200, {"choices": []}), "no choices"), ((400, {"error": "max_tokens is odd"}), "max_tokens is odd"),
-                          ((200, {"choices": [{"index": 5, "text": "a"}]}), "no choice of index 0"), ((200, b'data: {"choices": []}\n\ndata: [DONE]\n\n'), "no JSON object"),
-                          ((200, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"}), "no JSON object"), ((200, b"[" * 100000), "no JSON object"),
+                          ((200, {"choices": [{"index": 5, "text": "a"}]}), "no choice with index 0"), ((200, b'data: {"choices": []}\n\ndata: [DONE]\n\n'), "not a JSON object"),
+                          ((200, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"}), "not a JSON object"), ((200, b"[" * 100000), "not a JSON object"),
                           ((307, b"", {"Location": "http://127.0.0.1:1/v2/completions"}), "redirects to http://127.0.0.1:1/v2/completions")]:
         with Api(refuse=[refusal]) as api:
             out = run(tmp_path, api, program, status=1)
@@ -296,7 +296,7 @@ def test_the_key_the_model_and_errors(quire, tmp_path):
         assert api.requests[-1][2] == "Bearer " + "k" * 4000
     with Api() as api:
         out = run(tmp_path, api, {"steps": [{"tokens": [1, 2]}, {"gen": "a"}]}, "-m", "m", status=1)
-        assert "takes texts" in out["errors"][0]["message"]
+        assert "takes text, not token ids" in out["errors"][0]["message"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--api-speculation", 0]])

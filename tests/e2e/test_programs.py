@@ -265,7 +265,7 @@ HOSTILE = {
     "braces without a name": ({"steps": ["a {{b"]}, "{{"),
     "a field that a gen has not": ({"steps": [{"gen": "x", "stream": True}]}, "stream"),
     "a variable that is not set": ({"steps": ["{{x}}", {"gen": "a"}]}, "not set"),
-    "nothing to go on from": ({"steps": [{"gen": "x"}]}, "append text"),
+    "no answer to branch from": ({"steps": [{"gen": "x"}]}, "append text"),
     "a turn in a text": ({"steps": ["a", {"role": "user", "text": "b"}]}, "turn"),
     "no choices": ({"steps": ["a", {"select": "x", "choices": []}]}, "choices"),
     "an empty choice": ({"steps": ["a", {"select": "x", "choices": [""]}]}, "empty"),
@@ -356,7 +356,7 @@ def test_a_file_is_run(server, tmp_path):
     assert json.loads(done.stdout)["variables"] == run(server, program)["variables"]
     path.write_text(json.dumps({"steps": ["a", {"gen": "x", "top_p": 7}]}))
     done = subprocess.run([QUIRE, "run", "builtin", "--program", path, "-q"], capture_output=True, text=True)
-    assert done.returncode == 1 and json.loads(done.stdout)["errors"] and "failed: 1" in done.stderr
+    assert done.returncode == 1 and json.loads(done.stdout)["errors"] and "1 branches of the program failed" in done.stderr
     path.write_text(json.dumps({"steps": [{"jump": 1}]}))
     done = subprocess.run([QUIRE, "run", "builtin", "--program", path, "-q"], capture_output=True, text=True)
     assert done.returncode == 1 and "step 0" in done.stderr

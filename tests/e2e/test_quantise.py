@@ -138,13 +138,13 @@ def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
     assert planned["weight_bytes"] < (0.7 if kind == "fp8" else 0.6) * facts(quire, model)["weight_bytes"]
     if kind == "int8":
         assert want == logits(quire, model, tmp_path / "c.npy", "--compute", "int8")[0]
-        assert "--quantization int8 is computed in int8" in run(quire, "logits", model, "--ids", "1", "--out", tmp_path / "d.npy", "--quantization", kind,
+        assert "--quantization int8 computes in int8" in run(quire, "logits", model, "--ids", "1", "--out", tmp_path / "d.npy", "--quantization", kind,
                                                                 "--compute", "f32").stderr
     elif kind == "fp8":
         assert set(is_so["weight_bytes_by_type"]) == {"fp8_e4m3", "bf16"} and is_so["weight_bytes_by_type"]["bf16"] > 320 * 256 * 2  # embeddings
     else:
         assert kind in is_so["weight_bytes_by_type"] and is_so["weight_bytes_by_type"]["bf16"] == 5 * 256 * 2  # norms
-    assert "is packed; pack the model that it was made of again" in refused(quire, tmp_path / "m.quire", "--quantization", "q5_k" if kind != "q5_k" else "q4_k")
+    assert "is packed; pack the original model again" in refused(quire, tmp_path / "m.quire", "--quantization", "q5_k" if kind != "q5_k" else "q4_k")
 
 
 def test_a_packed_model_is_of_its_type_whatever_its_head_weighs(quire, tmp_path):
@@ -204,7 +204,7 @@ def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
         want = logits(quire, model, tmp_path / "a.npy")[0]
         for name in names:
             assert logits(quire, model, tmp_path / "b.npy", "--quantization", name)[0] == want
-        assert f"is quantised by {names[0]}, and nothing is quantised twice" in refused(quire, model, "--quantization", "q4_k")
+        assert f"is quantised by {names[0]}, and Quire does not quantise twice" in refused(quire, model, "--quantization", "q4_k")
         other = "awq" if names[0] != "awq" else "gptq"
         assert f"--quantization {other}: {model} is quantised by {names[0]}; leave the flag out" in refused(quire, model, "--quantization", other)
     packed = tmp_path / "fp8.quire"
@@ -216,12 +216,12 @@ def test_a_flag_that_says_what_a_file_is_has_no_effect_on_it(quire, tmp_path):
 
 
 def test_a_flag_that_does_not_fit_the_file_says_what_the_file_is(quire, tmp_path):
-    assert "models/builtin.gguf is a GGUF file of q8_0, and nothing is quantised twice" in refused(quire, "models/builtin.gguf", "--quantization", "q4_k")
+    assert "models/builtin.gguf is a GGUF file of q8_0, and Quire does not quantise twice" in refused(quire, "models/builtin.gguf", "--quantization", "q4_k")
     for name in ("awq", "gguf", "bitsandbytes"):
         said = refused(quire, "models/builtin-hf", "--quantization", name)
         assert f"--quantization {name}: models/builtin-hf is a checkpoint of bf16; leave the flag out" in said and "q4_k" in said
     said = refused(quire, "models/builtin-hf", "--quantization", "q3_k")
-    assert "must be one of q8_0, q6_k" in said and "fp8; or what the file is already, without effect: gguf, compressed-tensors, gptq" in said and "bitsandbytes, quark, auto-round\n" in said
+    assert "must be one of q8_0, q6_k" in said and "fp8; or the file's own type, without effect: gguf, compressed-tensors, gptq" in said and "bitsandbytes, quark, auto-round\n" in said
 
 
 def test_a_model_is_quantised_in_less_memory_than_it_takes_in_16_bits(quire, tmp_path):

@@ -139,7 +139,7 @@ def test_a_schema_file_that_is_too_large_is_refused_before_the_model_is_loaded(q
     (tmp_path / "s.json").write_text(json.dumps({"enum": [f"word {i}" for i in range(900_000)]}))
     done = run("-p", "x", "--json-schema", str(tmp_path / "s.json"))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("quire: json_schema has over 1048576 bytes, the most that are read"), done.stderr
+    assert done.stderr.startswith("quire: json_schema has more than the allowed 1048576 bytes"), done.stderr
 
 
 def test_several_answers_are_printed(quire):

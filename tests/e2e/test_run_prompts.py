@@ -137,7 +137,7 @@ def test_answers_that_have_begun_are_finished_and_others_are_not_begun(folder):
         for path in folder.glob("out.*"):
             path.unlink()
         _, said = interrupted(folder, after=5)
-        answered, begun = map(int, re.search(rf"(\d+) of {N} are answered, (\d+) more that have begun", said).groups())
+        answered, begun = map(int, re.search(rf"(\d+) of {N} are answered; (\d+) more have begun", said).groups())
         if begun > 0:
             break
     assert 1 <= begun <= 4 and len(lines_of(folder / "out.jsonl.part")) == answered + begun
@@ -213,7 +213,7 @@ def test_a_part_is_gone_on_with_only_for_the_same_prompts_and_flags(whole, folde
 
     refused(["out.jsonl.part", "--resume"])
     refused(["another request", "out.jsonl.part.info"], "--resume", "-n", "7")
-    refused(["another compute"], "--resume", "--compute", "f32")
+    refused(["a different compute"], "--resume", "--compute", "f32")
     refused(["--resume", "/dev/null"], "--resume", out="/dev/null")
     (folder / "other.jsonl").write_text(prompts_of(N).replace("Chapter 1499", "Chapter 1500"))
     refused(["other prompts", "in.jsonl"], "--resume", prompts="other.jsonl")
@@ -327,7 +327,7 @@ def test_a_line_with_a_schema_that_is_too_large_has_its_error(folder):
     assert "2 failed" in done.stderr and plain["id"] == {"a": [1]} and large["id"] == "b" and openai["custom_id"] == "c"
     assert plain["finish_reason"] == last["finish_reason"] == "length" and "id" not in last
     for field, error in [("json_schema", large["error"]), ("guided_json", openai["response"]["body"]["error"])]:
-        assert error["param"] == field and error["message"].startswith(f"{field} has over 1048576 bytes, the most that are read"), error
+        assert error["param"] == field and error["message"].startswith(f"{field} has more than the allowed 1048576 bytes"), error
 
 
 def test_an_empty_file_of_prompts_has_an_empty_file_of_answers(folder):

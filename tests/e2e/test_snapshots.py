@@ -91,7 +91,7 @@ def test_inspect_says_how_many_chats_a_cap_holds(quire, model):
 
     cap = ("--state-snapshot-bytes", str(8 * one))
     assert json.loads(inspect("--json", *cap))["snapshots"] == {"bytes_each": one, "max": 8, "max_bytes": 8 * one, "chats": 4}
-    assert ": 4 chats that keep their states after the last prompt and the last answer" in inspect(*cap)
+    assert ": 4 chats, each with its states after the last prompt and after the last answer" in inspect(*cap)
     server = start(model)
     assert json.loads(inspect("--json"))["snapshots"]["max"] == server.metric("quire_state_snapshots_max")
     assert server.stop() == 0
@@ -117,7 +117,7 @@ def test_explain_says_why_a_cached_prefix_was_computed(model):
         assert "reason" not in reused(server, first)
         told = reused(server, second)
         assert (told["matched_tokens"], told["cached_prefix_tokens"]) == (matched, 75)
-        assert told["reason"] == f"a prefix of 75 tokens is cached but has no snapshot of its recurrent state; the longest that has one is of {matched}"
+        assert told["reason"] == f"a prefix of 75 tokens is cached but has no snapshot of its recurrent state; the longest prefix that has one is of {matched} tokens"
         assert "reason" not in reused(server, second)
         assert server.stop() == 0
 

@@ -81,7 +81,7 @@ def test_answers_are_those_without(expected, method):
     ('{"method":"ngram","tree_width":9}', "tree_width"),
     ('{"method":"suffix","suffix_decoding_max_tree_depth":99}', "suffix_decoding_max_tree_depth"),
     ('{"method":"suffix","suffix_decoding_min_token_prob":"x"}', "suffix_decoding_min_token_prob"),
-    ('{"method":"draft_model"}', "needs the draft's file"),
+    ('{"method":"draft_model"}', "needs model, the draft model's file"),
     ('{"method":"draft_model","model":"/nowhere.gguf"}', "/nowhere.gguf"),
     ('{"method":"ngram","lookahead":5}', "lookahead"),
     ('{"method":"ngram","model":"x"}', "draft_model"),

@@ -218,7 +218,7 @@ def test_an_interrupt_stops_the_answer_and_keeps_what_was_said(start, tmp_path):
 def test_an_interrupt_before_the_answer_begins_changes_nothing(start, tmp_path):
     terminal = start("run", "builtin", "--chat-template", OPENING, "-n", "4", "--chunk", "1", "--prefix-cache", "none")
     terminal.read_until("> ")
-    for line, words, n in (("x " * 900, "the message is forgotten", 0), ("/regen", "the last one stays", 2)):
+    for line, words, n in (("x " * 900, "the message is forgotten", 0), ("/regen", "the previous one is kept", 2)):
         if n > 0:
             terminal.ask("y " * 900)
         terminal.type(line + "\n")
@@ -246,7 +246,7 @@ def test_ctrl_c_clears_the_line_and_twice_ends(chat, tmp_path):
         terminal.type(keys)
         terminal.read_until(keys)
         terminal.interrupt()
-        assert "Ctrl-C again ends" in terminal.read_until("\n> ")
+        assert "press Ctrl-C again" in terminal.read_until("\n> ")
     terminal.interrupt()
     assert terminal.process.wait(300) == 0
 
@@ -315,7 +315,7 @@ def test_a_paste_that_does_not_end_is_interrupted(chat):
     terminal.type("zero\x1b[200~one\r")
     terminal.read_until("zero")
     terminal.interrupt()
-    terminal.read_until("Ctrl-C again ends")
+    terminal.read_until("press Ctrl-C again")
     terminal.read_until("> ")
     assert terminal.end() == 0
 
@@ -358,7 +358,7 @@ def test_an_unknown_command_stays_here(chat, tmp_path):
     terminal = chat()
     assert "/hlep: no such command; did you mean /help? /help lists them" in terminal.ask("/hlep")
     assert "/usr/bin/env: no such command; /help lists them; a text that begins with / goes between \"\"\"" in terminal.ask("/usr/bin/env what is this?")
-    assert "takes nothing" in terminal.ask("/clear all")
+    assert "takes no argument" in terminal.ask("/clear all")
     assert terminal.messages(tmp_path / "a") == []
 
 
@@ -397,7 +397,7 @@ def test_regen_replaces_the_last_answer(chat, tmp_path):
     assert first != second
     assert [m["content"] for m in terminal.messages(tmp_path / "a")] == ["hello", second]
     terminal.ask("/set seed 5")
-    third = terminal.answer("/regen").split("drawn\n")[-1]
+    third = terminal.answer("/regen").split("each time\n")[-1]
     assert "the seed is set" in terminal.ask("/regen")
     assert [m["content"] for m in terminal.messages(tmp_path / "b")] == ["hello", third]
 
