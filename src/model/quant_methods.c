@@ -69,9 +69,9 @@ bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
 /* Marks as used the tensors that describe how the checkpoint rounds activations, and the
  * one that names bitsandbytes' order of codes. */
 static quire_err skip_rounding(loader *l, weight_name name, int32_t layer) {
-    static const char *const suffixes[] = {".input_scale",      "_input_scale",    ".activation_scale",
-                                           "_activation_scale", ".input_scale_ub", ".input_zero_point",
-                                           ".weight_format"};
+    static const char *const suffixes[] = {".input_scale",      "_input_scale",  ".activation_scale",
+                                           "_activation_scale", ".qscale_act",   ".input_scale_ub",
+                                           ".input_zero_point", ".weight_format"};
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && e == QUIRE_OK; i++) {
         const tensor_view *t;
@@ -406,6 +406,8 @@ int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
                                          ".input_global_scale",
                                          "input_scale",
                                          "activation_scale",
+                                         ".qscale_weight",
+                                         ".qscale_act",
                                          ".input_scale_ub",
                                          ".input_zero_point",
                                          ".SCB",
@@ -470,11 +472,12 @@ static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
 
 /* What the tensors of a layer are called. */
 typedef struct fp8_names {
-    const char *codes, *scales[4], *inputs[2]; /* the first of `scales` that exists is used */
+    const char *codes, *scales[4], *inputs[4]; /* the first of `scales` that exists is used */
 } fp8_names;
 
-static const fp8_names fp8_of_layers = {
-    ".weight", {".weight_scale_inv", ".weight_scale"}, {".input_scale", ".activation_scale"}};
+static const fp8_names fp8_of_layers = {".weight",
+                                        {".weight_scale_inv", ".weight_scale", ".qscale_weight"},
+                                        {".input_scale", ".activation_scale", ".qscale_act"}};
 static const fp8_names fp8_of_stacks = {
     "", {"_scale_inv", "_weight_scale", "_scale"}, {"_input_scale", "_activation_scale"}};
 
@@ -486,7 +489,7 @@ static quire_err read_fp8_rounding(quant_linear *q, const fp8_names *names, bool
     q->rounding = (row_rounding){.to = ROUND_E4M3,
                                  .scale = is_mx || str_is(format, "ue8m0") ? ROUND_POWER : ROUND_LARGEST,
                                  .group = q->m.group < q->n_in ? q->m.group : 0};
-    for (size_t i = 0; i < sizeof names->inputs / sizeof *names->inputs; i++) {
+    for (size_t i = 0; names->inputs[i] != NULL; i++) {
         TRY(quant_factor(q, names->inputs[i], &q->rounding.fixed));
     }
     q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;

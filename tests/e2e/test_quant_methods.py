@@ -194,7 +194,7 @@ FORMS = {
     "int8-row": int8(), "int8-one": int8(one=True), "int8-groups": int8(32), "int8-zeros": int8(64, asym=True), "int8-row-zeros": int8(asym=True), "int8-bnb": int8(scb=True),
     "int4-channel-asym": int_packed(4, None, asym=True), "int3-32-asym": int_packed(3, 32, asym=True), "int2-32-asym": int_packed(2, 32, asym=True),
     "nvfp4": nvfp4(False), "nvfp4-modelopt": nvfp4(True), "mxfp4": mx(4),
-    "fp8-tensor": fp8(0, 0, config=STATIC), "fp8-channel": fp8(1, 0, "BF16", config=STATIC), "fp8-modelopt": fp8(0, 0, config={"quant_method": "modelopt", "quant_algo": "FP8"}),
+    "fp8-tensor": fp8(0, 0, config=STATIC), "fp8-channel": fp8(1, 0, "BF16", config=STATIC), "fp8-mistral": fp8(0, 0, name=".qscale_weight"), "fp8-modelopt": fp8(0, 0, config={"quant_method": "modelopt", "quant_algo": "FP8"}),
     "fp8-block": fp8(128, 128, name=".weight_scale_inv"), "fp8-96": fp8(128, 96, name=".weight_scale_inv"), "fp8-block-bf16": fp8(64, 48, "BF16", name=".weight_scale_inv"),
     "fp8-4d": fp8(128, 128, split=True, config={"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}), "mxfp4-e8m0": mx(4, "F8_E8M0"), "mxfp4-quark": mx(4, quark=True),
     "awq-round": (awq(32)[0], {"quant_method": "auto-round", "bits": 4, "group_size": 32, "packing_format": "auto_round:auto_awq"}),
