@@ -157,11 +157,11 @@ POOLING = ("Pooling", {"pooling_mode": "mean"}, None)
 
 @pytest.mark.parametrize("modules, words", (
     ([("Pooling", {"pooling_mode": "max"}, None)], ["1_Pooling/config.json", "max", "not supported"]),
-    ([("Pooling", {"pooling_mode": ["mean", "cls"]}, None)], ["pooling_mode", "joined"]),
+    ([("Pooling", {"pooling_mode": ["mean", "cls"]}, None)], ["pooling_mode", "concatenated"]),
     ([("Pooling", {"pooling_mode_max_tokens": True}, None)], ["pooling_mode_max_tokens"]),
     ([("Pooling", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, None)], ["together with another kind"]),
     ([("Pooling", {"pooling_mode_mean_tokens": "yes"}, None)], ["true or false"]),
-    ([("Pooling", {}, None)], ["names no kind"]), ([("Pooling", None, None)], ["names no kind"]),
+    ([("Pooling", {}, None)], ["does not name a kind"]), ([("Pooling", None, None)], ["does not name a kind"]),
     ([("Pooling", {"pooling_mode": "mean", "word_embedding_dimension": 33}, None)], ["word_embedding_dimension is 33", "32"]),
     ([POOLING, POOLING], ["second Pooling"]), ([("LSTM", {}, None)], ["module 1 is a LSTM", "Dense"]),
     ([dense(WIDTH, 4, "linear.Identity", False, 1), POOLING], ["Dense", "before the pooling"]),
