@@ -10,7 +10,7 @@
 #include "backend/product_case.h"
 #include "test.h"
 
-#define MOST_ROWS 80 /* groups are multiplied by tiles from 64 on */
+#define MOST_ROWS 112 /* groups are multiplied by tiles from 96 on */
 
 /* ---- the model ---- */
 
@@ -188,9 +188,9 @@ TEST(tiles_are_released_after_each_product) {
     product_case c = case_of(DTYPE_Q4_0, 32, 64, 1);
     const long before = amx_trapped;
     float y[MAX_ROWS * 32];
-    multiply(k, &c, 0, 63, 63, 2, y);
+    multiply(k, &c, 0, 95, 95, 2, y);
     assert_int_equal(amx_trapped, before); /* few rows don't touch them */
-    multiply(k, &c, 0, 64, 64, 2, y);
+    multiply(k, &c, 0, 96, 96, 2, y);
     assert_true(amx_trapped > before);
     assert_int_equal(amx_here.config.palette, 0);
     case_free(&c);

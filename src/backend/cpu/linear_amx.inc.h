@@ -14,20 +14,23 @@
  *   groups  end after 32 of k: half a tile. Its 16 sums of 16 columns are stored, loaded,
  *           converted, scaled and added. While tile instructions are in flight, 512-bit
  *           conversions, multiplications and fma have one of their two pipes: these 48
- *           take 48 cycles, at most 170 products a cycle. Emerald Rapids makes 90 of them
- *           with 128 rows, by VNNI 84; with 16 rows 59 and 74, and of groups of 16, whose
- *           tiles are a quarter full, 36 and 46. */
+ *           take 48 cycles, at most 170 products a cycle. Of 128 rows Emerald Rapids makes
+ *           95, by VNNI 84: tiles alone take 55 cycles, and what follows them 45. */
 #include "backend/cpu/amx_tiles.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 
-/* Least rows for products by tiles: of INT8, and of groups of 32, where tiles are level
- * with VNNI (Q4_0, Q4_K) or faster. For groups of 16 they are slower. */
+/* Least rows for products by tiles: of INT8, and of groups. */
 #define AMX_FROM        8
-#define AMX_GROUPS_FROM 64
+#define AMX_GROUPS_FROM 96
 
+/* The groups that go by tiles: for those of 16, and with a further fma for a min or a
+ * zero, tiles are slower than VNNI. */
 #define LINEAR_BY_TILES 1
-#define LINEAR_CODES    3
+#define LINEAR_HAS(group, scale)                                                                             \
+    ((group) == PACK_GROUP && (scale) != SCALE_F16_MIN && (scale) != SCALE_SIX_MIN &&                        \
+     (scale) != SCALE_F16_ZERO)
+#define LINEAR_CODES 3
 #include "backend/cpu/linear_groups.inc.h"
 
 #include "backend/cpu/linear_amx_int8.inc.h"
@@ -51,9 +54,11 @@ static void quantise_groups(const float *x, int32_t k, void *row) {
 }
 
 static bool takes_tiles(const pack_layout *l, row_format format, int32_t n_rows) {
-    return format == ROWS_TOKEN    ? n_rows >= AMX_FROM
-           : format == ROWS_GROUPS ? n_rows >= AMX_GROUPS_FROM && pack_format(l->kind)->group == PACK_GROUP
-                                   : false;
+    if (format != ROWS_GROUPS) {
+        return format == ROWS_TOKEN && n_rows >= AMX_FROM;
+    }
+    const quant_format *f = pack_format(l->kind);
+    return n_rows >= AMX_GROUPS_FROM && LINEAR_HAS(f->group, f->coding);
 }
 
 static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,

@@ -73,12 +73,10 @@ INLINE void step_add(group_format f, int n_regs, const group_range *range, int f
     UNROLL
     for (int h = 0; h < N_HALVES; h++) {
         const nf scale = nf_load(record_scale(f, n_regs, record, 0, 0, first + h));
-        const nf second =
-            n_factors(f) > 1 ? nf_load(record_scale(f, n_regs, record, 0, 1, first + h)) : scale;
         UNROLL
         for (int r = 0; r < AMX_ROWS; r++) {
-            const nf sum = float_sum(f, n_load(sums + r * LANES + h * N_LANES), second, x[r] + step);
-            acc[r][h] = part_add(f, acc[r][h], sum, scale, second, x[r] + step, 0);
+            const nf sum = nf_of(n_load(sums + r * LANES + h * N_LANES));
+            acc[r][h] = part_add(f, acc[r][h], sum, scale, scale, x[r] + step, 0);
         }
     }
 }

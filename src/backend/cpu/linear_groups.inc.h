@@ -2,9 +2,9 @@
  * linear_integers_*.c, linear_tables_*.c and linear_grids_*.c include it for the forms
  * whose codes are integers, for those with a table and for those of a grid, since all
  * together take a minute to compile. Such a file defines LINEAR_GROUPS, the name of its
- * product, and LINEAR_CODES: FORM_LIST's 0, 1 or 2. linear_amx.inc.h has all, 3, and
- * LINEAR_BY_TILES: all rows go through scratch, and linear_group_tiles.inc.h multiplies
- * them.
+ * product, and LINEAR_CODES: FORM_LIST's 0, 1 or 2. linear_amx.inc.h has all, 3, of
+ * which LINEAR_HAS, and LINEAR_BY_TILES: all rows go through scratch, and
+ * linear_group_tiles.inc.h multiplies them.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a
  * group at a time. Numbers of up to 7 bits are multiplied as stored, unsigned: the
@@ -31,7 +31,8 @@
 #define LANES PACK_LANES
 
 #ifndef LINEAR_BY_TILES
-#define LINEAR_BY_TILES 0
+#define LINEAR_BY_TILES          0
+#define LINEAR_HAS(group, scale) 1
 #endif
 
 #include "backend/cpu/linear_group_read.inc.h"
@@ -687,21 +688,13 @@ INLINE int zero_of(int has_table, int group, int zero) {
 #define GROUP_OF_2(...) __VA_ARGS__
 #endif
 
-/* those of tiles have groups of 32 */
-#define IN_GROUPS_32(...) __VA_ARGS__
-#if LINEAR_BY_TILES
-#define IN_GROUPS_16(...)
-#else
-#define IN_GROUPS_16(...) __VA_ARGS__
-#endif
-
 #define GROUP_PRODUCT(name, group, bits, table, zero, dot, scale, run)                                       \
-    IN_GROUPS_##group(GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run)))
+    GROUP_OF_##table(GROUP_PRODUCT_HERE(name, group, bits, table, zero, dot, scale, run))
 FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
 
 #define GROUP_ENTRY(name, group, bits, table, zero, dot, scale, run)                                         \
-    IN_GROUPS_##group(GROUP_OF_##table([PACK_##name] = product_##name, ))
+    GROUP_OF_##table([PACK_##name] = LINEAR_HAS(group, scale) ? product_##name : NULL, )
 void LINEAR_GROUPS(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                    void *scratch) {
     static linear_product *const products[N_PACKS] = {FORM_LIST(GROUP_ENTRY)};
