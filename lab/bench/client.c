@@ -122,7 +122,6 @@ int32_t client_receive(client *c, int64_t wait_us) {
                 c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
             }
             quire_stream_release(s->stream);
-            s->n_answer = ev.completion_tokens;
             s->done = true;
             n_done++;
         }

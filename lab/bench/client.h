@@ -27,7 +27,6 @@ typedef struct sent {
     /* tokens in the first delivery; looks that found tokens after it; number of the last
      * such look */
     int32_t n_first, n_looks, look;
-    int32_t n_answer; /* tokens of the answer as counted by the engine, known when it is done */
     bool done;
 } sent;
 

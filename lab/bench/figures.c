@@ -82,14 +82,6 @@ int64_t figures_time_us(int32_t n_threads) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-int64_t figures_own_time_us(int32_t n_threads) {
-    struct timespec t;
-    if (n_threads != 1 || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) {
-        return 0;
-    }
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 const char *figures_time_name(int32_t n_threads) {
     return n_threads == 1 ? "processor time" : "wall time";
 }

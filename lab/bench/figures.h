@@ -60,9 +60,6 @@ int32_t figures_largest(const int32_t *values, int32_t n);
  * CPU time, which other programs do not lengthen; with several, which wait for each
  * other, wall time. */
 int64_t figures_time_us(int32_t n_threads);
-/* The calling thread's part of such a time: with one compute thread its CPU time in
- * microseconds; otherwise 0, since it waits while the others work. */
-int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
 /* The same for figures with n_threads[0..n) threads: both names if there are both. */

@@ -333,10 +333,8 @@ static void lab_fill_result(lab_job *c, int64_t start_us) {
     /* the last token of an answer is not computed, and rejected drafts do not count */
     r->n_prompt_computed = s.step_rows - (r->n_output - n_answers) - (s.draft_tokens - s.draft_accepted);
     r->n_pages_kept = s.n_pages_cached;
-    r->n_queried = s.prefix_queries;
     r->n_cached = s.prefix_hits;
     r->n_pages_most = profile.n_pages_held_most;
-    r->n_tokens_most = profile.n_tokens_held_most;
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
@@ -363,10 +361,9 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     }
     sample *samples = mem_new((size_t)c.n_samples_all, sizeof *samples);
     quire_err e = mem_check_for(first_sample && samples ? first_sample : NULL, "the requests", err);
-    int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
+    const int64_t start = figures_time_us(l->n_threads);
     TRY_DONE(e, lab_run_job(&c, at_once, samples, first_sample, err));
     lab_fill_result(&c, start);
-    out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
 done:
     mem_free(samples);
     mem_free(first_sample);

@@ -66,15 +66,11 @@ typedef struct lab_result {
     /* prompt tokens that were computed instead of found in the cache, and tokens that
      * preempted sequences recomputed */
     int64_t n_prompt_computed;
-    int64_t n_queried, n_cached; /* prompt tokens looked up in the cache, and found */
-    int64_t n_pages_most;        /* most pages held at once */
-    int64_t n_tokens_most;       /* tokens in them, counted per sequence */
-    int64_t n_pages_kept;        /* pages cached at the end */
+    int64_t n_cached;     /* prompt tokens found in the cache */
+    int64_t n_pages_most; /* most pages held at once */
+    int64_t n_pages_kept; /* pages cached at the end */
     int64_t n_preemptions, n_steps;
     double seconds; /* from the first request sent to the last token, by figures_time_us */
-    /* part of seconds used by the thread that sends requests and reads tokens; 0 by wall
-     * time */
-    double reader_seconds;
     /* means by the engine's clock: from sending to the first token; between tokens */
     double first_ms, token_ms;
     /* tokens per second after each answer's first one, from the earliest of these to the

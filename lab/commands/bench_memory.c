@@ -1,6 +1,7 @@
 /* `quire bench memory`: peak memory of three ways of keeping keys and values relative to
  * the minimum, in three scenarios. */
 
+#include "base/size.h"
 #include "lab/bench/memory_cases.h"
 #include "lab/commands/lab_commands.h"
 
@@ -72,26 +73,18 @@ static quire_err bench_memory_run_case(const memory_bench *b, memory_scenario sc
     return QUIRE_OK;
 }
 
-static int32_t bench_memory_power_of_two_from(int32_t n) {
-    int32_t p = 1;
-    while (p < n) {
-        p *= 2;
-    }
-    return p;
-}
-
 static quire_err bench_memory_run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages,
                                            int32_t n_pages, quire_error *err) {
-    int32_t longest = memory_longest(s);
+    const int32_t longest = memory_longest(s), doubled = (int32_t)size_power_of_two((size_t)longest);
     char heading[96];
     snprintf(heading, sizeof heading, "\n%s: over the least memory that holds the tokens",
              memory_scenario_name(s));
     table_begin(b->table, heading);
     TRY(bench_memory_run_case(b, s, MEMORY_STATIC, longest, err));
-    if (bench_memory_power_of_two_from(longest) != longest) {
-        TRY(bench_memory_run_case(b, s, MEMORY_STATIC, bench_memory_power_of_two_from(longest), err));
+    if (doubled != longest) {
+        TRY(bench_memory_run_case(b, s, MEMORY_STATIC, doubled, err));
     }
-    if (b->o->max_model_len > bench_memory_power_of_two_from(longest)) {
+    if (b->o->max_model_len > doubled) {
         TRY(bench_memory_run_case(b, s, MEMORY_STATIC, b->o->max_model_len, err));
     }
     TRY(bench_memory_run_case(b, s, MEMORY_CONTIGUOUS, 200, err));

@@ -3,19 +3,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "core/kv_layout.h"
 
 const char *reservation_name(reservation r) {
     static const char *const names[RESERVE_N] = {"max", "pow2", "oracle", "growing", "paged"};
     return names[r];
-}
-
-static int64_t baseline_power_of_two_from(int64_t n) {
-    int64_t p = 1;
-    while (p < n) {
-        p *= 2;
-    }
-    return p;
 }
 
 int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len, int32_t page_tokens) {
@@ -25,7 +18,7 @@ int64_t reservation_slots(reservation r, const reserved_seq *s, int32_t max_len,
         slots = max_len;
         break;
     case RESERVE_POW2:
-        slots = s->n_prompt + baseline_power_of_two_from(s->n_output);
+        slots = s->n_prompt + (int64_t)size_power_of_two((size_t)s->n_output);
         break;
     case RESERVE_ORACLE:
         slots = (int64_t)s->n_prompt + s->n_output;

@@ -30,6 +30,10 @@ static inline size_t size_align(size_t v, size_t align) {
     return (v + align - 1) & ~(align - 1);
 }
 
+static inline int32_t least_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
 /* The least power of two that is at least n; n is at most half the address space. */
 static inline size_t size_power_of_two(size_t n) {
     size_t p = 1;

@@ -24,6 +24,12 @@ static inline str str_of(const char *s) {
 static inline bool str_eq(str a, str b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
+/* The order of their bytes, a text before what continues it: below 0, 0 or above. */
+static inline int str_compare(str a, str b) {
+    size_t n = a.n < b.n ? a.n : b.n;
+    int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
+    return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
+}
 static inline bool str_is(str a, const char *s) {
     return str_eq(a, str_of(s));
 }

@@ -22,6 +22,14 @@ quire_err utf8_add(strbuf *b, int32_t c);
 /* Whether p[0..n), an invalid part, may become a character with more bytes. */
 bool utf8_is_unfinished(const char *p, size_t n);
 bool utf8_is_valid(str s);
+/* The characters of valid text. */
+static inline size_t utf8_count(str s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        n += ((uint8_t)s.p[i] & 0xC0) != 0x80;
+    }
+    return n;
+}
 /* The length of the longest valid prefix of s. */
 size_t utf8_valid_run(str s);
 /* Appends s with each maximal invalid part replaced by U+FFFD. */

@@ -402,9 +402,6 @@ engine_park_info engine_park_look(const engine_park *p);
 /* Counters for measurements, besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most; /* the most pages of any step so far */
-    /* tokens in those pages, counted for each running sequence; the maximum over the
-     * steps with most pages */
-    int64_t n_tokens_held_most;
     /* times of steps: before the forward pass; sampling; the rest after it */
     int64_t plan_ns, sample_ns, commit_ns;
 } engine_profile;

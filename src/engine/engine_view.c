@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "core/histogram.h"
 #include "engine/cache.h"
 #include "engine/state.h"
@@ -25,16 +26,12 @@ struct engine_view {
     engine_view *next;  /* in the engine's stack of requests */
 };
 
-static int32_t at_most(int32_t n, int32_t most) {
-    return n < most ? n : most;
-}
-
 quire_err engine_view_open(engine *e, engine_view **out) {
     engine_view *w = mem_new(1, sizeof *w);
     TRY(mem_check(w));
-    int32_t n_pages = at_most(e->options.n_pages, MAX_PAGES);
+    int32_t n_pages = least_i32(e->options.n_pages, MAX_PAGES);
     quire_err r =
-        quire_kv_view_open(n_pages, at_most(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
+        quire_kv_view_open(n_pages, least_i32(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
     if (r != QUIRE_OK || (r = wake_init(&w->reader)) != QUIRE_OK) {
         quire_kv_view_close(w->view);
         mem_free(w);
@@ -162,26 +159,11 @@ void stats_step(engine *e, int64_t us) {
     stats_add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
 }
 
-/* The number of tokens for which running sequences have slots. */
-static int64_t stats_count_tokens(const engine *e) {
-    int64_t n = 0;
-    for (int32_t i = 0; i < e->sched.n_running; i++) {
-        n += running_at(e, i)->task.kv.tables[0].n_tokens;
-    }
-    return n;
-}
-
 void stats_pages(engine *e) {
     assert(e != NULL);
-    int64_t held = kv_pool_counts(e->kv.pool).n_held;
+    const int64_t held = kv_pool_counts(e->kv.pool).n_held;
     engine_profile *p = &e->profile;
-    if (held < p->n_pages_held_most) {
-        return;
-    }
-    int64_t tokens = stats_count_tokens(e);
-    p->n_tokens_held_most =
-        held > p->n_pages_held_most || tokens > p->n_tokens_held_most ? tokens : p->n_tokens_held_most;
-    p->n_pages_held_most = held;
+    p->n_pages_held_most = held > p->n_pages_held_most ? held : p->n_pages_held_most;
 }
 
 /* Sequences that wait for something other than the scheduler's limits. If every place is

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "engine/explain.h"
 #include "engine/row_pooling.h"
 
@@ -68,17 +69,13 @@ static bool take_prediction(sequence *s, const engine_request *r, int32_t n_max)
            prediction_walk_open(r->prediction, s->task.n_prompt, &s->draft.prediction) == QUIRE_OK;
 }
 
-static int32_t sequence_least(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
-
 /* The first position whose logits r wants besides those for sampling. A token's
  * log-probability comes from the row before it. */
 static int32_t sequence_first_wanted(const sequence *s, const engine_request *r) {
     int32_t of_logprobs = s->prompt_logprobs_start - 1;
     return r->prompt_logprobs_width == 0 ? r->logits_first
            : r->logits_out == NULL       ? of_logprobs
-                                         : sequence_least(of_logprobs, r->logits_first);
+                                         : least_i32(of_logprobs, r->logits_first);
 }
 
 /* Allocates what r needs besides its tokens. */
@@ -96,7 +93,7 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     s->logprobs_width = r->logprobs_width;
     s->prompt_logprobs_width = r->prompt_logprobs_width;
     s->prompt_logprobs_start =
-        sequence_least(r->prompt_logprobs_start > 1 ? r->prompt_logprobs_start : 1, s->task.n_prompt);
+        least_i32(r->prompt_logprobs_start > 1 ? r->prompt_logprobs_start : 1, s->task.n_prompt);
     if (r->logprobs_width > 0) {
         s->logprobs =
             mem_new((size_t)(n_max - s->task.n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);

@@ -283,22 +283,13 @@ quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size
     return e;
 }
 
-static bool grammar_run_is_end(const grammar_vocab *v, int32_t token) {
-    for (int32_t i = 0; i < v->n_ends; i++) {
-        if (v->ends[i] == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
 quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token) {
     assert(r != NULL);
     const grammar_vocab *v = r->core->v;
     if (token < 0 || token >= v->n_tokens) {
         return QUIRE_INVALID;
     }
-    if (grammar_run_is_end(v, token)) {
+    if (vocab_is_end(v, token)) {
         return grammar_is_final(r, *s) ? QUIRE_OK : QUIRE_INVALID;
     }
     str text = vocab_text(v, token);

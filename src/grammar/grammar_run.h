@@ -106,6 +106,15 @@ struct grammar_vocab {
     uint64_t *plain[VOCAB_PLAIN + 1];
 };
 
+static inline bool vocab_is_end(const grammar_vocab *v, int32_t token) {
+    for (int32_t i = 0; i < v->n_ends; i++) {
+        if (v->ends[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static inline str vocab_text(const grammar_vocab *v, int32_t token) {
     return (str){(const char *)v->bytes + v->starts[token], v->starts[token + 1] - v->starts[token]};
 }

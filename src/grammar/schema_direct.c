@@ -275,15 +275,6 @@ void keyword_additional(schema_reader *r, const char *keyword, const json_value 
     r->members.has_rest = true;
 }
 
-static bool schema_direct_is_listed(const object_part *o, str name) {
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        if (str_eq(o->required.p[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void reader_add_required(schema_reader *r, const char *keyword, const json_value *list, object_part *o) {
     if (!json_is(list, JSON_KIND_ARRAY)) {
         reader_malformed(r, keyword, "a list of names");
@@ -291,7 +282,7 @@ void reader_add_required(schema_reader *r, const char *keyword, const json_value
     }
     for (size_t i = 0; i < json_length(list) && build_step(r->s->b, 1 + o->required.n); i++) {
         const json_value *name = json_at(list, i);
-        str *to = json_is(name, JSON_KIND_TEXT) && !schema_direct_is_listed(o, json_str(name))
+        str *to = json_is(name, JSON_KIND_TEXT) && !object_requires(o, json_str(name))
                       ? PART_PUSH(r->s, o->required)
                       : NULL;
         if (to != NULL) {

@@ -42,15 +42,6 @@ static void schema_members_add_name(schema *s, name_list *l, str name) {
     }
 }
 
-static bool is_required(const object_part *o, str name) {
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        if (str_eq(o->required.p[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The expression for values of unlisted names that match the patterns in `matched` (bits,
  * in the order of the layers). */
 static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
@@ -334,7 +325,7 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
                          nfa_object *r) {
     for (uint32_t i = 0; i < l->names.n && build_step(s->b, 1 + o->required.n); i++) {
         uint32_t x = object_member(s, o, l->names.p[i]), before = s->b->a.parts.n;
-        bool required = is_required(o, l->names.p[i]);
+        bool required = object_requires(o, l->names.p[i]);
         if (x == EXPR_NEVER && required) {
             return false;
         }

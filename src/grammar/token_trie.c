@@ -62,12 +62,8 @@ static void find_groups(const trie_groups *g, str text, trie_under *rest) {
 /* For qsort: orders keys by bytes, then by token. */
 static int trie_compare_keys(const void *x, const void *y) {
     const trie_key *a = x, *b = y;
-    size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
-    int c = memcmp(a->text.p, b->text.p, n);
-    if (c != 0) {
-        return c;
-    }
-    return a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1) : (a->token < b->token ? -1 : 1);
+    int c = str_compare(a->text, b->text);
+    return c != 0 ? c : a->token < b->token ? -1 : 1;
 }
 
 static size_t common(str a, str b) {
@@ -193,15 +189,6 @@ static void trie_free(vocab_trie *t) {
 
 /* ---- plain tokens ---- */
 
-static bool token_trie_is_end(const grammar_vocab *v, int32_t token) {
-    for (int32_t i = 0; i < v->n_ends; i++) {
-        if (v->ends[i] == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The number of characters; 0: the text is not plain in a JSON string. */
 static uint32_t plain_length(str text) {
     uint32_t n = 0;
@@ -217,7 +204,7 @@ static uint32_t plain_length(str text) {
 static void mark_plain(grammar_vocab *v) {
     for (int32_t t = 0; t < v->n_tokens; t++) {
         str text = vocab_text(v, t);
-        uint32_t n = token_trie_is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
+        uint32_t n = vocab_is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
         for (uint32_t k = n; n > 0 && k <= VOCAB_PLAIN; k++) {
             v->plain[k][t / 64] |= (uint64_t)1 << (t % 64);
         }
@@ -404,7 +391,7 @@ static quire_err build_tries(grammar_vocab *v) {
     TRY(mem_check(keys));
     for (int32_t t = 0; t < v->n_tokens; t++) {
         str text = vocab_text(v, t);
-        if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !token_trie_is_end(v, t)) {
+        if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !vocab_is_end(v, t)) {
             keys[n++] = (trie_key){text, t};
             v->longest = text.n > v->longest ? (uint32_t)text.n : v->longest;
         }

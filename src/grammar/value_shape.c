@@ -263,7 +263,7 @@ static bool array_and(schema *s, const array_part *x, const array_part *y, array
     return out->min <= out->max;
 }
 
-static bool has_name(const object_part *o, str name) {
+bool object_requires(const object_part *o, str name) {
     for (uint32_t i = 0; i < o->required.n; i++) {
         if (str_eq(o->required.p[i], name)) {
             return true;
@@ -290,7 +290,7 @@ static void require_member(schema *s, object_part *o, str name, uint32_t value) 
         *n = (named_expr){name, value};
         PARTS_JOIN(s, o->layers, ((PARTS(object_layer)){&l, 1}));
     }
-    if (!has_name(o, name)) {
+    if (!object_requires(o, name)) {
         PARTS_JOIN(s, o->required, ((PARTS(str)){&name, 1}));
     }
 }
@@ -330,7 +330,7 @@ static bool object_and(schema *s, const object_part *x, const object_part *y, ob
     PARTS_JOIN(s, out->name_exprs, y->name_exprs);
     PARTS_JOIN(s, out->rules, y->rules);
     for (uint32_t i = 0; i < y->required.n; i++) {
-        if (!has_name(x, y->required.p[i])) {
+        if (!object_requires(x, y->required.p[i])) {
             PARTS_JOIN(s, out->required, ((PARTS(str)){&y->required.p[i], 1}));
         }
     }

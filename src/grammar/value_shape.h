@@ -280,6 +280,8 @@ bool shape_is_empty(schema *s, const shape *x, int depth);
 /* schema_members.c: the same values, but no object is closed by the names in x; with
  * `silent`, those do not count as evaluated. */
 void shape_quiet(schema *s, const shape *x, bool silent, shape *out);
+/* Whether "required" has the name. */
+bool object_requires(const object_part *o, str name);
 /* Whether an object may only have names that it lists or requires, or that match its
  * patterns. */
 bool object_is_closed(schema *s, const object_part *o);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/size.h"
 #include "sched/adapter_slots.h"
 
 #define NEWEST 4 /* a victim is chosen among this many of the newest sequences */
@@ -24,10 +25,6 @@ typedef struct planner {
     sched_plan *plan;
     adapter_slots slots;
 } planner;
-
-static int32_t sched_min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
 
 double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs) {
     return c->step_us + n_rows * c->row_us + n_pairs * c->pair_us;
@@ -65,7 +62,7 @@ static int32_t rows_in_time(const planner *p, const sched_seq *s) {
         return rows_in(s, c->row_us, c->pair_us, p->left.us);
     }
     int32_t known = rows_in(s, 0.0, 1.0, s->program_pairs);
-    return sched_min_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
+    return least_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
 }
 
 /* Pages that s must reserve to have n_tokens in all. */
@@ -99,17 +96,17 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
 
 /* How many of the remaining rows s can use; 0: it gets none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
-    int32_t n = sched_min_i32(s->n_known - s->n_computed, sched_min_i32(p->l->max_chunk, p->left.rows));
+    int32_t n = least_i32(s->n_known - s->n_computed, least_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
         return n == s->n_known - s->n_computed && (s->no_logits || p->left.out > 0) ? n : 0;
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in_time(p, s);
         /* the first prefill gets at least one row */
-        n = sched_min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time);
+        n = least_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time);
     }
     if (s->wants_logits) {
-        return sched_min_i32(n, p->left.out);
+        return least_i32(n, p->left.out);
     }
     bool reaches_end = s->n_computed + n == s->n_known;
     return reaches_end && !s->no_logits && p->left.out == 0 ? n - 1 : n;
@@ -278,7 +275,7 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         sched_item *item = &plan->items[i];
         const sched_seq *s = &p->running[item->seq];
-        int32_t n = sched_min_i32(s->n_drafts, s->is_jump_forward ? room : sched_min_i32(room, p->left.out));
+        int32_t n = least_i32(s->n_drafts, s->is_jump_forward ? room : least_i32(room, p->left.out));
         double one_us = s->program_pair_us * (double)s->n_known,
                fit = one_us > 0.0 ? p->left.program_us / one_us : (double)n;
         n = fit < n ? (int32_t)fmax(fit, 0.0) : n;
@@ -356,7 +353,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
             continue;
         }
         int32_t n = rows_possible(p, s);
-        int32_t whole = sched_pages_claimed(l, s, sched_min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
+        int32_t whole = sched_pages_claimed(l, s, least_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         /* alone, it needs all pages for its known tokens and the next */
         bool alone = p->n_running + plan->n_admitted == 0;

@@ -5,17 +5,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "server/response.h"
 
 /* ---- log-probabilities: four lists ---- */
-
-static int64_t completions_count_chars(const char *text, size_t n) {
-    int64_t chars = 0;
-    for (size_t i = 0; i < n; i++) {
-        chars += ((unsigned char)text[i] & 0xc0) != 0x80;
-    }
-    return chars;
-}
 
 /* A unique name of token i in top_logprobs: its text or, if an earlier one has the same
  * text, token_id:7, vLLM's form of a token's id. */
@@ -64,7 +57,7 @@ static quire_err completions_add_text(response_logprobs *l, str text, int32_t id
     str shown = id >= 0 ? response_token_name(id, name) : text;
     json_text(json_item(&tokens), shown.p, shown.n);
     json_int(json_item(&offsets), l->n_chars);
-    l->n_chars += completions_count_chars(text.p, text.n);
+    l->n_chars += (int64_t)utf8_count(text);
     return tokens.err ? tokens.err : offsets.err;
 }
 
@@ -96,7 +89,7 @@ static quire_err completions_take_shown(response_logprobs *l, const char *text, 
     size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
     again = again < n ? again : n;
     l->n_shown += n;
-    l->n_chars += completions_count_chars(text, again);
+    l->n_chars += (int64_t)utf8_count((str){text, again});
     if (again < n) {
         TRY(strbuf_add(&l->shown, text + again, n - again));
     }

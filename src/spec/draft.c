@@ -4,12 +4,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 #define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
-
-static int32_t draft_min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
 
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
     assert(max_seqs >= 0 && max_rows >= 0);
@@ -53,8 +50,8 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
         return false;
     }
     s->length = s->length == 0 ? o->n_tokens : s->length;
-    s->wanted = (draft_bounds){.nodes = draft_min_i32(room, draft_min_i32(o->n_tokens, s->length * width)),
-                               .depth = draft_min_i32(room, s->length),
+    s->wanted = (draft_bounds){.nodes = least_i32(room, least_i32(o->n_tokens, s->length * width)),
+                               .depth = least_i32(room, s->length),
                                .width = width};
     return true;
 }
@@ -75,7 +72,7 @@ static float surely_first(const draft_seq *s) {
 void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out) {
     const constraint *k = s->context->constraint;
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
-    const guess_bounds bounds = {draft_min_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
+    const guess_bounds bounds = {least_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
     int32_t n =
         k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
     for (int32_t i = 0; i < n; i++) {
@@ -103,14 +100,14 @@ void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *resu
     }
     if (result->n_accepted > 0) {
         s->n_misses = s->n_pauses = 0;
-        s->length = draft_min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);
+        s->length = least_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);
         return;
     }
     s->length = 1;
     s->n_misses++;
     if (s->n_misses >= DRAFT_PATIENCE) {
         s->pause = 1 << s->n_pauses;
-        s->n_pauses = draft_min_i32(s->n_pauses + 1, MAX_PAUSES - 1);
+        s->n_pauses = least_i32(s->n_pauses + 1, MAX_PAUSES - 1);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "spec/jump_forward.h"
 
+#include "base/size.h"
 #include "core/params.h"
 #include "sample/constraint.h"
 
@@ -44,16 +45,12 @@ bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t 
     return c->constraint != NULL ? propose_forced(c, d, most, out) : propose_allowed(c->params, d, most, out);
 }
 
-static int32_t outlook_min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
-
 void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most,
                   const guess_worth *worth) {
     draft_outlook *o = &s->outlook;
     o->n_known = n_known;
     o->tree.n = 0;
-    most = outlook_min_i32(most, DRAFT_MAX);
+    most = least_i32(most, DRAFT_MAX);
     o->is_forced = !s->samples_each && jump_forward_propose(s->context, d, most, &o->tree);
     if (!o->is_forced) {
         draft_guess(s, most, worth, &o->tree);

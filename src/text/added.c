@@ -47,21 +47,15 @@ void added_set_deinit(added_set *a) {
 
 /* ---- the trie ---- */
 
-static int added_compare_texts(str a, str b) {
-    size_t n = a.n < b.n ? a.n : b.n;
-    int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
-    return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
-}
-
 static int compare_patterns(const void *x, const void *y) {
     const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
-    int c = added_compare_texts(a->pattern, b->pattern);
+    int c = str_compare(a->pattern, b->pattern);
     return c != 0 ? c : (a > b) - (a < b);
 }
 
 static int compare_contents(const void *x, const void *y) {
     const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
-    return added_compare_texts(a->content, b->content);
+    return str_compare(a->content, b->content);
 }
 
 /* Work to do: the patterns sorted[low..high) share their first `depth` bytes, which lead

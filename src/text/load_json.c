@@ -32,12 +32,6 @@ typedef struct added_list {
     size_t *by_content; /* [n - n_file] indices of the others, sorted by content */
 } added_list;
 
-static int added_list_compare_texts(str a, str b) {
-    size_t n = a.n < b.n ? a.n : b.n;
-    int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
-    return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
-}
-
 static int compare_orders(const void *a, const void *b) {
     int64_t x = ((const added_entry *)a)->order, y = ((const added_entry *)b)->order;
     return (x > y) - (x < y);
@@ -46,7 +40,7 @@ static int compare_orders(const void *a, const void *b) {
 /* Orders entries by content, equal ones by index. */
 static int compare_entries(const void *a, const void *b) {
     const added_entry *x = *(const added_entry *const *)a, *y = *(const added_entry *const *)b;
-    int c = added_list_compare_texts(x->content, y->content);
+    int c = str_compare(x->content, y->content);
     return c != 0 ? c : (x > y) - (x < y);
 }
 
@@ -62,7 +56,7 @@ typedef struct name_list {
 } name_list;
 
 static int added_list_compare_names(const void *a, const void *b) {
-    return added_list_compare_texts(*(const str *)a, *(const str *)b);
+    return str_compare(*(const str *)a, *(const str *)b);
 }
 
 static quire_err added_list_add_name(name_list *l, str name) {
@@ -208,7 +202,7 @@ static void added_list_note(added_list *l, str piece, int32_t id) {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         added_entry *e = &l->entries[l->by_content[middle]];
-        int c = added_list_compare_texts(e->content, piece);
+        int c = str_compare(e->content, piece);
         if (c == 0) {
             e->id = id;
             return;

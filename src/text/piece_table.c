@@ -191,11 +191,8 @@ typedef struct builder {
 
 static int piece_trie_compare(const void *x, const void *y) {
     const trie_piece *a = x, *b = y;
-    size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
-    int c = n > 0 ? memcmp(a->text.p, b->text.p, n) : 0;
-    return c != 0                   ? c
-           : a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1)
-                                    : (a->id < b->id) - (a->id > b->id);
+    int c = str_compare(a->text, b->text);
+    return c != 0 ? c : (a->id < b->id) - (a->id > b->id);
 }
 
 static quire_err piece_trie_grow(builder *b, size_t n) {

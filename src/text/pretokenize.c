@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
+#include "base/utf8.h"
 #include "text/chars.h"
 
 void pretokenizer_deinit(pretokenizer *p) {
@@ -209,14 +210,6 @@ static void note_front(pre_scratch *s, const strbuf *own, size_t start, size_t n
     }
 }
 
-static size_t count_chars(str text) {
-    size_t n = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        n += ((uint8_t)text.p[i] & 0xC0) != 0x80;
-    }
-    return n;
-}
-
 /* Appends the text in *own from `start` on as pieces, cut before every mark; an empty
  * mark does not cut. */
 static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_list *out) {
@@ -259,7 +252,7 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, b
         i = upto + (space != NULL);
     }
     if (front > 0) {
-        note_front(s, own, start, count_chars((str){text.p, front}) + prepends);
+        note_front(s, own, start, utf8_count((str){text.p, front}) + prepends);
     }
     return cut_before(step->split ? (str){mark, n_mark} : (str){mark, 0}, own, start, out);
 }

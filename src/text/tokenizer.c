@@ -561,21 +561,13 @@ static quire_err spells_all(const tokenizer *t, bool byte_level, bool *all) {
     return e;
 }
 
-static size_t n_chars(str s) {
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        n += ((uint8_t)s.p[i] & 0xC0) != 0x80;
-    }
-    return n;
-}
-
 /* The most bytes of normalized text (of raw text, for added tokens) in one token. A
  * character of a byte-level piece is a byte. */
 static size_t longest_token(const tokenizer *t, bool byte_level) {
     size_t longest = 1;
     for (int32_t i = 0; i < t->vocab.n; i++) {
         str piece = piece_table_get(&t->vocab, i);
-        size_t n = byte_level ? n_chars(piece) : piece.n;
+        size_t n = byte_level ? utf8_count(piece) : piece.n;
         longest = n > longest ? n : longest;
     }
     for (size_t i = 0; i < t->added.n; i++) {
