@@ -112,10 +112,10 @@ static quire_err batch_part_compare(const batch_part *p, const json_value *then,
             continue;
         }
         if (strcmp(m.name, "sha256") == 0) {
-            return err_set(
-                err, QUIRE_INVALID, -1,
-                "--resume: %s answers other prompts (%s has changed since); delete it to start over",
-                p->path.p, json_get_str(then, "prompts").p);
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--resume: %s answers other prompts (those of %s when that run began); delete it "
+                           "to start over",
+                           p->path.p, json_get_str(then, "prompts").p);
         }
         return err_set(err, QUIRE_INVALID, -1,
                        "--resume: %s was started with a different %s (see %s); give the same, or delete %s "

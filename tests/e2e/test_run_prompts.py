@@ -212,7 +212,7 @@ def test_a_part_is_gone_on_with_only_for_the_same_prompts_and_flags(whole, folde
         assert (folder / "out.jsonl.part").read_bytes() == part
 
     refused(["out.jsonl.part", "--resume"])
-    refused(["another request", "out.jsonl.part.info"], "--resume", "-n", "7")
+    refused(["a different request", "out.jsonl.part.info"], "--resume", "-n", "7")
     refused(["a different compute"], "--resume", "--compute", "f32")
     refused(["--resume", "/dev/null"], "--resume", out="/dev/null")
     (folder / "other.jsonl").write_text(prompts_of(N).replace("Chapter 1499", "Chapter 1500"))
