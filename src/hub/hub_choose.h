@@ -23,7 +23,7 @@ typedef struct hub_file {
     char *path;                /* owned; safe (hub_name.h) */
     char id[HUB_DIGEST_BYTES]; /* of its blob: the SHA-256 of large files, else the SHA-1 that git gives it */
     int64_t n_bytes;
-    int64_t used_unix_s; /* in a snapshot: when it was used last */
+    int64_t used_unix_s; /* in a snapshot: time of its last use */
 } hub_file;
 
 /* Zero-initialised is empty. */

@@ -50,8 +50,8 @@ typedef struct hub_target {
  * quire_hub_pull and of the sink. */
 quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_error *err);
 
-/* Appends text with all but letters, digits and "-_.~" as %XX; slashes stay where
- * keep_slashes. NO_MEMORY. */
+/* Appends text, with every character but letters, digits and "-_.~" as %XX; slashes stay
+ * if keep_slashes. NO_MEMORY. */
 quire_err hub_escape(str text, bool keep_slashes, strbuf *out);
 
 /* Whether a URL has the scheme, host and port of an endpoint, written in the same way. */

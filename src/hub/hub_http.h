@@ -24,8 +24,8 @@ typedef struct hub_http_options {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err);
 void hub_http_close(hub_http *h);
 
-/* Whether a text is 1 to `most` visible characters of ASCII, as a bearer token must be:
- * another one would add headers of its own. */
+/* True if a text is 1 to `most` visible ASCII characters. A bearer token must be, since
+ * other characters could add headers. */
 bool hub_http_is_token(const char *token, size_t most);
 
 /* What a response's head contains. Texts are cut at their buffers' ends. */

@@ -98,9 +98,9 @@ int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tok
                           int32_t *length);
 
 /* Guesses what follows tokens[0..n), which ends with the `length` tokens of `node`, into
- * an empty tree. It adds the likeliest continuation of the guesses so far again and
- * again, while its probability, with all before it, is at least min_prob. Returns the sum
- * of these probabilities: the expected number of right tokens. */
+ * an empty tree. Keeps adding the most likely continuation of the guesses so far, while
+ * the probability of the whole path is at least min_prob. Returns the sum of these
+ * probabilities: the expected number of correct tokens. */
 double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const int32_t *tokens, int32_t n,
                          const draft_bounds *most, double min_prob, draft_tree *out);
 

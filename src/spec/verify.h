@@ -42,9 +42,8 @@ static inline verify_walk verify_begin(const draft_seq *d, int32_t n, bool by_re
                          .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
 }
 
-/* The row of logits after the walk's node, where `out` is that after the last known
- * token. -1: there is none, since a jump-forward token follows, the node after this
- * one. */
+/* The row of logits after the walk's node; `out` is the row after the last known token.
+ * -1: none, because a jump-forward token follows, which is the next node. */
 static inline int32_t verify_row(const verify_walk *w, int32_t out) {
     int32_t n = w->draft->n_jump_forward;
     /* after jump-forward tokens there is one row */
