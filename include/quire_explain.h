@@ -61,7 +61,7 @@ typedef struct quire_explain {
     int64_t compile_us; /* compile time */
     int64_t mask_us;    /* time to compute masks, for all choices */
     int32_t n_forced;   /* tokens not sampled because only one was possible */
-    int32_t n_guessed;  /* forced tokens that the constraint guessed and sampling confirmed */
+    int32_t n_guessed;  /* tokens that the constraint guessed and sampling confirmed */
 
     int64_t tokenise_us, queue_us, prefill_us, decode_us, detokenise_us;
 } quire_explain;

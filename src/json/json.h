@@ -30,7 +30,7 @@ typedef enum json_kind {
 
 /* The treatment of an integer that does not fit int64. */
 typedef enum json_wide {
-    JSON_WIDE_REFUSED, /* QUIRE_BAD_FILE: "an integer beyond 64 bits" */
+    JSON_WIDE_REFUSED, /* QUIRE_BAD_FILE */
     JSON_WIDE_REAL,    /* the nearest double: other programs write 1e30 with all its digits */
     JSON_WIDE_KEPT     /* its digits, any number of them */
 } json_wide;

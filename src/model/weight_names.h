@@ -70,7 +70,7 @@ typedef enum weight_role {
     W_EXPERT_GATE,    /* one expert, whose index is the second %d */
     W_EXPERT_UP,
     W_EXPERT_DOWN,
-    W_EXPERTS_DOWN, /* all experts' down, used with W_EXPERT_GATE_UP; W_EXPERT_DOWN is for one expert */
+    W_EXPERTS_DOWN, /* down in files that hold a stack where W_EXPERT_DOWN names modules, or vice versa */
     W_SHARED_GATE_UP,
     W_SHARED_GATE,
     W_SHARED_UP,

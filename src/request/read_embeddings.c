@@ -39,7 +39,7 @@ quire_err request_read_normalize(quire_request *r, const field_desc *f, const js
                                  quire_error *err) {
     assert(r != NULL);
     (void)f, (void)err;
-    r->normalize = v == NULL ? -1 : json_truth(v);
+    r->normalize = v == NULL ? r->normalize : json_truth(v); /* null of one name leaves the other */
     return QUIRE_OK;
 }
 
@@ -131,7 +131,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
     if (r->pooling_kind < 0 && says_nothing) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
                              "this model %sdoes not say how to pool its rows into an embedding; set pooling "
-                             "(--pooling) to mean, cls or last",
+                             "(quire run: --pooling) to mean, cls or last",
                              r->context.no_tokens ? "" : "generates text and ");
     }
     if (scores && (r->dimensions > 0 || r->normalize > 0)) {

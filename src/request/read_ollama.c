@@ -156,7 +156,7 @@ static void read_ollama_write_answered(ollama_messages *m, str name) {
             k = i;
         }
     }
-    m->answered |= is_open && k < 64 ? (uint64_t)1 << k : 0;
+    m->answered |= (is_open || name.n == 0) && k < 64 ? (uint64_t)1 << k : 0;
     read_ollama_write_id(&m->o, "tool_call_id", m->first_call + k);
     if (name.n > 0) {
         read_ollama_write_text(&m->o, "name", name);

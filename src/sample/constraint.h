@@ -6,8 +6,8 @@
  * Immutable once made, and reference-counted: the sequences of a request share it. Any
  * thread; its caches have their own locks. The state of an output is state_bytes plain
  * bytes that the caller owns: copying the bytes copies the state, and states of equal
- * outputs allow the same tokens. One thread per state. mask and accept may allocate,
- * within a budget.
+ * outputs allow the same tokens. One thread per state. No call but close uses the
+ * allocator: mask and accept grow into reserved memory, within a budget.
  *
  * The sampling code handles end tokens (sample_accept). In a final state all are allowed;
  * otherwise only one that the constraint accepts like any token, leading to a final

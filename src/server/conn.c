@@ -229,6 +229,7 @@ static void conn_go_on(conn *c, http_event e) {
         if (c->body.state == BODY_NONE && c->request.path.n > 0) {
             conn_take_head(c); /* finds the form of its errors; the refusal is this one */
             c->refusal = 0;
+            c->headers[0] = 0;
         }
         c->keep_alive = false;
         if (c->refusal != 0) {

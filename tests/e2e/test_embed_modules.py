@@ -204,7 +204,7 @@ def test_a_pickle_is_refused(model):
 def test_a_missing_pooling_is_found_before_the_weights_are_read(model):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | {"intermediate_size": 66}))  # which the weights contradict
-    assert "set pooling (--pooling)" in run(model).stderr
+    assert "set pooling (quire run: --pooling)" in run(model).stderr
     assert "dimensions is 40" in run(model, "--pooling", "mean", "--dimensions", "40").stderr
     assert "has shape" in run(model, "--pooling", "mean").stderr
 
@@ -276,5 +276,5 @@ def test_gguf_says_its_pooling(tmp_path, number, kind):
     wide = gguf_with(tmp_path / "dense.gguf", BERT / "model.gguf", {"bert.pooling_type": number}, {"dense_2.weight": second, "dense_3.weight": third})
     near(row(wide), unit(third @ (second @ trunk(kind))))
     none = gguf_with(tmp_path / "none.gguf", BERT / "model.gguf", {"bert.pooling_type": 0}, {})
-    assert "set pooling (--pooling)" in run(none).stderr
+    assert "set pooling (quire run: --pooling)" in run(none).stderr
     assert "pooling_type over" in run(gguf_with(tmp_path / "x.gguf", BERT / "model.gguf", {"bert.pooling_type": 9}, {})).stderr

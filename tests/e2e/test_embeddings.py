@@ -78,6 +78,8 @@ def test_forms_of_rows_and_inputs(server):
     raw = post(server, "/v1/embeddings", {"input": text, "normalize": False, **more})["data"][0]["embedding"]
     length = numpy.linalg.norm(raw)
     assert abs(length - 1) > 1e-3 and numpy.abs(numpy.array(raw) / length - numpy.array(row["embedding"])).max() < 1e-6
+    for absent in ({"normalize": False, "use_activation": None}, {"use_activation": None, "normalize": False}, {"use_activation": False, "normalize": None}):
+        assert post(server, "/v1/embeddings", {"input": text, **absent, **more})["data"][0]["embedding"] == raw
 
 
 def test_other_servers_forms(server):

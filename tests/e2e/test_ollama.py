@@ -193,7 +193,7 @@ def test_hostile_bodies_and_keys(server):
         assert post(server, path, {"model": "story"}, key="wrong")[0] == 401
     assert post(server, "/api/chat", {"model": "nope", "messages": USER})[0] == 404
     status, _, refused = post(server, "/api/pull", {"model": "story"})
-    assert status == 404 and "the management of models is not served here" in json.loads(refused)["error"]
+    assert status == 404 and "managing models is not served here" in json.loads(refused)["error"]
 
 
 @pytest.mark.parametrize("path, body", [("/api/generate", {"model": "story", "prompt": "a", "stream": False, "options": {"num_predict": 1}}),

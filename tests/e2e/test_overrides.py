@@ -87,7 +87,7 @@ def test_a_file_that_lacks_something_is_right_with_it(name, tmp_path):
         assert numpy.abs(row(path, ids["prompt"], "--pooling", "mean", *flags) - expected[0]).max() < 1e-4
         assert numpy.abs(row(path, ids["prompt"], *(() if "pooling" in override else ("--pooling", "last")), *flags) - expected[2]).max() < 1e-4
         said = embed(path, ids["prompt"])
-        assert said.returncode != 0 and re.search("sliding_window_pattern is missing|give pooling", said.stderr), said
+        assert said.returncode != 0 and re.search("sliding_window_pattern is missing|set pooling", said.stderr), said
     else:
         expected = numpy.load(model(name) / "logits.npy")
         length = ("--max-model-len", len(ids["prompt"]) + len(ids["greedy"]))

@@ -59,12 +59,12 @@ def test_a_deadline_is_a_time(server, value):
 
 
 @pytest.mark.parametrize("keys,flags,said", [
-    ("", [], "schedule: fcfs, since there are fewer than two keys"),
-    ("a:ka\n", ["--operator-key", "ko"], "schedule: fcfs, since there are fewer than two keys"),
-    ("a:ka\nb:kb\n", [], "schedule: fair, since there are two keys or more"),
-    ("a:ka\n", ["--api-key", "kb"], "schedule: fair, since there are two keys or more"),
-    ("a:ka\nb:kb\n", ["--schedule", "fcfs"], "schedule: fcfs, as --schedule says"),
-    ("", ["--schedule", "fair"], "schedule: fair, as --schedule says"),
+    ("", [], "schedule: fcfs, because there are fewer than two keys"),
+    ("a:ka\n", ["--operator-key", "ko"], "schedule: fcfs, because there are fewer than two keys"),
+    ("a:ka\nb:kb\n", [], "schedule: fair, because there are two keys or more"),
+    ("a:ka\n", ["--api-key", "kb"], "schedule: fair, because there are two keys or more"),
+    ("a:ka\nb:kb\n", ["--schedule", "fcfs"], "schedule: fcfs, as given by --schedule"),
+    ("", ["--schedule", "fair"], "schedule: fair, as given by --schedule"),
 ])
 def test_two_keys_make_the_schedule_fair_unless_a_flag_says_which(start, tmp_path, keys, flags, said):
     if keys:

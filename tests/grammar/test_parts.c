@@ -378,7 +378,7 @@ TEST(what_is_malformed_is_refused) {
     memset(many, 'a', sizeof many);
     const str long_text = {many, sizeof many};
     part = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = &long_text, .n_texts = 1};
-    refused(&part, QUIRE_TOO_LARGE, "have over");
+    refused(&part, QUIRE_TOO_LARGE, "have more than");
     grammar_part deep[GRAMMAR_PARTS_DEPTH + 2];
     for (int i = 0; i < GRAMMAR_PARTS_DEPTH + 2; i++) {
         deep[i] = (grammar_part){.part = GRAMMAR_PART_SEQUENCE, .parts = &deep[i + 1], .n_parts = 1};

@@ -55,6 +55,19 @@ TEST(calls_of_one_tool_are_answered_one_after_the_other) {
         "\"content\":\"2\",\"name\":\"a\",\"tool_call_id\":\"00000001\"}]");
 }
 
+TEST(an_answer_without_a_name_takes_the_next_call) {
+    expect_messages(
+        QUIRE_OLLAMA_CHAT,
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"a\"}},"
+        "{\"function\":{\"name\":\"a\"}}]},{\"role\":\"tool\",\"content\":\"1\"},"
+        "{\"role\":\"tool\",\"content\":\"2\",\"tool_name\":\"a\"}]}",
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"00000000\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"00000001\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}}]},{\"role\":\"tool\","
+        "\"content\":\"1\",\"tool_call_id\":\"00000000\"},{\"role\":\"tool\","
+        "\"content\":\"2\",\"name\":\"a\",\"tool_call_id\":\"00000001\"}]");
+}
+
 TEST(a_prompt_is_a_chat_unless_it_is_raw) {
     quire_request *r;
     quire_error err;

@@ -49,7 +49,7 @@ TEST(a_body_refused_by_its_length_is_refused_in_the_form_of_its_path) {
                                 "Expect: more\r\nContent-Length: 2\r\n\r\n");
     expect_in(ollama, "HTTP/1.1 417 ");
     expect_in(ollama, "Connection: close\r\n");
-    expect_in(ollama, "{\"error\":\"the only expectation");
+    expect_in(ollama, "{\"error\":\"the only supported expectation");
     stop(s);
 }
 
