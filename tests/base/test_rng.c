@@ -31,7 +31,7 @@ TEST(uniforms_are_never_0_nor_1) {
 
 TEST(uniforms_have_the_mean_and_spread_of_uniforms) {
     double sum = 0, squares = 0;
-    const int n = 100000;
+    const uint32_t n = 100000;
     for (uint32_t i = 0; i < n / 4; i++) {
         const uint32_t counter[4] = {i, 0, 0, 0}, key[2] = {1, 2};
         uint32_t out[4];
