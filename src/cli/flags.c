@@ -131,7 +131,7 @@ const flag flags_carried[] = {
     TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
     TAKEN_IF("--runner", runners, "text is generated and rows are served, as the model can"),
-    TAKEN_IF("--convert", conversions, "embeddings of any model are served; a request of one that generates text names its pooling"),
+    TAKEN_IF("--convert", conversions, "embeddings of any model are served; requests name their pooling"),
     /* the server */
     TAKEN("--enable-log-requests --disable-uvicorn-access-log",
           "each request has one log line; --disable-log-requests turns that off"),

@@ -682,7 +682,8 @@ TEST(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that) {
                          i == 0 ? QUIRE_INVALID : QUIRE_OK);
         assert_true(i == 1 ||
                     strstr(err.message,
-                           "the grammar of tools[0]: every string that it allows contains the end of a value") != NULL);
+                           "the grammar of tools[0]: every string that it allows "
+                           "contains the end of a value") != NULL);
         grammar_drop(g);
     }
 }
