@@ -1,21 +1,21 @@
-/* Products by AMX's tiles: INT8 weights from AMX_FROM rows on, and those in groups of 32
- * from AMX_GROUPS_FROM. Included by linear_amx.c, and by linear_amx_model.c over a model
- * of the instructions; they define LINEAR_TABLE, LINEAR_GROUPS and LINEAR_BASE, the table
- * that has all other products. Sums are int32 and exact, and what follows them is in
- * linear.h's order, so the bits are LINEAR_BASE's.
+/* Products by AMX tiles: INT8 weights from AMX_FROM rows on, weights in groups of 32 from
+ * AMX_GROUPS_FROM rows on. Included by linear_amx.c, and by linear_amx_model.c over a C
+ * model of the instructions; both define LINEAR_TABLE, LINEAR_GROUPS and LINEAR_BASE, the
+ * kernels for all other products. Sums are exact int32, and the operations on them have
+ * linear.h's order, so results have the bits of LINEAR_BASE.
  *
- * Quads of 16 columns, as they are packed, are the rows of a tile of weights, and 16 rows
- * of k those of a tile of x. amx_dot of whole tiles is 16 x 16 x 64 products in 16
- * cycles: 1,024 a cycle, where two VNNI pipes have 128. An amx_store takes 16 cycles too.
+ * A tile of weights has the packed quads of 16 columns as its rows, a tile of x has 16
+ * rows of x. amx_dot of whole tiles computes 16 x 16 x 64 products in 16 cycles: 1,024 per
+ * cycle, where two VNNI pipes reach 128. An amx_store takes 16 cycles, too.
  *
- *   INT8    2 x 2 tiles of sums stay over all of k. A step of 64 k loads 4 tiles, 64
- *           lines, for 4 amx_dot, 64 cycles. Of 128 rows whose weights are near, an
- *           Emerald Rapids makes 500 products a cycle, by VNNI 114.
- *   groups  end after 32 of k: half a tile. Its 16 sums of 16 columns are stored, loaded,
- *           converted, scaled and added. While tile instructions are in flight, 512-bit
- *           conversions, multiplications and fma have one of their two pipes: these 48
- *           take 48 cycles, at most 170 products a cycle. Of 128 rows Emerald Rapids makes
- *           95, by VNNI 84: tiles alone take 55 cycles, and what follows them 45. */
+ *   INT8    2 x 2 tiles of sums stay loaded over all of k. A step of 64 k loads 4 tiles,
+ *           64 lines, for 4 amx_dot in 64 cycles. With 128 rows and weights in cache an
+ *           Emerald Rapids reaches 500 products per cycle, by VNNI 114.
+ *   groups  end after 32 k, half a tile. The 16 x 16 sums are stored, loaded, converted,
+ *           scaled and added. While tile instructions are in flight, 512-bit conversions,
+ *           multiplications and fma have one pipe instead of two: these 48 take 48 cycles,
+ *           so at most 170 products per cycle. With 128 rows an Emerald Rapids reaches 95,
+ *           by VNNI 84: tile instructions alone take 55 cycles, the rest 45. */
 #include "backend/cpu/amx_tiles.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
@@ -24,8 +24,8 @@
 #define AMX_FROM        8
 #define AMX_GROUPS_FROM 96
 
-/* The groups that go by tiles: for those of 16, and with a further fma for a min or a
- * zero, tiles are slower than VNNI. */
+/* Groups that use tiles. With groups of 16, or another fma for a min or zero point, tiles
+ * are slower than VNNI. */
 #define LINEAR_BY_TILES 1
 #define LINEAR_HAS(group, scale)                                                                             \
     ((group) == PACK_GROUP && (scale) != SCALE_F16_MIN && (scale) != SCALE_SIX_MIN &&                        \

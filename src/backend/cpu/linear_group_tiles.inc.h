@@ -1,26 +1,27 @@
 /* Products of unpacked groups of 32 by tiles. Part of linear_groups.inc.h, for
  * linear_amx.inc.h.
  *
- * A pass is 16 rows with the columns of a block. A step is a group of it: its sums are
- * made in a tile, stored, and added to the float sums, which stay in registers. Tiles are
- * STEPS_AHEAD steps ahead of these, also from a pass to the next, and in turn: 0, 2 and 4
- * hold sums, rows and weights of one step, 1, 3 and 5 of the next. */
+ * A pass multiplies 16 rows by the columns of a block. A step of a pass handles one group:
+ * a tile computes its int32 sums, stores them, and they are added to float sums in
+ * registers. Tile instructions run STEPS_AHEAD steps ahead of the additions, across passes
+ * too. Tiles alternate between steps: even ones use 0, 2 and 4 for sums, rows and weights,
+ * odd ones 1, 3 and 5. */
 #define STEP_SUMS   (AMX_ROWS * LANES)
 #define STEPS_AHEAD 2
-#define STEPS_KEPT  4 /* of so many there is room for the sums */
+#define STEPS_KEPT  4 /* steps whose sums fit the buffer */
 
-/* Where the tiles are. */
+/* Position of the tile instructions. */
 typedef struct tiles_at {
     row_view rows;
     int32_t n_rows, n_steps, n_blocks; /* steps of a pass; blocks of the columns */
-    int32_t row, block, step;          /* of the next step: the pass and the group */
-    int32_t n_left, n_done;            /* steps */
+    int32_t row, block, step;          /* pass and group of the next step */
+    int32_t n_left, n_done;            /* steps to do and done */
     const uint8_t *x, *w;
-    int32_t *sums; /* [STEPS_KEPT][16][16], of the step that is n-th of all in n % STEPS_KEPT */
+    int32_t *sums; /* [STEPS_KEPT][16][16]; step n is at n % STEPS_KEPT */
 } tiles_at;
 
-/* The first row of the pass from `row` on: the last takes rows of the one before it, so
- * that all are whole. */
+/* The first row of the pass that begins at `row`. The last pass overlaps the one before it
+ * so that it is whole, too. */
 INLINE int32_t pass_row(int32_t row, int32_t n_rows) {
     return row + AMX_ROWS <= n_rows ? row : n_rows - AMX_ROWS;
 }
@@ -66,7 +67,7 @@ INLINE void tiles_step(group_format f, int n_regs, const group_range *range, til
     }
 }
 
-/* Adds a step's sums to acc. x: each row's groups from the range's first on. */
+/* Adds a step's sums to acc. x: each row's groups, from the first of the range. */
 INLINE void step_add(group_format f, int n_regs, const group_range *range, int first, int32_t step,
                      const int32_t *sums, const row_group *const *x, nf acc[AMX_ROWS][N_HALVES]) {
     const uint8_t *record = range->records + (size_t)step * record_bytes(f, n_regs);
@@ -81,9 +82,9 @@ INLINE void step_add(group_format f, int n_regs, const group_range *range, int f
     }
 }
 
-/* The pass from `row` on with the columns from register `first` on, of a range of groups.
- * Sums start from 0 when the range starts at 0, else from y. n_done: steps of all passes
- * before. */
+/* Runs the pass of the rows from `row` and the columns from register `first`, over a range
+ * of groups. Sums start at 0 if the range starts at group 0, else from y. n_done: steps of
+ * all earlier passes. */
 INLINE void tiles_tile(group_format f, int n_regs, const group_range *range, int32_t row, int first,
                        int32_t y_stride, int32_t n_done, tiles_at *at) {
     const row_group *x[AMX_ROWS];
@@ -125,9 +126,9 @@ static void tiles_configure(void) {
     amx_configure(&c);
 }
 
-/* All rows, 16 at least, over unpacked groups. The first pass also prefetches the blocks
- * that come next. A block that repeats the last (find_columns) is left out: its sums
- * would be added twice. */
+/* Multiplies all rows, at least 16, by unpacked groups. The first pass also prefetches the
+ * next blocks. The last block is skipped if it only repeats another (find_columns), since
+ * its sums would be added twice. */
 INLINE void chunk_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows,
                        int32_t y_stride) {
     _Alignas(64) int32_t sums[STEPS_KEPT * STEP_SUMS];
