@@ -21,6 +21,7 @@ static const arch_names spark_names = {
            [W_FFN_BLEND] = "model.layers.%d.post_feedforward_residual_gate.gate",
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
+           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj", /* quantised: modules */
            [W_EXPERT_RESULT_NORM] = "model.layers.%d.mlp.experts.post_expert_norm",
            [W_EXPERTS_IN] = "model.layers.%d.mlp.pre_expert_proj",
            [W_EXPERTS_IN_NORM] = "model.layers.%d.mlp.pre_expert_norm",

@@ -517,6 +517,10 @@ static quire_err read_fp8_scales(quant_linear *q, const fp8_names *names, bool d
         rows = columns;
         columns = 1;
     }
+    if (down && columns > 1) {
+        return quant_error(q, suffix,
+                           "scales of blocks are not supported for weights stored [inputs, outputs]");
+    }
     *is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
     int64_t a_row = shared_by(q->n_out, rows, scaled_block(q, 0));
     int64_t a_column =

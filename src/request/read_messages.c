@@ -41,13 +41,12 @@ static quire_err messages_check_tool(const field_desc *f, size_t i, const json_v
     }
     if (!json_is(json_get(tool, "input_schema"), JSON_KIND_OBJECT)) {
         bool is_own = type.n > 0 && !str_is(type, "custom");
-        return is_own
-                   ? err_set_param(err, QUIRE_BAD_REQUEST, where,
-                                   "%s is of type \"%.*s\", a tool built into Anthropic's API, which this "
-                                   "server does not run; give a tool with name, description and input_schema",
-                                   where, (int)(type.n < 60 ? type.n : 60), type.p)
-                   : err_set_param(err, QUIRE_BAD_REQUEST, where,
-                                   "%s.input_schema must be a JSON Schema, an object", where);
+        return is_own ? err_set_param(err, QUIRE_BAD_REQUEST, where,
+                                      "%s is of type \"%.*s\", a tool that this server does not run; give a "
+                                      "tool with name, description and input_schema",
+                                      where, (int)(type.n < 60 ? type.n : 60), type.p)
+                      : err_set_param(err, QUIRE_BAD_REQUEST, where,
+                                      "%s.input_schema must be a JSON Schema, an object", where);
     }
     if (description != NULL && !json_is(description, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, where, "%s.description must be a string", where);

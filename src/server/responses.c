@@ -57,8 +57,8 @@ static quire_err responses_open(response *a, quire_error *err) {
     int64_t left = s->options.max_connections - atomic_load(&s->n_background);
     if (r->is_background && response_store_running(s->responses, a->tenant) >= left) {
         return err_set(err, QUIRE_BUSY, -1,
-                       "too many responses are being generated in the background; all tenants together may "
-                       "have %d (--max-connections); try again later",
+                       "too many responses are being generated in the background: a tenant may have as many "
+                       "as are still free of %d in all (--max-connections); try again later",
                        (int)s->options.max_connections);
     }
     if (r->previous == NULL) {

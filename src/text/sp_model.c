@@ -226,8 +226,8 @@ static bool sp_build_is_findable(vocab_type k) {
 
 static quire_err sp_build_check(const sp_model *m, quire_error *err) {
     if (m->n == 0 || m->n > INT32_MAX / 2) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: its vocabulary has %zu pieces; it must have at least one", m->file, m->n);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: its vocabulary has %zu pieces; it must have 1 to %d",
+                       m->file, m->n, INT32_MAX / 2);
     }
     for (size_t i = 0; i < m->n; i++) {
         if (!isfinite(m->pieces[i].score)) {

@@ -468,6 +468,22 @@ TEST(a_tensor_of_another_type_is_refused_or_read_as_one) {
     }
 }
 
+TEST(scales_of_blocks_of_a_stack_by_inputs_are_refused) {
+    for (int i = 0; i < N_FORMS; i++) {
+        if (strcmp(forms[i].name, "fp8, stacked") == 0) {
+            checkpoint *c = checkpoint_new(&forms[i]);
+            tensor *scales = &c->pieces[c->first + 1].t;
+            snprintf(c->quantisation, sizeof c->quantisation,
+                     "{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\",\"weight_block_size\":[32,128]}");
+            scales->n_dims = 3;
+            scales->dims[0] = EXPERTS;
+            scales->dims[1] = scales->dims[2] = 2;
+            assert_refused(c, "scales of blocks");
+            checkpoint_free(c);
+        }
+    }
+}
+
 TEST(a_wrong_dimension_is_refused) {
     for (int i = 0; i < N_FORMS; i++) {
         for (int k = 0; forms[i].tensors[k].suffix != NULL; k++) {

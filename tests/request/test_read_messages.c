@@ -80,7 +80,7 @@ TEST(tools_become_functions) {
     refuse_with("\"tools\":[{\"name\":\"f\"}]", "tools[0]", "tools[0].input_schema");
     refuse_with("\"tools\":[{\"name\":\"a b\",\"input_schema\":{}}]", "tools", "tools[0].name");
     refuse_with("\"tools\":[" TOOL ",{\"type\":\"web_search_20250305\",\"name\":\"web_search\"}]", "tools[1]",
-                "\"web_search_20250305\", a tool built into Anthropic's API");
+                "\"web_search_20250305\", a tool that this server does not run");
     refuse_with("\"tool_choice\":{\"type\":\"required\"}", "tool_choice.type", "\"any\"");
     refuse_with("\"tool_choice\":{\"type\":\"tool\"}", "tool_choice.name", "name of a tool");
     refuse_with("\"tool_choice\":{\"type\":\"any\"}", "tool_choice", "no tools");
