@@ -59,7 +59,7 @@ quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path,
                                r, err);
 }
 
-/* Makes a directory, or with `parent` that of a file, with those above it. */
+/* Creates a directory and its parents; with `parent`, only the parents of path. */
 static quire_err hub_cache_make_directories(const char *path, bool parent, quire_error *err) {
     char part[4096];
     size_t n = strlen(path);
@@ -116,8 +116,8 @@ bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]) {
     return is;
 }
 
-/* Writes text to a temporary file, which then replaces path. It is in the directory of
- * locks, because other programs would mistake a file left by a killed process for a
+/* Writes text to a temporary file that then replaces path. It lies in the directory of
+ * locks, because other programs would take a file left there by a killed process for a
  * reference. */
 static quire_err write_ref(const hub_repo *r, const char *path, const char *text, quire_error *err) {
     strbuf part = {0};
@@ -150,7 +150,7 @@ done:
 
 /* ---- snapshots ---- */
 
-/* The blob to which a link points; empty: it points elsewhere. */
+/* Name of the blob to which a link points; empty: it points elsewhere. */
 static str link_id(const char *path, char target[4096]) {
     ssize_t n = readlink(path, target, 4095);
     if (n < 0) {
@@ -168,7 +168,7 @@ static int64_t later(time_t a, time_t b) {
 
 static quire_err hub_cache_list_directory(strbuf *path, size_t n_root, int depth, hub_listing *out);
 
-/* Adds one entry of a snapshot, whose path is in `path`. */
+/* Adds the snapshot's entry at `path` to the listing. */
 static quire_err hub_cache_list_entry(strbuf *path, size_t n_root, int depth, hub_listing *out) {
     struct stat own, st;
     char target[4096];
@@ -221,8 +221,8 @@ quire_err hub_repo_list(const hub_repo *r, const char *commit, hub_listing *out,
     return hub_cache_no_memory(e, r, err);
 }
 
-/* Opens directory `name` in dir, and makes it if it is missing. A link is not
- * followed. */
+/* Opens directory `name` in dir, and creates it if it is missing. Does not follow
+ * links. */
 static int open_below(int dir, const char *name) {
     if (mkdirat(dir, name, 0777) != 0 && errno != EEXIST) {
         return -1;
@@ -230,7 +230,7 @@ static int open_below(int dir, const char *name) {
     return openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Makes the link in dir, replacing another one. */
+/* Creates the link in dir, replacing an existing one. */
 static bool place_link(int dir, const char *name, const char *target) {
     char there[4096];
     ssize_t n = readlinkat(dir, name, there, sizeof there);
@@ -240,8 +240,8 @@ static bool place_link(int dir, const char *name, const char *target) {
     return (unlinkat(dir, name, 0) == 0 || errno == ENOENT) && symlinkat(target, dir, name) == 0;
 }
 
-/* Links path, below the open directory; the target gets a "../" for each directory.
- * Closes dir. */
+/* Links path, below the open directory, to the blob. The target gets a "../" for each
+ * directory of path. Closes dir. */
 static bool link_below(int dir, const char *path, const char *id) {
     char name[256], target[256] = "../../";
     const char *slash;
@@ -290,8 +290,8 @@ void hub_repo_touch(const hub_repo *r, const char *commit, const char *path) {
 
 /* ---- locks ---- */
 
-/* Opens and locks the file. Its former holder may have removed it meanwhile: then the
- * lock is of a file that no other process can find. */
+/* Opens and locks the file. Opens it again if its former holder has removed it meanwhile,
+ * because no other process could find the locked file. */
 static int lock_file(const char *path, int operation) {
     for (int tries = 0; tries < 100; tries++) {
         struct stat ours, there;

@@ -43,12 +43,12 @@ static bool hub_choose_is_one_of(str path, const char *const *names) {
 
 /* ---- GGUF ---- */
 
-/* All parts of the model that file i belongs to. */
+/* Adds all parts of the model that file i belongs to. */
 static quire_err hub_choose_add_parts(const hub_listing *l, const char *repo, int32_t i, hub_choice *out,
                                       quire_error *err) {
     hub_gguf wanted, g;
     (void)hub_gguf_read(hub_choose_path_of(l, (size_t)i), &wanted);
-    int32_t next = 1; /* the files are sorted, so the parts are in their order */
+    int32_t next = 1; /* the files are sorted, so parts come in order */
     for (size_t k = 0; k < l->n; k++) {
         if (hub_gguf_read(hub_choose_path_of(l, k), &g) && str_eq(g.stem, wanted.stem) &&
             g.n_parts == wanted.n_parts && g.part == next) {
@@ -65,7 +65,7 @@ static quire_err hub_choose_add_parts(const hub_listing *l, const char *repo, in
     return QUIRE_OK;
 }
 
-/* Whether the text, a list with ", " between its items, has the item. */
+/* Whether the text, a list separated by ", ", has the item. */
 static bool has_item(const strbuf *text, str item) {
     for (size_t from = 0; from < text->n;) {
         size_t to = from;
@@ -148,8 +148,8 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     return hub_choose_add_parts(l, repo, i, out, err);
 }
 
-/* The GGUF model if no quantisation is named: the first in this order, or else the first
- * file. */
+/* Chooses a GGUF model when no quantisation is named: the first of `order` that exists,
+ * else the first file. QUIRE_NOT_FOUND, without a message: there is none. */
 static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
     static const char *const order[] = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q4",
                                         "Q5_K_M", "Q8_0",       "BF16",  "F16",    "FP16"};
@@ -170,7 +170,8 @@ static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice
 
 /* ---- safetensors ---- */
 
-/* The texts that Quire reads, in this and other directories of the model. */
+/* Whether path is a file that Quire reads besides the weights, or a module of a
+ * sentence-transformers model. */
 static bool is_text(str path) {
     static const char *const names[] = {"config.json",
                                         "quantize_config.json",
@@ -224,7 +225,7 @@ static bool is_listed_shard(str path) {
     return str_begins(path, "model") && str_ends(path, ".safetensors") && memchr(path.p, '/', path.n) == NULL;
 }
 
-/* Adds the weights; nothing if there are none. */
+/* Adds the model's weights; if there are none, adds nothing and succeeds. */
 static quire_err hub_choose_add_weights(const hub_listing *l, hub_choice *out, quire_error *err) {
     int32_t whole = hub_listing_find(l, str_of("model.safetensors"));
     if (whole >= 0) {
@@ -324,7 +325,7 @@ quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char 
 
 /* ---- the index ---- */
 
-/* taken: of the listing's files, those that the choice has. */
+/* taken[i]: file i of the listing is already in the choice. */
 static quire_err hub_choose_add_shards(const hub_listing *l, const char *repo, const json_value *map,
                                        bool *taken, hub_choice *out, quire_error *err) {
     for (json_member m = {0}; json_next(map, &m);) {
@@ -433,7 +434,7 @@ static quire_err hub_listing_bad(const char *repo, const char *what, quire_error
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list of files %s", repo, what);
 }
 
-/* One of "siblings": {"rfilename", "size", "blobId", "lfs": {"sha256"}}. */
+/* Adds one entry of "siblings": {"rfilename", "size", "blobId", "lfs": {"sha256"}}. */
 static quire_err add_sibling(hub_listing *l, const json_value *v, const char *repo, quire_error *err) {
     str path = json_get_str(v, "rfilename"), sha256 = json_get_str(json_get(v, "lfs"), "sha256");
     str id = sha256.n > 0 ? sha256 : json_get_str(v, "blobId");
@@ -458,7 +459,7 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
                    e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
 }
 
-/* "cardData": {"base_model": "ORG/NAME" or a list of such}. */
+/* Reads "cardData": {"base_model": "ORG/NAME" or a list of such names}. */
 static void hub_listing_read_base(const json_value *root, char out[194]) {
     const json_value *base = json_get(json_get(root, "cardData"), "base_model");
     str text = json_str(json_is(base, JSON_KIND_ARRAY) ? json_at(base, 0) : base);

@@ -1,12 +1,12 @@
-/* Which files of a repository, or of a snapshot in the cache, make the model of a name.
+/* Chooses the files of a named model from a repository, or a snapshot in the cache.
  *
- *   no pick   model.safetensors, else the shards of its index, else every
- *                       model*.safetensors, each with the texts that Quire reads
+ *   no pick             model.safetensors, else the shards of its index, else every
+ *                       model*.safetensors, each with the text files that Quire reads
  *                       (configs, tokenizers, templates, modules); without any of them a
  *                       GGUF file, Q4_K_M before others
  *   :QUANT, :FILE.gguf  one GGUF model, with all its parts
  *
- * PyTorch's pickles are programs, and are never chosen. Plain data. */
+ * PyTorch pickles can run code when loaded, so they are never chosen. Plain data. */
 #ifndef HUB_CHOOSE_H
 #define HUB_CHOOSE_H
 
@@ -14,35 +14,36 @@
 
 /* ---- the files of a commit ---- */
 
-/* The files of one commit of a repository: as the hub's answer lists them, or as a
- * snapshot in the cache holds them. Plain data. */
+/* The files of one commit, from the hub's answer or a snapshot in the cache. Plain
+ * data. */
 
 #define HUB_MAX_FILES 100000
 
 typedef struct hub_file {
-    char *path;                /* owned; safe (hub_name.h) */
-    char id[HUB_DIGEST_BYTES]; /* of its blob: the SHA-256 of large files, else the SHA-1 that git gives it */
+    char *path; /* owned; safe (hub_name.h) */
+    /* name of its blob: SHA-256, or of a small file git's SHA-1 */
+    char id[HUB_DIGEST_BYTES];
     int64_t n_bytes;
-    int64_t used_unix_s; /* in a snapshot: time of its last use */
+    int64_t used_unix_s; /* time of last use, for a file of a snapshot */
 } hub_file;
 
-/* Zero-initialised is empty. */
+/* A zero-initialised listing is empty. */
 typedef struct hub_listing {
     char commit[41];
-    char base[194];  /* the model that it was made from, by its card; empty: unknown, or a snapshot */
+    char base[194];  /* base model named in the model card; empty: unknown, or read from a snapshot */
     hub_file *files; /* sorted by path */
     size_t n, cap;
 } hub_listing;
 
-/* Reads the answer of /api/models/REPO/revision/REVISION?blobs=true. Names that begin
- * with a dot are left out. BAD_FILE: it is not such an answer, or a name in it leads out
- * of the directory. Call hub_listing_deinit in any case. */
+/* Reads the answer of /api/models/REPO/revision/REVISION?blobs=true, except names that
+ * begin with a dot. BAD_FILE: it is not such an answer, or a name in it leads out of the
+ * directory. Call hub_listing_deinit in any case, also after an error. */
 quire_err hub_listing_parse(str json, const char *repo, hub_listing *out, quire_error *err);
 /* Adds a file, whose path must be safe. NO_MEMORY, or TOO_LARGE past HUB_MAX_FILES. */
 quire_err hub_listing_add(hub_listing *l, str path, str id, int64_t n_bytes);
-/* Sorts by path; called once all are added. */
+/* Sorts the files by path. Call it once all files are added. */
 void hub_listing_sort(hub_listing *l);
-/* The index of the file at this path, or -1; O(log n). */
+/* Returns the index of the file at this path, or -1. O(log n). */
 int32_t hub_listing_find(const hub_listing *l, str path);
 void hub_listing_deinit(hub_listing *l);
 
@@ -51,22 +52,23 @@ void hub_listing_deinit(hub_listing *l);
 #define HUB_INDEX          "model.safetensors.index.json"
 #define HUB_ADAPTER_CONFIG "adapter_config.json"
 
-/* Zero-initialised is empty. Indices are those of the listing's files. */
+/* A zero-initialised choice is empty. Indices are those of the listing's files. */
 typedef struct hub_choice {
-    int32_t *files; /* owned; first the weights */
+    int32_t *files; /* owned; the weights come first */
     size_t n, cap;
-    int32_t first; /* the GGUF file to open, its first part; -1: the directory is opened */
+    int32_t first; /* the GGUF file to open (first part of a split model); -1: open the directory */
     int32_t index; /* index file whose shards hub_choose_shards adds; -1: nothing to add */
     bool has_weights;
 } hub_choice;
 
-/* INVALID names the quantisations there are; NOT_FOUND: no such file, or nothing that
- * Quire reads; UNSUPPORTED: pickles alone; BAD_FILE: parts are missing. repo and pick as
- * in hub_name. Call hub_choice_deinit in any case. */
+/* Chooses the model's files; repo and pick are as in hub_name. INVALID: no such
+ * quantisation, and err lists the available ones. NOT_FOUND: no such file, or nothing
+ * that Quire reads. UNSUPPORTED: only pickles. BAD_FILE: parts are missing. Call
+ * hub_choice_deinit in any case. */
 quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                      quire_error *err);
-/* As above, for a LoRA adapter: adapter_config.json with adapter_model.safetensors, which
- * the directory opens, else a GGUF file. */
+/* Like hub_choose, for a LoRA adapter: adapter_config.json with
+ * adapter_model.safetensors, opened as a directory, else a GGUF file. */
 quire_err hub_choose_adapter(const hub_listing *l, const char *repo, const char *pick, hub_choice *out,
                              quire_error *err);
 /* Adds the shards that the text of HUB_INDEX names. BAD_FILE: it is not such an index, or
@@ -75,12 +77,12 @@ quire_err hub_choose_shards(const hub_listing *l, const char *repo, str index, h
                             quire_error *err);
 void hub_choice_deinit(hub_choice *c);
 
-/* True if a snapshot has what safetensors need besides weights: a config, and a tokenizer
- * of any kind. */
+/* True if a snapshot has what a safetensors model needs besides weights: config.json, and
+ * a tokenizer of any kind. */
 bool hub_has_texts(const hub_listing *l);
 
-/* Appends the available quantisations to text, and the files whose names have none, as
- * far as they fit into an error. */
+/* Appends the available quantisations to text, and the names of GGUF files that name
+ * none; ends with ".." after 250 bytes. */
 void hub_list_quants(const hub_listing *l, strbuf *text);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_REDIRECTS    5
-#define MAX_FAILURES     4 /* failures in a row, after the first */
+#define MAX_FAILURES     4 /* retries after consecutive failures */
 #define FIRST_WAIT_US    500000
 #define MAX_WAIT_S       120
 #define PROGRESS_BYTES   ((int64_t)1 << 20)
@@ -25,14 +25,14 @@
 
 struct hub_client {
     hub_http *http;
-    char *endpoint; /* without a slash at its end */
+    char *endpoint; /* without a trailing slash */
     const char *token;
     const atomic_bool *stop;
 };
 
 /* ---- addresses ---- */
 
-/* The length of a URL's "scheme://host:port"; 0: it has none. */
+/* Length of a URL's "scheme://host:port"; 0: it has none. */
 static size_t origin_length(const char *url) {
     const char *host = strstr(url, "://");
     return host != NULL ? (size_t)(host + 3 - url) + strcspn(host + 3, "/?#") : 0;
@@ -177,8 +177,8 @@ static quire_err hub_client_not_found(const hub_client *c, const hub_target *t, 
                    c->endpoint, c->token == NULL ? "; a private one needs HF_TOKEN" : "");
 }
 
-/* A status that is neither success nor a redirect. BUSY: another try may succeed, after
- * r->retry_after_s if that is known. */
+/* Returns the error of a status that is neither success nor a redirect. BUSY: another try
+ * may succeed, after r->retry_after_s if that is known. */
 static quire_err hub_client_explain(const hub_client *c, const hub_target *t, const hub_reply *r, bool is_hub,
                                     quire_error *err) {
     bool passes =
@@ -189,7 +189,7 @@ static quire_err hub_client_explain(const hub_client *c, const hub_target *t, co
     if (is_hub && r->status == 404) {
         return hub_client_not_found(c, t, r, err);
     }
-    /* an expired address: the hub gives a new one */
+    /* a redirect's signed address has expired: the hub will give a new one */
     passes = passes || (!is_hub && r->status == 403);
     return err_set(err, passes ? QUIRE_BUSY : QUIRE_IO, -1, "%s: %s answers %d for %s%s%s", t->repo,
                    is_hub ? "the hub" : "its storage", (int)r->status, show_name(str_of(t->what)).text,
@@ -217,7 +217,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
         x->sink->is_joined = x->sink->at > 0;
         return QUIRE_OK;
     }
-    if (r->status == 206) { /* not the part that was requested? */
+    if (r->status == 206) { /* not the requested range */
         TRY(x->sink->restart(x->sink, x->err));
         return err_set(x->err, QUIRE_BUSY, -1,
                        "%s: the server sent a part of %s other than the one asked for", t->repo,
@@ -238,8 +238,8 @@ static quire_err on_add(void *user, const void *p, size_t n) {
     return x->sink->add(x->sink, p, n, x->err);
 }
 
-/* Whether the file has changed on the hub. What is not a hash is not compared: the file's
- * own hash decides. */
+/* Fails if the file has changed on the hub. An etag that is not a hash is ignored, since
+ * the content is hashed later. */
 static quire_err hub_client_check_id(const hub_target *t, const hub_reply *r, quire_error *err) {
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {
         return QUIRE_OK;
@@ -250,7 +250,7 @@ static quire_err hub_client_check_id(const hub_target *t, const hub_reply *r, qu
         t->repo, show_name(str_of(t->what)).text, t->id, r->id);
 }
 
-/* Whether the response is complete. */
+/* BUSY if the response ended before the whole target had arrived. */
 static quire_err check_whole(const hub_target *t, const hub_sink *s, quire_error *err) {
     if (t->n_bytes < 0 || s->at == t->n_bytes) {
         return QUIRE_OK;
@@ -317,7 +317,7 @@ static quire_err wait_us(const hub_client *c, int64_t us) {
     return QUIRE_OK;
 }
 
-/* Makes the last failure the error of all tries. */
+/* Returns the error of the last try, with the number of tries. */
 static quire_err hub_client_give_up(const hub_reply *r, const hub_sink *s, int n_tries, quire_error *err) {
     if (err == NULL) {
         return r->status == 429 ? QUIRE_BUSY : QUIRE_IO;
@@ -446,7 +446,8 @@ static quire_err take_lock(fetch *x, const hub_repo *r, quire_error *err) {
     return e == QUIRE_BUSY ? QUIRE_CANCELLED : e;
 }
 
-/* Opens the part that was fetched before, hashes it, and moves to its end. */
+/* Opens the file of an earlier, unfinished fetch, hashes its bytes, and moves to its
+ * end. */
 static quire_err open_part(fetch *x, quire_error *err) {
     struct stat st;
     x->fd = open(x->part.p, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -470,7 +471,8 @@ done:
     return e;
 }
 
-/* Gives the blob its name if that is its hash. BAD_FILE, without a message, if not. */
+/* Renames the fetched file to the blob's name if its hash is right. BAD_FILE, without a
+ * message: the hash is wrong. */
 static quire_err prove(fetch *x, quire_error *err) {
     char found[HUB_DIGEST_BYTES];
     struct stat st; /* if locks do not work, another process may have truncated it */
@@ -485,7 +487,6 @@ static quire_err prove(fetch *x, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The path of a request for the file. */
 quire_err hub_address(const char *repo, const char *commit, const hub_file *f, strbuf *out,
                       quire_error *err) {
     quire_err e = strbuf_addf(out, "/%s/resolve/%s/", repo, commit);
@@ -548,7 +549,7 @@ quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const ch
 done:
     if (x.fd >= 0) {
         if (e != QUIRE_OK && x.sink.at == 0) {
-            (void)unlink(x.part.p); /* nothing came; the lock is still held */
+            (void)unlink(x.part.p); /* nothing was received; the lock is still held */
         }
         (void)close(x.fd);
     }

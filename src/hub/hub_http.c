@@ -13,9 +13,9 @@
 
 #define CONNECT_S   20
 #define LEAST_SPEED 1000               /* bytes per second */
-#define MAX_UNREAD  ((int64_t)1 << 16) /* bytes of an unwanted body */
+#define MAX_UNREAD  ((int64_t)1 << 16) /* most bytes of an unwanted body that are read */
 
-/* What is used of libcurl. */
+/* The functions of libcurl that Quire calls. */
 typedef struct curl_calls {
     CURLcode (*global_init)(long flags);
     CURL *(*easy_init)(void);
@@ -33,7 +33,8 @@ static curl_calls curl;
 static bool curl_is_there;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
-/* Puts the address of a function into the pointer at `to`, the way that POSIX allows. */
+/* Stores the address of a library's function in the pointer at `to`, in the way that
+ * POSIX allows. */
 static bool hub_http_find(void *library, const char *name, void *to) {
     void *found = dlsym(library, name);
     memcpy(to, &found, sizeof found);
@@ -111,8 +112,8 @@ static void hub_http_copy(str from, char *to, size_t n) {
     to[length] = 0;
 }
 
-/* The value of a line "NAME: VALUE" without white space around it, where it has this
- * name. */
+/* Sets *value to the value of a line "NAME: VALUE", without white space around it. False:
+ * the line has another name. */
 static bool is_header(str line, const char *name, str *value) {
     size_t n = strlen(name);
     if (line.n <= n || line.p[n] != ':' || strncasecmp(line.p, name, n) != 0) {
@@ -129,13 +130,13 @@ static bool is_header(str line, const char *name, str *value) {
     return true;
 }
 
-/* An etag's text: W/"x" and "x" are x. */
+/* Text of an etag: x for W/"x" and for "x". */
 static str bare_etag(str v) {
     v = str_begins(v, "W/") ? (str){v.p + 2, v.n - 2} : v;
     return v.n >= 2 && v.p[0] == '"' && v.p[v.n - 1] == '"' ? (str){v.p + 1, v.n - 2} : v;
 }
 
-/* A whole number of at most 18 digits at the beginning of v; -1: there is none. */
+/* Reads a whole number of at most 18 digits at the beginning of v; -1: there is none. */
 static int64_t hub_http_read_number(str v, size_t *n_digits) {
     int64_t number = 0;
     size_t n = 0;
@@ -146,7 +147,7 @@ static int64_t hub_http_read_number(str v, size_t *n_digits) {
     return n > 0 ? number : -1;
 }
 
-/* "bytes 100-199/200" */
+/* Reads a Content-Range such as "bytes 100-199/200". */
 static void hub_http_read_range(str v, hub_reply *r) {
     size_t n;
     const char *slash = memchr(v.p, '/', v.n);
@@ -187,7 +188,7 @@ typedef struct head_reading {
 static size_t on_header(char *p, size_t size, size_t n, void *user) {
     head_reading *h = user;
     str line = {p, size * n};
-    if (str_begins(line, "HTTP/")) { /* a response begins: a proxy's or 100 came before */
+    if (str_begins(line, "HTTP/")) { /* a new response; a proxy's or a 100 Continue may precede it */
         *h->reply = no_reply;
         h->is_linked = false;
     }
@@ -230,7 +231,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
 
 /* ---- the exchange ---- */
 
-/* Whether another try may succeed. */
+/* Whether this failure is temporary, so that another try may succeed. */
 static bool may_pass(CURLcode code) {
     return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
            code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT || code == CURLE_PARTIAL_FILE ||
@@ -284,8 +285,8 @@ static void set_options(hub_http *h, const hub_http_request *r, head_reading *he
     }
 }
 
-/* Appends a header line of two parts to the list; false: out of memory, and the list is
- * as it was. */
+/* Appends a header line, `begin` followed by value. False: out of memory; the list is
+ * unchanged. */
 static bool add_header(struct curl_slist **list, const char *begin, const char *value) {
     strbuf line = {0};
     struct curl_slist *longer =
@@ -304,7 +305,7 @@ static bool make_headers(const hub_http_request *r, struct curl_slist **list) {
            (r->from == 0 || add_header(list, "Range: ", range));
 }
 
-/* The error that the end of an exchange means. */
+/* Returns the result of an exchange from libcurl's code and the receiver's error. */
 static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_error *err) {
     if (h->result != QUIRE_OK) {
         return h->result;
@@ -314,7 +315,7 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
     }
     if (code != CURLE_OK && h->n_unread <= MAX_UNREAD) {
         bool is_certificate = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
-        /* no signature */
+        /* the query may hold a signature */
         return err_set(err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"),
                        url, h->error[0] != 0 ? h->error : curl.easy_strerror(code),
                        is_certificate ? "; Debian's package of certificates is ca-certificates; "

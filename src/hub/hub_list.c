@@ -1,5 +1,5 @@
-/* quire_hub_list: the models of the cache, one for each revision's safetensors and one
- * for each GGUF model. */
+/* quire_hub_list: lists the models in the cache, one for the safetensors of each revision
+ * and one for each GGUF model. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 
 typedef struct listing_of_cache {
     const char *cache;
-    quire_error *err;        /* error of a directory that cannot be read */
-    quire_hub_model *models; /* mem_new'd */
+    quire_error *err;        /* out: names a directory that cannot be read */
+    quire_hub_model *models; /* owned; memory of mem_new */
     size_t n, cap;
-    /* the current path */
+    /* the repository and snapshot that are visited now */
     char repo[194];
     hub_repo at;
     hub_listing files;
@@ -46,7 +46,7 @@ static void hub_list_count(quire_hub_model *m, const hub_file *f) {
 
 /* ---- GGUF ---- */
 
-/* How many models of the snapshot have this quantisation. */
+/* Number of models in the snapshot with this quantisation. */
 static int count_of_quant(const hub_listing *l, str quant) {
     int n = 0;
     hub_gguf g;
@@ -56,7 +56,7 @@ static int count_of_quant(const hub_listing *l, str quant) {
     return n;
 }
 
-/* Adds the model whose part file i is, unless an earlier file is of it. */
+/* Adds the model of which file i is a part, unless it was added for an earlier part. */
 static quire_err hub_list_add_gguf(listing_of_cache *x, size_t i, const hub_gguf *g) {
     const hub_listing *l = &x->files;
     hub_gguf other;
@@ -86,7 +86,7 @@ static quire_err hub_list_add_gguf(listing_of_cache *x, size_t i, const hub_gguf
 
 /* ---- safetensors ---- */
 
-/* config.json's quantisation, else its type of weights. */
+/* Writes the quantisation that config.json names, else its type of weights. */
 static void hub_list_read_quantisation(const listing_of_cache *x, char *out, size_t n) {
     strbuf path = {0};
     file_map map = {0};
@@ -108,7 +108,7 @@ static void hub_list_read_quantisation(const listing_of_cache *x, char *out, siz
     file_map_close(&map);
 }
 
-/* Whether the snapshot has all shards that its index names, where it has one. */
+/* Whether the snapshot has all shards that its index names; true without an index. */
 static bool has_all_shards(const listing_of_cache *x, hub_choice *c) {
     strbuf path = {0};
     file_map map = {0};
@@ -122,7 +122,7 @@ static bool has_all_shards(const listing_of_cache *x, hub_choice *c) {
     return has;
 }
 
-/* Adds a model that is not in GGUF, if there is a config or weights. */
+/* Adds the snapshot's model in safetensors, if there is a config or weights. */
 static quire_err hub_list_add_directory(listing_of_cache *x) {
     hub_choice c;
     hub_gguf g;
@@ -196,7 +196,7 @@ static quire_err add_interrupted(listing_of_cache *x) {
     *m = (quire_hub_model){.is_whole = false};
     (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
     e = hub_visit_all(path.p, hub_list_visit_blob, x, x->err);
-    x->n -= x->models[x->n - 1].bytes == 0; /* no blob either */
+    x->n -= x->models[x->n - 1].bytes == 0; /* no blob has bytes either */
 done:
     strbuf_deinit(&path);
     return e;
@@ -248,19 +248,19 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
     return QUIRE_OK;
 }
 
-/* quire_hub_remove. Everything is checked before anything is removed: what cannot be read
- * may lead to a blob. Then it removes the references, the links, and the blobs to which
- * no link points any more, in this order: a process that dies in between leaves only
- * blobs, which the next pull or removal finds. */
+/* quire_hub_remove. It checks everything before it removes anything, because an
+ * unreadable directory may hold links to a blob. Then it removes references, links, and
+ * the blobs to which no link points any more, in this order. A process that dies midway
+ * leaves only blobs, which the next pull or removal finds. */
 
-#define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
+#define MAX_DEPTH 64 /* depth of directories below snapshots; a model's have at most 8 */
 
 typedef struct removal {
     hub_name name;
     hub_repo repo;
     bool one_revision;       /* @REVISION was given */
-    char commit[41];         /* then its commit */
-    int32_t n_found, n_left; /* links or snapshots to remove; files that are left */
+    char commit[41];         /* commit of that revision */
+    int32_t n_found, n_left; /* links or snapshots to remove; files to keep */
     int64_t bytes;
     hub_listing going; /* paths of links and snapshots to remove */
     hub_listing used;  /* names of blobs to which other links point, as paths; sorted */
@@ -269,8 +269,8 @@ typedef struct removal {
 
 /* ---- trees ---- */
 
-/* Removes an entry of the open directory, with all that is below it. A link is removed,
- * not followed. */
+/* Removes an entry of the open directory and everything below it. Does not follow
+ * links. */
 static void remove_entry(int dir, const char *name, removal *x);
 
 static void remove_below(int dir, const char *name, removal *x) {
@@ -325,9 +325,9 @@ static bool hub_remove_is_wanted(const removal *x, const char *path) {
 /* Position of a walk over the snapshots. */
 typedef struct look {
     removal *of;
-    const char *directory; /* whose entries are visited */
-    size_t n_root;         /* length of the snapshot's path in theirs */
-    bool loses_links;      /* a snapshot that loses its links to the model */
+    const char *directory; /* directory whose entries are visited */
+    size_t n_root;         /* length of the snapshot's path, a prefix of the entries' paths */
+    bool loses_links;      /* the snapshot loses its links to the model */
     int depth;
     quire_error *err;
 } look;
@@ -405,7 +405,7 @@ static quire_err hub_remove_visit_snapshot(void *user, const char *name) {
     return e;
 }
 
-/* Finds what to remove and which blobs the rest uses, before anything is removed. */
+/* Finds what to remove and which blobs the other files use. */
 static quire_err look_around(removal *x, quire_error *err) {
     strbuf path = {0};
     quire_err e = hub_repo_directory(&x->repo, "snapshots", &path);
@@ -457,7 +457,7 @@ done:
     return e;
 }
 
-/* Removes the found files. Blobs stay if a link could not be removed. */
+/* Removes the files that were found. Keeps the blobs if a link could not be removed. */
 static quire_err remove_part(removal *x) {
     if (x->name.pick[0] == 0) {
         TRY(visit_in(x, "refs", hub_remove_visit_ref));
@@ -478,8 +478,7 @@ static quire_err remove_part(removal *x) {
 
 /* ---- locks ---- */
 
-/* Checks whether another program writes a blob, and removes what a killed process
- * left. */
+/* Sets is_busy if another program holds a blob's lock. */
 static quire_err visit_lock(void *user, const char *name) {
     removal *x = user;
     char id[HUB_DIGEST_BYTES];
@@ -531,7 +530,7 @@ static quire_err hub_remove_run(removal *x, const char *cache, quire_error *err)
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s; `quire list` shows what is",
                        x->name.repo, there ? "@" : "", there ? x->name.revision : "", cache);
     }
-    TRY(hub_repo_make(&x->repo, err)); /* for the locks' directory */
+    TRY(hub_repo_make(&x->repo, err)); /* creates the directory of locks */
     quire_err e = hub_lock(&x->repo, "quire", HUB_LOCK_EXCLUSIVE, &lock, err);
     if (e == QUIRE_BUSY) {
         return err_set(err, e, -1, "%s: another process is pulling it; wait for that, or stop it",

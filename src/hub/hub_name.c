@@ -10,7 +10,7 @@
 #include "file/show.h"
 #include "quire_hub.h"
 
-#define MAX_WORD  96 /* of ORG and of NAME, as at the hub */
+#define MAX_WORD  96 /* longest ORG and NAME that the hub allows */
 #define MAX_DEPTH 8
 #define MAX_PATH  1000
 #define MAX_PART  255
@@ -58,7 +58,7 @@ bool hub_path_is_hostile(str path) {
     return hostile;
 }
 
-/* The length of a word of letters, digits, '-', '_' and '.' that begins with a letter or
+/* Length of a word of letters, digits, '-', '_' and '.' that begins with a letter or
  * digit; 0: there is none. */
 static size_t word_length(const char *p) {
     size_t n = 0;
@@ -68,8 +68,8 @@ static size_t word_length(const char *p) {
     return n <= MAX_WORD && n > 0 && p[n - 1] != '.' && p[n - 1] != '-' ? n : 0;
 }
 
-/* The length of "ORG/NAME" at the beginning of text; 0: there is none. "--" separates the
- * two in the cache, so neither may have it. */
+/* Length of "ORG/NAME" at the beginning of text; 0: there is none. Neither part may have
+ * "--", which separates them in the cache's names. */
 static size_t repo_length(const char *text) {
     size_t org = word_length(text), name = org > 0 && text[org] == '/' ? word_length(text + org + 1) : 0,
            n = org + 1 + name;
@@ -169,7 +169,7 @@ static void hub_quant_read_split(hub_gguf *g) {
     }
 }
 
-/* Whether a word is a type's name: F16, BF16, MXFP4, Q8_0, IQ3_XXS, TQ1_0, Q4_K_M, Q4
+/* Whether a word names a weight type: F16, BF16, MXFP4, Q8_0, IQ3_XXS, TQ1_0, Q4_K_M, Q4
  * .. */
 static bool is_quant(str word) {
     static const char *const plain[] = {"F16", "F32", "BF16", "FP16", "FP32", "MXFP4"};
@@ -196,7 +196,7 @@ static bool hub_quant_ends_word(char c) {
     return c == '-' || c == '.' || c == '/';
 }
 
-/* The last word of the stem that is a type's name, with Unsloth's "UD-" before it. */
+/* Last word of the stem that names a weight type, with Unsloth's "UD-" before it. */
 static str find_quant(str stem) {
     str found = {0};
     for (size_t from = 0; from < stem.n;) {

@@ -1,5 +1,4 @@
-/* quire_hub_pull: finds the model of a name in the cache, or downloads it into the
- * cache. */
+/* quire_hub_pull: finds a named model in the cache, or downloads it into the cache. */
 #include <pthread.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -22,14 +21,14 @@ typedef struct pull {
     hub_repo repo;
     hub_listing listing;
     hub_choice choice;
-    hub_client *client; /* of the calling thread */
+    hub_client *client; /* used by the calling thread only */
     int lock;
     hub_meter meter;
     int32_t *todo; /* [n_todo] files of the listing to fetch */
     int32_t n_todo;
     int64_t total_bytes;
-    strbuf others;         /* quire_hub_progress.others */
-    pthread_mutex_t mutex; /* guards what follows */
+    strbuf others;         /* text of quire_hub_progress.others */
+    pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t ended;
     int32_t next, n_running;
     quire_err code; /* the first failure */
@@ -38,7 +37,7 @@ typedef struct pull {
 
 /* ---- the cache alone ---- */
 
-/* Reads the index that the listing has, and adds its shards. */
+/* Reads the index file and adds the shards that it names. */
 static quire_err add_indexed(pull *x, const char *index_path, quire_error *err) {
     file_map map;
     TRY(file_map_open(index_path, MAX_INDEX_BYTES, &map, err));
@@ -47,13 +46,13 @@ static quire_err add_indexed(pull *x, const char *index_path, quire_error *err) 
     return e;
 }
 
-/* Chooses among the files of the listing. */
+/* Chooses the model's files from the listing. */
 static quire_err hub_pull_choose(pull *x, quire_error *err) {
     return (x->o.is_adapter ? hub_choose_adapter : hub_choose)(&x->listing, x->name.repo, x->name.pick,
                                                                &x->choice, err);
 }
 
-/* Chooses among a snapshot's files. */
+/* Lists a snapshot's files and chooses the model's. */
 static quire_err choose_cached(pull *x, const char *commit, quire_error *err) {
     strbuf path = {0};
     TRY(hub_repo_list(&x->repo, commit, &x->listing, err));
@@ -67,7 +66,7 @@ done:
     return e;
 }
 
-/* The path that opens the chosen model. */
+/* Sets *out to the path with which the chosen model is opened: a file or a directory. */
 static quire_err path_of_choice(const pull *x, char **out, quire_error *err) {
     strbuf path = {0};
     const char *first = x->choice.first >= 0 ? x->listing.files[x->choice.first].path : NULL;
@@ -83,9 +82,10 @@ static void hub_pull_forget(pull *x) {
     hub_listing_deinit(&x->listing);
 }
 
-/* Finds the model in the cache. A whole one has its weights and, as safetensors, a config
- * and a tokenizer: other programs may have fetched a part. Offline an incomplete one has
- * to do. QUIRE_NOT_FOUND, without a message: it is not there. */
+/* Finds the model in the cache. A complete one has its weights and, for safetensors, a
+ * config and a tokenizer; other programs may have fetched only a part. Offline, an
+ * incomplete one is accepted. QUIRE_NOT_FOUND, without a message: it is not in the
+ * cache. */
 static quire_err find_cached(pull *x, char **path, quire_error *err) {
     char commit[41];
     quire_error why;
@@ -107,7 +107,7 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
     return path_of_choice(x, path, err);
 }
 
-/* Writes which quantisations of the model the cache has, if any. */
+/* Lists in x->others the quantisations of the model that the cache has. */
 static void find_others(pull *x) {
     char commit[41];
     hub_listing l = {.files = NULL};
@@ -120,7 +120,7 @@ static void find_others(pull *x) {
 
 /* ---- the hub's list ---- */
 
-/* A sink into memory. The sink is its first member. */
+/* A sink that collects bytes in memory. Its first member is the hub_sink. */
 typedef struct text_sink {
     hub_sink sink;
     strbuf text;
@@ -160,7 +160,7 @@ done:
     return e;
 }
 
-/* Fetches the index of the shards, which lists what else must be fetched. */
+/* Fetches the index of shards, which names more files to fetch. */
 static quire_err get_index(pull *x, quire_error *err) {
     strbuf path = {0};
     const hub_file *f = &x->listing.files[x->choice.index];
@@ -173,8 +173,8 @@ static quire_err get_index(pull *x, quire_error *err) {
     return e;
 }
 
-/* Gets a file's text, at most MAX_CONFIG_BYTES, from the cache or from the hub; the cache
- * stays as it is. */
+/* Gets a file's text, at most MAX_CONFIG_BYTES, from the cache or the hub. Does not
+ * change the cache. */
 static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error *err) {
     strbuf path = {0};
     file_map map = {0};
@@ -197,8 +197,8 @@ static quire_err get_text(pull *x, const hub_file *f, strbuf *text, quire_error 
     return e;
 }
 
-/* Refuses weights that another program has quantised, by config.json, before anything is
- * fetched into the cache. */
+/* Refuses, by its config.json, a model whose quantisation Quire does not read, before
+ * anything is fetched into the cache. */
 static quire_err hub_pull_check_weights(pull *x, quire_error *err) {
     int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
     if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights || x->o.is_adapter ||
@@ -305,7 +305,7 @@ static void tell(pull *x) {
     }
 }
 
-/* Waits for all threads, and reports how far they are. */
+/* Waits for all threads, and reports their progress. */
 static void wait_for_all(pull *x) {
     pthread_mutex_lock(&x->mutex);
     while (x->n_running > 0) {
@@ -325,7 +325,7 @@ static void wait_for_all(pull *x) {
 static quire_err fetch_all(pull *x, quire_error *err) {
     pthread_t threads[HUB_MAX_AT_ONCE];
     int32_t most = x->o.n_at_once < x->n_todo ? x->o.n_at_once : x->n_todo, n = 0;
-    atomic_store(&x->meter.bytes, 0); /* the index was counted */
+    atomic_store(&x->meter.bytes, 0); /* drops the bytes that the index counted */
     atomic_store(&x->meter.fetched, 0);
     atomic_store(&x->meter.n_files, 0);
     x->n_running = most;
@@ -333,7 +333,7 @@ static quire_err fetch_all(pull *x, quire_error *err) {
         n++;
     }
     pthread_mutex_lock(&x->mutex);
-    x->n_running -= most - n; /* threads that the system refused */
+    x->n_running -= most - n; /* threads that could not be started */
     pthread_mutex_unlock(&x->mutex);
     if (n == 0 && x->n_todo > 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: a thread to fetch it could not be started",
@@ -351,7 +351,7 @@ static quire_err fetch_all(pull *x, quire_error *err) {
 
 /* ---- all of it ---- */
 
-/* Makes the links, last the one that makes the model findable in the cache, and then the
+/* Makes the links, last the one by which the cache finds the model, and then the
  * reference. */
 static quire_err link_all(pull *x, quire_error *err) {
     const char *config = x->o.is_adapter ? HUB_ADAPTER_CONFIG : "config.json";
@@ -370,7 +370,7 @@ static quire_err link_all(pull *x, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Locks the repository against removals; waits for a running one. */
+/* Locks the repository against removals. Waits for a removal that is running. */
 static quire_err lock_repo(pull *x, quire_error *err) {
     const struct timespec tick = {.tv_nsec = 50000000};
     for (;;) {
