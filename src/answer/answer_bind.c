@@ -11,7 +11,8 @@
 
 /* ---- the request and the formats of its model ---- */
 
-/* Chooses the formats: by the options, or else from r's template. */
+/* Chooses the formats: those that options name, else r's own template's, else the
+ * model's. */
 static output_formats answer_choose_formats(const quire_request *r) {
     output_formats f = r->context.formats;
     if (request_has_template(r)) {
@@ -68,8 +69,8 @@ bool answer_has_mark(const quire_request *r, str token) {
     return false;
 }
 
-/* Whether marks are hidden like special tokens: none of them is a user-defined token,
- * whose text is always shown. */
+/* Whether marks are hidden like special tokens. They are not if one of them is a
+ * user-defined token, whose text is always shown. */
 static bool answer_hides_marks(const quire_request *r) {
     str marks[OUTPUT_FORMAT_MARKS];
     const tokenizer *t = r->context.tokenizer;
@@ -113,11 +114,11 @@ output_start answer_output_start(const quire_request *r, str prompt, const text_
 
 /* ---- the rule that tools make ---- */
 
-/* a list of calls is no model's own format, so any model can be forced to write it */
+/* a JSON list of calls; grammars can force any model to write it */
 #define FORCED_FORMAT "json"
 
-/* Writes the schema of a function's arguments. It gets a name if it has none, so that its
- * references refer to itself. */
+/* Writes the schema of a function's arguments. A schema without "$id" gets one, so that
+ * its references resolve within it. */
 static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
     char name[32];
     snprintf(name, sizeof name, "tool:%zu", i);
@@ -149,8 +150,7 @@ static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
     json_end(o, '}');
 }
 
-/* Writes the schema of a list of calls, of the functions among which r's response has to
- * choose. */
+/* Writes the schema of a list of calls to the functions that tool_choice allows. */
 static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     json_out o = {.to = out};
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
@@ -175,7 +175,7 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     return o.err;
 }
 
-/* Makes the calls that tool_choice forces a list of JSON. */
+/* Makes a JSON list of calls r's rule and format, for a call that tool_choice forces. */
 static quire_err force_list(quire_request *r, quire_error *err) {
     strbuf_clear(&r->rule_text);
     TRY(err_set(err, write_forced_schema(r, &r->rule_text), -1, "out of memory for a request's tools"));
@@ -215,7 +215,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     assert(r != NULL);
     const field_desc *f = request_field("tool_choice", FIELD_CHAT),
                      *tools = request_field("tools", FIELD_CHAT);
-    if (r->rule.field == f || r->rule.field == tools) { /* already set by an earlier check */
+    if (r->rule.field == f || r->rule.field == tools) { /* an earlier bind set it */
         r->rule = (request_rule){0};
     }
     if (is_forced(r) && r->rule.field != NULL) {
@@ -229,7 +229,8 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
     }
-    /* the same list of calls, unless a tool has a Lark grammar, which is no schema */
+    /* the list's schema cannot contain a Lark grammar, so a grammar of calls replaces
+     * it */
     if (is_forced(r) && !has_grammar) {
         r->formats.tools = FORCED_FORMAT;
         has_grammar = true;
@@ -240,7 +241,7 @@ quire_err bind_calls(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes everything that determines the grammar of calls. */
+/* Writes the text of the cache key: everything that determines the grammar of calls. */
 static quire_err write_key(const call_grammar *c, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '[');
@@ -298,7 +299,7 @@ quire_err bind_calls_compile(const quire_request *r, const rule_context *context
 
 /* ---- custom tools ---- */
 
-/* Compiles a single grammar, unless the tenant's cache has it. */
+/* Compiles one custom tool's grammar, unless the tenant's cache has it. */
 static quire_err compile_custom(const json_value *custom, int64_t max_us, grammar_cache *cache,
                                 uint64_t tenant, quire_error *why) {
     grammar_key key = {.tenant = tenant,

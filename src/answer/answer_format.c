@@ -27,7 +27,7 @@
 #define READS     "\x15"
 #define WITH      "\x16"
 
-/* JSON: the members of a call, a call, and a list of them. */
+/* JSON: the members of a call, then a call, then a list of calls. */
 #define MEMBERS(name, arguments) "\"" name "\":" SP "\"" NAME "\"," SP "\"" arguments "\":" SP ARGUMENTS "}"
 #define OBJECT(name, arguments)  "{" MEMBERS(name, arguments)
 #define CALL                     OBJECT("name", "arguments")
@@ -80,8 +80,8 @@
 
 /* ---- the table ---- */
 
-/* The first row whose marks a template contains is chosen, so rows whose marks include
- * those of others come first. */
+/* A template gets the first row whose marks it contains, so a row whose marks include
+ * another row's comes before that row. */
 static const answer_format formats[] = {
     {{"openai"}, SYNTAX_HARMONY, 0,
      {HARMONY_CALL " <|constrain|>json<|message|>" ARGUMENTS "<|call|>",
@@ -171,8 +171,7 @@ static const answer_format formats[] = {
       EACH "{" CALLS MEMBERS("name", "parameters") BETWEEN ";" SP END},
      {"<|python_tag|>" WITH "\"parameters\"", "<|start_header_id|>" WITH "\"parameters\""}},
 
-    /* Formats that no template identifies: their marks are those of a row above, or
-     * none. */
+    /* Formats that no template identifies: no marks, or those of a row above. */
     {{"granite4"}, SYNTAX_JSON, FORMAT_FORCED_JSON, {LINE("<tool_call>", CALL, "</tool_call>")}, {NULL}},
     {{"ernie45"}, SYNTAX_JSON, 0,
      {LINE("<tool_call>", CALL, "</tool_call>"), READS "<response>" ANSWER "</response>"}, {NULL}},
@@ -191,7 +190,7 @@ static const answer_format formats[] = {
      {NULL}},
     {{"pythonic"}, SYNTAX_PYTHON, 0, {"[" CALLS PYTHON_LIST}, {NULL}},
 
-    /* Reasoning. */
+    /* Formats of reasoning. */
     {{"openai_gptoss"}, REASONING_HARMONY, 0,
      {"<|channel|>analysis<|message|>" TEXT "<|end|>" PART "<|start|>assistant" PART
       "<|channel|>final<|message|>" ANSWER,
@@ -279,7 +278,7 @@ const answer_format *reasoning_format_named(const char *name) {
 
 /* ---- by a template ---- */
 
-/* Whether a text contains all parts that EDGE_WITH separates. */
+/* Whether a text contains all parts of seen_by, which EDGE_WITH separates. */
 static bool template_has(str text, const char *seen_by) {
     for (str all = str_of(seen_by), one; all.n > 0;) {
         const char *with = memchr(all.p, EDGE_WITH, all.n);
@@ -292,7 +291,7 @@ static bool template_has(str text, const char *seen_by) {
     return true;
 }
 
-/* The opening of the first writing, without a bracket. */
+/* The opening mark of the format's first writing; empty if that is only a bracket. */
 static str format_opening(const answer_format *f) {
     call_writing w;
     reasoning_marks m;
@@ -328,7 +327,8 @@ output_formats output_formats_of_template(str chat_template) {
 
 /* ---- by a prompt ---- */
 
-/* The end of the last occurrence of a text, ignoring newlines at its end; 0: none. */
+/* The offset in s after the last occurrence of text without trailing newlines; 0:
+ * none. */
 static size_t last_end(str s, str text) {
     while (text.n > 0 && text.p[text.n - 1] == '\n') {
         text.n--;
@@ -395,7 +395,8 @@ static bool writing_is_code(char c) {
     return (unsigned char)c < ' ' && c != '\n';
 }
 
-/* Removes the text before the first of the codes from *s, together with that code. */
+/* Removes the text before the first of the codes, and that code, from *s. Returns the
+ * text. */
 static str writing_upto(str *s, const char *codes) {
     str part = {s->p, 0};
     while (part.n < s->n && strchr(codes, s->p[part.n]) == NULL) {
@@ -449,7 +450,7 @@ str writing_first(str text) {
 
 /* ---- writings of calls ---- */
 
-/* Whether the opening mark opens a section in which each call has its own mark. */
+/* Whether the opening mark begins a section in which each call has its own mark. */
 static bool writing_is_section(const call_writing *w) {
     bool begins_each = w->again.p != NULL && w->again.p >= w->open.p + w->open.n;
     return (w->format->flags & FORMAT_IN_SECTION) != 0 || (w->is_head && begins_each);
@@ -466,8 +467,7 @@ static void writing_read_tags(str *s, call_writing *w) {
     w->tag_between = writing_upto(s, (char[]){EDGE_END, 0});
 }
 
-/* The text around the arguments; in Gemma's notation the braces belong to the
- * arguments. */
+/* Reads the text around the arguments from *s. Gemma's braces belong to the arguments. */
 static void writing_read_arguments(str *s, call_writing *w) {
     w->name_end = writing_upto(s, (char[]){HOLE_ARGUMENTS, EDGE_EACH, 0});
     if (s->p[-1] == EDGE_EACH) {
@@ -490,7 +490,7 @@ static void writing_read(const char *text, call_writing *w) {
     }
     w->is_first = w->open.n == 1 && strchr("[{", w->open.p[0]) != NULL;
     w->before = writing_upto(&s, (char[]){HOLE_NAME, HOLE_ARGUMENTS, 0});
-    if (name == NULL) { /* only read, never written: its marks suffice */
+    if (name == NULL) { /* only the parser uses the writing, and only its marks */
         w->close = s;
         return;
     }
@@ -551,9 +551,9 @@ static void shape_add(format_shape *s, mark_role role, str text) {
     }
 }
 
-/* The roles of the marks in a text. */
+/* The roles that the marks in a text get, in order. */
 typedef struct shape_roles {
-    mark_role first, rest, last; /* last: ROLE_NONE: like the others */
+    mark_role first, rest, last; /* last: ROLE_NONE means like `rest` */
 } shape_roles;
 
 static void shape_add_all(format_shape *s, str text, const char *edges, shape_roles roles) {
@@ -569,7 +569,7 @@ static void shape_add_all(format_shape *s, str text, const char *edges, shape_ro
     }
 }
 
-/* JSON, Gemma's notation and Python, whose brackets are not marks. */
+/* Adds the marks of a writing in JSON, Gemma or Python. Brackets are not marks. */
 static void shape_add_calls(format_shape *s, const call_writing *w) {
     static const char edges[] = "}])";
     bool is_section = writing_is_section(w);
@@ -602,7 +602,7 @@ static void shape_add_tags(format_shape *s, const call_writing *w) {
     shape_add_all(s, w->close, "", (shape_roles){ROLE_SECTION_END, ROLE_SECTION_END, ROLE_NONE});
 }
 
-/* Elements: the mark of each tag is the text before its bracket. */
+/* Adds the marks of elements: the text before each tag's bracket is one mark. */
 static void shape_add_elements(format_shape *s, const call_writing *w) {
     shape_add(s, ROLE_SECTION, w->open);
     shape_add_all(s, w->again, "", (shape_roles){ROLE_OPEN, ROLE_OPEN, ROLE_NONE});
@@ -623,7 +623,8 @@ static void shape_add_harmony(format_shape *s) {
     }
 }
 
-/* The text around an answer or, in tags, between two parameters. */
+/* Adds the marks in a text that only the parser reads: around an answer or, in tags,
+ * between two parameters. */
 static void shape_add_read(format_shape *s, str text) {
     str before = writing_upto(&text, (char[]){HOLE_ANSWER, HOLE_VALUE, 0});
     bool is_answer = text.p[-1] == HOLE_ANSWER;
@@ -693,7 +694,7 @@ void answer_format_shape(const answer_format *calls, format_shape *out) {
 
 /* ---- names ---- */
 
-/* Whether a head that ends in this name would be read as a name with a call's number. */
+/* Whether a head that ends in this name would be read as a name and a call's number. */
 static bool name_is_numbered(str name) {
     size_t n = name.n;
     while (n > 0 && isdigit((unsigned char)name.p[n - 1])) {

@@ -27,7 +27,7 @@ static quire_err check_text(str text, quire_error *why) {
                                                 text.n, GRAMMAR_MAX_TEXT);
 }
 
-/* The arena's failure as an error of the rule. */
+/* Reports the arena's failure, if any, as the rule's error. */
 static quire_err check_arena(const part_arena *a, quire_error *why) {
     return a->failed == QUIRE_TOO_LARGE ? err_set(why, a->failed, -1, "it is too large") : a->failed;
 }
@@ -40,7 +40,7 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
                              .whitespace_pattern = rule->whitespace_pattern};
 }
 
-/* Compiles a rule, which is `answer` if it has marks, inside its frame. */
+/* Compiles a rule: `answer` inside its frame if it needs marks, else the rule's text. */
 static quire_err answer_rule_build(part_arena *a, const request_rule *rule, const grammar_part *answer,
                                    const rule_context *c, const grammar_options *options, grammar **out,
                                    quire_error *why) {
@@ -52,7 +52,7 @@ static quire_err answer_rule_build(part_arena *a, const request_rule *rule, cons
     return grammar_compile_parts(&all, c->marks, options, out, why);
 }
 
-/* Takes the grammar from the cache, or compiles and keeps it. */
+/* Takes the grammar from the cache, or compiles it and adds it to the cache. */
 static quire_err take_grammar(part_arena *a, const request_rule *rule, const grammar_part *answer,
                               const rule_context *c, grammar **out, quire_error *why) {
     const grammar_options options = options_of(rule, c);
@@ -85,8 +85,8 @@ grammar_key answer_rule_key(request_rule_form form, const rule_context *c, const
     return key;
 }
 
-/* If the error e concerns a tool's schema, names the tool instead of its index in the
- * list of calls that tool_choice forces. Returns e. */
+/* If e is an error in a tool's schema, rewrites *why to name the tool in place of its
+ * index in the list of calls that tool_choice forces. Returns e. */
 static quire_err answer_rule_name_tool(const request_rule *rule, quire_err e, quire_error *why) {
     static const char list[] = "\"/items/anyOf/", arguments[] = "/properties/arguments";
     char *at = rule->form == RULE_OF_KIND && e != QUIRE_OK ? strstr(why->message, list) : NULL;
@@ -121,8 +121,8 @@ quire_err answer_rule_compile(const request_rule *rule, const rule_context *c, g
     }
     TRY_DONE(e, take_grammar(&a, rule, &answer, c, out, &why));
     if (is_tag) {
-        /* checked even for a cached tag, since the end tokens differ by request. A rule
-         * that compiled is small enough to search */
+        /* Checked for cached tags too, since the end tokens differ between requests. A
+         * rule that compiled is small enough to search. */
         e = structural_tag_check_ends(tag, c->marks, c->ends, c->n_ends, &why);
     }
 done:
@@ -178,9 +178,9 @@ typedef struct noted {
 
 enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
 
-/* The keywords of a schema, in the order in which they were met first. */
+/* The keywords of a schema, in order of first occurrence. */
 typedef struct report {
-    strbuf texts;      /* 0-terminated */
+    strbuf texts;      /* the texts of the list, each 0-terminated */
     noted *list;       /* [SCHEMA_CHECK_KEYWORDS] */
     int32_t *slots, n; /* a hash table: 1 + index in list, 0 where it is empty */
     bool is_cut, is_short;
@@ -206,8 +206,7 @@ static uint32_t add_hash(uint32_t h, const char *text) {
     return (h ^ '/') * 16777619U;
 }
 
-/* Records a keyword. It may be met several times, and refused after it seemed enforced; a
- * refusal wins. */
+/* Records a keyword. It may occur several times; a refusal replaces any other status. */
 static void note_keyword(void *user, const grammar_keyword *k) {
     report *x = user;
     uint32_t slot = add_hash(add_hash(2166136261U, k->path), k->keyword) % SLOTS;
@@ -235,7 +234,7 @@ static void note_keyword(void *user, const grammar_keyword *k) {
     f->status = (int)k->status;
 }
 
-/* Writes the list of keywords; n: the count of each status. */
+/* Writes the list of keywords. n: out, the number of keywords of each status. */
 static void write_list(const report *x, int64_t n[3], json_out *o) {
     json_begin(o, '[');
     for (int32_t i = 0; i < x->n; i++) {
@@ -272,7 +271,7 @@ static const char *kind_name(grammar_kind kind) {
 typedef struct outcome {
     bool is_accepted;
     const char *reason;
-    const char *additional; /* "closed" or "schema"; NULL: the rule is not a schema */
+    const char *additional; /* "closed" or "schema"; NULL if the rule is not a schema */
     int64_t us;
     size_t bytes;
 } outcome;
@@ -349,7 +348,7 @@ quire_err schema_check_list(const quire_request *r, strbuf *out) {
                                                                    : strbuf_add_str(out, "[]");
 }
 
-/* The row of a member that names a rule; NULL for other members. */
+/* The field that a member of a body sets, if it sets a rule; NULL for other members. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
     static const char *const names[] = {"ebnf",
                                         "grammar",
@@ -374,7 +373,7 @@ static const field_desc *row_of(str name, uint32_t endpoint) {
     return NULL;
 }
 
-/* Reads the rule that body names into r. */
+/* Reads the rule in body into r. */
 static quire_err read_rule(quire_request *r, const json_value *body, quire_error *err) {
     for (json_member m = {0}; json_next(body, &m);) {
         const field_desc *f = row_of(str_of(m.name), FIELD_COMPLETIONS);
@@ -399,7 +398,7 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
                      "schema is missing; give a JSON Schema, or one of a request's fields that name a rule");
 }
 
-/* Writes the report on a rule that is too large to be read; its kind is not parsed. */
+/* Reports a rule over the size limit; its kind is not parsed. */
 static quire_err report_size(const quire_error *why, strbuf *out) {
     const report none = {0};
     const outcome refused = {.reason = why->message};

@@ -14,14 +14,14 @@
 
 static const grammar_part nothing = {.part = GRAMMAR_PART_TEXT, .text = {"", 0}};
 
-/* One of the parts, which are copied. */
+/* The part that matches one of parts[0..n), which are copied. */
 static grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n) {
     grammar_part all = part_sequence(&m->arena, parts, n);
     all.part = GRAMMAR_PART_ONE_OF;
     return all;
 }
 
-/* What a hole of a writing matches. */
+/* The regex that a hole of a writing matches. */
 static const char *regex_of(char hole) {
     switch (hole) {
     case HOLE_SPACE:
@@ -39,7 +39,7 @@ static const char *regex_of(char hole) {
 
 enum { MAX_PIECES = 32 };
 
-/* A writing's text. */
+/* The part of a writing's text, with its holes. */
 static grammar_part text_part(call_parts *m, str text) {
     grammar_part parts[MAX_PIECES];
     size_t n = 0;
@@ -55,7 +55,8 @@ static grammar_part text_part(call_parts *m, str text) {
 
 /* ---- arguments ---- */
 
-/* The types that the format's parser gives the values of a tool. */
+/* The types to which the parser converts a value with this schema (GRAMMAR_READS_
+ * bits). */
 static unsigned call_grammar_reads(const void *user, const json_value *schema) {
     const output_tool *tool = user;
     unsigned types = schema_types(schema, tool->parameters), bits = 0;
@@ -80,7 +81,7 @@ static const json_value *items_read(const void *user, const json_value *schema) 
     return schema_items(schema, tool->parameters);
 }
 
-/* The texts that a value between tags cannot contain. */
+/* Sets the texts that a value between tags cannot contain. */
 static void set_never(call_parts *m, const format_shape *shape, grammar_arguments *a) {
     bool has_next = format_shape_mark(shape, ROLE_NEXT).n > 0;
     str *never = part_arena_new(&m->arena, FORMAT_MARKS, sizeof *never);
@@ -91,15 +92,14 @@ static void set_never(call_parts *m, const format_shape *shape, grammar_argument
         if (ends) {
             never[a->n_never++] = shape->marks[i].text;
         }
-        if (role == ROLE_NEXT) { /* after the newline before a value */
+        if (role == ROLE_NEXT) { /* a newline has come already before the value */
             a->never_first = (str){shape->marks[i].text.p + 1, shape->marks[i].text.n - 1};
         }
     }
     a->never = never;
 }
 
-/* The text between a key and its value, which depends on whether the value is a
- * string. */
+/* The text between a key and its value, with is_text ("true" or "false") in its hole. */
 static str middle_of(call_parts *m, str middle, const char *is_text) {
     strbuf out = {0};
     str literal;
@@ -179,7 +179,7 @@ static size_t call_grammar_n_taken(const call_grammar *c, const call_writing *w)
     return n;
 }
 
-/* One call, from the name to what stands after the arguments. */
+/* One call, from its name to the text after its arguments. */
 static grammar_part call_parts_call(call_parts *m, const call_writing *w) {
     assert(m != NULL && w != NULL);
     size_t n = 0;
@@ -205,7 +205,7 @@ static grammar_part call_parts_calls(call_parts *m, const call_writing *w) {
     calls.part = GRAMMAR_PART_REPEAT;
     calls.min = 1;
     calls.max = one ? 1 : GRAMMAR_NO_MAX;
-    if (w->format->syntax == SYNTAX_HARMONY) { /* its end token may also end the answer */
+    if (w->format->syntax == SYNTAX_HARMONY) { /* harmony's end token may also end the answer */
         const grammar_part ends[] = {close, nothing};
         close = call_parts_one_of(m, ends, 2);
     }
@@ -232,7 +232,7 @@ bool call_grammar_exists(const call_grammar *c) {
 
 /* ---- the special tokens of a grammar ---- */
 
-/* The longest special token that begins here. */
+/* The longest special token that the text begins with; NULL: none. */
 static const grammar_mark *mark_here(const grammar_marks *marks, str text) {
     const grammar_mark *best = NULL;
     for (size_t i = 0; i < marks->n; i++) {
@@ -249,7 +249,7 @@ bool mark_scan_next(mark_scan *s, const grammar_marks *marks) {
     assert(s != NULL);
     s->found = NULL;
     while (s->at < s->text.n && s->found == NULL) {
-        (void)turn_poll((uint32_t)marks->n); /* lets other work run */
+        (void)turn_poll((uint32_t)marks->n); /* lets other jobs run */
         s->found = mark_here(marks, (str){s->text.p + s->at, s->text.n - s->at});
         s->at += s->found != NULL ? s->found->text.n : 1;
     }
@@ -280,7 +280,7 @@ typedef struct checker {
     quire_error *err;
 } checker;
 
-/* Whether no other rule of the request forbids the tokens of a text. */
+/* Whether bad_words and allowed_token_ids allow all special tokens in a text. */
 static bool can_come(const checker *k, str text) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, k->marks);) {
         if (is_bad_word(k->p, scan.found->id) || call_marks_is_left_out(k->p, scan.found->id)) {
@@ -336,13 +336,13 @@ quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, co
     return QUIRE_OK;
 }
 
-/* The answer that a grammar of calls describes: free text in which the format's marks
- * begin calls, or calls alone. */
+/* The part of an answer: free text in which the format's marks begin calls, or only
+ * calls. */
 
 enum { MAX_WRITINGS = FORMAT_WRITINGS };
 
-/* The answer's calls as alternatives: writings that may occur anywhere (is_first false),
- * only at the beginning of the answer (true), or all. */
+/* The answer's calls as alternatives: all writings if with_others, else those whose
+ * is_first equals the argument. */
 static grammar_part one_of_writings(call_parts *m, bool is_first, bool with_others) {
     grammar_part ways[MAX_WRITINGS];
     call_writing w;
@@ -367,7 +367,7 @@ static int32_t mark_id(const call_parts *m, str text) {
     return -1;
 }
 
-/* Whether a writing begins its calls with this mark, or with a part of it. */
+/* Whether this mark equals or begins the opening text of a writing, or begins with it. */
 static bool is_written(const call_parts *m, str mark) {
     call_writing w;
     for (size_t i = 0; call_grammar_next(m->c, &i, &w);) {
@@ -378,9 +378,10 @@ static bool is_written(const call_parts *m, str mark) {
     return false;
 }
 
-/* Adds the texts that free text must not contain: other marks that begin calls. */
+/* Adds to never[] the texts that free text must not contain: marks that begin calls, but
+ * not in a writing of the grammar. */
 static void add_never(call_parts *m, const format_shape *shape, str *never, size_t *n) {
-    bool is_bare = (shape->flags & FORMAT_BARE) != 0; /* its marks are also words of plain text */
+    bool is_bare = (shape->flags & FORMAT_BARE) != 0; /* the marks may also be plain text */
     for (int i = 0; i < shape->n; i++) {
         const format_mark *k = &shape->marks[i];
         bool begins = (k->role == ROLE_OPEN || k->role == ROLE_SECTION) && !is_written(m, k->text);
@@ -390,15 +391,15 @@ static void add_never(call_parts *m, const format_shape *shape, str *never, size
     }
 }
 
-/* The content of a tag of the writing after its opening text. */
+/* The part after a writing's opening text, where that begins calls in free text. */
 static grammar_part tag_rest(call_parts *m, const call_writing *w) {
     const grammar_part ways[] = {call_parts_calls(m, w), part_text(str_of("all\n"))};
     bool has_text = (w->format->flags & FORMAT_HEAD_FIRST) != 0 && !m->c->is_single;
     return has_text ? call_parts_one_of(m, ways, 2) : ways[0];
 }
 
-/* The format's first writing that begins with a bracket. False if there is none, or if a
- * bracket in later text begins no call. */
+/* Finds the format's first writing that begins with a bracket. False if there is none, or
+ * if a bracket in later text begins no call. */
 static bool bracket_writing(const call_parts *m, const format_shape *shape, call_writing *w) {
     bool counts = (shape->flags & FORMAT_BARE) != 0 && (shape->flags & FORMAT_IN_SECTION) == 0;
     for (size_t i = 0; counts && call_grammar_next(m->c, &i, w);) {
@@ -409,8 +410,8 @@ static bool bracket_writing(const call_parts *m, const format_shape *shape, call
     return false;
 }
 
-/* Adds to free text: an object whose first member names an offered function is a call at
- * any place. An object with another name is text. */
+/* Adds a rule to free text: an object whose first member names an offered function is a
+ * call, wherever it is. An object with another name is text. */
 static void add_brackets(call_parts *m, const format_shape *shape, grammar_part *p) {
     call_writing w;
     if (!bracket_writing(m, shape, &w)) {
@@ -482,8 +483,7 @@ static grammar_part regex_part(const char *regex) {
     return (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)};
 }
 
-/* An answer that begins either with a bracket, and then with a call, or with anything
- * else. */
+/* An answer that begins with a bracket, and then is a call, or with anything else. */
 static grammar_part bracket_part(call_parts *m) {
     call_writing w;
     grammar_part space = regex_part("[ \\n\\t\\r]{0,8}"), tags = tags_part(m);
@@ -511,8 +511,8 @@ static grammar_part bracket_part(call_parts *m) {
     return part_sequence(&m->arena, parts, 2);
 }
 
-/* An answer that begins after a writing's opening text: a call, or a line that says that
- * text follows. */
+/* An answer that begins after a writing's opening text: with a call, or with "all" and a
+ * newline, after which text follows. */
 static grammar_part head_part(call_parts *m, const call_writing *w) {
     grammar_part tags = tags_part(m);
     const grammar_part text[] = {part_text(str_of("all\n")), tags};
@@ -522,7 +522,7 @@ static grammar_part head_part(call_parts *m, const call_writing *w) {
     return m->c->is_required ? calls[0] : call_parts_one_of(m, ways, 3);
 }
 
-/* Harmony: messages, then a call to functions or none. */
+/* Messages of harmony, then an optional call. */
 static grammar_part harmony_messages(call_parts *m, const reasoning_marks *r, grammar_part calls) {
     enum { N_HEADERS = 3 };
     const str headers[N_HEADERS] = {r->open[0], r->before[0], r->before[1]};
@@ -551,7 +551,8 @@ static grammar_part harmony_messages(call_parts *m, const reasoning_marks *r, gr
     return part_sequence(&m->arena, parts, 2);
 }
 
-/* The same if a call is required: at most one message of reasoning precedes it. */
+/* An answer in harmony. If a call is required, one message of reasoning may precede
+ * it. */
 static grammar_part harmony_part(call_parts *m) {
     reasoning_marks r;
     reasoning_format_marks(reasoning_format_named("openai_gptoss"), &r);
@@ -588,7 +589,7 @@ static grammar_part calls_or_text(call_parts *m) {
     return m->c->is_required ? one_of_writings(m, false, true) : is_first ? bracket_part(m) : tags_part(m);
 }
 
-/* The same after the reasoning; in harmony the messages belong to the answer itself. */
+/* In harmony the messages are part of the answer, so there is no frame. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame) {
     grammar_part answer = calls_or_text(m);
     bool is_bare = frame == NULL || m->c->format->syntax == SYNTAX_HARMONY;

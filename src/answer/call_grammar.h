@@ -1,8 +1,8 @@
-/* The grammar of an answer that may or must call tools: from the format's writings
+/* The grammar of an answer that may or must call tools, made from the format's writings
  * (answer_format.h), the tools and their schemas.
  *
- * Free text begins calls by their format's own opening marks; from there on each call is
- * one of the offered functions, with arguments of its schema. */
+ * In free text the format's opening marks begin calls; after a mark, each call must name
+ * an offered function and have arguments that match its schema. */
 #ifndef ANSWER_CALL_GRAMMAR_H
 #define ANSWER_CALL_GRAMMAR_H
 
@@ -14,24 +14,23 @@
 
 typedef struct call_grammar {
     const answer_format *format;
-    const output_tool *tools; /* offered ones */
+    const output_tool *tools; /* the offered tools */
     size_t n_tools;
     str only;         /* the one function that may be called; empty: any */
     bool is_required; /* the answer consists of calls only */
     bool is_single;   /* one call at most */
-    /* set where a schema was loosened because compiling took too long; NULL: not
-     * reported */
+    /* out, may be NULL; true if a schema was loosened because compiling took too long */
     bool *in_haste;
 } call_grammar;
 
-/* The next of the format's writings, from number *i on, in which at least one of the
- * tools can be called; *i moves past it. False if there is none. */
+/* Finds the next writing, from index *i on, in which at least one of the tools can be
+ * called, and moves *i past it. False if there is none. */
 bool call_grammar_next(const call_grammar *c, size_t *i, call_writing *out);
-/* Whether there is such a writing. */
+/* Whether at least one of the tools can be called in some writing of the format. */
 bool call_grammar_exists(const call_grammar *c);
 /* Compiles the grammar inside `frame`, the text around an answer (NULL: none). If no call
- * is required, a tool without `is_strict` whose schema cannot be enforced is only held to
- * the types of its properties. Errors as grammar_compile_parts. */
+ * is required, a schema that cannot be enforced is loosened, at most to the types of its
+ * properties, unless its tool is_strict. *out and errors as grammar_compile_parts. */
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame,
                                const grammar_marks *marks, const grammar_options *options, grammar **out,
                                quire_error *err);
@@ -41,29 +40,28 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
 typedef struct call_parts {
     const call_grammar *c;
     const grammar_marks *marks;
-    const json_value **schemas; /* schemas of the tools' arguments: as given, or as relaxed */
-    /* each tool's arguments as last made, for one compilation; NULL: not made yet */
+    const json_value **schemas; /* [n_tools] schemas of the arguments, as given or loosened */
+    /* [n_tools] each tool's arguments, built once a compilation; NULL: not built yet */
     const grammar_arguments **made;
     part_arena arena;
-    bool is_own_fault; /* a single tool's schema is too large */
+    bool is_own_fault; /* the error is in one tool's schema, not in the number of tools */
 } call_parts;
 
-/* Starts the parts of another compilation. */
+/* Forgets the last compilation's parts; their memory stays in the arena. */
 void call_parts_forget(call_parts *m);
 
-/* The answer, inside its frame. */
+/* Builds the part of a whole answer inside its frame, in m's arena. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
-/* The arguments of tool i in a writing; and whether it can be called there. */
+/* Builds the part of a tool's arguments in a writing; all writings of one format write
+ * arguments alike. tool: its index. */
 grammar_part call_parts_arguments(call_parts *m, const call_writing *w, size_t tool);
 bool call_grammar_takes(const call_grammar *c, const call_writing *w, size_t tool);
 
-/* ---- the special tokens of a grammar ---- */
+/* The special tokens that calls need, and whether the request's other rules forbid
+ * them. */
 
-/* The special tokens that a grammar of calls is written with, and whether the request's
- * other rules leave them. */
-
-/* The special tokens in a text, the longest at each place: mark_scan_next finds the next
- * one and moves after it. */
+/* Iterates over the special tokens in a text, taking the longest at each place.
+ * mark_scan_next sets `found` and moves after it; false: there is no other. */
 typedef struct mark_scan {
     str text;
     size_t at;
@@ -71,10 +69,10 @@ typedef struct mark_scan {
 } mark_scan;
 bool mark_scan_next(mark_scan *s, const grammar_marks *marks);
 
-/* QUIRE_BAD_REQUEST, naming the field: bad_words bans a special token that calls need,
- * allowed_token_ids leaves it out, or the answer ends with one in the midst of a call.
- * If no call is required, a writing whose opening mark is forbidden needs no other
- * token. */
+/* Checks that the request lets the model write calls. QUIRE_BAD_REQUEST, with the field's
+ * name: bad_words bans a special token that calls need, allowed_token_ids lacks it, or it
+ * ends the answer in the middle of a call. If no call is required, a writing whose
+ * opening mark is forbidden needs no other token. */
 quire_err call_marks_check(const call_grammar *c, const grammar_marks *marks, const sampling_params *p,
                            const model_desc *d, quire_error *err);
 

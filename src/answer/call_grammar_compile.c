@@ -1,4 +1,4 @@
-/* Compiles grammars of calls, also where a tool's schema cannot be enforced. */
+/* Compiles grammars of calls, and loosens tools' schemas that cannot be enforced. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,32 +12,29 @@
 #include "grammar/grammar.h"
 #include "json/json_out.h"
 
-/* A tool's schema without the parts that cannot be enforced, for tools that the model may
- * but need not call: only the property with a refused keyword is loosened. */
+/* Loosening removes from a tool's schema the parts that cannot be enforced, if the model
+ * may but need not call the tool; properties without such parts keep their schemas. */
 enum { CALL_REFUSALS = 32, CALL_REFUSAL_BYTES = 512 };
 
-/* Keywords that are left out, and properties of which only the types stay (`of` is
- * empty). */
+/* Keywords to leave out, and properties to reduce to their types (`of` is empty). */
 typedef struct call_refusals {
     const output_tool *tool;
     struct {
-        /* JSON pointer of the schema that has the keyword, or of the property; the
-         * keyword */
+        /* path: JSON pointer of the keyword's schema, or of the property */
         char path[CALL_REFUSAL_BYTES], of[64];
     } list[CALL_REFUSALS];
     size_t n;
     bool is_new; /* a keyword or property was added */
-    /* from now on properties are reduced to their types, instead of leaving out single
-     * keywords */
+    /* call_refusals_note adds properties instead of single keywords */
     bool whole;
 } call_refusals;
 
-/* grammar_options.keyword; user: call_refusals *. A keyword that is refused is added, or
- * the keyword around it that gives it another meaning (not, if, oneOf, contains): leaving
- * that one out allows more texts, never fewer. */
+/* Callback for grammar_options.keyword; user: a call_refusals. Adds a refused keyword, or
+ * the keyword around it that inverts or counts matches (not, if, oneOf, contains):
+ * without that one the schema allows more texts, never fewer. */
 void call_refusals_note(void *user, const grammar_keyword *k);
-/* The schema of the tool without these keywords and properties; `without` NULL: only its
- * properties with their types, and which of them are required. *out belongs to the caller
+/* Copies the tool's schema without these keywords and properties; `without` NULL: keeps
+ * only its properties' types, and which of them are required. *out belongs to the caller
  * (json_drop). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err call_loosen(const output_tool *tool, const call_refusals *without, json_value **out);
 
@@ -54,14 +51,15 @@ static bool is_refusal(quire_err e) {
     return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
 }
 
-/* Distinguishes a schema that is too large from one that only ran out of time. */
+/* Records that compiling exceeded a limit, which may depend on the time that was left. */
 static void note_haste(const call_parts *m, quire_err e) {
     if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) {
         *m->c->in_haste = true;
     }
 }
 
-/* Whether the schema of tool i alone can be enforced in a writing; *why says why not. */
+/* Compiles the arguments of tool i alone in a writing, to see whether its schema can be
+ * enforced. *why: the reason of an error. */
 static quire_err try_alone(call_parts *m, const call_writing *w, size_t i, const grammar_options *options,
                            quire_error *why) {
     grammar *g = NULL;
@@ -73,8 +71,8 @@ static quire_err try_alone(call_parts *m, const call_writing *w, size_t i, const
     return e;
 }
 
-/* Relaxes the schema of tool i where `without` says so; NULL: reduces all its
- * properties to their types. *owned: the new schema. */
+/* Loosens the schema of tool i as `without` says; NULL: reduces all its properties to
+ * their types. *owned: the new schema, which replaces the last one. */
 static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned,
                         quire_error *err) {
     json_value *made = NULL;
@@ -86,9 +84,8 @@ static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, j
     return QUIRE_OK;
 }
 
-/* Removes from tool i's refused schema what the compiler names: first keywords, then
- * everything but the types of the properties with these keywords, finally of all
- * properties. */
+/* Loosens tool i's schema step by step until it compiles: without the refused keywords,
+ * then with only the types of the properties that have them, then of all properties. */
 static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, const grammar_options *options,
                              int64_t until, json_value **owned, quire_error *err) {
     enum { ROUNDS = 4, ROUNDS_OF_KEYWORDS = 2 };
@@ -117,8 +114,8 @@ static quire_err loosen_tool(call_parts *m, const call_writing *w, size_t i, con
     return loosen(m, i, NULL, owned, err);
 }
 
-/* Loosens the tools whose schemas cannot be enforced, and those for which no time is left
- * to check: all schemas together get the time of one compilation. */
+/* Loosens the tools whose schemas cannot be enforced, or cannot be checked in time: all
+ * checks together get the time limit of one compilation. */
 static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned,
                                 quire_error *err) {
     call_writing w;
@@ -145,7 +142,8 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
     return QUIRE_OK;
 }
 
-/* Loosens all tools: together they are too large. */
+/* Reduces the properties of all tools that are not strict to their types, since together
+ * the schemas are too large. */
 static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err) {
     for (size_t i = 0; i < m->c->n_tools; i++) {
         if (!m->c->tools[i].is_strict) {
@@ -175,8 +173,8 @@ static quire_err call_grammar_compile_do(call_parts *m, const reasoning_frame *f
     return e;
 }
 
-/* A hundred or more tools get several times the steps of one rule, but the time of one
- * rule. */
+/* Step limit: grows with each hundred tools, up to four times that of one rule. The time
+ * limit is that of one rule. */
 static int64_t max_steps(size_t n_tools) {
     enum { TOOLS = 100, MOST = 4 };
     return (int64_t)GRAMMAR_MAX_STEPS * (n_tools / TOOLS + 1 < MOST ? (int64_t)(n_tools / TOOLS + 1) : MOST);
@@ -194,7 +192,7 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
                     .made = mem_new(c->n_tools, sizeof *m.made)};
     json_value **owned = mem_new(c->n_tools, sizeof *owned);
     if (own.space == GRAMMAR_SPACE_COMPACT && own.whitespace_pattern.n == 0) {
-        own.whitespace_pattern = str_of(" ?"); /* as models write JSON */
+        own.whitespace_pattern = str_of(" ?"); /* models write a space after ':' and ',' */
     }
     quire_err e = m.schemas != NULL && m.made != NULL && owned != NULL
                       ? QUIRE_OK
@@ -220,8 +218,6 @@ done:
     return e;
 }
 
-/* ---- schemas without what cannot be enforced ---- */
-
 /* ---- what is refused ---- */
 
 static bool is_one_of(str name, const char *const *names) {
@@ -233,13 +229,13 @@ static bool is_one_of(str name, const char *const *names) {
     return false;
 }
 
-/* Keywords that allow less when their schemas are loosened. */
+/* Keywords that may allow less if a schema inside them is loosened. */
 static const char *const turning[] = {"not", "if", "oneOf", "contains", NULL};
 static const char *const named[] = {"properties",       "patternProperties", "$defs", "definitions",
                                     "dependentSchemas", "dependencies",      NULL};
 static const char *const listed[] = {"allOf", "anyOf", "prefixItems", "items", NULL};
 
-/* The token after a slash; *at moves after it. */
+/* The token after the slash at path[*at]; moves *at past it. */
 static str next_token(const char *path, size_t *at) {
     size_t from = *at + 1, n = strcspn(path + from, "/");
     *at = from + n;
@@ -251,8 +247,8 @@ static bool is_index(const char *path, size_t at) {
     return token.n > 0 && strspn(token.p, "0123456789") >= token.n;
 }
 
-/* Finds a keyword on the path that inverts the meaning: its name, and the length of the
- * path up to it. False if there is none. */
+/* Finds the first keyword of `turning` on a path: its name, and the length of the path
+ * before it. False if there is none. */
 static bool find_turn(const char *path, size_t *length, str *keyword) {
     for (size_t at = 0; path[at] != 0;) {
         *length = at;
@@ -268,7 +264,7 @@ static bool find_turn(const char *path, size_t *length, str *keyword) {
     return false;
 }
 
-/* Whether a keyword that inverts the meaning refers to another place in the schema. */
+/* Whether a schema inside a keyword of `turning` has a reference to another place. */
 static bool turns_elsewhere(const json_value *v, bool is_turned) {
     for (size_t i = 0; json_is(v, JSON_KIND_ARRAY) && i < json_length(v); i++) {
         if (turns_elsewhere(json_at(v, i), is_turned)) {
@@ -349,7 +345,7 @@ static bool says_more(const json_value *parameters) {
     return says || (rest != NULL && !(json_is(rest, JSON_KIND_BOOL) && !json_truth(rest)));
 }
 
-/* Properties with their types, and which of them are required. */
+/* Writes a schema with only the properties' types, and which of them are required. */
 static void write_outline(const output_tool *tool, json_out *o) {
     const json_value *properties = json_get(tool->parameters, "properties"),
                      *required = json_get(tool->parameters, "required");
@@ -373,8 +369,8 @@ static void write_outline(const output_tool *tool, json_out *o) {
     json_end(o, '}');
 }
 
-/* A copy in progress. path: the place of the value, `n` bytes long; a path that is too
- * long cannot be a refused one. */
+/* A copy in progress. path: JSON pointer of the value being copied. A path too long for
+ * the array is too long to be refused. */
 typedef struct copy {
     const call_refusals *without;
     json_out *o;
@@ -391,7 +387,7 @@ static bool call_loosen_is_left_out(const copy *c, size_t n, const char *keyword
     return false;
 }
 
-/* Appends a token of a pointer; 0: there is no room. */
+/* Appends a token to the path of n bytes; returns its new length, or 0: no room. */
 static size_t longer_path(copy *c, size_t n, const char *token) {
     if (n + 2 * strlen(token) + 2 > sizeof c->path) {
         return 0;

@@ -13,7 +13,7 @@ quire_err call_reader_init(call_reader *r, const answer_format *format, const ou
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
     r->held.max = r->value.text.max = r->max_text = max > HELD_LEAST ? max : HELD_LEAST;
-    /* with room for what is added before the next check */
+    /* leaves room for the bytes that one step adds before is_full checks again */
     r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES;
     if (format == NULL) {
         return QUIRE_OK;
@@ -176,7 +176,7 @@ void call_leave(call_reader *r) {
     strbuf_clear(&r->held);
 }
 
-/* Ends a failed attempt: the held text, except its last n bytes, is content. */
+/* Ends a failed attempt: the held text without its last n bytes becomes content. */
 static quire_err give_up(call_reader *r, size_t n) {
     size_t n_held = r->held.n > n ? r->held.n - n : 0;
     leave(r);
@@ -257,7 +257,7 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
         }
         r->in_section = r->section_is_new = r->section_has_calls = false;
         return QUIRE_OK;
-    case ROLE_CLOSE: /* after a call */
+    case ROLE_CLOSE: /* closes a call that has ended */
         r->may_close = false;
         return QUIRE_OK;
     default:
@@ -265,9 +265,9 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
     }
 }
 
-/* Whether closing marks are looked for. In formats in which a bare bracket begins a call,
- * the mark of a code block counts only once, after a call that such a mark opened: other
- * blocks are content. */
+/* Whether to search for closing marks. In formats in which a bare bracket begins a call,
+ * the closing fence of a code block is a mark only once, after a call that the opening
+ * fence began: other code blocks are content. */
 static bool wants_close(const call_reader *r) {
     return r->after_call && (r->may_close || (r->flags & FORMAT_BARE) == 0);
 }
@@ -302,13 +302,13 @@ static quire_err outside(call_reader *r, char c) {
 
 /* ---- inside ---- */
 
-/* Whether an open call has collected more than may be held. Checked only where a
- * character begins, so that a call's text ends with a whole one. */
+/* Whether an open call has collected more text than may be held. Checked at the first
+ * byte of a character, so that no character is split. */
 static bool is_full(const call_reader *r, char c) {
     return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* Ends the call; held text of a mark, and c, are read outside it. */
+/* Ends the call; the held text of a mark, and c, are read outside it. */
 static quire_err end_full(call_reader *r, char c) {
     char bytes[MARK_BYTES + 1];
     size_t n = mark_take(&r->match, bytes);
@@ -333,7 +333,7 @@ static quire_err call_reader_inside(call_reader *r, char c) {
     if (e != QUIRE_TOO_LARGE || !r->inside) {
         return e;
     }
-    if (r->in_call) { /* more than may be held before its kind is known */
+    if (r->in_call) { /* the call has more bytes of undecided kind than may be held */
         TRY(r->machine->end(r, false));
     }
     return call_reject(r, &c, 1);

@@ -1,9 +1,12 @@
-/* Calls as nested elements (MiniMax M3): every tag follows a mark, objects and lists are
- * elements within elements.
+/* Calls as nested elements (MiniMax M3): a mark precedes every tag, and objects and lists
+ * are elements within elements.
  *
- * MARK<invoke
- * name="NAME">MARK<KEY>VALUEMARK</KEY>MARK<LIST>MARK<item>VALUEMARK</item>MARK</LIST>MARK</invoke>.
- * The schema says what a text is, and what an empty element is. */
+ *   MARK<invoke name="NAME">
+ *   MARK<KEY>VALUEMARK</KEY>
+ *   MARK<LIST>MARK<item>VALUEMARK</item>MARK</LIST>
+ *   MARK</invoke>
+ *
+ * The schema gives the type of a text or an empty element. */
 #include "answer/call_reader.h"
 
 enum { NAME, BODY, TAG };
@@ -53,8 +56,8 @@ static quire_err calls_elements_break_off(call_reader *r, const char *text, size
     return call_reject_match(r, text, n);
 }
 
-/* Begins the top element's value at its first child, whose name decides between an object
- * and a list. */
+/* Begins the value of the innermost element at its first child, whose name decides
+ * between an object and a list. */
 static quire_err begin_container(call_reader *r, str child) {
     element_calls *e = &r->u.e;
     unsigned types = types_at(r);
@@ -65,8 +68,8 @@ static quire_err begin_container(call_reader *r, str child) {
     return strbuf_add_char(&r->arguments, is_list ? '[' : '{');
 }
 
-/* Whether calls or sections are written as elements of this name; their end tags have the
- * mark before them. */
+/* Whether calls or sections are elements of this name, with the mark before their end
+ * tags. */
 static bool element_is_call(const call_reader *r, str name) {
     call_writing w;
     bool is_call = false;
@@ -147,7 +150,7 @@ static quire_err calls_elements_end_name(call_reader *r) {
     return strbuf_add_char(&r->arguments, '{');
 }
 
-/* *fits false: the text is not valid here. */
+/* Reads a byte of text in a call's body. *fits false: it is not valid here. */
 static quire_err body_text(call_reader *r, char c, bool *fits) {
     uint8_t kind = r->u.e.open[r->u.e.depth - 1].kind;
     *fits = kind == LEAF || kind == UNKNOWN || call_space(c);

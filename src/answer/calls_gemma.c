@@ -12,7 +12,7 @@ static quire_err calls_gemma_begin(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Writes JSON. *fits false: it is not valid there. */
+/* Adds JSON to the arguments. *fits false: it is not valid there. */
 static quire_err calls_gemma_put(call_reader *r, str json, bool *fits) {
     json_stream_result result;
     size_t n_read;
@@ -50,7 +50,7 @@ static quire_err end_key(call_reader *r, bool *fits) {
     return QUIRE_OK;
 }
 
-/* Ends the value in r->text, which has no quotes or whose type the schema gives. */
+/* Ends the value in r->text: one without quotes, or one whose type the schema gives. */
 static quire_err end_typed(call_reader *r, unsigned types, bool *fits) {
     strbuf_clear(&r->special);
     typed_begin(&r->value, types);
@@ -161,7 +161,7 @@ static quire_err at_quote(call_reader *r, bool *fits) {
     }
 }
 
-/* Completes the open value and the call. */
+/* Completes the open value and ends the call. */
 static quire_err calls_gemma_finish_call(call_reader *r) {
     uint8_t state = r->u.g.state;
     bool fits = true;
@@ -174,7 +174,7 @@ static quire_err calls_gemma_finish_call(call_reader *r) {
     return call_end(r);
 }
 
-/* The arguments are complete. */
+/* Ends the call after its arguments; behind: text that is read outside it. */
 static quire_err complete(call_reader *r, const char *behind, size_t n) {
     char bytes[2 * MARK_BYTES];
     memcpy(bytes, behind, n);

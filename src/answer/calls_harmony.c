@@ -1,14 +1,15 @@
 /* Harmony, the format of gpt-oss: an answer is a sequence of messages, each with a
  * header.
  *
- * <|channel|>NAME to=RECIPIENT
- * <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to
- * functions.NAME is a call; the channel analysis is reasoning, every other one content.
- * Texts of one kind are joined by a newline. */
+ *   <|channel|>NAME to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|>
+ *   <|start|>assistant<|channel|>..
+ *
+ * A message to functions.NAME is a call; the channel `analysis` is reasoning, all others
+ * are content. A newline joins two texts of one kind. */
 #include "answer/call_reader.h"
 
 enum { HEADER, TEXT, CALL, AFTER };
-enum { PLAIN, REASONING, CONTENT }; /* kinds of a message's text */
+enum { PLAIN, REASONING, CONTENT }; /* kind of a message's text */
 enum { HEADER_BYTES = 1024 };
 
 static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTRAIN) | ROLE(START),
@@ -17,14 +18,13 @@ static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTR
 
 static quire_err calls_harmony_begin(call_reader *r) {
     r->u.h = (harmony_messages){.state = HEADER, .is_first = true};
-    r->held.max = 0; /* a header is bounded by HEADER_BYTES */
+    r->held.max = 0; /* HEADER_BYTES limits a header instead */
     return QUIRE_OK;
 }
 
 /* ---- headers ---- */
 
-/* The word after a text in the header, up to white space or a mark; empty: the header
- * does not have it. */
+/* The word after `what` in the header, up to white space or a mark; empty: none. */
 static str word_behind(str header, const char *what) {
     size_t n = strlen(what);
     for (size_t i = 0; i + n <= header.n; i++) {
@@ -70,7 +70,7 @@ static quire_err begin_message(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Whether the text may be the beginning of a header without a mark: " to=functions..". */
+/* Whether the text may begin a header that has no mark: " to=functions..". */
 static bool may_be_header(str s) {
     static const char to[] = "to=";
     while (s.n > 0 && call_space(s.p[0])) {
@@ -96,7 +96,7 @@ static quire_err text_bytes(call_reader *r, const char *p, size_t n) {
     return call_text(r, kind, p, n);
 }
 
-/* A text without any header is content. */
+/* Makes text without any header content. */
 static quire_err plain_text(call_reader *r) {
     r->u.h.is_first = false;
     TRY(begin_text(r, CONTENT));
@@ -105,7 +105,7 @@ static quire_err plain_text(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Completes a call's arguments; if none have begun, they are an empty object. */
+/* Completes a call's arguments; a call without any gets an empty object. */
 static quire_err close_arguments(call_reader *r) {
     bool has_begun = !json_stream_wants_value(&r->json) || r->json.depth > 0;
     return has_begun ? json_stream_close(&r->json, &r->arguments) : strbuf_add_str(&r->arguments, "{}");
@@ -156,7 +156,7 @@ static quire_err calls_harmony_at_mark(call_reader *r, const mark *m) {
     if (h->state == TEXT || h->state == CALL) {
         TRY(end_message(r, false));
     }
-    if (h->state == AFTER || m->role == ROLE_START) { /* a new header */
+    if (h->state == AFTER || m->role == ROLE_START) { /* a new header begins */
         strbuf_clear(&r->text);
     }
     switch ((mark_role)m->role) {
@@ -201,7 +201,7 @@ static quire_err calls_harmony_byte(call_reader *r, char c) {
     size_t n;
     uint8_t state = r->u.h.state;
     uint32_t roles = state == HEADER ? header_roles : state == AFTER ? after_roles : body_roles;
-    strbuf_clear(&r->held); /* there are no attempts: text is emitted as it arrives */
+    strbuf_clear(&r->held); /* harmony has no attempts: text is emitted as it arrives */
     int found = mark_push(&r->match, &r->marks, call_roles(roles, 0), c, text, &n);
     for (size_t i = 0; i < n; i++) {
         TRY(calls_harmony_text_byte(r, text[i]));

@@ -1,9 +1,8 @@
 /* Calls as JSON: {"name": .., "arguments": {..}}, lists of these, {name: arguments}, and
  * a head with the name before the arguments alone.
  *
- * Members may come in any order, except where call_names_first says so. Arguments that
- * come before the name are held until it is there. Arguments may be JSON inside a
- * string. */
+ * Members may come in any order, unless call_names_first. Arguments before the name are
+ * held until the name comes. Arguments may be JSON inside a string. */
 #include "answer/call_reader.h"
 
 enum {
@@ -39,14 +38,15 @@ static quire_err calls_json_start_call(call_reader *r) {
     return r->in_call ? QUIRE_OK : call_begin(r);
 }
 
-/* The arguments are complete. */
+/* Emits the complete arguments and ends the call; next: the state after it. */
 static quire_err finish_arguments(call_reader *r, uint8_t next) {
     r->u.j.has_arguments = true;
     r->u.j.state = next;
     return r->in_call ? call_end(r) : QUIRE_OK;
 }
 
-/* The arguments became invalid at c: completes them if their call has begun. */
+/* Abandons arguments that c makes invalid; if their call has begun, completes them
+ * first. */
 static quire_err break_arguments(call_reader *r, char c) {
     if (r->in_call) {
         TRY(json_stream_close(&r->json, &r->arguments));
@@ -55,8 +55,7 @@ static quire_err break_arguments(call_reader *r, char c) {
     return call_reject(r, &c, 1);
 }
 
-/* Reads a byte of the arguments, decoded where they are inside a string. *result as
- * json_stream_push. */
+/* Reads a byte of the arguments, decoded inside a string. *result as json_stream_push. */
 static quire_err push_arguments(call_reader *r, char c, json_stream_result *result) {
     TRY(json_stream_push(&r->json, c, &r->arguments, result));
     return r->in_call ? call_flush_arguments(r) : QUIRE_OK;
@@ -78,7 +77,7 @@ static quire_err in_arguments(call_reader *r, char c) {
     return QUIRE_OK;
 }
 
-/* Decoded text of arguments inside a string. *fits false: it is not an object. */
+/* Reads decoded text of arguments inside a string. *fits false: it is not an object. */
 static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fits) {
     *fits = true;
     for (size_t i = 0; i < n && *fits; i++) {
@@ -96,7 +95,7 @@ static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fit
         }
         TRY(push_arguments(r, p[i], &result));
         *fits = result == JSON_STREAM_MORE || result == JSON_STREAM_DONE;
-        r->u.j.text_is_whole = result == JSON_STREAM_DONE; /* only white space may follow */
+        r->u.j.text_is_whole = result == JSON_STREAM_DONE; /* from now on only white space may follow */
     }
     return QUIRE_OK;
 }
@@ -181,7 +180,7 @@ static quire_err begin_member(call_reader *r, char c) {
     j->is_escaped = false;
     j->state = SKIPPED;
     j->skipped = (json_stream){0};
-    if (is_arguments(key) && !j->has_arguments) { /* null: none */
+    if (is_arguments(key) && !j->has_arguments) { /* null means no arguments */
         TRY(strbuf_add_str(&r->arguments, "{}"));
         if (j->has_name) {
             TRY(call_begin(r));
@@ -196,9 +195,9 @@ static quire_err begin_member(call_reader *r, char c) {
     return result == JSON_STREAM_MORE ? QUIRE_OK : call_reject(r, &c, 1);
 }
 
-/* The name is in r->text as a JSON string. Arguments that came before it are emitted now.
- * A grammar of calls writes names without escapes, so an escaped name, which no schema
- * bound, is not a name. */
+/* Takes the name, a JSON string in r->text, and emits arguments that came before it. A
+ * grammar of calls writes names without escapes, so an escaped name was written without
+ * one and is not accepted. */
 static quire_err take_name(call_reader *r) {
     str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
     TRY(call_set(&r->name, name));
@@ -257,7 +256,7 @@ static quire_err end_object(call_reader *r, char c) {
         return QUIRE_OK;
     }
     bool is_done = (j->has_name && j->has_arguments) || (r->flags & FORMAT_KEYED) != 0;
-    if (!is_done) { /* a name alone calls an offered function without arguments */
+    if (!is_done) { /* a name alone is a call, without arguments, of an offered function */
         if (!j->has_name || j->has_other || (r->flags & FORMAT_BARE) != 0 ||
             !call_is_offered(r, call_str(&r->name))) {
             return call_reject(r, &c, 1);
@@ -288,7 +287,7 @@ static quire_err begin_body(call_reader *r, char c) {
     if (c != '{') {
         return call_reject(r, &c, 1);
     }
-    /* the answer is the arguments of that function */
+    /* the answer is the arguments of the forced function */
     if (is_forced_by_name(r) && !j->in_list && r->held.n == 1) {
         TRY(call_set(&r->name, r->options->named));
         j->has_name = j->is_bare = true;
@@ -301,7 +300,7 @@ static quire_err calls_json_in_name(call_reader *r, char c) {
     json_stream_result result;
     r->u.j.is_escaped |= c == '\\';
     TRY(json_stream_push(&r->u.j.skipped, c, &r->text, &result));
-    if (result == JSON_STREAM_DONE) { /* without its quotes; one with escapes is not a known name */
+    if (result == JSON_STREAM_DONE) { /* removes the quotes; a member with escapes has no known name */
         str key = {r->text.p + 1, r->u.j.is_escaped ? 0 : r->text.n - 2};
         memmove(r->text.p, key.p, key.n);
         r->text.n = key.n;
@@ -345,10 +344,10 @@ static quire_err calls_json_between(call_reader *r, char c) {
 
 /* ---- heads ---- */
 
-/* The parts of a head that were read. */
+/* What head_read found in a head. */
 typedef struct head_parts {
     str rest, name, id;
-    bool has_mark, begins; /* it has a mark; it begins with one, and more follows */
+    bool has_mark, begins; /* the head has a mark; it begins with one and continues after it */
 } head_parts;
 
 /* Whether a literal of a writing is a mark. Others, like Kimi's "functions.", belong to
@@ -361,7 +360,7 @@ static bool head_is_mark(str literal) {
     return n < literal.n;
 }
 
-/* A code block's fence may end a value. */
+/* Stores the value of a hole, up to the fence of a code block. */
 static void head_take(head_parts *h, char hole, str value) {
     str *to = hole == HOLE_NAME ? &h->name : hole == HOLE_ID ? &h->id : NULL;
     size_t n = 0;
@@ -373,7 +372,8 @@ static void head_take(head_parts *h, char hole, str value) {
     }
 }
 
-/* Takes the hole's text up to a mark, or all the text if the mark is missing. */
+/* Takes the hole's text up to the mark `edge`, or all text if the mark is missing. False:
+ * there is text that no hole takes. */
 static bool head_upto(head_parts *h, char hole, str edge) {
     for (size_t i = 0; i + edge.n <= h->rest.n; i++) {
         if (memcmp(h->rest.p + i, edge.p, edge.n) == 0) {
@@ -390,8 +390,8 @@ static bool head_upto(head_parts *h, char hole, str edge) {
     return hole != 0;
 }
 
-/* Reads a head as a writing has it; the head may end early. false: it has no name
- * there. */
+/* Reads a head in the form of a writing's text; it may end early. False: it has no
+ * name. */
 static bool head_read(str head, str text, head_parts *h) {
     str literal;
     char hole = 0, next;
@@ -411,8 +411,8 @@ static bool head_read(str head, str text, head_parts *h) {
     return h->name.n > 0;
 }
 
-/* "functions.NAME:3" is a name and the call's id, "functions.NAME" an offered
- * function. */
+/* Splits "functions.NAME:3", which becomes the call's id, and removes "functions." before
+ * the name of an offered function. */
 static quire_err take_numbered(call_reader *r, str *name) {
     size_t n = name->n, prefix = str_begins(*name, "functions.") ? strlen("functions.") : 0;
     str bare = {name->p + prefix, name->n - prefix};
@@ -428,8 +428,8 @@ static quire_err take_numbered(call_reader *r, str *name) {
     return QUIRE_OK;
 }
 
-/* Finds name and id in the head, which is in r->text, as the first writing has them that
- * gives a name. *marked: it has a mark. */
+/* Finds the name and id of the head in r->text, by the first writing that yields a name.
+ * *marked: the head has a mark. */
 static quire_err read_head(call_reader *r, bool *marked) {
     str head = call_str(&r->text), name = {"", 0};
     call_writing w;
@@ -496,7 +496,7 @@ static quire_err calls_json_end(call_reader *r, bool cut_off) {
     if (r->u.j.state != HEAD || cut_off) {
         return QUIRE_OK;
     }
-    TRY(read_head(r, &marked)); /* a head without arguments */
+    TRY(read_head(r, &marked)); /* the head of a call without arguments */
     if (marked && call_is_name(call_str(&r->name))) {
         TRY(call_begin(r));
         TRY(strbuf_add_str(&r->arguments, "{}"));

@@ -19,7 +19,7 @@ static quire_err calls_python_finish_call(call_reader *r) {
     return call_end(r);
 }
 
-/* Completes the open value and the call. */
+/* Completes the open value and ends the call. */
 static quire_err close_call(call_reader *r) {
     if (r->u.p.state == VALUE) {
         TRY(python_literal_close(&r->u.p.value, &r->arguments));
@@ -78,7 +78,7 @@ static quire_err end_call(call_reader *r) {
     return calls_python_finish_call(r);
 }
 
-/* A name, or a key, collects in r->text. */
+/* Collects a name or a key in r->text. */
 static quire_err calls_python_in_name(call_reader *r, char c) {
     python_calls *p = &r->u.p;
     if (is_word(c) || (p->state == NAME && (c == '.' || c == '-'))) {
@@ -110,7 +110,7 @@ static quire_err close_list(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* c is not white space. */
+/* Reads a byte between names and values; c is not white space. */
 static quire_err calls_python_between(call_reader *r, char c) {
     python_calls *p = &r->u.p;
     bool in_lines = (r->flags & FORMAT_LINES) != 0;

@@ -1,9 +1,9 @@
-/* Calls as tags: a name, then parameters with their values as plain text, typed by the
- * schema.
+/* Calls as tags: a name, then parameters with plain text as values, typed by the schema.
  *
- * <function=NAME> <parameter=KEY>VALUE</parameter> .. </function>, and the same with
- * attributes or with tags of other names. A value ends at its closing tag, so it cannot
- * hold that tag; it may hold every other. */
+ *   <function=NAME> <parameter=KEY>VALUE</parameter> .. </function>
+ *
+ * Other formats have attributes, or tags with other names. A value ends at its closing
+ * tag, the only tag that it cannot contain. */
 #include "answer/call_reader.h"
 
 enum { NAME, BODY, KEY, GAP, VALUE };
@@ -15,7 +15,7 @@ static quire_err calls_tags_begin(call_reader *r) {
     return QUIRE_OK;
 }
 
-/* Completes the open call. */
+/* Completes the arguments and ends the call. */
 static quire_err calls_tags_finish_call(call_reader *r) {
     TRY(strbuf_add_str(&r->arguments, r->u.t.has_members ? "}" : "{}"));
     return call_end(r);
@@ -26,7 +26,7 @@ static quire_err end_value(call_reader *r) {
     return typed_end(&r->value, &r->arguments);
 }
 
-/* Text that is not valid anywhere. */
+/* Ends the call at text that is not valid, which is read outside it. */
 static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n) {
     if (r->in_call) {
         TRY(calls_tags_finish_call(r));
@@ -36,7 +36,7 @@ static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n
 
 /* ---- names ---- */
 
-/* Removes a name's quotes, if it has any. *rest: the text after it. */
+/* The name without its quotes, if it has any. *rest: the text after it. */
 static str unquoted(str s, str *rest) {
     s = call_trim(s);
     *rest = (str){s.p + s.n, 0};
@@ -95,7 +95,7 @@ static quire_err value_text(call_reader *r, char c) {
     return t->waits_newline ? QUIRE_OK : typed_add(&r->value, &c, 1, &r->arguments);
 }
 
-/* Text outside values: names are collected. *fits false: it is not valid here. */
+/* Reads a byte outside values, which may be of a name. *fits false: it is not valid. */
 static quire_err other_text(call_reader *r, char c, bool *fits) {
     uint8_t state = r->u.t.state;
     *fits = state == NAME || state == KEY ? r->text.n < TEXT_BYTES : call_space(c);
@@ -133,14 +133,14 @@ static quire_err calls_tags_at_mark(call_reader *r, const mark *m) {
         return calls_tags_start_call(r);
     case ROLE_VALUE_END:
         return end_value(r);
-    case ROLE_NEXT: /* begins with the newline that ends the value */
+    case ROLE_NEXT: /* the mark begins with the newline that ends the value */
         if (t->waits_newline) {
             TRY(typed_add(&r->value, "\n", 1, &r->arguments));
         }
         TRY(end_value(r));
         t->state = KEY;
         return QUIRE_OK;
-    default: /* the call's end, or the section's */
+    default: /* the end of the call or the section */
         if (t->state == VALUE) {
             TRY(end_value(r));
         }

@@ -84,7 +84,7 @@ quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *
     return QUIRE_OK;
 }
 
-/* Appends the bytes of all tokens; ends[id]: where the bytes of id end. */
+/* Appends the bytes of all tokens to *bytes. ends[id]: offset of the end of token id. */
 static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, size_t *ends) {
     token_texts *texts;
     TRY(token_texts_open(t, &texts));
@@ -97,7 +97,8 @@ static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, 
     return e;
 }
 
-/* Spells the marks in place of their texts. spelt: [marks->n * GRAMMAR_MARK_BYTES] */
+/* Replaces the texts of special tokens by the spellings by which grammars refer to them.
+ * spelt: [marks->n * GRAMMAR_MARK_BYTES] */
 static void spell_marks(const grammar_marks *marks, char *spelt, str *texts) {
     for (size_t i = 0; i < marks->n; i++) {
         char *to = spelt + i * GRAMMAR_MARK_BYTES;
@@ -191,7 +192,7 @@ void marked_vocab_close(marked_vocab *v) {
 /* ---- the cache of compiled grammars ---- */
 
 typedef struct entry {
-    grammar_key key; /* its texts lie after the entry */
+    grammar_key key; /* its texts are stored after the entry */
     uint64_t hash, last_used;
     size_t n_bytes;
     grammar *g;
@@ -200,7 +201,7 @@ typedef struct entry {
 struct grammar_cache {
     pthread_mutex_t lock;
     size_t max_bytes, n_bytes;
-    uint64_t now; /* counts uses */
+    uint64_t now; /* number of uses so far, the clock of last_used */
     int32_t n;
     entry *entries[GRAMMAR_CACHE_ENTRIES];
 };
@@ -290,7 +291,7 @@ static size_t tenant_bytes(const grammar_cache *c, uint64_t tenant) {
     return n;
 }
 
-/* The entry to drop: of the tenant that holds most, the least recently used. */
+/* The index of the entry to drop: the least recently used of the largest tenant's. */
 static int32_t grammar_cache_least_wanted(const grammar_cache *c) {
     int32_t worst = 0;
     size_t most = tenant_bytes(c, c->entries[0]->key.tenant);

@@ -48,7 +48,7 @@ bool json_stream_wants_value(const json_stream *s) {
     return s->state == VALUE || s->state == FIRST_ITEM || s->state == ITEM || s->state == MEMBER;
 }
 
-/* A value is complete. */
+/* Sets the state after a complete value. */
 static json_stream_result after(json_stream *s) {
     s->state = s->depth == 0 ? DONE : AFTER;
     return s->depth == 0 ? JSON_STREAM_DONE : JSON_STREAM_MORE;
@@ -142,7 +142,7 @@ typedef struct word {
     const char *read, *write;
 } word;
 
-/* The word that these letters begin or complete. */
+/* The word that these letters begin or, if `whole`, equal; NULL: none. */
 static const word *find_word(const char *p, size_t n, bool whole) {
     static const word words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
                                  {"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -159,7 +159,7 @@ static quire_err write_word(json_stream *s, const word *w, strbuf *out) {
     return strbuf_add_str(out, w->write);
 }
 
-/* The state of a number after c; the state itself where c does not continue it. */
+/* The state of a number after c; unchanged if c does not continue it. */
 static uint8_t number_state(uint8_t state, char c) {
     bool digit = c >= '0' && c <= '9';
     switch (state) {
@@ -183,7 +183,7 @@ static bool number_is_whole(uint8_t state) {
     return state == ZERO || state == DIGITS || state == FRACTION || state == E_DIGITS;
 }
 
-/* Handles a byte after a number or word. *again: it must be read again. */
+/* Handles a byte after a number or word. *again: the byte must be read again. */
 static void end_scalar(json_stream *s, json_stream_result *result, bool *again) {
     *again = s->depth > 0;
     *result = after(s) == JSON_STREAM_DONE ? JSON_STREAM_BEFORE : JSON_STREAM_MORE;
@@ -297,7 +297,7 @@ quire_err json_stream_add(json_stream *s, str text, strbuf *out, json_stream_res
     return QUIRE_OK;
 }
 
-/* Completes the scalar or member in which the text stopped. */
+/* Completes the scalar or member in which the text ended. */
 static quire_err close_scalar(json_stream *s, strbuf *out) {
     json_stream_result ignored;
     switch (s->state) {
@@ -341,7 +341,7 @@ quire_err json_stream_close(json_stream *s, strbuf *out) {
 
 enum { PYTHON_VALUE, PYTHON_QUOTES, PYTHON_STRING };
 
-/* The JSON escape of a decoded text, a few bytes at a time. */
+/* Passes decoded text to the JSON stream, escaped, a few bytes at a time. */
 static quire_err put_decoded(python_literal *p, const char *text, size_t n, strbuf *out) {
     char bytes[8 * UNESCAPE_BYTES];
     size_t n_read, n_bytes = 0;
@@ -350,7 +350,7 @@ static quire_err put_decoded(python_literal *p, const char *text, size_t n, strb
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\') {
             bytes[n_bytes++] = '\\';
-        } /* json_stream writes control characters as escapes */
+        } /* json_stream escapes control characters */
         bytes[n_bytes++] = text[i];
     }
     return json_stream_add(&p->json, (str){bytes, n_bytes}, out, &result, &n_read);
@@ -374,14 +374,14 @@ static quire_err python_literal_in_string(python_literal *p, char c, strbuf *out
         p->n_quotes++;
         return p->n_quotes == (p->is_triple ? 3 : 1) ? python_literal_end_string(p, out, result) : QUIRE_OK;
     }
-    for (; p->n_quotes > 0; p->n_quotes--) { /* quotes that did not end it */
+    for (; p->n_quotes > 0; p->n_quotes--) { /* quotes too few to end the string */
         TRY(string_byte(p, p->quote, out));
     }
     return string_byte(p, c, out);
 }
 
-/* After an opening quote: a second one makes an empty string, a third one a string of
- * several lines. */
+/* Reads the byte after an opening quote: a second quote makes an empty string, a third
+ * one a string of several lines. */
 static quire_err in_quotes(python_literal *p, char c, strbuf *out, json_stream_result *result) {
     if (c == p->quote) {
         p->n_quotes++;

@@ -1,18 +1,16 @@
-/* A JSON value that arrives byte by byte and is passed on as JSON: strict in what it
- * writes, lenient in what it reads.
+/* Reads a JSON value byte by byte and passes it on: lenient in what it reads, strict in
+ * what it writes.
  *
  * Strings are rewritten: control characters and escapes that JSON does not have are
  * repaired. A comma before a closing bracket is dropped. Python's True, False and None
- * become JSON's. At any time the value can be closed, so that what was written is
- * whole. */
+ * become JSON's. json_stream_close completes the output at any point. */
 #ifndef ANSWER_JSON_STREAM_H
 #define ANSWER_JSON_STREAM_H
 
 #include "answer/unescape.h"
 #include "base/str.h"
 
-/* most nested brackets; the arguments around the value also count among the 64 of a
- * request */
+/* most nested brackets in a value; the whole arguments may have 64 */
 #define JSON_STREAM_DEPTH 60
 #define JSON_STREAM_SPACE 64 /* bytes of white space that are kept after a comma */
 
@@ -20,7 +18,7 @@ typedef enum json_stream_result {
     JSON_STREAM_MORE,
     JSON_STREAM_DONE,   /* the byte ended the value */
     JSON_STREAM_BEFORE, /* a number or word ended before the byte, which was not read */
-    JSON_STREAM_BROKEN  /* the byte fits nowhere and was not read: json_stream_close completes the value */
+    JSON_STREAM_BROKEN  /* the byte is invalid here and was not read; json_stream_close completes the value */
 } json_stream_result;
 
 /* Zero-initialised: before a value. */
@@ -33,23 +31,20 @@ typedef struct json_stream {
     unescape escape;
 } json_stream;
 
-/* Reads c and appends to *out. Errors of strbuf. */
+/* Reads c and appends to *out. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max). */
 quire_err json_stream_push(json_stream *s, char c, strbuf *out, json_stream_result *result);
-/* The same for each of p[0..n), up to the first that does not give MORE; *n_read: how
- * many were read. */
+/* Reads the bytes of text up to the first whose result is not JSON_STREAM_MORE. *n_read:
+ * how many were read. Errors as json_stream_push. */
 quire_err json_stream_add(json_stream *s, str text, strbuf *out, json_stream_result *result, size_t *n_read);
-/* Appends what closes the value: quotes, null for a missing value, brackets. */
+/* Appends what completes the value: a quote, null for a missing value, brackets. */
 quire_err json_stream_close(json_stream *s, strbuf *out);
-/* What may come next. */
+/* Whether the next byte is inside a string, may begin a member's name, or a value. */
 bool json_stream_is_in_string(const json_stream *s);
 bool json_stream_wants_name(const json_stream *s);
 bool json_stream_wants_value(const json_stream *s);
 
-/* ---- Python literals ---- */
-
-/* A Python literal that arrives byte by byte, written as JSON: strings with either kind
- * of quotes are decoded and rewritten, parentheses are lists, and json_stream.h checks
- * the rest. */
+/* Reads a Python literal byte by byte and writes it as JSON: strings with either kind of
+ * quotes are decoded and rewritten, and parentheses become lists. */
 
 /* Zero-initialised: before a value. */
 typedef struct python_literal {

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* Special tokens inside a mark begin and end with one of these. */
+/* Characters with which special tokens inside a mark begin and end. */
 static const char edges[] = "<>[]";
 
 static quire_err add_byte(mark *m, char c) {
@@ -61,7 +61,8 @@ static bool is_active(const mark *m, mark_roles roles) {
     return (roles.any & bit) != 0 || (m->is_special && (roles.special & bit) != 0);
 }
 
-/* Whether the held text begins a mark; *whole is the mark that it equals, or -1. */
+/* Whether the held text begins a mark of these roles. *whole: the mark it equals, or
+ * -1. */
 static bool begins_mark(const mark_match *m, const mark_set *set, mark_roles roles, int *whole) {
     bool begins = false;
     *whole = -1;
@@ -84,7 +85,7 @@ int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char
         text[(*n)++] = c;
         return -1;
     }
-    m->held[m->n++] = c; /* it fits, since the held text is shorter than a mark */
+    m->held[m->n++] = c; /* fits, since the held text is shorter than a mark */
     while (m->n > 0 && !begins_mark(m, set, roles, &whole)) {
         text[(*n)++] = m->held[0];
         memmove(m->held, m->held + 1, --m->n);

@@ -63,7 +63,7 @@ static quire_err add_all(output_events *to, const output_events *from) {
     return QUIRE_OK;
 }
 
-/* Adds a piece of the arguments to the call's text. */
+/* Adds a piece of the arguments to l->now, without white space outside strings. */
 static quire_err add_arguments(call_limit *l, str piece) {
     for (size_t i = 0; i < piece.n; i++) {
         char c = piece.p[i];
@@ -77,8 +77,7 @@ static quire_err add_arguments(call_limit *l, str piece) {
     return QUIRE_OK;
 }
 
-/* Whether an earlier call begins like this one; *is_same: whether an earlier call equals
- * it. */
+/* Whether an earlier call begins with the text in l->now. *is_same: one equals it. */
 static bool is_like_earlier(const call_limit *l, bool *is_same) {
     bool is_like = false;
     *is_same = false;
@@ -99,7 +98,7 @@ static quire_err begin_call(call_limit *l, str name) {
     return strbuf_add_char(&l->now, '\n');
 }
 
-/* The call has ended, and differs from all earlier ones. */
+/* Adds a call that has ended to the earlier ones. */
 static quire_err keep_call(call_limit *l) {
     TRY(mem_grow(&l->earlier, &l->cap_earlier, l->n_earlier + 1, sizeof *l->earlier));
     l->earlier[l->n_earlier++] = l->now;
@@ -107,7 +106,7 @@ static quire_err keep_call(call_limit *l) {
     return QUIRE_OK;
 }
 
-/* Emits an event after the held ones, or holds it. */
+/* Passes on the held events and this one; while is_held, holds it too. */
 static quire_err hand_out(call_limit *l, const output_event *e, str text, str id) {
     if (l->is_held) {
         return output_events_add(&l->held, e->kind, e->call, text, id);

@@ -7,8 +7,8 @@
 typedef enum output_kind {
     OUTPUT_REASONING,  /* text */
     OUTPUT_CONTENT,    /* text */
-    OUTPUT_CALL_BEGIN, /* text is the function's name, id the call's id as the model wrote it, or empty */
-    OUTPUT_ARGUMENTS,  /* text is a piece of the arguments' JSON text */
+    OUTPUT_CALL_BEGIN, /* text: the function's name; id: the call's id as the model wrote it, or empty */
+    OUTPUT_ARGUMENTS,  /* text: a piece of the arguments' JSON text */
     OUTPUT_CALL_END
 } output_kind;
 
@@ -19,8 +19,8 @@ typedef struct output_event {
     size_t id, n_id;
 } output_event;
 
-/* Zero-initialised: none. Its owner clears it between feeds, or lets it grow. Neighbours
- * of one kind are one event. */
+/* A list of events; zero-initialised: empty. Its owner clears it between calls of
+ * output_parser_feed, or lets it grow. Adjacent text events of one kind are merged. */
 typedef struct output_events {
     output_event *items;
     size_t n, cap;
@@ -33,43 +33,40 @@ static inline str output_event_text(const output_events *e, size_t i) {
     return (str){e->text.p + e->items[i].text, e->items[i].n};
 }
 
-/* Appends an event; text joins the last one of the same kind and call. QUIRE_NO_MEMORY,
- * QUIRE_TOO_LARGE (text.max). */
+/* Appends an event; text of the same kind and call as the last event is added to that
+ * one. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (e->text.max). */
 quire_err output_events_add(output_events *e, output_kind kind, int32_t call, str text, str id);
 
-/* ---- how many calls an answer has ---- */
-
-/* Limits an answer's number of calls, and drops repeated ones, as the parser's events
- * pass on to the reader.
+/* Limits the number of calls of an answer, and drops repeated ones, by filtering the
+ * parser's events.
  *
  * A call that begins like an earlier one of the answer is held back until it differs. If
- * it ends without having differed, the answer ends before that call; so it does if one
- * call more than allowed begins. All this is a function of the answer's text, however it
- * was generated. Owner: its choice; one thread. */
+ * it ends without differing, the answer ends before that call; the answer also ends
+ * before the first call beyond the limit. The result depends on the answer's text alone,
+ * however it was generated. Owner: its choice; one thread. */
 
-/* Zero-initialised, except the first two members: no call yet. */
+/* Zero-initialised, except the first two members: no calls so far. */
 typedef struct call_limit {
     int32_t most; /* most calls of an answer; 0: any number */
-    /* a call with the same name and arguments as an earlier one, except for white space,
-     * is a repetition */
+    /* a repeated call (the same but for white space) ends the answer */
     bool is_distinct;
     bool is_over;
     int32_t n; /* calls that have begun */
-    /* [n_earlier] the calls that have ended: name, a line end, arguments without white
-     * space between tokens */
+    /* [n_earlier] the calls that have ended, each as its name, a newline and its
+     * arguments without white space outside strings */
     strbuf *earlier;
     size_t n_earlier, cap_earlier;
-    strbuf now;                 /* the same of the call being read */
-    bool in_string, is_escaped; /* at its end */
+    strbuf now;                 /* the call being read, in the form of `earlier` */
+    bool in_string, is_escaped; /* whether `now` ends inside a string; after a backslash in it */
     bool is_held;
     output_events held, passed;
 } call_limit;
 
-/* Replaces the found events by those that the reader gets. Sets is_over with the last
- * one. QUIRE_NO_MEMORY. */
+/* Replaces the events in *found by those to pass on. Sets is_over once the answer has
+ * ended. QUIRE_NO_MEMORY. */
 quire_err call_limit_pass(call_limit *l, output_events *found);
-/* The text has ended: appends the held events of an unfinished call to *found.
- * NO_MEMORY. */
+/* Appends an unfinished call's held events to *found, at the end of text.
+ * QUIRE_NO_MEMORY. */
 quire_err call_limit_flush(call_limit *l, output_events *found);
 void call_limit_deinit(call_limit *l);
 

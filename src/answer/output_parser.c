@@ -9,17 +9,17 @@
 enum { START, THINKING, AFTER, ANSWER };
 enum { SPACE_BYTES = 4096 };
 
-/* The reasoning part comes before the part with calls. */
+/* The reasoning part reads the text first, and passes the answer to the tool part. */
 struct output_parser {
     output_options options;
     const answer_format *reasoning;
     uint8_t state;
     bool begins_inside, has_thought, wrote_mark;
-    bool has_break; /* a hidden token came before the answer began */
+    bool has_break; /* a special token with hidden text came before the answer began */
     mark_set marks;
     mark_match match;
-    /* white space that is dropped at the end of the reasoning; a piece that was not
-     * UTF-8 */
+    /* space: white space held back, dropped at the end of the reasoning; repaired: a
+     * piece that was not UTF-8 */
     strbuf space, repaired;
     call_reader reader;
 };
@@ -52,8 +52,8 @@ static quire_err find_formats(const output_options *o, const answer_format **cal
     return QUIRE_OK;
 }
 
-/* Marks of both parts: the tool part's that are special tokens end the reasoning, and the
- * reasoning's are not content. */
+/* Adds each part's marks to the other: the tool part's special tokens end the reasoning,
+ * and the reasoning's marks are dropped from content. */
 static quire_err add_marks(output_parser *p, const answer_format *calls) {
     mark_test test = {p->options.is_special, p->options.special_context};
     mark_set *content = &p->reader.marks;
@@ -137,7 +137,7 @@ static quire_err push_all(output_parser *p, const char *text, size_t n) {
     return QUIRE_OK;
 }
 
-/* The answer begins with the white space that was held. */
+/* Begins the answer with the white space that was held. */
 static quire_err begin_answer(output_parser *p) {
     p->state = ANSWER;
     if (p->has_break) {
@@ -177,7 +177,7 @@ static quire_err output_parser_text_byte(output_parser *p, char c) {
 static quire_err output_parser_at_mark(output_parser *p, const mark *m) {
     switch ((mark_role)m->role) {
     case ROLE_THINK:
-        if (p->state == THINKING && !m->is_special) { /* a mention of the mark in plain words */
+        if (p->state == THINKING && !m->is_special) { /* the model mentions the mark in its reasoning */
             for (uint8_t i = 0; i < m->n; i++) {
                 TRY(output_parser_text_byte(p, m->text[i]));
             }
@@ -193,7 +193,7 @@ static quire_err output_parser_at_mark(output_parser *p, const mark *m) {
         strbuf_clear(&p->space);
         p->state = AFTER;
         return QUIRE_OK;
-    default: /* may be a call */
+    default: /* ROLE_OPEN, ROLE_SECTION: may begin a call */
         if (p->state != START) {
             strbuf_clear(&p->space);
         }
@@ -276,7 +276,7 @@ quire_err output_parser_finish(output_parser *p, bool cut_off, output_events *ou
     for (size_t i = 0; i < n; i++) {
         TRY(output_parser_text_byte(p, text[i]));
     }
-    if (p->state == START) { /* nothing but white space */
+    if (p->state == START) { /* the answer was only white space */
         TRY(begin_answer(p));
     }
     return call_reader_finish(&p->reader, cut_off);

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define NEWLINES 2 /* most of them between the closing mark and the answer */
+#define NEWLINES 2 /* most newlines between the closing mark and the answer */
 
 bool reasoning_begins(const reasoning_frame *f) {
     assert(f != NULL);
@@ -43,12 +43,12 @@ static bool is_token(const grammar_marks *marks, str text) {
     return false;
 }
 
-/* One of the marks that the format drops before or after the answer, or nothing. */
+/* An optional mark, one of those that the format drops around the answer. */
 static grammar_part dropped(part_arena *a, const str *texts, int n) {
     return n > 0 ? optional(a, one_of_texts(a, texts, (size_t)n)) : part_text((str){"", 0});
 }
 
-/* Any text up to the closing mark, without special tokens that begin a call. */
+/* The reasoning: text up to the closing mark, without special tokens that begin calls. */
 static grammar_part thoughts(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
                              const reasoning_marks *m) {
     str *never = part_arena_new(a, FORMAT_MARKS, sizeof *never),
@@ -72,7 +72,7 @@ static grammar_part thoughts(part_arena *a, const reasoning_frame *f, const gram
     return part;
 }
 
-/* Messages of harmony: analyses, then the answer. */
+/* Messages of harmony: reasoning (channel `analysis`), then the answer. */
 static grammar_part around_final(part_arena *a, const reasoning_marks *m, grammar_part thought,
                                  const grammar_part *answer) {
     const grammar_part analysis[] = {part_text(m->open[0]), thought, part_text(m->next)};

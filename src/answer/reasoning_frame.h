@@ -7,18 +7,19 @@
 #include "answer/part_arena.h"
 
 typedef struct reasoning_frame {
-    const answer_format *format; /* NULL: there is only the answer */
-    /* formats whose opening marks end the reasoning; NULL: none */
+    const answer_format *format; /* format of the reasoning; NULL: only an answer, without a frame */
+    /* format of calls whose opening marks end the reasoning; NULL: none */
     const answer_format *calls;
     output_start start;
 } reasoning_frame;
 
-/* Whether an answer begins inside the reasoning. */
+/* Whether the output begins inside the reasoning. */
 bool reasoning_begins(const reasoning_frame *f);
-/* Whether anything may surround the answer. */
+/* Whether nothing may surround the answer: it is the whole output. */
 bool reasoning_frame_is_empty(const reasoning_frame *f);
-/* The answer with the text around it: the reasoning up to its closing mark, begun by an
- * opening mark unless the answer begins inside it; and marks that the format drops. */
+/* Returns the part of a whole output in a's memory: the reasoning up to its closing mark,
+ * begun by an opening mark unless the output begins inside it, the answer, and the marks
+ * around it that the format drops. answer is borrowed. */
 grammar_part reasoning_frame_around(part_arena *a, const reasoning_frame *f, const grammar_marks *marks,
                                     const grammar_part *answer);
 

@@ -11,14 +11,14 @@
 
 #define MAX_DEPTH  40
 #define PATH_BYTES 200
-#define MAX_COUNT  100000 /* rounds of a repeat */
+#define MAX_COUNT  100000 /* highest count of a repeat */
 
 typedef struct reader {
     part_arena *a;
     quire_error *err;
     char path[PATH_BYTES]; /* path of the format being read */
     int depth;
-    /* The ends of the tag whose content is being read: free text stops before them. */
+    /* end texts of the tag whose content is being read, at which free text stops */
     const str *ends;
     size_t n_ends;
 } reader;
@@ -37,7 +37,7 @@ static quire_err fail(const reader *r, quire_err e, const char *format, ...) {
 
 static quire_err read_format(reader *r, const json_value *v, grammar_part *out);
 
-/* Reads a format at path[name] or path[name][i]; i < 0: no index. */
+/* Reads a format: the current one's member `name`, or its element i; i < 0: no array. */
 static quire_err structural_tag_read_member(reader *r, const json_value *v, const char *name, int64_t i,
                                             grammar_part *out) {
     size_t n = strlen(r->path), room = sizeof r->path - n;
@@ -57,7 +57,7 @@ static quire_err structural_tag_take_text(const reader *r, const json_value *for
     return json_is(v, JSON_KIND_TEXT) ? QUIRE_OK : fail(r, QUIRE_INVALID, ".%s must be a string", name);
 }
 
-/* A text, an array of them, or {"type": "token", "token": its text}. */
+/* Reads texts: one, an array of them, or {"type": "token", "token": text}. */
 static quire_err take_texts(const reader *r, const json_value *v, const char *name, const str **out,
                             size_t *n) {
     const json_value *token = str_is(json_get_str(v, "type"), "token") ? json_get(v, "token") : NULL;
@@ -121,7 +121,7 @@ static quire_err structural_tag_refuse_others(const reader *r, const json_value 
 
 /* ---- leaves ---- */
 
-/* A rule whose errors name its place. */
+/* A part of a rule whose errors name its path in the tag. */
 static grammar_part rule_here(reader *r, grammar_kind kind, str text) {
     char *where = part_arena_new(r->a, strlen(r->path) + 1, 1);
     if (where != NULL) {
@@ -157,7 +157,7 @@ static quire_err read_text_rule(reader *r, const json_value *format, const char 
     return QUIRE_OK;
 }
 
-/* Lists of texts, one after the other. */
+/* Concatenates two lists of texts. */
 static const str *join_texts(part_arena *a, const str *x, size_t n_x, const str *y, size_t n_y) {
     str *all = part_arena_new(a, n_x + n_y, sizeof *all);
     for (size_t i = 0; all != NULL && i < n_x + n_y; i++) {
@@ -211,8 +211,7 @@ static quire_err read_counts(reader *r, const json_value *format, grammar_part *
 
 /* ---- tags ---- */
 
-/* The content of a tag and its end. If free text is the whole content, it stops at the
- * first of the ends. */
+/* Reads a tag's content and end. Content of free text stops at the first of the ends. */
 static quire_err read_inside(reader *r, const json_value *content, const str *ends, size_t n_ends,
                              grammar_part *out) {
     const str *outer = r->ends;
@@ -241,7 +240,7 @@ static quire_err read_inside(reader *r, const json_value *content, const str *en
     return QUIRE_OK;
 }
 
-/* A tag's begin and what follows it. */
+/* Reads a tag: its begin text, and the part that follows it. */
 static quire_err read_tag(reader *r, const json_value *tag, str *begin, grammar_part *rest) {
     const str *begins = NULL, *ends = NULL;
     size_t n = 0, n_ends = 0;
@@ -266,7 +265,7 @@ static quire_err read_whole_tag(reader *r, const json_value *tag, grammar_part *
     return QUIRE_OK;
 }
 
-/* The array `tags` of a format, each read by `read` into list[i]. */
+/* Returns the array `tags` of a format and its length. */
 static quire_err take_tags(reader *r, const json_value *format, const json_value **out, size_t *n) {
     *out = json_get(format, "tags");
     *n = json_length(*out);
@@ -389,7 +388,7 @@ static quire_err read_format(reader *r, const json_value *v, grammar_part *out) 
     return QUIRE_OK;
 }
 
-/* The older form: structures {begin, schema, end} in free text. */
+/* Reads the older form: structures {begin, schema, end} in free text. */
 static quire_err read_structures(reader *r, const json_value *v, grammar_part *out) {
     const json_value *list = json_get(v, "structures");
     size_t n = json_length(list);
@@ -429,8 +428,8 @@ quire_err structural_tag_read(part_arena *a, const json_value *v, grammar_part *
     return read_format(&r, format, out);
 }
 
-/* Tokens that end the answer, in structural tags: they are allowed where nothing has to
- * follow. */
+/* Checks the places of tokens that end the answer: a structural tag may have them only
+ * where nothing has to follow. */
 
 #define PATH_BYTES    200
 #define WORK_A_FORMAT 100 /* work of one format, in units of turn_poll */
@@ -507,7 +506,7 @@ static bool is_end(const walker *w, int32_t id) {
     return false;
 }
 
-/* Checks a text after which everything may be empty, where `last`. */
+/* Checks a text. last: everything after it may be empty. */
 static quire_err structural_tag_ends_check_text(const walker *w, str text, bool last, const char *name) {
     for (mark_scan scan = {.text = text}; mark_scan_next(&scan, w->marks);) {
         str found = scan.found->text;
@@ -520,7 +519,7 @@ static quire_err structural_tag_ends_check_text(const walker *w, str text, bool 
     return QUIRE_OK;
 }
 
-/* A text, an array of them, or a token by its text. */
+/* Checks texts: one, an array of them, or a token given by its text. */
 static quire_err structural_tag_ends_check_texts(const walker *w, const json_value *v, bool last,
                                                  const char *name) {
     if (has_type(v, "token")) {
@@ -539,7 +538,7 @@ static quire_err structural_tag_ends_check_texts(const walker *w, const json_val
 
 static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool last);
 
-/* The format at path.name[i]; i < 0: no index. */
+/* Checks the format at path.name[i]; i < 0: path.name. */
 static quire_err check_member(walker *w, const json_value *v, const char *name, int64_t i, bool last) {
     size_t n = strlen(w->path), room = sizeof w->path - n;
     (void)(i < 0 ? snprintf(w->path + n, room, ".%s", name)
@@ -599,7 +598,7 @@ static quire_err structural_tag_ends_check(walker *w, const json_value *v, bool 
         TRY(structural_tag_ends_check_text(w, json_get_str(v, "separator"), false, "separator"));
         return check_list(w, json_get(v, "tags"), "tags", false, last);
     }
-    const json_value *content = json_get(v, "content"); /* content of a repeat of any kind */
+    const json_value *content = json_get(v, "content"); /* optional, star, plus and repeat have content */
     bool more = json_get_int32(v, "min", 0) > 1 && !may_be_empty(content);
     return content != NULL ? check_member(w, content, "content", -1, last && !more) : QUIRE_OK;
 }

@@ -10,20 +10,20 @@
 #include "sample/constraint.h"
 
 #define MAX_MARKS    REASONING_SPELLINGS
-#define MAX_SPELT    256   /* bytes of one */
+#define MAX_SPELT    256   /* bytes of one mark */
 #define MAX_FORCED   64    /* tokens of the closing mark */
-#define LINE_LEAST   0.51f /* guesses with at least this probability form a line */
-#define MOST_WAITING 4     /* tokens until a character is complete */
+#define LINE_LEAST   0.51f /* least probability of a guess: over half, so that guesses form a line */
+#define MOST_WAITING 4     /* most tokens in CLOSING before the closing mark */
 
 typedef enum phase { BEFORE, INSIDE, CLOSING, DONE } phase;
 
 typedef struct budget_state {
-    int32_t count; /* tokens inside */
+    int32_t count; /* tokens of the reasoning so far */
     uint8_t phase;
     uint8_t n_forced;       /* the index of the next token of the closing mark */
-    uint8_t waited;         /* tokens in CLOSING before its first */
-    uint8_t missing;        /* bytes of the character that the output ends in */
-    uint16_t at[MAX_MARKS]; /* bytes of the marks that the output ends in */
+    uint8_t waited;         /* tokens in CLOSING before the mark's first */
+    uint8_t missing;        /* bytes that complete the output's last character */
+    uint16_t at[MAX_MARKS]; /* for each mark, how many of its bytes end the output */
 } budget_state;
 
 typedef struct thinking_budget {
@@ -32,8 +32,8 @@ typedef struct thinking_budget {
     grammar_vocab *vocab;
     int32_t budget;
     bool begins_inside;
-    bool reopens; /* the opening mark counts anywhere, else at the beginning only */
-    text_pattern open[MAX_MARKS], close[MAX_MARKS]; /* empty: none */
+    bool reopens; /* an opening mark begins reasoning anywhere; false: only at the beginning */
+    text_pattern open[MAX_MARKS], close[MAX_MARKS]; /* empty pattern: no mark */
     int32_t forced[MAX_FORCED];
     int32_t n_forced;
 } thinking_budget;
@@ -56,7 +56,7 @@ static const void *inner_const(const void *state) {
 
 /* ---- marks ---- */
 
-/* Advances by a byte; true if the mark is complete. */
+/* Advances the match of a mark by a byte; true if the mark is complete. */
 static bool thinking_budget_find(const text_pattern *p, uint16_t *at, uint8_t byte) {
     *at = (uint16_t)text_pattern_step(p, *at, (char)byte);
     return p->n > 0 && *at == p->n;
@@ -66,8 +66,8 @@ static bool thinking_budget_is_space(uint8_t byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
-/* A byte before the reasoning. If the opening mark must come first, any other beginning
- * begins the answer. */
+/* Reads a byte before the reasoning. If a mark must come first, other bytes are the
+ * answer. */
 static void read_before(const thinking_budget *b, budget_state *s, uint8_t byte) {
     bool may_come = false, is_first = s->at[0] == 0 && s->at[1] == 0;
     for (int i = 0; i < MAX_MARKS; i++) {
@@ -141,8 +141,7 @@ static void thinking_budget_init(const constraint *c, void *state) {
     }
 }
 
-/* How many of the closing mark's tokens, from the state's next one on, the inner
- * constraint takes; at most `most`. */
+/* How many of the mark's next `most` tokens the inner constraint accepts in a row. */
 static int32_t thinking_budget_n_taken(const thinking_budget *b, const void *state, int32_t most) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t from = ((const budget_state *)state)->n_forced, n = 0;
@@ -157,9 +156,9 @@ static int32_t thinking_budget_n_taken(const thinking_budget *b, const void *sta
     return n;
 }
 
-/* Whether only the next of the closing mark's tokens may come: the state is closing, and
- * no character is cut. After the first one a closing state has a next one that the inner
- * constraint takes. */
+/* Whether the closing mark's next token is the only one allowed. It is in the phase
+ * CLOSING once the mark has begun; to begin, the last character must be complete or, with
+ * an inner constraint, that must accept the mark's first token. */
 static bool is_forcing(const thinking_budget *b, const void *state) {
     const budget_state *s = state;
     if (s->phase != CLOSING || s->n_forced > 0) {
@@ -169,15 +168,15 @@ static bool is_forcing(const thinking_budget *b, const void *state) {
                             : thinking_budget_n_taken(b, state, 1) > 0;
 }
 
-/* Counts a token of the closing mark. The reasoning ends with the last one that the inner
- * constraint accepts, which may require another header. */
+/* Counts a token of the closing mark. The reasoning ends with the last token that the
+ * inner constraint accepts; it may require another header after that. */
 static void take_forced(const thinking_budget *b, void *state) {
     budget_state *s = state;
     int32_t n = ++s->n_forced;
     if (thinking_budget_n_taken(b, state, 1) == 0) {
         end_reasoning(b, s);
         for (int32_t i = 0; i < n; i++) {
-            thinking_budget_read_bytes(b, s, b->forced[i]); /* an opening mark may have begun */
+            thinking_budget_read_bytes(b, s, b->forced[i]); /* these bytes may begin an opening mark */
         }
     }
 }
@@ -212,7 +211,7 @@ static quire_err thinking_budget_accept(const constraint *c, void *state, int32_
         take_forced(b, state);
     } else if (s->phase == CLOSING) {
         s->missing = s->missing > 0 ? (uint8_t)(s->missing - 1) : 0;
-        /* the inner constraint has left the reasoning */
+        /* an inner constraint that still rejects the mark has left the reasoning */
         s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING;
     } else {
         read_token(b, s, token);
@@ -220,8 +219,7 @@ static quire_err thinking_budget_accept(const constraint *c, void *state, int32_
     return QUIRE_OK;
 }
 
-/* How many of the inner constraint's n tokens lead to no state in which the budget
- * decides. */
+/* How many of ids[0..n) are accepted before the budget begins to close the reasoning. */
 static int32_t thinking_budget_cut(const constraint *c, const void *state, const int32_t *ids, int32_t n) {
     alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
     int32_t i = 0;
@@ -247,7 +245,8 @@ static int32_t thinking_budget_forced(const constraint *c, const void *state, in
     return thinking_budget_cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
 }
 
-/* While the budget may decide, drafts form a line, which can be cut. */
+/* Guesses by the inner constraint. Until the reasoning is over they form a line, without
+ * branches, which can be cut. */
 static int32_t thinking_budget_guess(const constraint *c, const void *state, const guess_bounds *bounds,
                                      int32_t *ids, int32_t *parents) {
     const thinking_budget *b = budget_of(c);
@@ -261,7 +260,7 @@ static int32_t thinking_budget_guess(const constraint *c, const void *state, con
     return is_over ? n : thinking_budget_cut(c, state, ids, n);
 }
 
-/* False while the closing mark must come. A rule that does not accept the mark has no
+/* False while the closing mark is due. An inner constraint that rejects the mark has no
  * reasoning around it, and decides alone. */
 static bool thinking_budget_is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
@@ -294,7 +293,8 @@ static str thinking_budget_trimmed(str s) {
     return s;
 }
 
-/* The bytes of a text's tokens, and their texts. */
+/* Tokenises a text: *bytes gets its tokens' bytes in the vocabulary, *plain their
+ * texts. */
 static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, strbuf *bytes, strbuf *plain,
                        quire_error *err) {
     token_list ids = {0};
@@ -311,9 +311,8 @@ done:
     return e;
 }
 
-/* Fills the patterns of a mark's spellings; one that the vocabulary cannot write stays
- * empty. White space at the ends is ignored: the tokenizer may add it, and the model
- * need not write it. */
+/* Makes the patterns of a mark's spellings; one that the vocabulary cannot write stays
+ * empty. White space at the ends, which the tokenizer may add, is ignored. */
 static quire_err thinking_budget_fill(text_pattern *to, const str *texts, int n, const tokenizer *t,
                                       const grammar_vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
@@ -335,7 +334,7 @@ static quire_err thinking_budget_fill(text_pattern *to, const str *texts, int n,
 static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, quire_error *err) {
     token_list ids = {0};
     quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);
-    bool ends = false, has_rows = true; /* of logits */
+    bool ends = false, has_rows = true; /* has_rows: each token has a logit */
     uint16_t at = 0;
     for (size_t i = 0; e == QUIRE_OK && has_rows && i < ids.n && i < MAX_FORCED; i++) {
         has_rows = ids.ids[i] < grammar_vocab_size(b->vocab);
@@ -354,8 +353,8 @@ static quire_err fill_forced(thinking_budget *b, str text, const tokenizer *t, q
     return e;
 }
 
-/* The text that a spent budget writes: the closing mark, in harmony up to the beginning
- * of the answer. */
+/* Sets the tokens that a spent budget forces: the closing mark, in harmony up to the
+ * beginning of the answer. */
 static quire_err fill_closing(thinking_budget *b, const reasoning_marks *m, const tokenizer *t,
                               quire_error *err) {
     strbuf text = {0};
@@ -425,8 +424,6 @@ quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, con
 
 /* ---- what keeps a mark from being written ---- */
 
-/* Whether a request's own rules let a budget of reasoning write the closing mark. */
-
 static bool has_bad_word(const token_seqs *words, const int32_t *mark, int32_t n) {
     for (int32_t i = 0; i < words->n; i++) {
         int32_t length = words->starts[i + 1] - words->starts[i];
@@ -447,8 +444,8 @@ static bool has_all(const int32_t *allowed, int32_t n_allowed, const int32_t *ma
     return i == n;
 }
 
-/* Whether the answer may end after the mark. A rule that does not accept the mark at the
- * start is checked when the mark comes. */
+/* Whether the answer may end after the mark. If the inner constraint rejects the mark at
+ * the start, that is decided only when the mark comes. */
 static bool may_end(const constraint *inner, const int32_t *mark, int32_t n) {
     alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
     if (inner == NULL) {
@@ -467,7 +464,7 @@ quire_err thinking_budget_check(const constraint *c, const sampling_params *p, c
                                 quire_error *err) {
     int32_t n;
     const int32_t *mark = thinking_budget_mark(c, &n);
-    for (int32_t i = 0; i + 1 < n; i++) { /* the last one may end the answer */
+    for (int32_t i = 0; i + 1 < n; i++) { /* the last token may end the answer */
         end_kind end = end_token_kind(p, d, mark[i]);
         if (end != END_NONE) {
             return err_set_param(err, QUIRE_BAD_REQUEST,

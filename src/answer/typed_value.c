@@ -110,7 +110,7 @@ unsigned schema_types(const json_value *schema, const json_value *root) {
     return types_within(schema, root, 0, &budget);
 }
 
-/* The first of the schema and its branches that has this keyword. */
+/* The first schema, of this one and its branches, that has the keyword; NULL: none. */
 static const json_value *holder(const json_value *schema, const json_value *root, const char *keyword,
                                 int depth, int *budget) {
     static const char *const branches[] = {"anyOf", "oneOf", "allOf"};
@@ -168,7 +168,7 @@ void typed_begin(typed_value *v, unsigned types) {
     strbuf_clear(&v->text);
 }
 
-/* Writes the text so far as the beginning of a string. */
+/* Makes the value a string, and writes the text so far. */
 static quire_err typed_value_stream(typed_value *v, strbuf *out) {
     v->is_streaming = true;
     TRY(strbuf_add_char(out, '"'));
@@ -216,7 +216,7 @@ static void take_back(strbuf *out, size_t n) {
     }
 }
 
-/* Appends the text as JSON; *done false: it is not JSON, and nothing was appended. */
+/* Appends the text if it is JSON. *done false: it is not, and nothing was appended. */
 static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) {
     json_stream json = {0};
     json_stream_result result;
@@ -230,7 +230,7 @@ static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) 
         return strbuf_add_str(out, (v->types & TYPE_OBJECT) != 0 ? "{}" : "[]");
     }
     TRY(json_stream_add(&json, s, out, &result, &n_read));
-    if (result == JSON_STREAM_MORE) { /* a number or a word is only complete at the end of the text */
+    if (result == JSON_STREAM_MORE) { /* a number or word has no closing character: end it */
         TRY(json_stream_push(&json, ' ', out, &result));
     }
     *done = n_read == s.n && (result == JSON_STREAM_DONE || result == JSON_STREAM_BEFORE);
@@ -241,7 +241,7 @@ static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) 
     return QUIRE_OK;
 }
 
-/* The same for a list or object that is written as a Python literal. */
+/* Appends a list or object that is written as a Python literal; *done as add_json. */
 static quire_err add_python(str s, strbuf *out, bool *done) {
     python_literal literal = {0};
     json_stream_result result = JSON_STREAM_MORE;

@@ -1,9 +1,9 @@
-/* A value that a model writes without quotes, between tags, with the type that the schema
- * gives.
+/* Converts a value that a model writes without quotes, between tags, to JSON of the type
+ * that the schema gives.
  *
- * A string property is passed on as written; "null" is null if the type allows both;
- * values of other types are JSON, or strings if they are not valid JSON. Without a type,
- * whatever is valid JSON is JSON. */
+ * A string is passed on as written; "null" is null if the schema allows null. Values of
+ * other types are read as JSON or a Python literal, and become strings if they are not
+ * valid. If the schema gives no type, valid JSON other than a quoted string is JSON. */
 #ifndef ANSWER_TYPED_VALUE_H
 #define ANSWER_TYPED_VALUE_H
 
@@ -19,25 +19,25 @@ enum {
     TYPE_ARRAY = 1 << 5
 };
 
-/* The types that a schema allows; 0: unspecified. root: the schema that its references
- * are in. */
+/* The types that a schema allows, as TYPE_ bits; 0: unspecified. root: the schema in
+ * which local references are resolved. */
 unsigned schema_types(const json_value *schema, const json_value *root);
 /* The schema of a member, or of an array's items; NULL: unknown. name is any text. */
 const json_value *schema_member(const json_value *schema, const json_value *root, str name);
-/* The object of members with their own schemas; NULL: none. */
+/* The schema's "properties" object; NULL: none. */
 const json_value *schema_properties(const json_value *schema, const json_value *root);
 const json_value *schema_items(const json_value *schema, const json_value *root);
 
 typedef struct typed_value {
     unsigned types;
-    bool is_streaming; /* a string that is written as it arrives */
-    strbuf text;       /* else: the text so far */
+    bool is_streaming; /* the value is a string, written as it arrives */
+    strbuf text;       /* the text so far, unless is_streaming */
 } typed_value;
 
-/* Begins a value; text keeps its memory and its max. */
+/* Begins a value of one of `types`. v->text keeps its memory and its max. */
 void typed_begin(typed_value *v, unsigned types);
-/* Reads bytes of the value and appends JSON to *out as soon as it is known. A value
- * longer than text.max is a string. */
+/* Reads bytes of the value and appends its JSON to *out as soon as its type is certain. A
+ * value longer than v->text.max becomes a string. Errors: out's. */
 quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out);
 quire_err typed_end(typed_value *v, strbuf *out);
 

@@ -15,7 +15,7 @@ static size_t add_char(char *out, size_t n, int32_t c) {
     return n + utf8_encode(c, out + n);
 }
 
-/* Writes U+FFFD for a surrogate without its pair. */
+/* Writes U+FFFD for a pending high surrogate without its low one. */
 static size_t flush_high(unescape *u, char *out) {
     size_t n = u->high != 0 ? unescape_add(out, 0, UTF8_REPLACEMENT, 3) : 0;
     u->high = 0;
@@ -37,7 +37,7 @@ static size_t add_code(unescape *u, char *out, int32_t c) {
     return is_scalar ? add_char(out, n, c) : unescape_add(out, n, UTF8_REPLACEMENT, 3);
 }
 
-/* How many digits follow \x, \u, \U; 0: it is not such an escape. */
+/* How many digits follow \x, \u or \U; 0 for any other escape. */
 static int digits_of(escape_kind kind, char c) {
     return c == 'u' ? 4 : kind != ESCAPE_PYTHON ? 0 : c == 'x' ? 2 : c == 'U' ? 8 : 0;
 }
@@ -61,7 +61,7 @@ static size_t simple(unescape *u, escape_kind kind, char c, char *out) {
     return n + 1;
 }
 
-/* The digits so far, as a number. */
+/* The value of the digits so far. */
 static int32_t number_of(const unescape *u) {
     uint32_t v = 0;
     for (uint8_t i = 2; i < u->n; i++) {
@@ -85,7 +85,7 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
         u->n = 0;
         return simple(u, kind, c, out);
     }
-    /* too few digits: the escape stays unchanged, and c is read again */
+    /* too few digits: the escape is kept unchanged, and c is read outside it */
     if (u->n > 1 && hex_digit(c) < 0) {
         size_t n = flush_high(u, out);
         n = unescape_add(out, n, u->seen, u->n > 10 ? 10 : u->n);
@@ -140,11 +140,11 @@ enum { BEFORE, INSIDE, BEHIND, RAW };
 
 static const char opening[] = "{\"input\":\"";
 
-/* Reads a byte before the string. */
+/* Reads a byte before the input string. */
 static quire_err before(custom_input *c, char b, strbuf *out) {
     bool in_name = c->n_seen > 1 && c->n_seen < 8;
     if (!in_name && (b == ' ' || b == '\n' || b == '\t' || b == '\r')) {
-        return QUIRE_OK; /* dropped from other arguments too, which changes no JSON */
+        return QUIRE_OK; /* white space is dropped from other arguments too; it means nothing in JSON */
     }
     c->seen[c->n_seen++] = b;
     if (memcmp(c->seen, opening, c->n_seen) != 0) {
