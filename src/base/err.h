@@ -5,7 +5,7 @@
 
 #include "quire_err.h"
 
-/* Returns from the calling function with the error, if there is one. */
+/* Returns the expression's error from the calling function, unless it is QUIRE_OK. */
 #define TRY(expr)                                                                                            \
     do {                                                                                                     \
         quire_err try_e_ = (expr);                                                                           \
@@ -19,11 +19,12 @@
 quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same for a request field: position is -1, param is set. */
+/* As err_set, for an error in the request field `param`; position is -1. */
 quire_err err_set_param(quire_error *err, quire_err code, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same, but keeps the message of *err (may be NULL) and puts "prefix: " before it. */
+/* Puts "prefix: " before the message of *err (may be NULL), which keeps its other
+ * members; with QUIRE_OK leaves *err as it is. Returns code. */
 quire_err err_prefix(quire_error *err, quire_err code, const char *prefix);
 
 /* For a function that ends with a label `done:`, after which it releases what it took and

@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 #ifdef QUIRE_DEBUG
-/* Makes the n-th fault point from now on (1, 2, ...) fail, once; 0: none. */
+/* Makes this thread's n-th fault point from now on (1, 2, ..) fail once; 0: none. */
 void fault_at(int64_t n);
-/* Whether it has failed since fault_at. */
+/* Whether the point that fault_at chose has failed. */
 bool fault_happened(void);
-/* Whether this point fails. Called at every fault point. */
+/* Every fault point calls this. True: the point must fail. */
 bool fault_due(void);
 #else
 static inline bool fault_due(void) {

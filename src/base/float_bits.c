@@ -4,7 +4,7 @@
 #include <float.h>
 #include <string.h>
 
-/* Values per pass of the vectorised loop. */
+/* SOME values, which one iteration of the vectorised loop tests. */
 typedef float some_floats __attribute__((vector_size(16)));
 typedef int32_t some_flags __attribute__((vector_size(16)));
 enum { SOME = sizeof(some_floats) / sizeof(float) };

@@ -1,4 +1,4 @@
-/* Floats as bits, bits as floats, and a test for finite arrays. */
+/* Converts floats to their bits and back, and tests arrays for finite values. */
 #ifndef BASE_FLOAT_BITS_H
 #define BASE_FLOAT_BITS_H
 
@@ -20,11 +20,9 @@ static inline float float_of_bits(uint32_t bits) {
 
 /* ---- finite numbers ---- */
 
-/* Whether numbers are finite: a pass over an array without a branch for each. Pure. */
-
-/* Whether every value of v[0..n) lies between `least` and the largest finite number; NaN
- * does not. With least -FLT_MAX: whether all are finite; with -INFINITY, -infinity passes
- * too. O(n). */
+/* Whether every value of v[0..n) is in [least, FLT_MAX]; a NaN is not. least -FLT_MAX
+ * tests that all are finite; -INFINITY also allows -infinity. O(n), vectorised. Any
+ * thread. */
 bool finite_from(const float *v, int32_t n, float least);
 
 #endif

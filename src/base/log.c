@@ -19,8 +19,8 @@
 
 #define MAX_LINES 1024    /* most lines in the queue */
 #define STOP_US   1000000 /* how long log_stop waits for a slow reader */
-#define READY_MS  100     /* interval of checks whether log_stop was called */
-/* what a pipe accepts in one write when poll reports it ready (PIPE_BUF on Linux) */
+#define READY_MS  100     /* while stderr is not ready, how often the thread checks for log_stop */
+/* bytes that a pipe accepts in one write if poll reports it ready (PIPE_BUF on Linux) */
 #define PIECE_BYTES 4096
 
 static struct {
@@ -28,13 +28,13 @@ static struct {
     pthread_cond_t changed;
     strbuf lines[MAX_LINES]; /* a ring: n lines wait, from `first` on */
     size_t first, n;
-    int64_t n_lost; /* not returned yet */
+    int64_t n_lost; /* lost lines that log_writer_put has not reported to a caller yet */
     bool is_running;
     pthread_t thread;
     _Atomic int64_t stop_at_us; /* when log_stop gives up; 0: it was not called */
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Writes all, in one call unless a pipe is nearly full. Blocks. */
+/* Writes p[0..n) to stderr, in one call unless a pipe is nearly full. Blocks. */
 static void write_now(const char *p, size_t n) {
     for (size_t done = 0; done < n;) {
         ssize_t w = write(STDERR_FILENO, p + done, n - done);
@@ -45,14 +45,14 @@ static void write_now(const char *p, size_t n) {
     }
 }
 
-/* Waits until stderr accepts a piece; false once log_stop has given up. */
+/* Waits until stderr accepts PIECE_BYTES. False: log_stop's time is over. */
 static bool wait_until_ready(void) {
     for (;;) {
         struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
         int64_t stop_at_us = atomic_load(&writer.stop_at_us);
         bool is_over = stop_at_us > 0 && clock_us() >= stop_at_us;
         if (poll(&p, 1, is_over ? 0 : READY_MS) > 0) {
-            return true; /* also without a reader: write reports that */
+            return true; /* also if the pipe has no reader: then write fails */
         }
         if (is_over) {
             return false;
@@ -73,7 +73,8 @@ static void write_when_ready(const char *p, size_t n) {
 
 /* ---- the thread ---- */
 
-/* Waits for the next line and removes it from the queue; false at the end. */
+/* Waits for the next line and removes it from the queue. False: log_stop was called and
+ * the queue is empty. */
 static bool log_writer_take(strbuf *line) {
     pthread_mutex_lock(&writer.lock);
     while (writer.n == 0 && writer.is_running) {
@@ -100,7 +101,7 @@ static void *log_writer_run(void *arg) {
 quire_err log_start(void) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_mutex_lock(&writer.lock); /* the thread waits until stderr accepts it */
+    pthread_mutex_lock(&writer.lock); /* the new thread waits for this lock */
     atomic_store(&writer.stop_at_us, 0);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads handle signals */
     bool failed = pthread_create(&writer.thread, NULL, log_writer_run, NULL) != 0;
@@ -124,7 +125,8 @@ void log_stop(void) {
 
 /* ---- any thread ---- */
 
-/* Queues a line; false if there is no queue. */
+/* Moves a line into the queue, or counts it as lost. False: no thread runs, so the caller
+ * writes it. *n_lost: lost lines that the caller reports. */
 static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
     pthread_mutex_lock(&writer.lock);
     bool is_running = writer.is_running, is_lost = line->n == 0 || (is_running && writer.n == MAX_LINES);
@@ -143,11 +145,11 @@ static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
     return is_running;
 }
 
-/* Writes a whole line, or queues it; an empty one counts as lost for lack of memory.
- * Takes over *line. n_reported: the number of lost lines that this line reports, mostly
- * 0; they count as lost again if it is lost itself. Returns the number of lost lines not
- * returned before, or 0 if this one is lost too. Any thread; while the writer's thread
- * runs it does not wait for stderr. */
+/* Writes a line, or queues it while the writer's thread runs, without waiting for stderr.
+ * Takes over *line; an empty one, for which memory was out, counts as lost. n_reported:
+ * the number of lost lines that this line reports, mostly 0; if it is lost, they count as
+ * lost again. Returns the number of lost lines not returned before, or 0 if this one is
+ * lost. Any thread. */
 static int64_t log_writer_put(strbuf *line, int64_t n_reported) {
     int64_t n_lost = 0;
     if (!put_in_queue(line, n_reported, &n_lost)) {
@@ -176,15 +178,15 @@ static bool log_is_wanted(log_level level) {
 
 /* ---- parts of a line ---- */
 
-/* Appends a text, with escapes for control characters and invalid UTF-8. */
+/* Appends text, with escapes for control characters and invalid UTF-8. */
 static quire_err add_visible(strbuf *line, str text) {
     visible v = {0};
     TRY(visible_add(&v, text.p, text.n, line));
     return visible_end(&v, line);
 }
 
-/* The same on one line, with backslashes before quotes and backslashes if the text is
- * quoted. */
+/* Appends text as add_visible does, on one line; quoted: with a backslash before each
+ * quote and backslash. */
 static quire_err log_add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
     quire_err e = add_visible(&shown, text);
@@ -210,7 +212,7 @@ static quire_err log_add_quoted(strbuf *line, str text) {
     return strbuf_add_char(line, '"');
 }
 
-/* Whether a value needs no quotes. */
+/* Whether a field's value needs no quotes in LOG_TEXT. */
 static bool log_is_bare(const char *value) {
     for (const char *p = value; *p != '\0'; p++) {
         if (*p <= ' ' || *p > '~' || *p == '"' || *p == '\\' || *p == '=') {
@@ -285,7 +287,8 @@ static quire_err log_write_line(strbuf *line, log_level level, str message, cons
     return strbuf_add_char(line, '\n');
 }
 
-/* Logs the number of lost lines; returns how many more were lost meanwhile. */
+/* Logs the number of lost lines. Returns how many more were lost since they were
+ * counted. */
 static int64_t put_lost(int64_t n_lost) {
     strbuf line = {0};
     char number[24];

@@ -20,28 +20,29 @@
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 typedef enum log_format { LOG_PLAIN, LOG_TEXT, LOG_JSON } log_format;
 
-/* A member of a line after its message: name=value, or "name":value in JSON. Texts are
- * borrowed for the call. */
+/* A field of a line, written after the message: name=value, or "name":"value" in JSON.
+ * Texts are borrowed for the call. */
 typedef struct log_field {
     const char *name;
     const char *value; /* NULL: the field is left out */
     bool is_number;    /* JSON writes it without quotes */
 } log_field;
 
-/* Lines above level are dropped. Default LOG_INFO. Set once, in main. */
+/* Drops lines whose level is above `level`, by default LOG_INFO. For main, once. */
 void log_set_level(log_level level);
-/* How lines are written. Default LOG_PLAIN. Set once, in main. */
+/* Sets the format of lines, by default LOG_PLAIN. For main, once. */
 void log_set_format(log_format format);
-/* A message is cut after some 2,000 bytes. Without memory a line is lost. */
+/* Logs a formatted message, cut after some 2,000 bytes. Out of memory: the line is
+ * lost. */
 void log_line(log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A line with fields. */
+/* Logs a message, of any length, with fields. */
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields);
 
 /* Starts the thread that writes lines. NO_MEMORY: no thread was started; callers keep
- * writing their own lines. One thread, once before log_stop. */
+ * writing their lines themselves. For one thread, once before log_stop. */
 quire_err log_start(void);
-/* Writes queued lines for up to a second and ends the thread. After that, callers write
- * their own lines again. */
+/* Writes queued lines for up to a second and ends the thread; afterwards callers write
+ * their lines themselves. */
 void log_stop(void);
 
 #endif

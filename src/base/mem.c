@@ -114,7 +114,7 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
         doubled = n;
     }
     size_t new_cap = doubled < MEM_FIRST_CAPACITY ? MEM_FIRST_CAPACITY : doubled;
-    /* zeroing megabytes at once would delay the thread's other work */
+    /* mem_new_huge zeroes lazily: clearing megabytes here would delay the thread */
     void *grown = mem_new_huge(new_cap, size);
     TRY(mem_check(grown));
     void *old;
@@ -147,12 +147,12 @@ void mem_populate_written(void *p, size_t n_bytes) {
 void mem_populate_read(const void *p, size_t n_bytes) {
     const volatile uint8_t *bytes = p;
     for (size_t at = 0; at < n_bytes; at += FAULT_AROUND) {
-        (void)bytes[at]; /* a page fault each; MADV_POPULATE_READ takes longer */
+        (void)bytes[at]; /* one page fault for each FAULT_AROUND bytes; MADV_POPULATE_READ takes longer */
     }
 }
 
 void mem_separate_large(void) {
-    /* this also fixes the threshold, which would grow to 32 MiB */
+    /* setting the threshold also keeps glibc from raising it, up to 32 MiB */
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
 }

@@ -16,9 +16,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define PATH_BYTES   4096 /* the kernel opens no longer path */
+#define PATH_BYTES   4096 /* longest path that the kernel opens */
 #define NUMBER_BYTES 64
-#define NO_LIMIT     ((int64_t)1 << 60) /* version 1 writes a number near 2^63 for no limit */
+#define NO_LIMIT     ((int64_t)1 << 60) /* version 1 of cgroups writes no limit as a number near 2^63 */
 
 /* Called for the directory of the process's group and of each parent group. */
 typedef void visit_fn(void *context, const char *directory, bool is_v2);
@@ -56,7 +56,7 @@ static int64_t cgroup_read_bytes(const char *directory, const char *name) {
     return cgroup_read_line(directory, name, text) ? parse_bytes(text) : -1;
 }
 
-/* The sum of two lines "name N" of a group's memory.stat. */
+/* Returns the sum of the lines `inactive` and `active` of a group's memory.stat. */
 static int64_t read_cached(const char *directory, const char *inactive, const char *active) {
     FILE *f = open_in(directory, "memory.stat");
     char line[128];
@@ -88,9 +88,9 @@ static bool cgroup_has_word(const char *list, const char *word) {
     return false;
 }
 
-/* The process's groups: of version 2, and of version 1 for one controller. NULL: none. */
+/* The process's groups in version 2, and in version 1 for one controller. NULL: none. */
 typedef struct groups {
-    char *v2, *v1; /* mem_new'd paths from the hierarchy's root, "/a/b" */
+    char *v2, *v1; /* paths from the hierarchy's root, such as "/a/b"; owned */
 } groups;
 
 /* /proc/self/cgroup has lines "id:controllers:path"; version 2 has no controllers. */
@@ -144,13 +144,12 @@ static void unescape(char *text) {
 
 typedef struct mount {
     const char *top;   /* the group that the mount point shows */
-    const char *point; /* where it is mounted */
+    const char *point; /* the directory where the hierarchy is mounted */
     bool is_v2;
 } mount;
 
 /* Parses a line of mountinfo in place: "36 35 98:0 TOP POINT options optional.. - type
- * source options". False: not a mount of cgroups, or one of version 1 without the
- * controller. */
+ * source options". False: it mounts no cgroups, or version 1 without the controller. */
 static bool parse_mount(char *line, const char *controller, mount *out) {
     char *rest = line, *top = NULL, *point = NULL, *word;
     for (int i = 0; i < 6; i++) {
@@ -176,8 +175,8 @@ static bool parse_mount(char *line, const char *controller, mount *out) {
     return true;
 }
 
-/* A group's path below a mount's top: "" for the top itself. NULL: the group is outside
- * the mount. */
+/* Returns a group's path relative to a mount's top, "" for the top itself. NULL: the
+ * group is outside the mount. */
 static const char *below(const char *top, const char *path) {
     size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
     const char *rest = strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0') ? path + n : NULL;
@@ -189,7 +188,7 @@ static const char *below(const char *top, const char *path) {
     return rest != NULL && strcmp(rest, "/") == 0 ? "" : rest;
 }
 
-/* Visits root/point/rest and all its parents down to root/point. */
+/* Visits the directory root/point/rest and its parents, up to root/point. */
 static void visit_all(const char *root, const mount *m, const char *rest, visit_fn *fn, void *context) {
     char directory[PATH_BYTES];
     int top_n = snprintf(directory, sizeof directory, "%s%s", root, m->point);
@@ -213,8 +212,8 @@ static void visit_all(const char *root, const mount *m, const char *rest, visit_
     }
 }
 
-/* Visits the process's groups in all mounts with the controller. is_shown: only mounts
- * that contain its group; else the tops of all. */
+/* Visits the process's groups in all mounts with the controller; is_shown: in mounts that
+ * contain its group; false: the tops of all mounts. */
 static bool visit_mounts(const char *root, const char *controller, const groups *own, bool is_shown,
                          visit_fn *fn, void *context) {
     FILE *f = open_in(root, "proc/self/mountinfo");
@@ -294,8 +293,8 @@ void cgroup_memory_read(const char *root, cgroup_memory *out) {
 
 /* ---- processors ---- */
 
-/* Version 2 has one file, "quota period" or "max period"; version 1 has two, and -1 for
- * no quota. */
+/* Version 2 has one file, "quota period" or "max period"; version 1 has a file for each,
+ * and a quota of -1 means no limit. */
 static void visit_cpu(void *context, const char *directory, bool is_v2) {
     char quota[NUMBER_BYTES], period[NUMBER_BYTES] = "";
     double *least = context;
@@ -321,7 +320,7 @@ double cgroup_cpus(const char *root, double most) {
 
 /* ---- the system's counters of this process ---- */
 
-/* Reads the beginning of a file as text; false if it cannot be read. */
+/* Reads the first size - 1 bytes of a file as text. False: it cannot be read. */
 static bool read_start(const char *path, char *text, size_t size) {
     FILE *f = fopen(path, "re");
     size_t n = f != NULL ? fread(text, 1, size - 1, f) : 0;
@@ -332,7 +331,7 @@ static bool read_start(const char *path, char *text, size_t size) {
     return n > 0;
 }
 
-/* The system's start in unix time; negative: unknown. */
+/* Returns the Unix time at which the system started; negative: unknown. */
 static double booted_s(void) {
     char line[256];
     double s = -1.0;
@@ -348,8 +347,8 @@ static double booted_s(void) {
     return s;
 }
 
-/* Fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from after the program's name,
- * which may contain anything. */
+/* Reads fields 14, 15 and 22 to 24 of proc_pid_stat(5), counted from the end of the
+ * program's name, which may contain spaces and brackets. */
 static void read_stat(process_numbers *p) {
     char text[2048];
     uint64_t user, system, started, virtual_bytes;
@@ -379,7 +378,7 @@ static int64_t count_files(void) {
             n += entry->d_name[0] != '.';
         }
         closedir(d);
-        n--; /* without the descriptor of this directory */
+        n--; /* do not count the descriptor of this directory */
     }
     return n;
 }
@@ -401,7 +400,7 @@ const char *beside_find(const char *name, char *path, size_t n) {
         return name;
     }
     path[length] = 0;
-    char *file = strrchr(path, '/') + 1; /* the link is a path from the root */
+    char *file = strrchr(path, '/') + 1; /* the link is an absolute path */
     size_t room = n - (size_t)(file - path);
     int written = snprintf(file, room, "%s", name);
     return written > 0 && (size_t)written < room && access(path, X_OK) == 0 ? path : name;

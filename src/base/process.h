@@ -1,5 +1,5 @@
-/* This process as the system sees it: the limits of its control groups; its processor
- * time, memory and file descriptors.
+/* What the system knows about this process: the limits of its control groups; its
+ * processor time, memory and file descriptors.
  *
  * The limits of its own group and of all mounted parents apply, in version 1, version 2
  * or both; the lowest wins. They are read from the kernel's files below a root directory,
@@ -16,38 +16,37 @@
 
 typedef struct cgroup_memory {
     int64_t limit; /* bytes; -1: there is no limit */
-    /* by all processes of that group, without the page cache, which the kernel drops on
-     * demand */
+    /* bytes in use by all processes of the group, without the page cache, which the
+     * kernel drops on demand */
     int64_t used;
     /* the file that sets the limit; a longer path loses its beginning to "..." */
     char file[CGROUP_FILE_BYTES];
 } cgroup_memory;
 
-/* Finds the limit that leaves the least memory. memory.high counts like memory.max:
- * beyond it the kernel slows the process down. */
+/* Finds the memory limit that leaves the least unused. memory.high counts like
+ * memory.max, since the kernel slows down processes beyond it. */
 void cgroup_memory_read(const char *root, cgroup_memory *out);
 
-/* The processor time that the group may use, in processors, or `most` if that is less.
- * Sets of processors (cpuset) are not read: the kernel applies them to each thread's
- * affinity. */
+/* Returns how many processors' time the process may use, at most `most`. Sets of
+ * processors (cpuset) are not read: they show in each thread's affinity. */
 double cgroup_cpus(const char *root, double most);
 
 /* ---- counters, and programs installed beside this one ---- */
 
-/* Negative: unknown on this system. */
+/* Counters of the process. A negative value is unknown on this system. */
 typedef struct process_numbers {
-    double cpu_s;     /* of all threads, user and system */
-    double started_s; /* unix time */
+    double cpu_s;     /* seconds of processor time of all threads, user and system */
+    double started_s; /* Unix time at which the process started */
     int64_t virtual_bytes, resident_bytes;
-    int64_t n_files, max_files; /* open descriptors, and the soft limit (unlimited: negative) */
+    int64_t n_files, max_files; /* open descriptors; the soft limit, negative if there is none */
 } process_numbers;
 
 /* Reads /proc. O(open descriptors). Any thread. */
 process_numbers process_read(void);
 
-/* The path of the program `name` in this program's directory, written to path[0..n), if
- * it exists and is executable; else `name`, which execvp and posix_spawnp look up in
- * PATH. Any thread. */
+/* Returns the path of the program `name` in this program's directory, written to
+ * path[0..n), if it is executable; else `name`, which execvp and posix_spawnp search for
+ * in PATH. Any thread. */
 const char *beside_find(const char *name, char *path, size_t n);
 
 #endif

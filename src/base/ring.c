@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define PREFETCHED_AHEAD 4 /* prefetch distance in cells, which are in the consumer's cache */
+#define PREFETCHED_AHEAD 4 /* prefetch distance in cells; another processor's cache holds the cells */
 
 /* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and
  * read when it is 2 p + 1; the reader then sets 2 (p + capacity), the turn of the next
@@ -45,7 +45,8 @@ quire_err ring_open(size_t entry_bytes, size_t capacity, ring **out) {
     if (!size_add(entry_bytes, sizeof(cell) + MEM_ALIGN - 1, &cell_bytes)) {
         return QUIRE_TOO_LARGE;
     }
-    cell_bytes &= ~(size_t)(MEM_ALIGN - 1); /* whole cache lines, so that two producers do not share one */
+    /* whole cache lines, so that two producers never write to the same one */
+    cell_bytes &= ~(size_t)(MEM_ALIGN - 1);
     ring *r = mem_new(1, sizeof *r);
     char *cells = mem_new(capacity, cell_bytes);
     if (r == NULL || cells == NULL) {
@@ -111,8 +112,6 @@ bool ring_is_empty(const ring *r) {
 
 /* ---- a wake-up between threads ---- */
 
-/* ppoll(), which waits with microseconds, is outside POSIX.1-2008. */
-
 quire_err wake_init(wake *w) {
     assert(w != NULL);
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -131,7 +130,7 @@ void wake_deinit(wake *w) {
 void wake_ring(const wake *w) {
     assert(w != NULL);
     uint64_t one = 1;
-    /* fails only if the counter is full, which means it has been rung */
+    /* fails only if the counter is full, that is, the wake is already rung */
     ssize_t n = write(w->fd, &one, sizeof one);
     (void)n;
 }

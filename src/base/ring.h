@@ -1,8 +1,8 @@
 /* A bounded ring of fixed-size entries with many producers and one consumer (after
  * Vyukov's bounded MPMC queue), and a wake-up for the consumer.
  *
- * Owner: the opener. Each entry is entry_bytes; capacity is a power of two. Neither side
- * ever blocks. */
+ * Owned by the caller of ring_open, which takes the bytes of an entry and a capacity that
+ * is a power of two (else QUIRE_INVALID). Neither side ever blocks. */
 #ifndef BASE_RING_H
 #define BASE_RING_H
 
@@ -16,9 +16,9 @@ typedef struct ring ring;
 
 quire_err ring_open(size_t entry_bytes, size_t capacity, ring **out);
 void ring_close(ring *r);
-/* Copies *entry in; false when full. Any thread. */
+/* Copies *entry into the ring. False: it is full. Any thread. */
 bool ring_push(ring *r, const void *entry);
-/* Copies the oldest entry out; false when empty. One thread. */
+/* Moves the oldest entry to *entry. False: the ring is empty. The consumer's thread. */
 bool ring_pop(ring *r, void *entry);
 /* Whether the ring is empty. The consumer's thread. */
 bool ring_is_empty(const ring *r);
@@ -35,10 +35,10 @@ typedef struct wake {
 
 quire_err wake_init(wake *w);
 void wake_deinit(wake *w);
-/* Any thread. */
+/* Wakes the waiting thread, or its next wait. Any thread. */
 void wake_ring(const wake *w);
 /* Waits until the wake is rung or timeout_us have passed (-1: forever), and clears it.
- * True if it was rung. One thread. */
+ * True: it was rung. One thread. */
 bool wake_wait(const wake *w, int64_t timeout_us);
 
 #endif

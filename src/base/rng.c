@@ -7,8 +7,8 @@
 #include "base/clock.h"
 
 #define N_ROUNDS 10
-/* Multipliers of the two lane pairs, and the increment of the key each round (the golden
- * ratio and sqrt(3) - 1, as 32-bit fractions). */
+/* Philox's multipliers for the two pairs of words, and the increments of the key in each
+ * round (the golden ratio and sqrt(3) - 1, as 32-bit fractions). */
 #define MULTIPLY_0 0xD2511F53u
 #define MULTIPLY_1 0xCD9E8D57u
 #define WEYL_0     0x9E3779B9u
@@ -49,8 +49,8 @@ uint64_t rng_os_seed(void) {
         n = read(fd, &seed, sizeof seed);
         close(fd);
     }
-    /* no random device, as in a bare chroot: time and process id still distinguish two
-     * starts */
+    /* without a random device, as in a bare chroot, time and process id give different
+     * seeds to two starts */
     if (n != (ssize_t)sizeof seed) {
         uint64_t state = (uint64_t)clock_us() ^ ((uint64_t)getpid() << 40) ^ (uint64_t)clock_unix_s() << 20;
         seed = rng_next(&state);

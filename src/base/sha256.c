@@ -77,7 +77,7 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
 }
 
 void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]) {
-    uint8_t end[2 * BLOCK] = {0}; /* the rest, a one bit, zeros, and the length in bits */
+    uint8_t end[2 * BLOCK] = {0}; /* padding: the bytes left over, a one bit, zeros, and the length in bits */
     size_t n_end = s->n_rest + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
     memcpy(end, s->rest, s->n_rest);
     end[s->n_rest] = 0x80;

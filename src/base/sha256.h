@@ -1,5 +1,5 @@
-/* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions. For names that
- * must not collide; not fast. Any thread. */
+/* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions, for names that
+ * must not collide. Not fast. Any thread. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 
@@ -14,7 +14,7 @@ void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 /* The digest of bytes that come in pieces: begin, add any number of times, end. */
 typedef struct sha256_sum {
     uint32_t h[8];
-    uint8_t rest[64]; /* after the last whole block */
+    uint8_t rest[64]; /* [n_rest] bytes after the last whole block */
     size_t n_rest;
     uint64_t n;
 } sha256_sum;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* *out = a * b (a + b); false on overflow, *out unchanged. */
+/* *out = a * b, or a + b. False: it overflows, and *out is unchanged. */
 static inline bool size_mul(size_t a, size_t b, size_t *out) {
     if (b != 0 && a > SIZE_MAX / b) {
         return false;
@@ -24,8 +24,7 @@ static inline bool size_add(size_t a, size_t b, size_t *out) {
     return true;
 }
 
-/* v rounded up to a multiple of align (a power of two); the caller ensures that it does
- * not overflow. */
+/* Rounds v up to a multiple of align, a power of two. The caller rules out overflow. */
 static inline size_t size_align(size_t v, size_t align) {
     return (v + align - 1) & ~(align - 1);
 }

@@ -138,7 +138,7 @@ quire_err base64_encode(str bytes, strbuf *out) {
 /* ---- numbers in the C locale ---- */
 
 static pthread_once_t made = PTHREAD_ONCE_INIT;
-static locale_t plain; /* 0, which has no effect, if it could not be created */
+static locale_t plain; /* the C locale; 0 if it could not be created, and uselocale(0) changes nothing */
 
 static void c_locale_make(void) {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* A slice of bytes that it does not own; not 0-terminated, and may contain zeros. */
+/* A slice of bytes owned elsewhere; may contain zero bytes, and none need follow it. */
 typedef struct str {
     const char *p;
     size_t n;
@@ -24,7 +24,7 @@ static inline str str_of(const char *s) {
 static inline bool str_eq(str a, str b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
-/* The order of their bytes, a text before what continues it: below 0, 0 or above. */
+/* Compares bytes, a prefix before longer texts. Returns below, equal to or above 0. */
 static inline int str_compare(str a, str b) {
     size_t n = a.n < b.n ? a.n : b.n;
     int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
@@ -43,11 +43,12 @@ static inline bool str_ends(str s, const char *with) {
 }
 
 bool str_contains(str s, str part);
-/* FNV-1a: continues the hash h of what precedes s. Equal hashes can be forged. */
+/* Returns the FNV-1a hash of s, continuing from h, the hash of the text before it or
+ * STR_HASH_START. A client can construct texts with equal hashes. */
 #define STR_HASH_START 0xcbf29ce484222325u
 uint64_t str_hash(uint64_t h, str s);
 
-/* The value of a hexadecimal digit, or -1. */
+/* Returns the value of a hexadecimal digit, or -1 for another character. */
 static inline int hex_digit(char c) {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -60,15 +61,15 @@ static inline int hex_digit(char c) {
 typedef struct strbuf {
     char *p;
     size_t n, cap;
-    size_t max; /* 0, or the most bytes it may hold: QUIRE_TOO_LARGE beyond that */
+    size_t max; /* most bytes that it may hold, beyond which it is QUIRE_TOO_LARGE; 0: no limit */
 } strbuf;
 
 void strbuf_deinit(strbuf *b);
-/* Empties it and keeps its memory. */
+/* Empties the buffer, which keeps its memory. */
 void strbuf_clear(strbuf *b);
-/* Makes room for n more bytes in one allocation; errors as below. */
+/* Makes room for n more bytes in one allocation. Errors as strbuf_add. */
 quire_err strbuf_reserve(strbuf *b, size_t n);
-/* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it unchanged. */
+/* Append to the buffer. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (over max): it is unchanged. */
 quire_err strbuf_add(strbuf *b, const void *p, size_t n);
 quire_err strbuf_add_str(strbuf *b, const char *s);
 quire_err strbuf_add_char(strbuf *b, char c);
@@ -88,15 +89,15 @@ quire_err base64_encode(str bytes, strbuf *out);
 
 /* ---- numbers in the C locale ---- */
 
-/* Numbers as text in the C locale: a program that embeds Quire may have set one whose
- * decimal point is a comma. Any thread. */
+/* Numbers as text in the C locale, since a program that embeds Quire may have set a
+ * locale whose decimal separator is a comma. Any thread. */
 
-/* strtod and snprintf with a point, whatever the locale. */
+/* As strtod and snprintf, with a decimal point in every locale. */
 double c_locale_strtod(const char *text, char **end);
 int c_locale_snprintf(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Between c_locale_enter and c_locale_leave, which takes the former's result, the calling
- * thread uses the C locale. */
+/* The calling thread uses the C locale from c_locale_enter until c_locale_leave, which
+ * takes the result of c_locale_enter. */
 locale_t c_locale_enter(void);
 void c_locale_leave(locale_t before);
 
@@ -108,12 +109,12 @@ void c_locale_leave(locale_t before);
  * An edit inserts, deletes or replaces a byte, or swaps two neighbours (Damerau 1964,
  * each pair swapped at most once). One thread. */
 
-/* Starts as {.wanted = ...}. best is empty until a name is near enough: at most two
- * edits, and at most a third of wanted's bytes. */
+/* Initialised as {.wanted = ...}. best is empty until a name is near enough: at most
+ * NEAREST_MAX_EDITS edits, and at most one for each three bytes of wanted. */
 #define NEAREST_MAX_EDITS 2
 typedef struct nearest {
     str wanted, best;
-    size_t distance; /* number of edits of `best` */
+    size_t distance; /* number of edits between wanted and best */
 } nearest;
 
 /* The number of edits between two texts of at most EDIT_MAX bytes; SIZE_MAX for longer
@@ -121,10 +122,10 @@ typedef struct nearest {
 #define EDIT_MAX 64
 size_t edit_distance(str a, str b);
 
-/* Makes name the best one if it is nearer than the best so far. The bytes are
- * borrowed. */
+/* Makes `name` the best one if it is near enough, and nearer than the best so far. Its
+ * bytes are borrowed. */
 void nearest_offer(nearest *n, str name);
-/* Does this for each of several names, separated by spaces. */
+/* Offers each of several names, separated by spaces. */
 void nearest_offer_all(nearest *n, const char *names);
 
 #endif

@@ -7,14 +7,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-/* Zero-initialised: never found. */
+/* Zero-initialised: an empty pattern, which is never found. */
 typedef struct text_pattern {
     char *text;
     size_t n;
-    size_t *border; /* [n] border[k]: the longest proper prefix of text[0..k] that is also its suffix */
+    /* [n] border[k]: length of the longest proper prefix of text[0..k] that is also its
+     * suffix */
+    size_t *border;
 } text_pattern;
 
-/* The state after a byte. */
+/* Returns the state after the byte c. */
 static inline size_t text_pattern_step(const text_pattern *p, size_t state, char c) {
     while (state > 0 && (state == p->n || p->text[state] != c)) {
         state = p->border[state - 1];
@@ -28,7 +30,7 @@ static inline void text_pattern_deinit(text_pattern *p) {
     *p = (text_pattern){0};
 }
 
-/* Copies the text. Call deinit also after QUIRE_NO_MEMORY. */
+/* Makes a pattern of a copy of the text. QUIRE_NO_MEMORY: call deinit too. */
 static inline quire_err text_pattern_init(text_pattern *p, str text) {
     p->text = mem_dup(text.p, text.n);
     p->border = mem_new(text.n, sizeof *p->border);

@@ -8,7 +8,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
-static bool has_key;            /* without a key, names are never released */
+static bool has_key;            /* the key could be created; without it, names are never released */
 static _Atomic uint64_t in_use; /* one bit for each of the names 1 .. 63 */
 
 static void drop_name(void *name) {

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The calling thread's number: 1 .. 63, its own until it ends, or 64 if those are taken.
- * Any thread. */
+/* Returns the calling thread's number: 1 to 63, which no other thread has until it ends,
+ * or 64 if those are taken. Any thread. */
 int32_t thread_name(void);
 
 #endif

@@ -28,7 +28,7 @@
 /* how long an idle worker spins before it sleeps: longer than the gap between two ops of
  * a step */
 #define SPIN_US      50
-#define SPINS_A_LOOK 32 /* pauses between two reads of the clock */
+#define SPINS_A_LOOK 32 /* pauses of a spinning worker between two reads of the clock */
 #define MAX_WORKERS  4096
 
 /* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work
@@ -48,7 +48,7 @@
 #define MAX_TASKS ((int32_t)TASK_MASK)
 
 typedef struct worker {
-    /* (run, number) of its share: tasks before `number` are taken */
+    /* (run, number) of this worker's share: tasks before `number` are taken */
     _Alignas(MEM_ALIGN) _Atomic uint64_t next;
     _Alignas(MEM_ALIGN) thread_pool *thread_pool;
     pthread_t thread;
@@ -57,7 +57,7 @@ typedef struct worker {
 
 struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
-    /* belongs to that run, as does context: constant until all of its tasks are done */
+    /* fn and context of the published run: constant until all of its tasks are done */
     thread_pool_fn fn;
     void *context;
     _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks done by workers 1.., over all runs */
@@ -74,7 +74,7 @@ struct thread_pool {
     _Alignas(MEM_ALIGN) uint64_t n_expected;
     int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
-    cpu_mask before; /* the processors that the entered thread was allowed before */
+    cpu_mask before; /* affinity of the calling thread before thread_pool_enter, restored by leave */
 };
 
 static inline uint64_t thread_pool_run_of(uint64_t pair) {
@@ -93,8 +93,8 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Sets IEEE 754's defaults for rounding and denormals, whatever the thread's mode was.
- * Reading the register costs a few cycles; writing it costs as much as a small op. */
+/* Sets IEEE 754's default rounding and denormals. Reading the register costs a few
+ * cycles; writing it costs as much as a small op. */
 static void set_float_environment(void) {
 #if defined(__SSE2__)
     if ((_mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK) == _MM_MASK_MASK) {
@@ -293,7 +293,7 @@ bool thread_pool_enter(thread_pool *t) {
 void thread_pool_leave(thread_pool *t) {
     assert(t != NULL);
     if (t->has_entered) {
-        /* fails only if those processors have been removed meanwhile */
+        /* fails only if all of these processors have been removed */
         (void)cpu_mask_set(pthread_self(), &t->before);
         t->has_entered = false;
     }
@@ -332,7 +332,7 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
     for (int32_t share = 0; share < t->n_workers; share++) {
         n_tasks -= run_share(t, share, published, 0);
     }
-    t->n_expected += (uint64_t)n_tasks; /* tasks taken by other workers */
+    t->n_expected += (uint64_t)n_tasks; /* n_tasks is now the number that other workers ran */
     wait_until_done(t);
 }
 

@@ -16,33 +16,34 @@ typedef struct thread_pool thread_pool;
 /* Runs task `task` of n_tasks. worker (0..n_workers) indexes per-thread scratch. */
 typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 
-/* Opens a pool of n_threads >= 1, caller included; 0: thread_pool_cpus(). */
+/* Opens a pool of n_threads, the caller included; 0: thread_pool_cpus(). QUIRE_INVALID:
+ * negative or too large. */
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
 /* Adds a reference, which thread_pool_close drops, and returns the pool. Any thread. */
 thread_pool *thread_pool_hold(thread_pool *t);
-/* Drops a reference; the last one ends the threads. NULL is allowed. */
+/* Drops a reference; dropping the last one ends the threads. NULL is allowed. */
 void thread_pool_close(thread_pool *t);
 int32_t thread_pool_size(const thread_pool *t);
 /* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all
  * workers; returns when all are done. Worker w takes the tasks w, w + n_workers, w + 2
  * n_workers .., and then any that other workers have not started. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
-/* One iteration of a loop that waits for another worker: pauses, or after many iterations
- * yields the processor, which that worker may have lost. turn: number of iterations so
- * far. */
+/* Call in each iteration of a loop that waits for another worker. Pauses, or after many
+ * iterations yields the processor, which that worker may need. turn: number of iterations
+ * so far. */
 void thread_pool_pause(int32_t turn);
-/* The number of cores that this process may use, by affinity and cgroup quota; at least
- * 1. Hyperthreads of a core count once: one thread saturates the units that kernels
+/* Returns the number of cores that this process may use, by affinity and cgroup quota, at
+ * least 1. Hyperthreads of a core count once: one thread saturates the units that kernels
  * use. */
 int32_t thread_pool_cpus(void);
 
-/* Binds worker i to processor cpus[i] of cpus[0..thread_pool_size); once, before
+/* Binds each worker i to processor cpus[i], i < thread_pool_size(t). Call it once, before
  * thread_pool_enter. False: the system refused. */
 bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
 /* In a bound thread pool, binds the calling thread as worker 0 until thread_pool_leave.
- * The thread that calls thread_pool_run also calls these two. Runs outside of them are
- * correct, but the system places the caller. Does nothing in a pool that is not bound.
- * False: the system refused. */
+ * The thread that calls thread_pool_run also calls these two. A run outside of them is
+ * correct, but the system chooses the caller's processor. Does nothing in a pool that is
+ * not bound. False: the system refused. */
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 

@@ -121,7 +121,7 @@ static bool topology_read_list(const char *root, const char *kind, int32_t numbe
     return cpu_mask_parse(text, out, &unused) == QUIRE_OK;
 }
 
-/* The processor's index among its core's allowed processors. */
+/* Returns the processor's index among the allowed processors of its core. */
 static int32_t read_sibling(const char *root, int32_t cpu, const cpu_mask *allowed) {
     cpu_mask core;
     int32_t before = 0;
@@ -186,6 +186,6 @@ bool numa_interleave(void *p, size_t n_bytes, uint64_t nodes) {
     for (size_t i = 0; i < 64 / WORD_BITS; i++) {
         words[i] = (unsigned long)(nodes >> (i * WORD_BITS));
     }
-    /* one more: the kernel subtracts one */
+    /* the kernel reads one bit fewer than this says */
     return syscall(SYS_mbind, p, n_bytes, (unsigned long)MPOL_INTERLEAVE, words, 64UL + 1, 0UL) == 0;
 }

@@ -32,7 +32,7 @@ int32_t cpu_mask_count(const cpu_mask *m);
 /* Parses a list in the kernel's notation, "0-3,8". QUIRE_INVALID leaves *out unchanged;
  * err gives the position, and the caller adds the flag's name. */
 quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
-/* Prints m as such a list, which ends in ".." where it does not fit n bytes. */
+/* Writes m as a list in the kernel's notation to out[0..n); it ends in ".." if cut. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
 
 /* Gets or sets the processors that a thread may run on. False: the system refused;
@@ -42,7 +42,7 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
 typedef struct topology_cpu {
     int32_t cpu;
-    int32_t sibling; /* the number of processors of its core before it */
+    int32_t sibling; /* its index among the processors of its core */
     int32_t node;
 } topology_cpu;
 
@@ -53,13 +53,14 @@ typedef struct topology {
     topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 
-/* Reads the topology of the processors in `allowed`; others are left out. */
+/* Reads the topology of the processors in `allowed`, leaving out others, from the files
+ * below root ("/sys"). */
 void topology_read(const char *root, const cpu_mask *allowed, topology *out);
 
 /* NUMA nodes of memory, as bit sets: bit n is node n. Any thread. */
 
-/* The nodes from which this thread may allocate; 0: unknown (no NUMA, or a container that
- * forbids the call). */
+/* Returns the set of nodes from which this thread may allocate; 0: unknown (no NUMA, or a
+ * container that forbids the call). */
 uint64_t numa_nodes(void);
 /* Interleaves the pages of p[0..n_bytes) over `nodes` as they are touched; pages touched
  * before stay where they are. p is page-aligned. False: the system refused, and the

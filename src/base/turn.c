@@ -53,7 +53,8 @@ quire_err turn_check(void) {
 
 /* ---- work within a step ---- */
 
-#define UNITS_A_LOOK 256u /* units between two checks: some tens of microseconds if they miss the caches */
+/* units between two checks of the room: tens of microseconds if they miss the caches */
+#define UNITS_A_LOOK 256u
 
 _Thread_local work_room *work_room_current;
 
@@ -62,7 +63,7 @@ void work_room_fill(work_room *r, uint32_t most, int64_t us) {
     atomic_store(&r->left_us, us);
 }
 
-/* Subtracts the time since the last check from the room. Returns the rest. */
+/* Subtracts the time since the last check from the room. Returns the time left. */
 static int64_t work_room_spend(work_meter *m) {
     int64_t now = clock_thread_us(), us = m->from_us == 0 ? 0 : now - m->from_us;
     m->from_us = now;

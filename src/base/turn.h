@@ -18,29 +18,29 @@
 
 typedef struct turn {
     /* called at the end of a slice; returns when the computation may continue.
-     * QUIRE_CANCELLED: it must end */
+     * QUIRE_CANCELLED: the computation must end */
     quire_err (*over)(struct turn *t);
     int64_t slice_ends_us; /* on clock_us; `over` moves it forward */
-    int64_t used_us;       /* processor time of earlier slices; the owner keeps it */
-    int64_t limit_us;      /* of used_us, for a part of the computation (turn_limit); 0: none */
-    uint32_t n_work;       /* units of work since the clock was last read */
+    int64_t used_us;       /* processor time of earlier slices, updated by the owner */
+    int64_t limit_us; /* most used_us for the current part of the computation (turn_limit); 0: no limit */
+    uint32_t n_work;  /* units of work since the clock was last read */
     /* the error that ends the computation; each later poll returns it again */
     quire_err ended;
     /* called when held_bytes exceeds may_hold; returns when the computation may hold
-     * more. Errors as `over` */
+     * more. QUIRE_CANCELLED: the computation must end */
     quire_err (*more)(struct turn *t);
     size_t held_bytes; /* memory that the computation has declared (turn_hold) */
-    size_t may_hold;   /* bytes allowed without a call of `more`, which raises it */
+    size_t may_hold;   /* bytes that it may hold without a call of `more`, which raises this */
 } turn;
 
-/* Units of work after which turn_poll reads the clock: some 100 microseconds. */
+/* Units of work, some 100 microseconds, after which turn_poll reads the clock. */
 #define TURN_WORK 1024u
 
 /* Sets the calling thread's turn; NULL ends it. */
 void turn_begin(turn *t);
 /* Yields if the slice's time is over. QUIRE_CANCELLED: the result is no longer needed.
- * QUIRE_TOO_LARGE: over the limit. A caller that cannot forward the error may drop it:
- * the next poll returns it again. */
+ * QUIRE_TOO_LARGE: used_us exceeds limit_us. A caller that cannot forward the error may
+ * drop it: the next poll returns it again. */
 quire_err turn_check(void);
 extern _Thread_local turn *turn_current;
 
@@ -55,9 +55,10 @@ static inline quire_err turn_poll(uint32_t work) {
 }
 
 /* Declares n more bytes of memory. Since many computations may be paused, the owner lets
- * only a few hold much memory: the call returns when this one may. QUIRE_CANCELLED. */
+ * only a few hold much memory: the call returns when this one may. QUIRE_CANCELLED: the
+ * computation must end. */
 quire_err turn_hold(size_t n);
-/* Declares n bytes as freed. */
+/* Declares n bytes of memory as freed. */
 void turn_let_go(size_t n);
 
 /* Allows the thread's turn `us` microseconds of processor time from now on, after which
@@ -77,16 +78,16 @@ void turn_limit(int64_t us);
  * meter belongs to one call. */
 
 typedef struct work_room {
-    uint32_t most; /* units of work that one call may do */
-    /* processor time left to all calls of the step, over all threads */
+    uint32_t most; /* most units of work of one call */
+    /* processor time left for all calls of the step on all threads */
     atomic_llong left_us;
     _Atomic uint32_t largest; /* units of the largest call so far */
 } work_room;
 
 typedef struct work_meter {
     work_room *room;  /* NULL: no bounds */
-    uint64_t n, next; /* units done; the count at which to check the room */
-    int64_t from_us;  /* on clock_thread_us; 0: no work yet */
+    uint64_t n, next; /* n: units done; next: the value of n at which to check the room */
+    int64_t from_us;  /* clock_thread_us at the last check of the room; 0: no check yet */
     bool is_over;     /* no more work is allowed */
 } work_meter;
 
@@ -99,7 +100,7 @@ static inline work_room *work_room_enter(work_room *r) {
     return had;
 }
 
-/* Begins a step with `us` microseconds, and `most` units per call. */
+/* Begins a step: allows `us` microseconds in all, and `most` units of work per call. */
 void work_room_fill(work_room *r, uint32_t most, int64_t us);
 
 /* Starts the meter of a call, in the calling thread's room. A call that does no work
@@ -107,7 +108,7 @@ void work_room_fill(work_room *r, uint32_t most, int64_t us);
 static inline void work_begin(work_meter *m) {
     *m = (work_meter){.room = work_room_current, .next = work_room_current != NULL ? 0 : UINT64_MAX};
 }
-/* The slow path of work_add. */
+/* The slow path of work_add, which checks the room. */
 bool work_look(work_meter *m, uint32_t n);
 /* Requests n more units of work. False: not allowed; the call must stop, and each later
  * work_add also returns false. */
@@ -118,7 +119,7 @@ static inline bool work_add(work_meter *m, uint32_t n) {
     m->n += n;
     return true;
 }
-/* Subtracts the call's time from the room. */
+/* Ends a call: subtracts its time since the last check from the room. */
 void work_end(work_meter *m);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-/* The length of a character by its lead byte, and the range of the next byte; the others
- * are in 80..BF (Unicode 15, table 3-7). */
+/* The length of a character with a given lead byte, and the range of its second byte;
+ * later bytes are in 80..BF (Unicode 15, table 3-7). */
 typedef struct lead {
     uint8_t len, low, high;
 } lead;
@@ -143,8 +143,8 @@ quire_err utf8_add_lossy(strbuf *b, str s) {
     return QUIRE_OK;
 }
 
-/* Whether a terminal interprets c: C0, DEL, C1, and the embeddings, overrides and
- * isolates of bidirectional text. */
+/* Whether a terminal acts on c: C0 except newline and tab, DEL, C1, and the embeddings,
+ * overrides and isolates of bidirectional text. */
 static bool acts(int32_t c) {
     if (c < 0x20) {
         return c != '\n' && c != '\t';
@@ -159,7 +159,8 @@ static quire_err visible_add_bytes(strbuf *out, const char *p, size_t n) {
     return QUIRE_OK;
 }
 
-/* Appends one character of n bytes or, if c is -1, n invalid bytes. */
+/* Appends the character c, whose n bytes are at p, in visible form; c -1: n invalid
+ * bytes. */
 static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     if (c < 0 || (acts(c) && c < 0x80)) {
         return visible_add_bytes(out, p, n);
@@ -183,7 +184,7 @@ static quire_err visible_complete(visible *v, const char *text, size_t n, strbuf
         return QUIRE_OK;
     }
     v->n_held = 0;
-    *used = length - have; /* the kept bytes are a prefix of this character, so they are not longer than it */
+    *used = length - have; /* not below 0: the kept bytes are a prefix of this character */
     return add_one(out, c, whole, length);
 }
 

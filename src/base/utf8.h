@@ -14,15 +14,16 @@
  * length of the longest prefix of a character there, at least 1 (Unicode's "maximal
  * subpart"). */
 int32_t utf8_decode(const char *p, size_t n, size_t *len);
-/* The same for text known to be valid: faster. */
+/* As utf8_decode, but faster, for text known to be valid. */
 int32_t utf8_next(const char *p, size_t *len);
-/* Encodes c (a scalar value) into out[0..4); returns its length. */
+/* Encodes c, a scalar value, into out[0..4) and returns its length; utf8_add appends
+ * it. */
 size_t utf8_encode(int32_t c, char out[4]);
 quire_err utf8_add(strbuf *b, int32_t c);
-/* Whether p[0..n), an invalid part, may become a character with more bytes. */
+/* Whether p[0..n), an invalid part, is the beginning of a character. */
 bool utf8_is_unfinished(const char *p, size_t n);
 bool utf8_is_valid(str s);
-/* The characters of valid text. */
+/* Returns the number of characters in valid text. */
 static inline size_t utf8_count(str s) {
     size_t n = 0;
     for (size_t i = 0; i < s.n; i++) {
@@ -30,15 +31,16 @@ static inline size_t utf8_count(str s) {
     }
     return n;
 }
-/* The length of the longest valid prefix of s. */
+/* Returns the length of the longest valid prefix of s. */
 size_t utf8_valid_run(str s);
-/* Appends s with each maximal invalid part replaced by U+FFFD. */
+/* Appends s with each maximal invalid part replaced by U+FFFD. On failure nothing is
+ * appended. */
 quire_err utf8_add_lossy(strbuf *b, str s);
 
 /* Makes text safe for a terminal: shows control characters as escapes. One thread per
  * text. */
 
-/* An incomplete character at the end of a piece. Zero-initialised: none. */
+/* The bytes of an incomplete character at the end of a piece. Zero-initialised: none. */
 typedef struct visible {
     char held[4];
     uint8_t n_held;
@@ -49,7 +51,7 @@ typedef struct visible {
  * incomplete character is kept for the next piece. NO_MEMORY: *out has a part of the
  * piece. */
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out);
-/* Ends the text: bytes kept for the next piece are invalid. */
+/* Ends the text: appends the bytes of an incomplete character as invalid ones. */
 quire_err visible_end(visible *v, strbuf *out);
 
 #endif
