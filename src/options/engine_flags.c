@@ -467,7 +467,8 @@ const flag *engine_flag_find(const char *name) {
     }
     for (const flag *const *group = engine_flags; *group != NULL; group++) {
         for (const flag *f = *group; f->names != NULL; f++) {
-            if (flag_is(f, str_of(spelling)) || flag_is(f, str_of(spelling + 1))) { /* as "-t" is */
+            /* "-t" has one dash, "--threads" two */
+            if (flag_is(f, str_of(spelling)) || flag_is(f, str_of(spelling + 1))) {
                 return f;
             }
         }

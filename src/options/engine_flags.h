@@ -1,7 +1,7 @@
-/* The options of an engine: one row for each member of quire_options that a user may set.
+/* The options of an engine, one row for each member of quire_options that a user may set.
  *
- * Rows lie in groups, which commands list in the order of their help. Each group ends
- * with a flag without names. */
+ * Rows form groups; a command lists groups in the order of its help. Each group ends with
+ * a flag whose names are NULL. */
 #ifndef OPTIONS_ENGINE_FLAGS_H
 #define OPTIONS_ENGINE_FLAGS_H
 
@@ -22,16 +22,16 @@ extern const flag flags_pack_cache[], flags_pack_cache_limits[], flags_memory[],
     flags_tier_file_bytes[];
 extern const flag flags_tier_redis[], flags_tier_limits[];
 
-/* All of them; ends with NULL. */
+/* All groups of an engine's flags; ends with NULL. */
 extern const flag *const engine_flags[];
 
-/* Choices that several options share. */
+/* Lists of choices that several options use; each ends with a NULL spelling. */
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[],
     choices_schedule[];
 extern const flag_choice choices_preemption[], choices_eviction[];
 
-/* Finds a flag by name, with or without leading dashes, words joined by '-' or '_';
- * NULL: unknown. */
+/* Finds a flag by any of its names, with or without leading dashes, its words joined by
+ * '-' or '_'. NULL: there is none. */
 const flag *engine_flag_find(const char *name);
 
 #endif

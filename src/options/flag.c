@@ -193,7 +193,7 @@ quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire
                    text);
 }
 
-/* Reads text into *at, the option's member. */
+/* Parses text into *at, the option's member of the struct. */
 static quire_err flag_read_value(const flag *f, const char *name, const char *text, void *at,
                                  quire_error *err) {
     double number;
@@ -270,7 +270,7 @@ void flag_set_default(const flag *f, void *options) {
     }
 }
 
-/* A number of bytes, with the largest letter that leaves a whole number. */
+/* Writes a number of bytes with the largest unit that leaves a whole number. */
 static void flag_show_bytes(const flag *f, int64_t v, char *out, size_t n) {
     static const char letters[] = " KMGT";
     int k = 0;
@@ -314,7 +314,7 @@ bool flag_show_option(const flag *f, const void *options, char *out, size_t n) {
     return text != NULL && strcmp(text, "?") != 0;
 }
 
-/* A value is valid if its text form parses again. */
+/* Valid values are those whose text, as flag_show_option writes it, can be parsed. */
 quire_err flag_check_option(const flag *f, const void *options, quire_error *err) {
     char name[64], text[64];
     union {
