@@ -55,7 +55,7 @@ void exec_drop_ahead(engine_state *es) {
     es->ahead = NULL;
     exec_call_free(k);
     if (own != NULL) {
-        own->park = NULL; /* the park belongs to the state */
+        own->park = NULL; /* borrowed from the state that the call prepares for */
     }
     exec_drop(x, c->state);
     program_call_forget(c);
@@ -135,8 +135,7 @@ bool exec_has_room(const engine_executor *x, size_t n) {
 
 /* ---- calls that wait ---- */
 
-/* Inserts a call into the list of waiting calls, after another one; NULL: at the
- * front. */
+/* Inserts a call into the list of waiting calls after `before`; NULL: at the front. */
 static void exec_wait_after(engine_call *k, engine_call *before) {
     engine_executor *x = k->x;
     engine_call *after = before != NULL ? before->next_waiting : x->waiting;
@@ -152,9 +151,9 @@ static void exec_leave_list(engine_call *k) {
     *(k->next_waiting != NULL ? &k->next_waiting->last_waiting : &x->waiting_end) = k->last_waiting;
 }
 
-/* The waiting calls of a program are a pairing heap (Fredman et al. 1986) under
- * root->of_executor, with the deepest on top and the first of equally deep ones. Joins
- * two heaps, one of which may be NULL. */
+/* Joins two heaps, either of which may be NULL. A program's waiting calls form a pairing
+ * heap (Fredman et al. 1986) at root->of_executor: the deepest call, the earliest of
+ * equally deep ones, is on top. */
 static engine_call *exec_meld(engine_call *a, engine_call *b) {
     if (a == NULL || b == NULL) {
         return a != NULL ? a : b;
@@ -170,7 +169,7 @@ static engine_call *exec_meld(engine_call *a, engine_call *b) {
     return top;
 }
 
-/* Makes one heap of those in a list. */
+/* Joins the heaps of a list, linked by `beside`, into one. */
 static engine_call *exec_meld_all(engine_call *list) {
     engine_call *pairs = NULL, *all = NULL;
     while (list != NULL) {
@@ -230,7 +229,7 @@ engine_call *exec_take_turn(engine_executor *x) {
     exec_stop_waiting(deepest);
     deepest->is_waiting = false;
     deepest->has_turn = true;
-    if (deepest != first) { /* which gets the first call's turn in exchange */
+    if (deepest != first) { /* the program's first call gets the deepest one's place in the list */
         exec_leave_list(first);
         exec_wait_after(first, before);
     }
@@ -295,7 +294,7 @@ static quire_err exec_set_address(const engine_call *k, quire_request *r) {
     return quire_request_park(r, 0, es->park);
 }
 
-/* Sets the tenant, adapter, park and program of a request of the stage. */
+/* Sets the tenant, adapter, park, program and depth of a request of the stage. */
 static quire_err exec_address(engine_call *k, quire_request *r, quire_error *err) {
     const quire_state *s = k->c->state;
     quire_request_step(r, s->root->number, s->depth);

@@ -1,5 +1,5 @@
-/* Executes calls on an engine: begins the next stage of a call when the requests of a
- * stage have ended. */
+/* Executes calls on an engine: begins a call's next stage when all requests of the
+ * current one have ended. */
 #include "execute/engine_call.h"
 
 #include <stdio.h>
@@ -8,7 +8,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* Submits a prompt that computes the state's ids, for its forks or a select's choices. */
+/* Submits a prompt that computes the state's ids, for its forks or the choices of a
+ * select. */
 static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
     if (exec_must_wait(k, 1)) {
@@ -70,7 +71,7 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
             TRY(err_set(err, exec_ids_replace(&es->ids, exec_n_ids(es), p->step->ids, p->step->n_ids), -1,
                         "out of memory for a state"));
         } else if (p->kind == PART_END && es->n_taken == s->n_parts - 1) {
-            break; /* the text that ends a turn is tokenised with the next one */
+            break; /* the text that ends a turn is tokenised with the next turn */
         } else if (p->kind != PART_VALUE) {
             return p->kind == PART_TEXT ? exec_take_texts(k, err) : exec_take_turns(k, err);
         }
@@ -100,8 +101,8 @@ static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     return *is_over ? QUIRE_OK : exec_submit_choices(k, err);
 }
 
-/* Begins a call with its prepared request, now or once that is ready; if there is none,
- * or it has to wait, begins as usual. */
+/* Begins a call with the request prepared for it, now or when that is ready. If there is
+ * none, or no room for it, begins with exec_go_on. */
 static quire_err exec_begin_call(engine_call *k, bool *is_over, quire_error *err) {
     engine_state *es = exec_state_of(k->c->state);
     engine_call *a = es->ahead;
@@ -141,8 +142,8 @@ static quire_err exec_begin(void *executor, program_call *c, quire_error *err) {
 
 static void exec_begin_again(engine_call *k);
 
-/* Ends the call, with k->error if it has one. A call that ran ahead of time is dropped,
- * and the one that waits for it begins as usual. */
+/* Ends a call, with k->error if it has one. A call ahead of time is dropped, and the call
+ * that waits for it begins. */
 static void exec_end(engine_call *k) {
     program_call *c = k->c;
     quire_error why = k->error;
@@ -159,7 +160,7 @@ static void exec_end(engine_call *k) {
     program_call_end(c, why.code != QUIRE_OK ? &why : NULL);
 }
 
-/* Begins a call that waited for a request to be prepared. */
+/* Begins a call that has waited for a request to be prepared. */
 static void exec_begin_again(engine_call *k) {
     bool is_over = false;
     if (exec_begin_call(k, &is_over, &k->error) != QUIRE_OK || is_over) {
@@ -167,7 +168,8 @@ static void exec_begin_again(engine_call *k) {
     }
 }
 
-/* Ends a stage all of whose requests have ended. */
+/* Takes the results of a stage whose requests have all ended. done: the last DONE
+ * event. */
 static void exec_stage_over(engine_call *k, const quire_event *done) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = k->error.code;
@@ -272,7 +274,7 @@ static void exec_take_event(const quire_event *ev) {
 
 /* ---- the executor ---- */
 
-/* Continues calls that wait for room, while there is any. */
+/* Continues waiting calls while there is room. */
 static void exec_resume(engine_executor *x) {
     for (engine_call *k = exec_take_turn(x); k != NULL; k = exec_take_turn(x)) {
         bool is_over = false;

@@ -1,5 +1,5 @@
-/* Executes gens and selects: makes their requests, possibly ahead of time, and takes
- * their results. */
+/* Executes gens and selects: makes their requests, possibly ahead of time, takes their
+ * results, and has texts and turns tokenised. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -35,8 +35,8 @@ static quire_err exec_make_outputs(engine_call *k, int32_t n, quire_error *err) 
                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for outputs");
 }
 
-/* Makes a gen's request. In a state with turns it is a chat's, so that its answer is
- * split into parts and obeys tools. */
+/* Makes a gen's request. In a state with turns it is a chat request, so that the answer
+ * is split into parts and may call tools. */
 static quire_err exec_new_gen(const engine_call *k, quire_request **out, quire_error *err) {
     static const char body[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}]}";
     const quire_state *s = k->c->state;
@@ -86,7 +86,7 @@ quire_err exec_start_ahead(engine_call *k, quire_error *err) {
 
 /* ---- a gen ---- */
 
-/* Prepares k for the outputs of r, or queues it for its turn. */
+/* Makes room for the outputs of r, or queues k if it must wait. */
 static quire_err exec_ready_gen(engine_call *k, const quire_request *r, quire_error *err) {
     int32_t n = quire_request_describe(r)->n_choices;
     return k->ahead_of != NULL || exec_must_wait(k, (size_t)n) ? QUIRE_OK : exec_make_outputs(k, n, err);
@@ -108,13 +108,14 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     }
     k->c->submitted_us = clock_us();
     TRY(exec_submit(k, r, 0, false, err));
-    /* the beginning of an answer with parts is only known from the start of its turn */
+    /* an answer with parts can be parsed only if the start of its turn is among the
+     * ids */
     bool is_seen =
         k->ahead_of == NULL || es->n_turn > 0 || !quire_stream_describe(k->requests->stream)->has_parts;
     return is_seen ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
-/* Ends the JSON of the current tool call, whose arguments are a string. */
+/* Ends the JSON of the current tool call, whose arguments are a JSON string. */
 static quire_err exec_end_call(program_output *o) {
     json_out calls = {.to = &o->calls};
     TRY(strbuf_add_str(&o->calls, ",\"arguments\":"));
@@ -169,8 +170,8 @@ quire_err exec_add_output(engine_call *k, const quire_event *ev) {
     return QUIRE_OK;
 }
 
-/* Drops the ids after the end of an output's text: the end token, or those of a stop
- * string. *rest: the part of the text that belongs to a token which ends beyond it. */
+/* Drops the ids after the end of an output's text: the end token, or the tokens of a stop
+ * string. *rest: the end of the text, if it is a part of a dropped token. */
 static void exec_cut_output(program_output *o, const size_t *ends, str *rest) {
     size_t n = o->n_ids, at = n > 0 ? ends[n - 1] : 0;
     *rest = (str){"", 0};
@@ -206,7 +207,7 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
     size_t n_first = c->outputs[0].n_ids, n_computed = es->ids->n + n_first - (n_first > 0 ? 1 : 0);
     for (size_t i = 0; i < c->n_outputs; i++) {
         str rest;
-        const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have truncated the last call */
+        const strbuf *calls = &c->outputs[i].calls; /* max_tokens may have cut the last call */
         if (calls->n > 0 && calls->p[calls->n - 1] != '}') {
             TRY(exec_end_call(&c->outputs[i]));
         }
@@ -216,13 +217,14 @@ quire_err exec_take_gen(engine_call *k, const quire_event *done) {
         }
     }
     TRY(exec_ids_replace(&es->ids, es->ids->n, c->outputs[0].ids, c->outputs[0].n_ids));
-    es->n_computed = n_computed < es->ids->n ? n_computed : es->ids->n; /* all ids but the last */
+    /* the last sampled id is not computed yet */
+    es->n_computed = n_computed < es->ids->n ? n_computed : es->ids->n;
     return QUIRE_OK;
 }
 
 /* ---- a select ---- */
 
-/* Appends a text with its spans of ordinary text. */
+/* Appends a text and its spans of ordinary text. */
 static quire_err exec_join_text(program_text *to, const program_text *t) {
     assert(to != NULL && t != NULL);
     TRY(mem_grow(&to->plain, &to->cap_plain, 2 * (to->n_plain + t->n_plain), sizeof *to->plain));
@@ -239,12 +241,13 @@ quire_err exec_submit_choices(engine_call *k, quire_error *err) {
     const engine_state *es = exec_state_of(c->state);
     char *last;
     size_t n_last;
-    TRY(program_call_reserve(c, (int64_t)(es->ids->n * c->n_choices), err)); /* for each choice */
+    /* each choice counts the state's ids */
+    TRY(program_call_reserve(c, (int64_t)(es->ids->n * c->n_choices), err));
     TRY(exec_begin_stage(k, ENGINE_CHOICES, c->n_choices, err));
     k->choices = mem_new(c->n_choices, sizeof *k->choices);
     TRY(mem_check_for(k->choices, "choices", err));
     TRY(quire_token_bytes(k->x->e, es->ids->ids[es->ids->n - 1], &last, &n_last, err));
-    bool heals = utf8_is_valid((str){last, n_last}); /* unless it is an incomplete character */
+    bool heals = utf8_is_valid((str){last, n_last}); /* false if the token ends inside a character */
     quire_err e = QUIRE_OK;
     k->n_kept = es->ids->n - (heals ? 1 : 0);
     for (size_t i = 0; e == QUIRE_OK && i < c->n_choices; i++) {
@@ -313,7 +316,7 @@ quire_err exec_submit_scores(engine_call *k, quire_error *err) {
 void exec_take_score(engine_call *k, const call_request *r, const quire_event *start) {
     assert(r != NULL);
     engine_choice *c = &k->choices[r->index];
-    size_t skip = r->is_alone ? 1 : 0; /* the first token has nothing before it */
+    size_t skip = r->is_alone ? 1 : 0; /* the first token has no log-probability */
     for (size_t i = skip; i < c->n - c->from; i++) {
         size_t at = (r->is_alone ? i : c->from + i) - 1;
         double logprob = (double)start->logprobs[at * (size_t)start->n_logprobs].logprob;
@@ -345,12 +348,10 @@ quire_err exec_take_select(engine_call *k) {
     return e;
 }
 
-/* Has the texts and turns of states tokenised by the engine's text threads. */
-
 /* ---- text to tokens ---- */
 
-/* Makes a request from a JSON body that is tokenised as the continuation of ids; frees
- * the body's memory. chat: further fields of a chat, or NULL. */
+/* Makes a request that tokenises a JSON body as the continuation of `from`, and frees the
+ * body's memory. chat: the program, for the fields of its chat; or NULL. */
 static quire_err exec_new_text(const engine_executor *x, quire_endpoint kind, json_out *body,
                                const program_steps *chat, const quire_continuation *from, quire_request **out,
                                quire_error *err) {
@@ -416,7 +417,7 @@ done:
 
 /* ---- turns ---- */
 
-/* Finds the parts of the turn that begins at `from`. *end: one past them. */
+/* Returns the end of the parts of the turn that begins at part `from`. */
 static size_t exec_turn_end(const quire_state *s, size_t from) {
     size_t end = from + 1;
     while (end < s->n_parts && s->parts[end].kind != PART_TURN) {
@@ -425,7 +426,8 @@ static size_t exec_turn_end(const quire_state *s, size_t from) {
     return end;
 }
 
-/* Writes a message's content: its turn's texts and values, the mark, or both. */
+/* What a message's content consists of: the texts and values of its turn, the mark, or
+ * both. */
 typedef enum exec_content { CONTENT_TEXT = 1, CONTENT_MARK = 2, CONTENT_BOTH = 3 } exec_content;
 
 static quire_err exec_write_message(const engine_call *k, size_t from, exec_content has, json_out *o,
@@ -464,7 +466,8 @@ quire_err exec_take_turns(engine_call *k, quire_error *err) {
         begun = is_turn && i < es->n_taken ? i : begun;
         last = is_turn ? i : last;
     }
-    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END; /* its end is written with the next turn */
+    /* the text that ends the turn is tokenised with the next turn */
+    bool is_whole = s->parts[s->n_parts - 1].kind == PART_END;
     bool is_asked = begun == last || (!is_whole && strcmp(s->parts[last].role, "assistant") == 0);
     strbuf body = {0};
     json_out o = {.to = &body};

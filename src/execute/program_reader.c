@@ -7,19 +7,19 @@
 #include "base/mem.h"
 #include "json/json_out.h"
 
-/* A program or list of steps being read. */
+/* The reading of a program or a list of steps. */
 typedef struct step_reader {
-    size_t n_steps; /* so far */
+    size_t n_steps; /* number of steps read so far */
     quire_error *err;
 } step_reader;
 
-/* The names of methods, by quire_select_method; of tests, by step_test_kind. */
+/* Names: methods by quire_select_method, tests by step_test_kind. */
 static const char *const methods[] = {"token_length_normalized", "greedy_token_selection",
                                       "unconditional_likelihood_normalized", NULL};
 static const char *const tests[] = {"", "is", "contains", "like", "matches", NULL};
 
-/* Fields of requests that a gen may not have, since the program makes the prompt and
- * decides how the answer is returned. */
+/* Request fields that a gen may not have, since the program sets the prompt and how the
+ * answer is returned. */
 static const char *const not_fields[] = {"prompt",  "messages",         "stream",   "stream_options",
                                          "echo",    "suffix",           "logprobs", "prompt_logprobs",
                                          "model",   "return_token_ids", "tools",    "prompt_logprobs_start",
@@ -46,7 +46,7 @@ static quire_err step_reader_at(step_reader *r, quire_err e, const char *what, s
     return e;
 }
 
-/* Index of a text in a NULL-terminated list; the list's length if it is not there. */
+/* Returns the index of a text in a NULL-terminated list, or the list's length. */
 static size_t step_reader_find(const char *const *list, str text) {
     size_t i = 0;
     while (list[i] != NULL && !str_is(text, list[i])) {
@@ -72,7 +72,8 @@ static quire_err step_read_text(step_reader *r, const json_value *v, step_text *
                                       : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a string", what);
 }
 
-/* Reads a text, or an array of at least one. *n: how many were made, even on failure. */
+/* Reads a text, or an array of one or more. *n: number of texts in *to, even on
+ * failure. */
 static quire_err step_read_texts(step_reader *r, const json_value *v, step_text **to, size_t *n,
                                  const char *what) {
     bool is_array = json_is(v, JSON_KIND_ARRAY);
@@ -102,8 +103,8 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Fields that apply to prefixes and choices as well as gens: those that affect a prompt's
- * rows, caching and order of admission. */
+/* Fields that apply to prefixes and choices too: those that affect a prompt's rows,
+ * caching and admission. */
 static const char *const common_fields[] = {"cache_salt",     "attention", "priority",
                                             "cache_priority", "cache_ttl", NULL};
 
@@ -140,7 +141,7 @@ static quire_err step_check_fields(step_reader *r, const json_value *v) {
     return QUIRE_OK;
 }
 
-/* Reads the lists of steps in v[0..n); NULL is an empty one. */
+/* Reads the lists of steps v[0..n) into to->lists; NULL gives an empty list. */
 static quire_err step_read_lists(step_reader *r, const json_value *const *v, size_t n, step *to) {
     to->lists = mem_new(n, sizeof *to->lists);
     TRY(step_reader_has(r, to->lists));
@@ -151,7 +152,7 @@ static quire_err step_read_lists(step_reader *r, const json_value *const *v, siz
     return QUIRE_OK;
 }
 
-/* Reads "is", "contains" or "like" of v as a test of `value`. */
+/* Reads the test ("is", "contains", "like" or "matches") in v of the text `value`. */
 static quire_err step_read_test(step_reader *r, const json_value *value, const json_value *v, step_test *to) {
     int n = 0;
     for (int i = TEST_IS; tests[i] != NULL; i++) {
@@ -283,12 +284,11 @@ static quire_err step_read_set(step_reader *r, const json_value *v, step *to) {
                        : step_read_text(r, value, &to->text, "to");
 }
 
-/* Kinds of steps by the member that names them, in the order in which these are
- * searched. */
+/* Kinds of steps, each by the member that names it; the first row that matches counts. */
 static const struct step_row {
     step_kind kind;
     quire_err (*read)(step_reader *r, const json_value *v, step *to);
-    const char *members[8]; /* of a gen: also fields of requests */
+    const char *members[8]; /* members that the step may have; a gen may also have request fields */
 } step_rows[] = {
     {STEP_GEN, step_read_gen, {"gen"}},
     {STEP_SELECT, step_read_select, {"select", "choices", "method"}},

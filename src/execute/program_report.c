@@ -1,5 +1,5 @@
-/* Writes the report of a program: its variables, what each step computed, its critical
- * path. */
+/* Writes the report on a program: its variables, what each call computed, and its
+ * critical path. */
 #include "base/mem.h"
 #include "program/program_state.h"
 #include "json/json_out.h"
@@ -115,7 +115,8 @@ static void program_report_step(const program_record *c, json_out *o) {
     json_end(o, '}');
 }
 
-/* Writes the calls that the program's end waited for, in order. */
+/* Writes the critical path, the calls that the program's end waited for, in order. last:
+ * record of the last one. */
 static void program_report_path(const program_root *r, int32_t last, json_out *o) {
     int32_t *path = mem_new(r->n_records, sizeof *path);
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* The calls of quire_program.h: they append steps and read results. */
+/* The functions of quire_program.h, which append steps to states and read results. */
 #include "base/mem.h"
 
 #include "execute/engine_call.h"
@@ -85,7 +85,7 @@ const int32_t *quire_state_branch(const quire_state *s, size_t *n) {
 
 /* ---- steps ---- */
 
-/* A new step at the end of s; NULL: err says why. */
+/* Appends a new step to s. NULL: it cannot; err says why. */
 static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
     if (!s->is_of_call) {
         err_set(err, QUIRE_INVALID, -1, "the state runs the steps of a program; calls cannot append to it");
@@ -102,7 +102,8 @@ static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
     return made;
 }
 
-/* Ends the appending of a step with result e: removes it again if it failed. */
+/* Call after filling in an appended step. e QUIRE_OK: s continues; an error removes the
+ * step. Returns e. */
 static quire_err door_end(quire_state *s, quire_err e) {
     if (e != QUIRE_OK) {
         step_list_drop_last(&s->own);
@@ -208,7 +209,7 @@ quire_err quire_state_join(quire_state *s, quire_error *err) {
 quire_err quire_state_steps(quire_state *s, const char *json, size_t n, quire_error *err) {
     step_list read = {0};
     TRY(program_read_steps((str){json, n}, &read, err));
-    step *made = door_step(s, STEP_IF, err); /* its test is empty, so its second list runs */
+    step *made = door_step(s, STEP_IF, err); /* TEST_NONE never holds, so the second list runs */
     if (made == NULL) {
         step_list_deinit(&read);
         return err != NULL ? err->code : QUIRE_INVALID;
