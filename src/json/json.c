@@ -13,21 +13,21 @@
 
 /* ---- a text and its tree, number by number ---- */
 
-/* The place of a value in the tree. */
+/* Where a value is in its parent. */
 typedef struct json_place {
     const json_value *parent; /* NULL: it is the root */
-    size_t index;             /* in an array */
-    const char *name;         /* in an object, borrowed for the call; else NULL */
+    size_t index;             /* index in an array */
+    const char *name;         /* name in an object, borrowed for the call; else NULL */
 } json_place;
 
-/* Called with a number of the text and its value v in the tree. v may be another value:
- * if names in an object are equal, the tree has the last one. The members of a parent may
- * be replaced. */
+/* Called for each number of the text, with its value v in the tree. v may be another
+ * value: if names in an object are equal, the tree has the last one. The callback may
+ * replace the members of a parent. */
 typedef quire_err json_pair_take(void *user, str digits, const json_number *number, json_place place,
                                  const json_value *v);
 
 typedef struct pairing {
-    str text; /* was checked */
+    str text; /* passed json_check */
     size_t at;
     strbuf scratch;
     json_pair_take *take;
@@ -60,12 +60,12 @@ static quire_err pair_name(pairing *p, const json_value *object, json_place *pla
     place->name = p->scratch.n > 0 ? p->scratch.p : "";
     *member = json_get(object, place->name);
     json_pair_skip_space(p);
-    p->at++; /* the colon */
+    p->at++; /* skips the colon */
     json_pair_skip_space(p);
     return QUIRE_OK;
 }
 
-/* An array or object: calls itself as deep as the tree is. */
+/* Walks an array or object. Recurses as deep as the tree. */
 static quire_err pair_container(pairing *p, const json_value *v, bool is_object) {
     p->at++;
     json_pair_skip_space(p);
@@ -86,7 +86,7 @@ static quire_err pair_container(pairing *p, const json_value *v, bool is_object)
     return QUIRE_OK;
 }
 
-/* Walks the value at p->at, which is v in the tree or was replaced by v. */
+/* Walks the value at p->at. It is v in the tree, or a later equal name replaced it. */
 static quire_err json_pair_do(pairing *p, json_place place, const json_value *v) {
     json_letters letters;
     const char *what;
@@ -102,7 +102,7 @@ static quire_err json_pair_do(pairing *p, json_place place, const json_value *v)
                                               : json_lex_word(p->text, &p->at, &what);
 }
 
-/* text is checked, and root is the tree that json_read made from it. Errors: those of
+/* Calls `take` for each number of a checked text; root is its tree. Errors: those of
  * `take`, QUIRE_NO_MEMORY, QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
 static quire_err json_pair(str text, const json_value *root, json_pair_take *take, void *user) {
     pairing p = {.text = text, .take = take, .user = user};
@@ -114,10 +114,10 @@ static quire_err json_pair(str text, const json_value *root, json_pair_take *tak
 
 /* ---- wide integers ---- */
 
-/* Integers in a tree that do not fit int64, kept as their digits.
+/* Wide integers: integers in a tree that do not fit int64, kept as their digits.
  *
- * jansson has no such value. Here it is a string that no text can equal: its first byte
- * is not valid in UTF-8. */
+ * jansson has no such value. A wide integer is stored as a string that equals no text,
+ * because its first byte is not valid UTF-8. */
 
 #define WIDE_BYTE '\xff'
 
@@ -125,12 +125,12 @@ static bool wide_is(const json_value *v) {
     return json_is_string(v) && json_string_value(v)[0] == WIDE_BYTE;
 }
 
-/* Its digits, with a sign where it is negative; ends with a 0 byte. v is one. */
+/* The digits of a wide integer, with '-' if it is negative; ends with a 0 byte. */
 static str wide_digits(const json_value *v) {
     return (str){json_string_value(v) + 1, json_string_length(v) - 1};
 }
 
-/* NULL: no memory. */
+/* Makes a wide integer; NULL: no memory. */
 static json_t *wide_new(str digits) {
     strbuf text = {0};
     json_t *v = NULL;
@@ -141,7 +141,7 @@ static json_t *wide_new(str digits) {
     return v;
 }
 
-/* Any other number, as jansson reads it. */
+/* Makes any other number, as jansson would read it; NULL: no memory. */
 static json_t *narrow_new(str digits, const json_number *number) {
     strbuf text = {0};
     json_t *v = number->fits ? json_integer(number->value) : NULL;
@@ -152,7 +152,8 @@ static json_t *narrow_new(str digits, const json_number *number) {
     return v;
 }
 
-/* Of equal names in an object the last one counts, and its value may not be a number. */
+/* Replaces v by the number as written. v may not be a number: of equal names in an object
+ * the tree has the last one. */
 static quire_err json_wide_take_number(void *user, str digits, const json_number *number, json_place place,
                                        const json_value *v) {
     json_value **root = user;
@@ -175,14 +176,15 @@ static quire_err json_wide_take_number(void *user, str digits, const json_number
     return failed == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Inserts the wide integers of checked text into *root, the tree made from it, in place
- * of other numbers. On failure the tree stays the caller's. QUIRE_NO_MEMORY,
- * QUIRE_CANCELLED, QUIRE_TOO_LARGE. */
+/* Replaces, in the tree *root made from checked text, the stand-ins for wide integers. On
+ * failure the caller still owns the tree. QUIRE_NO_MEMORY, QUIRE_CANCELLED,
+ * QUIRE_TOO_LARGE. */
 static quire_err wide_place(str text, json_value **root) {
     return json_pair(text, *root, json_wide_take_number, root);
 }
 
-/* jansson's functions take no const pointers, although most change nothing. */
+/* Casts const away, because jansson's functions take no const pointers although most
+ * change nothing. */
 static json_t *mutable(const json_value *v) {
     return (json_t *)(uintptr_t)v;
 }
@@ -201,8 +203,8 @@ static quire_err add_nonfinite(strbuf *out, str word) {
     return strbuf_add_str(out, "\"}");
 }
 
-/* Copies checked text, with a real for every integer that does not fit int64: the nearest
- * one, or any if its digits are inserted afterwards. */
+/* Copies checked text, and writes every integer that does not fit int64 as a real: the
+ * nearest one, or a stand-in if its digits are inserted later (JSON_WIDE_KEPT). */
 static quire_err json_widen(str text, json_wide wide, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
@@ -232,7 +234,7 @@ static quire_err json_widen(str text, json_wide wide, strbuf *out) {
     return strbuf_add(out, text.p + done, text.n - done);
 }
 
-/* True when the name between at's quotes holds a NUL. False on a failure. */
+/* Whether the name between the quotes, `inside`, has a NUL. False on a failure. */
 static bool has_nul(str inside, strbuf *scratch) {
     strbuf_clear(scratch);
     return json_lex_unescape(inside, scratch) == QUIRE_OK && scratch->n > 0 &&
@@ -244,8 +246,8 @@ static bool is_beyond_double(str digits, strbuf *scratch) {
     return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(c_locale_strtod(scratch->p, NULL));
 }
 
-/* Describes what jansson refuses in a checked text, and where: a number beyond a double,
- * or a NUL in a name. */
+/* Fills *fault for a checked text that jansson refuses: a number beyond a double, or a
+ * NUL in a name. */
 static void explain_refusal(str text, json_wide wide, json_fault *fault) {
     strbuf scratch = {0};
     const char *what, *found = NULL;
@@ -276,14 +278,15 @@ static void explain_refusal(str text, json_wide wide, json_fault *fault) {
     snprintf(fault->what, sizeof fault->what, "%s", found != NULL ? found : "not valid JSON");
 }
 
-/* A text on its way into jansson. */
+/* The text that jansson reads, and how far it has read. */
 typedef struct feed {
     str text;
     size_t at;
     quire_err e;
 } feed;
 
-/* jansson's json_load_callback_t. A large text takes turns with others here. */
+/* Gives jansson the next bytes (json_load_callback_t). Polls the turn, so that a large
+ * text takes turns with other work. */
 static size_t feed_next(void *buffer, size_t n, void *data) {
     feed *f = data;
     size_t left = f->text.n - f->at;
@@ -486,7 +489,7 @@ bool json_next(const json_value *object, json_member *m) {
 }
 
 typedef struct entry {
-    const json_value *value; /* NULL: none */
+    const json_value *value; /* NULL: the slot is empty */
     str text;
 } entry;
 
@@ -503,8 +506,8 @@ static entry *json_digits_slot_of(const json_digits *d, const json_value *v) {
     return &d->slots[at];
 }
 
-/* The digits of a number that its nearest double does not represent. Of equal names in an
- * object the last one counts: it replaces the entry of an earlier one. */
+/* Records the digits of a number that a double may not hold. Of equal names in an object
+ * the last one wins: it replaces the entry of an earlier one. */
 static quire_err json_digits_take_number(void *user, str digits, const json_number *number, json_place place,
                                          const json_value *v) {
     (void)place;

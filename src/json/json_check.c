@@ -18,7 +18,7 @@ const json_limits json_limits_model = {FILE_LIMITS, .names = JSON_NAMES_LAST, .t
 /* A name of an open object. */
 typedef struct name_seen {
     uint64_t hash;
-    size_t at; /* its opening quote */
+    size_t at; /* offset of its opening quote */
 } name_seen;
 
 /* The state of one check. frames[0..depth) are the open containers. */
@@ -28,12 +28,12 @@ typedef struct walk {
     const json_limits *limits;
     json_counts counts;
     json_fault *fault;
-    name_seen *names; /* of all open objects, the outermost's first */
+    name_seen *names; /* names in all open objects, the outermost object first */
     size_t n_names, cap_names;
     strbuf scratch, other;
-    size_t n_free; /* bytes before `at` that bounds do not count */
-    /* the bound of bytes, and where it is reached on counted(); SIZE_MAX: there is
-     * none */
+    size_t n_free; /* bytes before `at` that do not count towards max_bytes */
+    /* max_bytes now in force, and the value of json_check_counted at which it is reached;
+     * SIZE_MAX: no bound */
     size_t max_bytes, end;
     int depth;
     struct {
@@ -58,7 +58,7 @@ static size_t json_check_counted(const walk *w) {
     return w->at - w->n_free;
 }
 
-/* Bounds what follows; 0: no bound. */
+/* Limits the bytes counted from here on to max_bytes; 0: no bound. */
 static void set_bound(walk *w, size_t max_bytes) {
     w->max_bytes = max_bytes;
     w->end = max_bytes > 0 && max_bytes < SIZE_MAX - json_check_counted(w) ? json_check_counted(w) + max_bytes
@@ -97,7 +97,7 @@ static quire_err take_string(walk *w) {
 
 /* ---- names ---- */
 
-/* The name whose opening quote is at `at`, as json_lex_text. */
+/* Decodes the name whose opening quote is at `at`, like json_lex_text. */
 static quire_err json_check_name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
     return json_lex_text(w->text, &at, scratch, out);
 }
@@ -118,7 +118,7 @@ static quire_err json_check_note_name(walk *w, size_t start) {
     return QUIRE_OK;
 }
 
-/* Bounds the member of the outermost object whose name's opening quote is at start. */
+/* Sets the bound of a member of the outermost object. start: its name's opening quote. */
 static quire_err bound_member(walk *w, size_t start) {
     str name;
     if (json_check_name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
@@ -132,7 +132,7 @@ static quire_err json_check_take_name(walk *w) {
     size_t start = w->at;
     bool is_bounded = w->depth == 1 && w->limits->member_bytes != NULL;
     if (is_bounded) {
-        set_bound(w, 0); /* of the member before */
+        set_bound(w, 0); /* ends the bound of the previous member */
     }
     TRY(take_string(w));
     if (++w->counts.n_names > w->limits->max_names) {
@@ -157,7 +157,7 @@ static int by_hash(const void *a, const void *b) {
 
 #define MOST_OF_A_HASH 8 /* most names with one hash; even two are unlikely by chance */
 
-/* Checks entry i against those before it of the same hash. */
+/* Fails if an earlier entry with the same hash has the same name as entry i. */
 static quire_err check_name(walk *w, const name_seen *n, size_t i) {
     str a, b;
     for (size_t k = i; k > 0 && n[k - 1].hash == n[i].hash; k--) {
@@ -177,7 +177,7 @@ static quire_err check_name(walk *w, const name_seen *n, size_t i) {
     return QUIRE_OK;
 }
 
-/* Checks a complete object: no name may occur twice. */
+/* Fails if a name occurs twice in a complete object, whose names begin at `first`. */
 static quire_err json_check_names(walk *w, size_t first) {
     size_t count = w->n_names - first;
     if (count < 2) {
@@ -260,7 +260,7 @@ static quire_err json_check_take_value(walk *w, bool *scalar) {
     return e == QUIRE_OK ? check_bound(w) : json_check_fail(w, e, w->at, what);
 }
 
-/* After a value: closes every container that ends here. *more: another member of an open
+/* Closes, after a value, every container that ends here. *more: another member of an open
  * container follows. */
 static quire_err close_containers(walk *w, bool *more) {
     *more = false;

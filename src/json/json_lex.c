@@ -5,8 +5,8 @@
 #include "base/turn.h"
 #include "base/utf8.h"
 
-/* Counts a byte at `at`, a fraction of the turn's unit, in a run whose bytes up to
- * *polled were counted. */
+/* Polls the turn once at least TURN_WORK bytes lie between *polled, the place of the last
+ * poll, and `at`. */
 static quire_err poll_run(size_t at, size_t *polled, const char **what) {
     if (at - *polled < TURN_WORK) {
         return QUIRE_OK;
@@ -23,7 +23,7 @@ size_t json_lex_space(str text, size_t at) {
     while (at < text.n &&
            (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
         at++;
-        (void)poll_run(at, &polled, &what); /* the next poll returns it again */
+        (void)poll_run(at, &polled, &what); /* the next poll returns the error again */
     }
     return at;
 }
@@ -35,7 +35,7 @@ static quire_err json_lex_fail(const char **what, const char *phrase) {
 
 /* ---- strings ---- */
 
-/* Four hexadecimal digits at text.p[at], or -1. */
+/* Value of the four hexadecimal digits at text.p[at], or -1. */
 static int32_t hex4(str text, size_t at) {
     int32_t v = 0;
     if (text.n - at < 4) {
@@ -51,8 +51,8 @@ static int32_t hex4(str text, size_t at) {
     return v;
 }
 
-/* The code point of \uXXXX or of a pair of them at text.p[at], and its bytes in *n; -1:
- * not four digits, -2: a surrogate alone. */
+/* Decodes \uXXXX, or a surrogate pair of them, at text.p[at]; sets *n to its length.
+ * Returns the code point; -1: not four digits, -2: a lone surrogate. */
 static int32_t unicode_escape(str text, size_t at, size_t *n) {
     int32_t c = hex4(text, at + 2);
     *n = 6;
@@ -67,8 +67,7 @@ static int32_t unicode_escape(str text, size_t at, size_t *n) {
     return low >= 0xDC00 && low <= 0xDFFF ? 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00) : -2;
 }
 
-/* Skips an escape, and adds to *n_saved the number of bytes by which the character is
- * shorter. */
+/* Skips an escape, and adds to *n_saved the bytes by which its character is shorter. */
 static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char **what) {
     if (text.n - *at < 2) {
         return json_lex_fail(what, "a string without its closing quote");
@@ -168,7 +167,7 @@ static quire_err pass_digits(str text, size_t *at, const char **what) {
     return QUIRE_OK;
 }
 
-/* The value of digits p[0..n). false when an int64 does not hold it. */
+/* Computes the value of digits p[0..n). False: it does not fit int64. */
 static bool integer_value(const char *p, size_t n, bool negative, int64_t *out) {
     uint64_t v = 0, top = (uint64_t)INT64_MAX + negative;
     for (size_t i = 0; i < n; i++) {

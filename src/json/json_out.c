@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-#define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */
+#define NUMBER_BYTES 21 /* longest int64 with its sign and a comma */
 
 static void json_out_add(json_out *o, const char *p, size_t n) {
     if (o->err == QUIRE_OK) {
@@ -179,7 +179,7 @@ void json_exact(json_out *o, double v) {
         }
     }
     json_raw(o, text);
-    if (strpbrk(text, ".en") == NULL) { /* so that it reads back as a real */
+    if (strpbrk(text, ".en") == NULL) { /* add a point, so that it reads back as a real */
         json_out_add(o, ".0", 2);
     }
 }
@@ -265,7 +265,7 @@ void json_add(json_out *o, const json_value *v) {
 /* ---- in an error's text ---- */
 
 const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
-    enum { SHOWN = 30 }; /* bytes of a text */
+    enum { SHOWN = 30 }; /* most bytes shown of a text */
     switch (json_kind_of(v)) {
     case JSON_KIND_ARRAY:
         return "an array";
