@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
+#define MAX_PAUSES 5 /* lengths of a pause: 1, 2, 4, 8, 16 steps */
 
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
     assert(max_seqs >= 0 && max_rows >= 0);
@@ -42,7 +42,6 @@ quire_err draft_open(const draft_options *o, const draft_target *t, drafter **ou
     }
 }
 
-/* Bounds with the depth of s, and as many nodes as its branches need. */
 bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     int32_t width = o->tree_width > 1 ? o->tree_width : 1;
     if (s->pause > 0) {
@@ -56,14 +55,14 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     return true;
 }
 
-#define FIRST_GUESS 0.9f /* draft_seq.guess_first of a new sequence, */
-#define FIRST_LEAST 0.1f /* and its bounds */
+#define FIRST_GUESS 0.9f /* draft_seq.guess_first of a new sequence */
+#define FIRST_LEAST 0.1f /* lower bound of guess_first; FIRST_MOST is the upper one */
 #define FIRST_MOST  0.98f
-#define FIRST_PACE  0.125f /* weight of one token in it */
-/* its value for texts spelt at random, many of which have only one spelling */
+#define FIRST_PACE  0.125f /* weight of one token in guess_first */
+/* guess_first of texts split into tokens at random: many have only one spelling */
 #define FIRST_ALONE 0.45f
 
-/* guess_bounds.first of s. */
+/* Returns guess_bounds.first for s: guess_first above FIRST_ALONE, scaled to 0..1. */
 static float surely_first(const draft_seq *s) {
     float first = s->guess_first > 0.0f ? s->guess_first : FIRST_GUESS;
     return first > FIRST_ALONE ? (first - FIRST_ALONE) / (1.0f - FIRST_ALONE) : 0.0f;
@@ -81,7 +80,8 @@ void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, dra
     draft_tree_sort(out);
 }
 
-/* The first branch was followed so far, and left unless it ended there. */
+/* Adapts guess_first: n_first guesses on the first branch were right, and the next one
+ * was wrong unless the branch ended there. */
 static void adapt_guess(draft_seq *s, const draft_outcome *result) {
     float first = s->guess_first > 0.0f ? s->guess_first : FIRST_GUESS;
     for (int32_t i = 0; i < result->n_first; i++) {
@@ -113,11 +113,11 @@ void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *resu
 
 void draft_constrain(draft_seq *s, uint8_t *states) {
     draft_tree kept = {0};
-    int32_t to[DRAFT_MAX]; /* a node's number in `kept`; DRAFT_ROOT: it is dropped */
+    int32_t to[DRAFT_MAX]; /* number in `kept` of each node; DRAFT_ROOT: dropped */
     for (int32_t i = 0; i < s->tree.n; i++) {
         int32_t parent = s->tree.parents[i], at = parent == DRAFT_ROOT ? DRAFT_ROOT : to[parent];
         sample_context c = *s->context;
-        c.rule = NULL; /* the rule belongs to another state */
+        c.rule = NULL; /* it belongs to the sequence's own state */
         const void *before =
             at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
         to[i] = DRAFT_ROOT;
@@ -135,26 +135,26 @@ void draft_constrain(draft_seq *s, uint8_t *states) {
 
 /* ---- prompt lookup ---- */
 
-/* Prompt lookup: guesses what followed the last time that the sequence ended as it ends
+/* Prompt lookup: guesses what followed the last time that the sequence ended as it does
  * now. It searches for the longest suffix of lookup_min..lookup_max tokens that occurs
- * earlier in the sequence, and takes the latest of equally long ones. The guess is what
- * follows there; a repetition shorter than the guess is repeated. Where branches are
- * wanted, the next matches that continue with another token give one branch each: the
- * first branch takes half of the tokens, the next half of what is left, the last all.
- * Keeps no state. Source: Saxena 2023, "Prompt Lookup Decoding". */
+ * earlier in the sequence; of equally long ones the latest. The guess is what follows
+ * there. If the end of the sequence comes first, the guess repeats from that place. If
+ * branches are wanted, the next matches that continue with another token give one branch
+ * each: the first branch takes half of the tokens, the next half of what is left, the
+ * last all. Keeps no state. Source: Saxena 2023, "Prompt Lookup Decoding". */
 
 typedef struct ngram_drafter {
     drafter head;
     int32_t lookup_min, lookup_max;
 } ngram_drafter;
 
-/* A match: earlier tokens that equal the last ones. */
+/* A match: earlier tokens that equal the last tokens. */
 typedef struct place {
-    int32_t length, from; /* tokens that agree, and the index of what follows them */
+    int32_t length, from; /* number of equal tokens, and the index of the token after them */
 } place;
 
-/* Inserts a match among the best, longest first and after equally long ones, unless a
- * better one continues with the same token. Returns their number. */
+/* Inserts a match into best[0..n), sorted by length with new ones last among equals,
+ * unless a better match continues with the same token. Returns the new number. */
 static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
     for (; at < n && best[at].length >= found.length; at++) {
@@ -165,8 +165,7 @@ static int32_t draft_ngram_enter(const int32_t *tokens, place found, place *best
     if (at == most) {
         return n;
     }
-    /* the match that the new one replaces: one that continues with the same token, or the
-     * worst if there are too many */
+    /* replaces a match with the same next token, or the worst if there are too many */
     int32_t last = at;
     while (last < n && last < most - 1 && tokens[best[last].from] != tokens[found.from]) {
         last++;

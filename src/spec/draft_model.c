@@ -1,18 +1,18 @@
 /* Drafts by a second, smaller model with the same vocabulary. It samples with the
  * target's parameters and the noise of each position, so where both models agree they
- * sample the same token, in sampled text too. Only the first level of a tree has more
- * than one token: besides the sampled one those that the model finds likeliest, at no
+ * sample the same token, even at temperatures over 0. Only the first level of a tree has
+ * more than one token: the sampled one, and those that the model finds likeliest, at no
  * further cost.
  *
- * The model has a KV cache of its own. A sequence gets a kv_seq in it when it is first
- * drafted for, with block tables as long as a sequence may be, and releases it when it
- * ends or is preempted. What the model computed of a rejected draft is truncated at the
- * next call. A recurrent state cannot go back: with states the drafts of a call are
- * computed on a fork of the sequence, which is released when the call ends. Known tokens
- * that it has not seen yet (a prompt at first) are computed then, as many rows a step as
- * its backend takes; it drafts for the sequences that are up to date. When pages run out,
- * it takes those of sequences without drafts in this step; if there are none, there is no
- * draft. If it shares a memory budget with the target, it yields: the target may take the
+ * The draft model has a KV cache of its own. A sequence gets a kv_seq in it at its first
+ * draft, with block tables for the longest sequence, and releases it when it ends or is
+ * preempted. The next call truncates what was computed for rejected drafts. A recurrent
+ * state cannot be truncated, so with such states the drafts of a call are computed on a
+ * fork of the sequence, which is released when the call ends. Known tokens that the model
+ * has not seen yet (a prompt at first) are computed in the call, as many rows as its
+ * backend takes in a step; sequences that are then up to date get drafts. When pages run
+ * out, it takes those of sequences without drafts in this step; if there are none, there
+ * is no draft. If it shares a memory budget with the target, the target may take the
  * pages of any sequence, which gets drafts again once there is room for all of its
  * tokens. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first
  * min(n_computed, n_agreed) are the sequence's own. */
@@ -29,29 +29,29 @@
 
 /* The model's state of one sequence. */
 typedef struct model_seq {
-    draft_seq *s;      /* NULL: free */
-    kv_seq kv;         /* its tokens in the draft model's cache */
-    kv_seq fork;       /* with states: kv and the drafts, within a call; else it has no tables */
-    float mirostat_mu; /* a copy of the sequence's, which its drafts change */
-    int32_t last;      /* the node that gets the next child: the end of the first branch */
+    draft_seq *s;      /* NULL: the entry is free */
+    kv_seq kv;         /* the sequence in the draft model's cache */
+    kv_seq fork;       /* with recurrent states: a fork of kv for the drafts of a call; else unused */
+    float mirostat_mu; /* copy of the sequence's mirostat state, changed by its drafts */
+    int32_t last;      /* last node of the first branch, which gets the next child */
 } model_seq;
 
 typedef struct model_drafter {
     drafter head;
     draft_options options;
     draft_target target;
-    kv_cache cache; /* without an index: nothing is reused */
-    kv_mover mover; /* only used to discard pages */
+    kv_cache cache; /* has no prefix index: nothing is reused */
+    kv_mover mover; /* used only to discard pages */
     model_seq *seqs;
-    const kv_table **tables;                /* [max_seqs * groups] for check */
-    int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
+    const kv_table **tables;                /* [max_seqs * groups] scratch of `check` */
+    int32_t *tokens, *positions, *out_rows; /* arrays of the batch */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     attn_item *work;
     int32_t max_work;
-    model_seq **drafting; /* [rows.n_out] whose token an out row gives */
-    kv_copies copies;     /* copies of pages that forks share, made before the next pass */
-    float *distributions; /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
+    model_seq **drafting; /* [rows.n_out] sequence that each logits row is for */
+    kv_copies copies;     /* copies of shared pages to make before the next pass */
+    float *distributions; /* [n_seqs][n_tokens][n_vocab] for rejection sampling; else NULL */
     batch rows;
 } model_drafter;
 
@@ -63,8 +63,7 @@ static void drop_seq(model_drafter *d, model_seq *at) {
     at->s = NULL;
 }
 
-/* Releases the state of a sequence without drafts in this step; false if there is
- * none. */
+/* Releases the cache of a sequence without drafts in this step. False: there is none. */
 static bool leave_idle(model_drafter *d) {
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         if (d->seqs[i].s != NULL && d->seqs[i].s->wanted.nodes == 0) {
@@ -75,8 +74,8 @@ static bool leave_idle(model_drafter *d) {
     return false;
 }
 
-/* Releases the state with the fewest tokens, which is computed again soonest; false when
- * there is none. */
+/* Releases the cache of the sequence with the fewest tokens, which is the fastest to
+ * compute again. False: there is none. */
 static bool leave_shortest(model_drafter *d) {
     model_seq *least = NULL;
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
@@ -99,11 +98,12 @@ static bool keeps_states(const model_drafter *d) {
     return d->cache.n_state_pages > 0;
 }
 
-/* The model's state of s, truncated to the tokens that are still valid. */
+/* Returns the model's state of s, truncated to the tokens that are still valid; makes it
+ * if needed. */
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
         int32_t i = 0;
-        /* only running sequences have a state, and there are enough for all of them */
+        /* ends: only running sequences have a state, and there is an entry for each */
         while (d->seqs[i].s != NULL) {
             i++;
         }
@@ -128,7 +128,7 @@ static bool draft_model_has(const model_drafter *d, int64_t n) {
     return n <= kv_cache_available(&d->cache);
 }
 
-/* Reserves pages for n more tokens in every group, or in none. */
+/* Reserves pages for n more tokens in all groups, or in none (false). */
 static bool draft_model_reserve(model_drafter *d, kv_seq *kv, int32_t n) {
     int64_t n_pages = kv_seq_needs(&d->cache, kv, n);
     while (!draft_model_has(d, n_pages)) {
@@ -140,7 +140,8 @@ static bool draft_model_reserve(model_drafter *d, kv_seq *kv, int32_t n) {
     return kv_seq_reserve(&d->cache, kv, n, &d->copies) == QUIRE_OK;
 }
 
-/* The pages of a sequence's drafts, after its known tokens. */
+/* Returns the kv_seq that the drafts are written to: the fork with recurrent states, else
+ * kv. */
 static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
     if (!keeps_states(d)) {
         return &at->kv;
@@ -151,9 +152,8 @@ static kv_seq *drafts_of(model_drafter *d, model_seq *at) {
     return &at->fork;
 }
 
-/* Whether s may have a state. A new one begins only where there is room for all known
- * tokens and their drafts: memory that the target lacks would be reclaimed before the
- * first draft. */
+/* Whether s may have a state. A new one needs room for all known tokens and their drafts,
+ * else the target would reclaim its memory before the first draft. */
 static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
     int32_t n = s->n_known + s->wanted.depth;
     if (n > d->options.model.max_len) {
@@ -161,7 +161,7 @@ static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
     }
     bool has_begun = s->model_seq > 0 && d->seqs[s->model_seq - 1].kv.n_computed > 0;
     int64_t n_pages = kv_pages_for(n, d->cache.page_tokens) * d->cache.n_token_groups;
-    if (keeps_states(d)) { /* the fork's own pages */
+    if (keeps_states(d)) { /* room for the fork's own pages */
         n_pages += d->cache.n_token_groups + 2 * (int64_t)d->cache.n_state_pages;
     }
     while (d->cache.budget != NULL && !has_begun && !draft_model_has(d, n_pages)) {
@@ -174,8 +174,8 @@ static bool draft_model_may_begin(model_drafter *d, const draft_seq *s) {
 
 /* ---- forward passes ---- */
 
-/* Adds the next n rows of a sequence, or of its fork, to the batch; their pages are
- * reserved. Logits are wanted after the last row when that is token n_tokens. */
+/* Adds to the batch the next n rows of a sequence or its fork, whose pages are reserved.
+ * The last row gets logits if it is token n_tokens. */
 static void draft_model_add_rows(model_drafter *d, model_seq *at, kv_seq *kv, int32_t n, int32_t n_tokens) {
     int32_t row0 = d->rows.n_rows, p0 = kv->n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
@@ -214,14 +214,14 @@ static void run_pass(model_drafter *d) {
     d->options.model.b->ops->step_wait(d->options.model.b);
 }
 
-/* How many tokens of its first branch are guessed. */
+/* Number of guessed tokens on the first branch. */
 static int32_t n_guessed(const model_seq *at) {
     return at->last == DRAFT_ROOT ? 0 : at->s->tree.depths[at->last];
 }
 
-/* Samples the sequence's next guess; by rejection sampling, draws it from the row's
- * distribution, with its own noise, and keeps the distribution. False when there is
- * none. */
+/* Samples the sequence's next guess. With rejection sampling, draws it from the row's
+ * distribution with noise of its own, and stores the distribution. False: no token can be
+ * sampled. */
 static bool draft_model_draw(const model_drafter *d, const model_seq *at, sample_row *row) {
     draft_seq *s = at->s;
     size_t n = (size_t)d->target.desc->n_vocab;
@@ -239,7 +239,7 @@ static bool draft_model_draw(const model_drafter *d, const model_seq *at, sample
     return row->result->error == QUIRE_OK && row->result->token >= 0;
 }
 
-/* Adds the likeliest tokens as further children of the root, besides the sampled one. */
+/* Adds the likeliest tokens as siblings of the sampled first guess. */
 static void add_others(draft_seq *s, const token_logprob *likeliest, int32_t n) {
     draft_tree *t = &s->tree;
     int32_t sampled = t->tokens[0];
@@ -250,8 +250,8 @@ static void add_others(draft_seq *s, const token_logprob *likeliest, int32_t n) 
     }
 }
 
-/* Samples the sequence's next guess from row i's logits, as the target would; false when
- * it is the last. The first one may get siblings. */
+/* Samples the sequence's next guess from row i's logits, as the target would. The first
+ * guess may get siblings. False: it was the last guess. */
 static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     draft_seq *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
@@ -266,7 +266,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
     row.context.constraint_state = s->constraint_state;
-    row.context.rule = NULL; /* the rule belongs to the target's state */
+    row.context.rule = NULL; /* it belongs to the target's state */
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draft_model_draw(d, at, &row)) {
@@ -279,7 +279,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
            end_token_kind(s->context->params, desc, result.token) == END_NONE;
 }
 
-/* The first pass: computes the known tokens of the sequences to draft for, as far as the
+/* Runs the first pass: computes known tokens that the model has not seen, as far as the
  * rows of a step suffice. */
 static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     begin_pass(d);
@@ -297,13 +297,13 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     }
 }
 
-/* Samples for those that the last pass gave logits, and fills the next batch with those
+/* Samples from the logits of the last pass, and fills the next batch with the sequences
  * that continue. */
 static void sample_all(model_drafter *d) {
     int32_t n = d->rows.n_out;
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
-        model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
+        model_seq *at = d->drafting[i]; /* the next batch has overwritten only entries before i */
         if (sample_draft(d, at, i) && draft_model_reserve(d, drafts_of(d, at), 1)) {
             draft_model_add_rows(d, at, drafts_of(d, at), 1, at->s->n_known + n_guessed(at));
         }
@@ -398,7 +398,7 @@ static quire_err draft_model_open_seqs(model_drafter *d) {
             TRY(kv_seq_init(&d->seqs[i].fork, l->n_groups, cap_pages));
         }
     }
-    if (keeps_states(d)) { /* a fork's last pages of tokens, and its states */
+    if (keeps_states(d)) { /* room for each fork's last page and its recurrent state */
         d->copies.cap = d->target.max_seqs * (d->cache.n_token_groups + d->cache.n_state_pages);
         d->copies.pairs = mem_new((size_t)d->copies.cap, sizeof *d->copies.pairs);
         TRY(mem_check(d->copies.pairs));

@@ -1,7 +1,7 @@
 /* Suffix drafts: guesses what most often followed the longest suffix of the sequence that
- * occurred before, in the sequence itself or in recent outputs of its namespace (prefixes
- * are shared within a namespace only, and so are these). It takes the guess with the
- * larger expected number of right tokens.
+ * occurred before, in the sequence itself or in recent outputs of its namespace (no other
+ * namespace's, as for prefixes). Of the two guesses it takes the one with more expected
+ * correct tokens.
  *
  * Memory is bounded: one suffix tree of SUFFIX_NODES nodes, the last SUFFIX_OWN tokens of
  * each prompt, and the last outputs that fit into SUFFIX_TEXTS tokens. When nodes run out
@@ -17,13 +17,13 @@
 #include "spec/draft.h"
 
 /* A suffix tree counts which tokens followed which in several texts: a trie of all runs
- * of up to `depth` tokens with their numbers of occurrences.
+ * of up to `depth` tokens, with the number of times that each occurs.
  *
- * A text's runs lie under a root, and several texts may share one. Texts grow at their
- * end, and can be taken out again. Nodes come from a slab of fixed size: nothing is
- * allocated after open, and when the slab is full the rest of a text is left out.
- * Owner: one thread. Invariant: a node's count is at least the sum of its children's;
- * none is 0. */
+ * The runs of a text lie under a root, which several texts may share. Texts grow at their
+ * end, and can be removed again. Nodes come from a slab of fixed size: nothing is
+ * allocated after open, and when the slab is full the rest of a text is left out. Owner:
+ * one thread. Invariant: a node's count is over 0, and at least the sum of its children's
+ * counts. */
 
 quire_err suffix_tree_open(int32_t max_nodes, int32_t depth, suffix_tree **out) {
     suffix_tree *t = mem_new(1, sizeof *t);
@@ -78,7 +78,7 @@ static void leave_bucket(suffix_tree *t, int32_t i) {
     *at = t->nodes[i].bucket;
 }
 
-/* Frees one node of a dropped subtree; its children are next. */
+/* Takes one node out of the dropped list, and puts its children there. */
 static int32_t take_dropped(suffix_tree *t) {
     int32_t i = t->dropped;
     t->dropped = t->nodes[i].bucket;
@@ -147,7 +147,7 @@ static void free_node(suffix_tree *t, int32_t i) {
     t->n_free++;
 }
 
-/* Counts the child once more, and creates it if needed. */
+/* Adds 1 to the count of a child, and creates it if needed. */
 static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     int32_t i = find_child(t, parent, token);
     i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
@@ -161,7 +161,7 @@ static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     return i;
 }
 
-/* Whether there are certainly enough nodes for one more token of a text. */
+/* Whether there are nodes for one more token of a text. Frees dropped nodes first. */
 static bool suffix_tree_has_room(suffix_tree *t) {
     while (t->max_nodes - t->n_used + t->n_free < t->depth && t->dropped != SUFFIX_NONE) {
         int32_t i = take_dropped(t);
@@ -198,14 +198,14 @@ bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token) {
             c->n_active = length;
             return false;
         }
-        parent = c->active[length]; /* of the text before this token */
+        parent = c->active[length]; /* node of the run of the same length before this token */
         c->active[length] = child;
     }
     c->n_active = before + 1;
     return true;
 }
 
-/* Uncounts the run of `length` tokens once. */
+/* Subtracts 1 from the count of the run of `length` tokens. */
 static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
     int32_t path[SUFFIX_MAX_DEPTH], i = root;
     for (int32_t k = 0; k < length; k++) {
@@ -261,7 +261,7 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n,
                           int32_t *length) {
     assert(n >= 0);
-    /* a suffix of `low` tokens is found; none of more than `high` is */
+    /* a suffix of `low` tokens was found, and none of over `high` tokens exists */
     int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
     while (low < high) {
         int32_t middle = (low + high + 1) / 2, i = suffix_tree_find(t, root, tokens + n - middle, middle);
@@ -278,7 +278,8 @@ int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tok
 
 /* ---- guesses ---- */
 
-/* A candidate guess: the token of `node` follows node `parent` of the draft tree. */
+/* A candidate guess: the token of `node`, as a child of node `parent` of the draft
+ * tree. */
 typedef struct guess {
     double p;
     int32_t node, parent;
@@ -294,7 +295,7 @@ typedef struct guesser {
     guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
 } guesser;
 
-/* The node of the last `length` tokens of the text that consists of the sequence, the
+/* Returns the node of the last `length` tokens of the text formed by the sequence, the
  * ancestors of `parent`, and `parent`. */
 static int32_t suffix_tree_find_end(const guesser *g, int32_t parent, int32_t length) {
     int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
@@ -305,12 +306,12 @@ static int32_t suffix_tree_find_end(const guesser *g, int32_t parent, int32_t le
     return suffix_tree_find(g->t, g->root, run, length);
 }
 
-/* Adds the most frequent children of node i, which has probability p and corresponds to
- * `parent`. Of equally frequent ones the best is the first. */
+/* Adds, as candidates, the most frequent children of node i, which has probability p and
+ * corresponds to `parent`. Of equally frequent children `best` comes first. */
 static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     const suffix_node *nodes = g->t->nodes;
     guess *first = g->open + g->n_open;
-    /* the deepest level has no children: continues from half as many tokens */
+    /* the deepest nodes have no children, so continue from half as many tokens */
     if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
         i = suffix_tree_find_end(g, parent, g->t->depth / 2);
     }
@@ -337,7 +338,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     g->n_open += n;
 }
 
-/* Removes the likeliest guess; in a tie the first added. */
+/* Takes the likeliest guess out; in a tie the one added first. */
 static guess suffix_tree_take_likeliest(guesser *g) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_open; i++) {
@@ -387,16 +388,16 @@ typedef struct suffix_drafter {
     drafter head;
     draft_options options;
     suffix_tree *tree;
-    kv_namespaces namespaces; /* each has a root in the tree; its number of paths is its number of texts */
-    text *texts;              /* [MAX_TEXTS] a queue: the oldest at first */
+    kv_namespaces namespaces; /* each has a root in the tree; its number of paths counts its texts */
+    text *texts;              /* [MAX_TEXTS] ring buffer of n_texts, the oldest at `first` */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
-    int32_t end;   /* the index for the next output */
+    int32_t end;   /* index in ring of the next output */
 } suffix_drafter;
 
 /* ---- recent outputs ---- */
 
-/* Uncounts a text of a namespace, which is removed with its last text. */
+/* Counts one text less in a namespace, and removes it with its last text. */
 static void draft_suffix_leave_namespace(suffix_drafter *d, int32_t i) {
     if (--d->namespaces.slots[i].n_paths == 0) {
         suffix_tree_drop(d->tree, d->namespaces.slots[i].root);
@@ -416,8 +417,8 @@ static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
     return kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
 }
 
-/* Counts one more text in s's namespace, which is created if needed; NAMESPACE_NONE if
- * all are in use. */
+/* Counts one text more in s's namespace, and creates it if needed. NAMESPACE_NONE: all
+ * are in use. */
 static int32_t draft_suffix_enter_namespace(suffix_drafter *d, const draft_seq *s) {
     int32_t i = find_namespace(d, s), root = SUFFIX_NONE;
     if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES &&
@@ -431,7 +432,7 @@ static int32_t draft_suffix_enter_namespace(suffix_drafter *d, const draft_seq *
     return i;
 }
 
-/* Finds n free tokens in the ring, and drops the oldest outputs for them. */
+/* Makes room for n tokens in the ring by dropping old outputs. Returns their index. */
 static int32_t ring_place(suffix_drafter *d, int32_t n) {
     int32_t from = d->end + n <= SUFFIX_TEXTS ? d->end : 0;
     while (d->n_texts > 0) {
@@ -440,8 +441,8 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
         if (!overlaps && (from == d->end || t->from < d->end) && d->n_texts < d->max_texts) {
             break;
         }
-        /* also one after the end when the ring wraps around: it is older than those at
-         * the start */
+        /* when the ring wraps around, drops also outputs after `end`, which are older
+         * than those at the start */
         drop_oldest(d);
     }
     return from;
@@ -485,7 +486,7 @@ static void leave_own(suffix_drafter *d, draft_seq *s) {
     }
 }
 
-/* Adds s's known tokens, as far as *work allows; true when all are in. */
+/* Adds s's known tokens to its own tree, as far as *work allows. True: all are in. */
 static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
     if (s->own_failed) {
         return true;
@@ -508,8 +509,8 @@ static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
 
 /* ---- guessing ---- */
 
-/* Guesses from the tree under root, into an empty draft tree; returns the expected number
- * of right tokens. */
+/* Guesses from the texts under root into an empty draft tree. Returns the expected number
+ * of correct tokens. */
 static double draft_suffix_guess(const suffix_drafter *d, int32_t root, const draft_seq *s, draft_tree *out) {
     int32_t length = 0, node = root == SUFFIX_NONE
                                    ? SUFFIX_NONE

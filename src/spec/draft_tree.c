@@ -27,7 +27,7 @@ int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t tok
 
 void draft_tree_sort(draft_tree *t) {
     draft_tree sorted = {0};
-    int32_t from[DRAFT_MAX]; /* the old number of a node of the sorted tree */
+    int32_t from[DRAFT_MAX]; /* old number of each node of the sorted tree */
     int32_t parent = DRAFT_ROOT, old = DRAFT_ROOT, child = draft_tree_next(t, t->n, DRAFT_ROOT, DRAFT_ROOT);
     while (sorted.n < t->n) {
         while (child == DRAFT_ROOT) { /* everything below `parent` is done: continues with its next sibling */

@@ -4,8 +4,7 @@
 #include "core/params.h"
 #include "sample/constraint.h"
 
-/* Whether a rule of the request could forbid the one allowed token, so that sampling it
- * is an error. */
+/* Whether another rule could forbid the only allowed token: sampling is then an error. */
 static bool may_be_forbidden(const sampling_params *p, const model_desc *d, int32_t token) {
     return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 ||
            end_token_is_delayed(p, d, token);
@@ -22,8 +21,9 @@ static bool propose_allowed(const sampling_params *p, const model_desc *d, int32
     return true;
 }
 
-/* Not if other rules could forbid what the constraint forces. End tokens are not forced
- * either: the sampler decides whether they are allowed (sample_accept). */
+/* Proposes the tokens that the constraint forces, unless another rule could forbid them.
+ * An end token is never forced, because the sampler decides whether it is allowed
+ * (sample_accept). */
 static bool propose_forced(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out) {
     const sampling_params *p = c->params;
     const constraint *k = c->constraint;

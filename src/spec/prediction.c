@@ -9,13 +9,13 @@ enum { MARK_NONE, MARK_DRAFTED, MARK_TAKEN };
 
 /* ---- the index ---- */
 
-/* The bucket of the places after the ids `before` and `last`. */
+/* Bucket of the places that follow the ids `before` and `last`. */
 static int32_t prediction_bucket(const prediction *p, int32_t before, int32_t last) {
     uint32_t hash = (uint32_t)before * 0x9e3779b1u + (uint32_t)last * 0x85ebca77u;
     return (int32_t)((hash ^ hash >> 15) & (uint32_t)(p->n_buckets - 1));
 }
 
-/* The first of places [low, high) that is not before `least`. */
+/* Index of the first of places [low, high) that is at least `least`. */
 static int32_t prediction_seek(const prediction *p, int32_t low, int32_t high, int32_t least) {
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
@@ -28,7 +28,7 @@ static int32_t prediction_seek(const prediction *p, int32_t low, int32_t high, i
     return low;
 }
 
-/* Puts every place after two ids or more into its bucket, in ascending order. */
+/* Sorts every place with at least two ids before it into its bucket. */
 static void prediction_index(prediction *p) {
     for (int32_t i = 2; i <= p->n; i++) {
         p->begins[prediction_bucket(p, p->ids[i - 2], p->ids[i - 1]) + 1]++;
@@ -36,7 +36,8 @@ static void prediction_index(prediction *p) {
     for (int32_t b = 0; b < p->n_buckets; b++) {
         p->begins[b + 1] += p->begins[b];
     }
-    for (int32_t i = p->n; i >= 2; i--) { /* each bucket from its end, which becomes its beginning */
+    /* fills each bucket from its end; begins[] moves down to its beginning */
+    for (int32_t i = p->n; i >= 2; i--) {
         p->places[--p->begins[prediction_bucket(p, p->ids[i - 2], p->ids[i - 1]) + 1]] = i;
     }
     for (int32_t b = 0; b < p->n_buckets; b++) {
@@ -103,8 +104,8 @@ void prediction_walk_close(prediction_walk *w) {
 
 /* ---- where the sequence is ---- */
 
-/* Takes a place if a match longer than *longest precedes it; false: the search in this
- * direction is over. */
+/* Records a place if the match before it is longer than *longest. False: the search in
+ * this direction is over. */
 static bool prediction_try(prediction_walk *w, int32_t place, const int32_t *generated, int32_t n,
                            int32_t *longest, int32_t *found) {
     const prediction *p = w->text;
@@ -119,8 +120,8 @@ static bool prediction_try(prediction_walk *w, int32_t place, const int32_t *gen
     return *longest < PREDICTION_LOOKUP_MAX;
 }
 
-/* Searches for the last generated tokens around the place where the prediction was lost:
- * first after it, then before it, each time from the nearest place on. */
+/* Searches for the last generated tokens from the place where the walk was lost, first
+ * forwards, then backwards. */
 static void prediction_find(prediction_walk *w, const int32_t *generated, int32_t n) {
     _Static_assert(PREDICTION_LOOKUP_MIN == 2, "a place is found by the two ids before it");
     const prediction *p = w->text;

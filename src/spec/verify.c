@@ -19,23 +19,24 @@ bool verify_is_judged(const verify_walk *w) {
     return w->by_rejection && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
 }
 
-/* The distribution from which node i was drawn: row depth - 1 of the first branch's;
- * other nodes have probability 1. */
+/* The distribution from which node i was drawn: row depth - 1 of the first branch's
+ * distributions. Other nodes were given probability 1. */
 static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
     bool has_one = d->distributions != NULL && d->tree.depths[i] == i + 1;
     return (rejection_draft){d->tree.tokens[i],
                              has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
 }
 
-/* Makes `token` the row's result. It has a probability, so the constraint allows it. */
+/* Makes `token` the row's result. Its probability is over 0, so the constraint allows
+ * it. */
 static void verify_choose(const sample_row *row, int32_t token) {
     quire_err accepted = sample_accept(&row->context, token);
     row->result->token = token;
     row->result->error = accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
 }
 
-/* The drafts are judged one after the other, each against what is left of the target's
- * distribution after the rejected ones before (Miao et al. 2024, "SpecInfer"). */
+/* Judges the drafts one after another, each against what the rejected drafts before it
+ * have left of the target's distribution (Miao et al. 2024, "SpecInfer"). */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
     const draft_tree *t = &w->draft->tree;
     uint32_t purpose = SAMPLE_ACCEPT;
