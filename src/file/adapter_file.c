@@ -17,7 +17,7 @@
 #include "file/show.h"
 
 #define MAX_RANK_SAID  INT32_MAX
-#define MAX_INVOCATION 4096 /* most tokens, or bytes of their text */
+#define MAX_INVOCATION 4096 /* most invocation tokens, or bytes of their text */
 #define MAX_PARAMETERS 64
 
 /* ---- adapter_config.json ---- */
@@ -33,7 +33,7 @@ static quire_err adapter_config_bad(const config_reader *r, const char *key, con
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %s must be %s", r->file, key, must);
 }
 
-/* Copies a text for people. */
+/* Copies a text for messages, truncated to size - 1 bytes. */
 static void adapter_copy_name(str from, char *to, size_t size) {
     size_t n = 0;
     for (size_t i = 0; i < from.n && n + 1 < size; i++) {
@@ -41,12 +41,12 @@ static void adapter_copy_name(str from, char *to, size_t size) {
         to[n++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
     }
     while (n > 0 && n + 1 == size && ((unsigned char)to[n - 1] & 0x80) != 0) {
-        n--; /* no partial character at the end */
+        n--; /* drop a partial character at the end */
     }
     to[n] = 0;
 }
 
-/* PEFT's other kinds of adapters, which are refused by name. */
+/* Refuses PEFT's other kinds of adapters by name. */
 static quire_err adapter_check_kind(const config_reader *r) {
     const str kind = json_get_str(r->doc.root, "peft_type");
     if (str_is(kind, "LORA")) {
@@ -61,7 +61,7 @@ static quire_err adapter_check_kind(const config_reader *r) {
                    r->file, show_name(kind).text);
 }
 
-/* Options that change the meaning of tensors, and are not supported. */
+/* Refuses unsupported options that change the meaning of tensors. */
 static quire_err adapter_check_options(const config_reader *r) {
     static const char *const refused[] = {
         "use_qalora", "use_bdlora",    "layer_replication",       "arrow_config",     "kasa_config",
@@ -92,7 +92,7 @@ static quire_err adapter_check_options(const config_reader *r) {
     return QUIRE_OK;
 }
 
-/* A rank: a whole number from 1 on. */
+/* Reads a rank, a whole number from 1 on. */
 static quire_err adapter_take_rank(config_reader *r, const json_value *v, const char *key, int64_t *out) {
     if (!json_whole(v, out) || *out < 1 || *out > MAX_RANK_SAID) {
         return adapter_config_bad(r, key, "a whole number of at least 1");
@@ -110,7 +110,7 @@ static quire_err adapter_take_alpha(const config_reader *r, const json_value *v,
                                                 : adapter_config_bad(r, key, "a number from -1e9 to 1e9");
 }
 
-/* rank_pattern and alpha_pattern; null: none. */
+/* Reads rank_pattern or alpha_pattern; null: none. */
 static quire_err adapter_take_patterns(config_reader *r, const char *key, bool are_ranks,
                                        adapter_patterns *out) {
     const json_value *v = json_get(r->doc.root, key);
@@ -150,8 +150,8 @@ static quire_err adapter_take_scales(config_reader *r) {
     return adapter_take_patterns(r, "alpha_pattern", false, &f->alphas);
 }
 
-/* invocation_string: named instead of tokens by adapters from before PEFT had activated
- * LoRA. */
+/* Reads invocation_string, which adapters from before PEFT had activated LoRA name
+ * instead of tokens. */
 static quire_err adapter_take_invocation_text(config_reader *r) {
     static const char key[] = "invocation_string";
     const json_value *v = json_get(r->doc.root, key);
@@ -168,7 +168,7 @@ static quire_err adapter_take_invocation_text(config_reader *r) {
                                          : err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
 }
 
-/* alora_invocation_tokens: of activated LoRA. */
+/* Reads alora_invocation_tokens, the tokens of activated LoRA. */
 static quire_err adapter_take_invocation(config_reader *r) {
     static const char key[] = "alora_invocation_tokens";
     const json_value *v = json_get(r->doc.root, key);
@@ -195,8 +195,8 @@ static quire_err adapter_take_invocation(config_reader *r) {
     return QUIRE_OK;
 }
 
-/* target_parameters: names of parameters, not of modules, that are adapted. The tensors
- * say which they are. */
+/* Checks target_parameters: names of parameters, not modules, that are adapted. The
+ * tensors show which they are. */
 static quire_err adapter_check_parameters(config_reader *r) {
     static const char key[] = "target_parameters";
     const json_value *v = json_get(r->doc.root, key);
@@ -217,7 +217,8 @@ static quire_err adapter_check_parameters(config_reader *r) {
 }
 
 /* Reads the text of adapter_config.json into facts, scales and invocation tokens. file:
- * its path, for messages. Errors as adapter_file_open; what was read is freed with f. */
+ * its path, for messages. Errors as adapter_file_open; the caller frees f after an error
+ * too. */
 static quire_err adapter_config_read(adapter_file *f, str text, const char *file, quire_error *err) {
     config_reader r = {.f = f, .file = file, .err = err};
     TRY(json_doc_parse(&r.doc, text, JSON_NAMES_LAST, file, err));
@@ -267,7 +268,7 @@ static quire_err adapter_gguf_invocation(adapter_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The largest rank of the tensors: a lora_b's last dimension. */
+/* Sets the rank to the largest of the tensors: the last dimension of a lora_b. */
 static void adapter_gguf_rank(adapter_file *f) {
     for (int32_t i = 0; i < f->tensors.n; i++) {
         const tensor_view *t = &f->tensors.views[i];
@@ -280,7 +281,7 @@ static void adapter_gguf_rank(adapter_file *f) {
     }
 }
 
-/* As adapter_config_read, from f->keys, with the ranks of f->tensors. */
+/* Like adapter_config_read, from f->keys, with ranks from f->tensors. */
 static quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
     const str type = adapter_gguf_str(f, "general.type"), kind = adapter_gguf_str(f, "adapter.type"),
               architecture = adapter_gguf_str(f, "general.architecture");
@@ -317,7 +318,7 @@ static quire_err adapter_config_read_gguf(adapter_file *f, quire_error *err) {
 
 #define MAX_KEY_BYTES 1024
 #define MAX_PATTERNS  65536
-#define MAX_COMPILED  64 /* most expressions that are more than names */
+#define MAX_COMPILED  64 /* most keys that need a compiled expression */
 #define MATCH_LIMIT   20000
 #define DEPTH_LIMIT   1000
 #define HEAP_KIB      1024
@@ -332,9 +333,9 @@ void adapter_patterns_deinit(adapter_patterns *p) {
     *p = (adapter_patterns){0};
 }
 
-/* A key without operators but '.', as text: its escapes of characters that are not
- * letters are resolved ('.' that is escaped becomes \1). NULL: it has operators, or there
- * is no memory. */
+/* Converts a key whose only operator is '.' to adapter_pattern.plain: resolves escapes of
+ * characters that are not letters ('\.' becomes \1). NULL: other operators, or no
+ * memory. */
 static char *pattern_plain(str key) {
     char *out = mem_new(key.n + 1, 1);
     size_t n = 0;
@@ -444,7 +445,7 @@ static quire_err adapter_no_memory(const char *path, quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory while reading the adapter", path);
 }
 
-/* Reads the n bytes of an open file; one that has fewer by now is damaged. */
+/* Reads n bytes of an open file. QUIRE_BAD_FILE: it has fewer by now. */
 static quire_err adapter_read_bytes(int fd, const char *path, size_t n, void **out, quire_error *err) {
     char *bytes = mem_new(n + 1, 1);
     size_t at = 0;
@@ -469,7 +470,7 @@ static quire_err adapter_read_bytes(int fd, const char *path, size_t n, void **o
     return QUIRE_OK;
 }
 
-/* Opens a regular file of at most max_bytes; *n: its size. */
+/* Opens a regular file of at most max_bytes; sets *n to its size. */
 static quire_err adapter_open_regular(const char *path, int64_t max_bytes, int *fd, size_t *n,
                                       quire_error *err) {
     struct stat st;
@@ -568,14 +569,15 @@ static quire_err adapter_tensors_missing(const adapter_file *f, quire_error *err
     return adapter_not_here(f->path, TENSORS_NAME, err);
 }
 
-/* Reads the tensors of f->content, n bytes, and makes the digest of both files. */
+/* Reads the tensors in the n bytes of f->content, and computes the digest of both
+ * files. */
 static quire_err adapter_parse_peft(adapter_file *f, str config, size_t n, const char *path,
                                     quire_error *err) {
     sha256_sum sum;
     f->facts.n_bytes = (int64_t)n;
     TRY(safetensors_parse(f->content, n, path, 0, &f->tensors, err));
     sha256_begin(&sum);
-    /* the length separates the bytes of the two files */
+    /* the digest includes the length, which separates the bytes of the two files */
     const uint64_t size = config.n;
     sha256_add(&sum, &size, sizeof size);
     sha256_add(&sum, config.p, config.n);
@@ -600,7 +602,7 @@ static quire_err adapter_open_peft(adapter_file *f, int64_t max_bytes, quire_err
 
 /* ---- GGUF ---- */
 
-/* Reads f->content, n bytes. */
+/* Reads the n bytes of f->content as a GGUF file. */
 static quire_err adapter_parse_gguf(adapter_file *f, size_t n, quire_error *err) {
     f->facts.format = ADAPTER_GGUF;
     f->facts.n_bytes = (int64_t)n;
@@ -655,7 +657,7 @@ static quire_err adapter_new_file(const char *path, adapter_file **out, quire_er
     return QUIRE_OK;
 }
 
-/* Completes what was read, or frees it. */
+/* Completes f and passes it to *out, or frees it if e is an error. */
 static quire_err adapter_finish(adapter_file *f, quire_err e, adapter_file **out, quire_error *err) {
     TRY_DONE(e, tensor_dir_finish(&f->tensors, f->path, err));
     if (f->tensors.n == 0 && f->tensors.n_unread == 0) {

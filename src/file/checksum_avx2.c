@@ -1,4 +1,4 @@
-/* Compiled for AVX2 on x86-64: 32 bytes at a time. */
+/* XXH3 with AVX2 on x86-64, 32 bytes at a time. */
 #include "file/checksum.h"
 
 #define XXH_INLINE_ALL

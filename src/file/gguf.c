@@ -17,7 +17,7 @@
 
 static const struct {
     const char *name;
-    uint8_t bytes; /* 0: not fixed */
+    uint8_t bytes; /* size of a value; 0: variable */
 } types[N_GGUF_TYPES] = {
     [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
     [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
@@ -34,7 +34,7 @@ size_t gguf_type_bytes(gguf_type t) {
     return types[t].bytes;
 }
 
-/* ggml's tensor types that this build lacks, for messages. */
+/* Names, for messages, ggml's tensor types that this build lacks. */
 static const char *foreign_type_name(uint32_t ggml_type) {
     static const struct {
         uint32_t number;
@@ -203,7 +203,7 @@ static quire_err bad_tensor(cursor *c, size_t at, str name, const char *what) {
                    show_name(name).text, show_count(at).text, what);
 }
 
-/* Reads one entry of the directory. The offset of its data stays relative. */
+/* Reads one entry of the directory. *offset stays relative to the data. */
 static quire_err gguf_read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *offset) {
     size_t at = c->at;
     uint32_t n_dims, type;
@@ -239,8 +239,8 @@ static quire_err gguf_read_tensor(cursor *c, str *name, tensor_view *t, uint64_t
     return QUIRE_OK;
 }
 
-/* Sets view's data to the bytes at start + offset, if they lie inside the file and are
- * aligned. */
+/* Points the view's data at the bytes at start + offset, if they lie inside the file and
+ * are aligned. */
 static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name,
                               tensor_view *t) {
     size_t begin, end;
@@ -345,8 +345,6 @@ void gguf_deinit(gguf *g) {
     *g = (gguf){0};
 }
 
-/* Converts GGUF values to metadata. */
-
 const gguf_value *gguf_find(const gguf *g, const char *key) {
     int32_t i = names_find(g->by_name, g->n_keys, str_of(key));
     return i < 0 ? NULL : &g->keys[i].value;
@@ -360,7 +358,7 @@ static meta_value gguf_meta_of_float(double f) {
     return (meta_value){.kind = META_FLOAT, .f = f};
 }
 
-/* A number or bool at p, which may be unaligned. */
+/* Reads a number or bool at p, which may be unaligned. */
 static meta_value scalar_at(gguf_type type, const uint8_t *p) {
     switch (type) {
     case GGUF_BOOL:

@@ -48,7 +48,7 @@ void json_doc_deinit(json_doc *d) {
 
 /* ---- reading ---- */
 
-/* Finds a value by its path. *has: whether the member exists, with NULL for null. */
+/* Finds a value by its path. *has: whether the member exists; it may be null (NULL). */
 static json_value *file_json_doc_find(const json_doc *d, const char *path, bool *has) {
     json_value *v = d->root;
     *has = false;
@@ -81,7 +81,8 @@ bool json_doc_is_null(const json_doc *d, const char *path) {
     return file_json_doc_find(d, path, &has) == NULL && has;
 }
 
-/* The number that transformers writes as {"__float__": "Infinity"}, or META_OTHER. */
+/* Returns the number that transformers writes as {"__float__": "Infinity"}, or
+ * META_OTHER. */
 static meta_value wrapped_float(const json_value *v) {
     if (json_length(v) == 1) {
         str s = json_get_str(v, "__float__");

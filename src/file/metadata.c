@@ -1,4 +1,4 @@
-/* Metadata accessors: one conversion for both formats. */
+/* Metadata accessors: convert the values of both formats. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "file/packed.h"
 #include "file/sampling_defaults.h"
 
-#define MAX_I64 0x1p63 /* first double past int64_t */
+#define MAX_I64 0x1p63 /* smallest double over INT64_MAX */
 
 meta_value open_file_meta(const model_file *f, const char *key) {
     assert(f != NULL);
@@ -82,7 +82,7 @@ quire_err model_file_str(const model_file *f, const char *key, str *out) {
 
 /* ---- arrays ---- */
 
-/* A list's number: true and false count as 1 and 0. */
+/* Converts an element of a list to a number: true to 1, false to 0. */
 static quire_err to_number(const meta_value *v, int64_t *out) {
     if (v->kind == META_BOOL) {
         *out = v->i;
@@ -91,7 +91,7 @@ static quire_err to_number(const meta_value *v, int64_t *out) {
     return to_i64(v, out);
 }
 
-/* Converts every element first, then writes: on an error out is unchanged. */
+/* Converts all elements before it writes: after an error out is unchanged. */
 static quire_err to_i64s(const meta_value *v, int64_t *out, size_t max, size_t *n) {
     int64_t one;
     if (v->kind != META_ARRAY) {
@@ -208,7 +208,7 @@ quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
     if (f->overrides == NULL) {
         return QUIRE_OK;
     }
-    /* marks its keys as looked up, since they are read later */
+    /* marks these keys as looked up: they are read only later */
     (void)sampling_defaults_of_model(f, &d, &ignored);
     sampling_defaults_deinit(&d);
     return overrides_check(f->overrides, f->path, err);

@@ -57,7 +57,7 @@ static model_file *new_file(const char *path, size_t n_path, const model_overrid
     return f;
 }
 
-/* Opens the directory of a file that is not GGUF. */
+/* Opens the directory that contains path, a file that is not GGUF. */
 static quire_err open_parent(model_file *f, const char *path, str content, quire_error *err) {
     const char *slash = strrchr(path, '/');
     str dir = slash == NULL ? str_of(".") : (str){path, slash == path ? 1 : (size_t)(slash - path)};
@@ -81,8 +81,8 @@ static quire_err open_parent(model_file *f, const char *path, str content, quire
     return hf_open(f, parent, err);
 }
 
-/* A name without a directory and an ending may be meant as one of the hub, as other
- * programs have short names: "gemma3", "qwen2.5:7b". */
+/* Whether path has neither a directory nor a file extension. It may then be meant as a
+ * name at the hub, since other programs have short names: "gemma3", "qwen2.5:7b". */
 static bool is_short_name(const char *path) {
     const char *dot = strrchr(path, '.');
     return strchr(path, '/') == NULL && (dot == NULL || (dot[1] >= '0' && dot[1] <= '9'));
@@ -136,7 +136,7 @@ static quire_err model_file_finish(model_file *f, quire_err e, model_file **out)
 quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out,
                                quire_error *err) {
     size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') { /* "dir/" is "dir" in messages */
+    while (n > 1 && path[n - 1] == '/') { /* messages show "dir/" as "dir" */
         n--;
     }
     model_file *f = new_file(path, n, set);
@@ -146,7 +146,8 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
     return model_file_finish(f, open_any(f, f->path, err), out);
 }
 
-/* A tokenizer file alone, with tokenizer_config.json if that is beside it. */
+/* Opens a tokenizer file alone, with the tokenizer_config.json beside it if there is
+ * one. */
 static quire_err open_vocab_file(model_file *f, const char *path, file_map map, quire_error *err) {
     f->format = MODEL_HF;
     TRY(vocab_files_open(f, path, map, err));
@@ -312,7 +313,7 @@ str model_file_chat_template(const model_file *f) {
 
 #define MAX_BYTES ((size_t)1 << 20)
 
-/* "DIRECTORY/NAME". */
+/* Appends "DIRECTORY/NAME". */
 static quire_err modules_join(const file_module *m, const char *name, strbuf *out, quire_error *err) {
     return open_file_join(out, m->path, name, err);
 }
@@ -435,8 +436,8 @@ meta_value model_module_value(const model_file *f, int32_t i, const char *key) {
 #define GGUF_KEY           "tokenizer.chat_template."
 #define MAX_TEMPLATE_BYTES ((size_t)4 << 20)
 
-/* Adds a template unless there is one of its name, or no room for its name or for one
- * more. */
+/* Adds a template, unless there is one of that name, its name is too long or the list is
+ * full. */
 static void templates_add(model_file *f, str name, str text) {
     bool fits =
         name.n > 0 && name.n < sizeof f->templates[0].name && f->n_templates < MAX_TEMPLATES && text.n > 0;
@@ -451,7 +452,7 @@ static void templates_add(model_file *f, str name, str text) {
     }
 }
 
-/* The name in "NAME.jinja"; empty for another file. */
+/* Returns NAME of "NAME.jinja"; empty for another file. */
 static str name_of(str file) {
     return str_ends(file, ENDING) ? (str){file.p, file.n - strlen(ENDING)} : (str){0};
 }
@@ -470,7 +471,7 @@ static int templates_compare_names(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
-/* The names of the directory's templates, sorted; at most MAX_TEMPLATES. */
+/* Lists the names of the directory's templates, sorted; at most MAX_TEMPLATES. */
 static size_t templates_list_directory(const model_file *f, char names[MAX_TEMPLATES][MAX_TEMPLATE_NAME]) {
     strbuf path = {0};
     DIR *d = open_file_join(&path, f->path, DIRECTORY, NULL) == QUIRE_OK ? opendir(path.p) : NULL;
@@ -502,8 +503,8 @@ static quire_err templates_add_directory(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The templates of tokenizer_config.json or chat_template.json: one string, or several of
- * names. */
+/* Adds the templates of tokenizer_config.json or chat_template.json: one string, or a
+ * list with names. */
 static void templates_add_configured(model_file *f, const json_doc *doc) {
     json_value *v = json_doc_find(doc, "chat_template");
     meta_value whole = json_doc_meta(v);
@@ -534,12 +535,13 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
     templates_add_configured(f, &f->tokenizer_config);
     TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json,
                      err));
-    templates_add_configured(f, &f->template_json); /* checkpoints with images have their templates there */
+    templates_add_configured(f, &f->template_json); /* image models have their templates there */
     return QUIRE_OK;
 }
 
-/* A list in place of the default template: texts, which tokenizer.chat_templates names
- * where it is as long. The one named "default" counts, else the first. */
+/* Adds a list of texts in place of the default template. tokenizer.chat_templates names
+ * them if it has the same length. The default is the text named "default", else the
+ * first. */
 static void add_gguf_list(model_file *f, const meta_value *list) {
     str first = {0}, name, text;
     size_t n_names = 0;
@@ -560,8 +562,8 @@ static void add_gguf_list(model_file *f, const meta_value *list) {
     f->chat_template = f->chat_template.n == 0 ? first : f->chat_template;
 }
 
-/* A template that is neither a text nor a list of texts is ignored: the model can be used
- * without. */
+/* Reads the default template. Ignores one that is neither a text nor a list of texts,
+ * because the model can be used without it. */
 static void read_gguf_default(model_file *f) {
     meta_value v = open_file_meta(f, "tokenizer.chat_template");
     if (v.kind == META_STR) {

@@ -54,7 +54,8 @@ static const struct {
 #undef MAGIC
 };
 
-/* True for a safetensors file: the length of a JSON object, and its beginning. */
+/* Whether content begins like a safetensors file: the length of a JSON object, and its
+ * beginning. */
 static bool is_safetensors(str content) {
     return content.n > 9 && content.p[8] == '{' && content.p[5] == 0 && content.p[6] == 0 &&
            content.p[7] == 0;
@@ -83,13 +84,14 @@ foreign foreign_of_content(str content) {
 
 /* ---- by name ---- */
 
-/* `begins` and `ends` refer to a path's last name; for a whole name they are equal. */
+/* A pattern for names: begin and end of a path's last component; equal: the whole
+ * name. */
 typedef struct named {
     const char *begins, *ends;
     foreign is;
 } named;
 
-/* The most specific first. */
+/* Sorted from the most specific to the least. */
 static const named names[] = {
     {"adapter_",
      "config.json",
@@ -150,7 +152,7 @@ static const named names[] = {
 
 #define WHOLE "download the model's whole directory, as `quire pull ORG/NAME` does"
 
-/* Parts of a model that Quire reads together with others. */
+/* Files that Quire reads only together with the other parts of a model. */
 static const named parts[] = {
     {"model", ".safetensors", {"weights", WHOLE}},  {"tokenizer", ".model", {"a tokenizer", WHOLE}},
     {"spiece", ".model", {"a tokenizer", WHOLE}},   {"sentencepiece", ".model", {"a tokenizer", WHOLE}},
@@ -247,8 +249,8 @@ foreign foreign_of_gguf(str type, str architecture) {
 
 /* ---- quantised weights of other programs ---- */
 
-/* Tensors that reveal a form if config.json does not. `with`: suffix of another tensor
- * with the same stem; "": none is needed. */
+/* Tensors that reveal a form of quantisation if config.json does not. `with`: suffix of
+ * another tensor with the same stem that must exist too; "": none. */
 static const struct {
     const char *ends, *with, *form;
 } forms[] = {
@@ -256,7 +258,7 @@ static const struct {
     {".W_q", "", "HQQ"},           {".codebooks", "", "AQLM"},
 };
 
-/* The methods that src/model reads (quant_method.h). */
+/* Methods of quantisation that src/model reads (quant_method.h). */
 static const char *const methods[] = {
     "compressed-tensors", "compressed_tensors", "gptq",  "awq",        "fp8",   "modelopt",
     "modelopt_fp4",       "bitsandbytes",       "mxfp4", "auto-round", "quark", "fbgemm_fp8"};
@@ -297,8 +299,8 @@ static const char *form_of_tensors(const tensor_dir *d) {
     return form;
 }
 
-/* The object in config.json that describes how weights are quantised, at the root or for
- * the text of a composite model; and the form. */
+/* Finds the object in config.json that describes the quantisation, at the root or in the
+ * text part of a composite model; *form is its name. */
 static const json_value *find_quantisation(const json_value *config, str *form) {
     const json_value *const places[] = {config, json_get(config, "text_config")};
     int64_t bits;
@@ -345,8 +347,8 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
                    is_mlx ? "" : show_name(form).text, width, by, base[0] != 0 ? ", " : "", base);
 }
 
-/* True for "ORG/NAME": two words of letters, digits, '-', '_' and '.', neither of which
- * begins with a dot. */
+/* Whether text is "ORG/NAME": two words of letters, digits, '-', '_' and '.', neither of
+ * which begins with a dot. */
 static bool is_repository(const char *text) {
     const char *slash = strchr(text, '/');
     size_t n = strlen(text);
@@ -355,8 +357,8 @@ static bool is_repository(const char *text) {
            strspn(text, "/-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == n;
 }
 
-/* Writes the model that a value of YAML names, which may be a list's item and quoted;
- * nothing if it is not a name. */
+/* Writes the model that a YAML value names, which may be quoted or a list's item. Writes
+ * nothing if it is no name. */
 static void not_a_model_read_base(str value, char out[FOREIGN_BASE_BYTES]) {
     char text[FOREIGN_BASE_BYTES];
     while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {
@@ -382,11 +384,11 @@ void foreign_base_of_card(str readme, char out[FOREIGN_BASE_BYTES]) {
         str line = {readme.p + at, end != NULL ? (size_t)(end - readme.p) - at : readme.n - at};
         at += line.n + 1;
         if (str_begins(line, "---") != (i == 0)) {
-            return; /* there is no front matter, or this is its end */
+            return; /* no front matter, or its end */
         }
         if (is_item || str_begins(line, key.p)) {
             not_a_model_read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);
-            is_item = !is_item; /* a list's first item is on the next line */
+            is_item = !is_item; /* the first item of a list is on the next line */
         }
     }
 }

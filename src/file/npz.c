@@ -17,7 +17,7 @@ enum {
     ENTRY_BYTES = 46,
     LOCAL_BYTES = 30,
     MOST_COMMENT = 65535,
-    MOST_HEADER = 4096 /* bytes of a .npy header */
+    MOST_HEADER = 4096 /* most bytes of a .npy header */
 };
 
 typedef struct reader {
@@ -39,7 +39,7 @@ static uint64_t u64_at(const uint8_t *p) {
     return (uint64_t)u32_at(p) | (uint64_t)u32_at(p + 4) << 32;
 }
 
-/* n bytes at offset `at`, or NULL when they are not all there. */
+/* Returns the n bytes at offset `at`; NULL: the file ends before. */
 static const uint8_t *bytes_at(const reader *r, uint64_t at, uint64_t n) {
     return at <= r->n && n <= r->n - at ? r->p + at : NULL;
 }
@@ -51,9 +51,9 @@ static quire_err no_npz(const reader *r, const char *what) {
 
 /* ---- .npy ---- */
 
-/* A member's bytes. */
+/* One member of the zip. */
 typedef struct member {
-    str name; /* without .npy */
+    str name; /* its name without ".npy" */
     const uint8_t *p;
     size_t n;
 } member;
@@ -63,7 +63,8 @@ static quire_err bad_member(const reader *r, const member *m, const char *what) 
     return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: member '%.*s' %s", r->file, n, m->name.p, what);
 }
 
-/* The text after 'key': in a header, spaces skipped; empty when it is not there. */
+/* Returns the text after 'key': in a header, without leading spaces; empty: no such
+ * key. */
 static str npz_value_of(str header, const char *key) {
     size_t n = strlen(key);
     for (size_t i = 0; i + n <= header.n; i++) {
@@ -82,7 +83,7 @@ static bool npz_begins(str text, const char *with) {
     return text.n >= strlen(with) && memcmp(text.p, with, strlen(with)) == 0;
 }
 
-/* "(80, 256)" to dims; false for anything else and for too many. */
+/* Reads "(80, 256)" into the dimensions. False: another text, or too many dimensions. */
 static bool parse_shape(str text, attn_array *a) {
     size_t i = 1;
     if (!npz_begins(text, "(")) {
@@ -108,7 +109,7 @@ static bool parse_shape(str text, attn_array *a) {
     return i < text.n;
 }
 
-/* The types that are read: their names, bytes, and whether they are floats. */
+/* The supported element types: name, size in bytes, whether it is a float. */
 static const struct element_type {
     const char *name;
     size_t bytes;
@@ -117,7 +118,7 @@ static const struct element_type {
                      {"'<f2'", 2, true},  {"'|b1'", 1, false}, {"'|i1'", 1, false}, {"'|u1'", 1, false},
                      {"'<i2'", 2, false}, {"'<u2'", 2, false}, {"'<u4'", 4, false}};
 
-/* Element i, an integer. */
+/* Reads element i of an array of integers. */
 static int64_t integer_at(const struct element_type *t, const uint8_t *p, size_t i) {
     bool is_signed = t->name[2] == 'i';
     p += i * t->bytes;
@@ -145,7 +146,7 @@ static float npz_float_at(const struct element_type *t, const uint8_t *p, size_t
     return t->bytes == 4 ? float_of_bits(u32_at(p)) : f16_to_f32((uint16_t)u16_at(p));
 }
 
-/* Converts n elements into *out, which is owned. */
+/* Converts n elements into a new array *out, owned by the caller. */
 static quire_err npz_convert(const reader *r, const member *m, const struct element_type *t,
                              const uint8_t *from, size_t n, void **out) {
     uint32_t *to = mem_new(n > 0 ? n : 1, sizeof *to);
@@ -163,7 +164,7 @@ static quire_err npz_convert(const reader *r, const member *m, const struct elem
     return QUIRE_OK;
 }
 
-/* The header's text, and where the elements begin. */
+/* Finds the header's text, and the offset *start of the elements. */
 static quire_err find_header(const reader *r, const member *m, str *header, size_t *start) {
     size_t at = m->n >= 8 && m->p[6] == 1 ? 10 : 12;
     if (m->n < at || memcmp(m->p, "\x93NUMPY", 6) != 0 || m->p[6] < 1 || m->p[6] > 3) {
@@ -213,7 +214,7 @@ static quire_err read_npy(const reader *r, const member *m, attn_array *a) {
 
 /* ---- the zip ---- */
 
-/* The bytes of the member that an entry of the directory describes. */
+/* Finds the bytes of the member that an entry of the directory describes. */
 static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
     uint32_t method = u16_at(entry + 10), packed = u32_at(entry + 20), n = u32_at(entry + 24),
              at = u32_at(entry + 42);
@@ -238,7 +239,7 @@ static quire_err find_member(const reader *r, const uint8_t *entry, member *m) {
     return m->p != NULL ? QUIRE_OK : bad_member(r, m, "is cut short");
 }
 
-/* The record at the end, which a comment may follow; NULL: none. */
+/* Finds the record at the end of the zip, which a comment may follow; NULL: none. */
 static const uint8_t *npz_find_end(const reader *r) {
     for (size_t back = END_BYTES; back <= r->n && back <= END_BYTES + MOST_COMMENT; back++) {
         const uint8_t *end = r->p + r->n - back;

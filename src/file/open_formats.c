@@ -1,5 +1,5 @@
-/* Opens models of every format: GGUF, as one file or as the parts
- * NAME-00001-of-0000N.gguf of a split one, directories of Hugging Face, packed files. */
+/* Opens models of every format: GGUF (one file, or the parts NAME-00001-of-0000N.gguf of
+ * a split model), Hugging Face directories, packed files. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static quire_err open_gguf_read_split(const gguf *g, const char *file, int64_t *
     return QUIRE_OK;
 }
 
-/* Writes the path of part no (from 0) to out, from the path of the first. */
+/* Derives the path of part `no` (from 0) from the path of the first part. */
 static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf *out, quire_error *err) {
     char suffix[64];
     size_t n = strlen(first);
@@ -155,8 +155,6 @@ quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_err
     return gguf_read_vocab(f, err);
 }
 
-/* Opens Hugging Face directories: JSON files and safetensors, one or several. */
-
 #define MEBIBYTE            ((size_t)1 << 20)
 #define MAX_JSON_BYTES      (64 * MEBIBYTE)
 #define MAX_TOKENIZER_BYTES (512 * MEBIBYTE)
@@ -175,7 +173,7 @@ bool hf_is_directory(const char *dir) {
 
 /* ---- the small files ---- */
 
-/* Reads the bytes of dir/name; empty when it is absent. */
+/* Reads the bytes of dir/name; empty: there is no such file. */
 static quire_err read_optional(model_file *f, const char *dir, const char *name, size_t max_bytes, str *out,
                                quire_error *err) {
     strbuf path = {0};
@@ -199,7 +197,8 @@ quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *o
     return read_optional(f, f->path, name, max_bytes, out, err);
 }
 
-/* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
+/* Parses text, the content of dir/name. If the file is absent (p NULL), *out stays
+ * absent. */
 static quire_err open_hf_parse(const char *dir, const char *name, str text, json_names names, json_doc *out,
                                quire_error *err) {
     strbuf path = {0};
@@ -232,14 +231,14 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
 }
 
 /* Files in which some programs write what others put into config.json's
- * quantization_config, and the method that these files imply. */
+ * quantization_config, and the method that each file implies. */
 static const struct {
     const char *name, *method;
 } quant_files[] = {
     {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"hf_quant_config.json", "modelopt"}};
 
-/* Adds `, "quantization_config": {"quant_method": method, ..}` to config.json's text,
- * with the members of an object's text. */
+/* Appends `, "quantization_config": {"quant_method": method, ..}`, with the members of
+ * the object's text, to config.json's text. */
 static quire_err join_quantisation(strbuf *out, str config, const char *method, str object, bool is_empty) {
     size_t open = (size_t)((const char *)memchr(object.p, '{', object.n) - object.p) + 1, end = config.n;
     while (config.p[end - 1] != '}') {
@@ -263,8 +262,8 @@ static quire_err take_quantisation(model_file *f, const char *method, str object
     return open_hf_parse(f->path, "config.json", f->config_text, JSON_NAMES_LAST, &f->config, err);
 }
 
-/* Where config.json of composites has the settings of their text model, and that of an
- * old compressed-tensors. */
+/* Looks for quantization_config in other places of config.json: the text part of a
+ * composite model, and where an old compressed-tensors wrote it. */
 static quire_err read_elsewhere(model_file *f, quire_error *err) {
     static const char *const places[] = {"text_config.quantization_config", "compression_config"};
     const json_value *found = NULL;
@@ -286,8 +285,8 @@ static quire_err read_elsewhere(model_file *f, quire_error *err) {
     return e;
 }
 
-/* Reads quantization_config from elsewhere in config.json, or from its own file, if
- * config.json has none at its root. A packed model has it there. */
+/* If config.json has no quantization_config at its root, reads it from elsewhere in
+ * config.json or from a file of its own. A packed model has it at the root. */
 static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     json_member first = {0}, of_quantisation = {0};
     bool has_members = json_next(f->config.root, &first);
@@ -311,7 +310,7 @@ static quire_err open_hf_read_quantisation(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Reads the small files of a Hugging Face directory, or of a packed one. */
+/* Reads the small files of a Hugging Face directory or of a packed one. */
 static quire_err hf_read_texts(model_file *f, quire_error *err) {
     assert(f != NULL);
     vocab *v = &f->vocab;
@@ -334,7 +333,7 @@ static quire_err hf_read_texts(model_file *f, quire_error *err) {
 
 /* ---- the weights ---- */
 
-/* Names of the safetensors files, sorted; part i of the tensor directory is shard i. */
+/* Sorted names of the safetensors files. Part i of the tensor directory is shard i. */
 typedef struct shard_list {
     char **names;
     size_t n, cap;
@@ -389,7 +388,7 @@ static quire_err list_indexed(const model_file *f, const json_doc *index, shard_
                            f->path, show_name(str_of(m.name)).text);
         }
         const char *name = json_str(m.value).p;
-        if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* adjacent tensors mostly share a file */
+        if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* tensors in sequence mostly share a file */
             return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
         }
         last = name;
@@ -397,7 +396,7 @@ static quire_err list_indexed(const model_file *f, const json_doc *index, shard_
     return QUIRE_OK;
 }
 
-/* Sorts and drops repetitions. */
+/* Sorts the names and drops repetitions. */
 static void shards_unique(shard_list *l) {
     if (l->n == 0) {
         return;
@@ -415,7 +414,7 @@ static void shards_unique(shard_list *l) {
 }
 
 /* Checks that every tensor is in the file that the index names for it. A tensor that no
- * file has may be unused: model_file_why_unread reports it when it is needed. */
+ * file has may be unused; model_file_why_unread reports it if it is needed. */
 static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards,
                              quire_error *err) {
     for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
@@ -449,8 +448,8 @@ static quire_err open_hf_list_directory(const model_file *f, shard_list *out, qu
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
 }
 
-/* Checks shards without an index: of model-00001-of-00003.safetensors all three must
- * exist. */
+/* Checks shards that have no index: if there is model-00001-of-00003.safetensors, all
+ * three must exist. */
 static quire_err check_complete(const model_file *f, const shard_list *l, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
         int no, count;
@@ -463,15 +462,15 @@ static quire_err check_complete(const model_file *f, const shard_list *l, quire_
     return QUIRE_OK;
 }
 
-/* Refuses weights quantised by other programs: by config.json, and by the tensors once
- * they are listed. */
+/* Refuses weights in forms of other programs: by config.json and, once they are listed,
+ * by the tensors. */
 static quire_err check_quantised(model_file *f, quire_error *err) {
     char base[FOREIGN_BASE_BYTES] = "";
     str card = {0};
     if (foreign_weights_check(f->config.root, &f->tensors, f->path, base, NULL) == QUIRE_OK) {
         return QUIRE_OK;
     }
-    (void)read_optional(f, f->path, "README.md", MAX_JSON_BYTES, &card, NULL); /* it may be missing */
+    (void)read_optional(f, f->path, "README.md", MAX_JSON_BYTES, &card, NULL); /* the card may be missing */
     foreign_base_of_card(card, base);
     return foreign_weights_check(f->config.root, &f->tensors, f->path, base, err);
 }
@@ -578,8 +577,6 @@ quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err) {
                          dir);
 }
 
-/* Opens packed models. */
-
 #define MIN_ENTRY_BYTES 24
 #define MAX_NAME_BYTES  255
 
@@ -625,7 +622,8 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
                : open_packed_bad(f, "its directory has changed since it was written", err);
 }
 
-/* Reads the location of a section or tensor: *data and *n, inside the file. */
+/* Reads the place of a section or tensor, which must lie inside the file, into *data and
+ * *n. */
 static quire_err read_place(cursor *c, const model_file *f, file_map map, const char **data, size_t *n) {
     uint64_t at, bytes;
     TRY(cursor_u64(c, "an offset", &at));
@@ -744,8 +742,6 @@ quire_err packed_open(model_file *f, file_map map, quire_error *err) {
     TRY(open_packed_read_tensors(&c, f, map, h.packing));
     return f->format == MODEL_GGUF ? read_gguf(f, err) : hf_read_texts(f, err);
 }
-
-/* Checks the data of packed models, block by block. */
 
 static uint64_t packed_check_word_at(str section, size_t i) {
     uint64_t word;

@@ -15,15 +15,15 @@
 #include "json/json.h"
 #include "json/json_out.h"
 
-/* The text of --override-kv, llama.cpp's form: KEY=TYPE:VALUE, several with commas
- * between them.
+/* Parses the text of --override-kv, in llama.cpp's form: KEY=TYPE:VALUE, several
+ * separated by commas.
  *
  * int: 64 bits. float: finite. bool: true or false. str: up to the next comma, or in
  * double quotes with JSON's escapes. arr: a JSON list, for GGUF's arrays. Stateless: any
  * thread. */
 
 #define FLAG           "--override-kv"
-#define LONGEST_NUMBER 400 /* digits of a number */
+#define LONGEST_NUMBER 400 /* most characters of a number */
 
 static const json_limits limits = {
     .max_depth = 4, .max_values = 1 << 16, .max_containers = 64, .max_names = 0};
@@ -32,8 +32,8 @@ static quire_err override_kv_bad(str key, const char *what, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, FLAG " %s: %s", show_name(key).text, what);
 }
 
-/* A number's text, 0-terminated: strtod and strtoll need that. False: it is longer than
- * any number. */
+/* Copies a number's text with a 0 byte, as strtod and strtoll need. False: it is too
+ * long. */
 static bool copy_number(str text, char out[LONGEST_NUMBER + 1]) {
     if (text.n == 0 || text.n > LONGEST_NUMBER || memchr(text.p, 0, text.n) != NULL ||
         strchr("+-.0123456789", text.p[0]) == NULL) {
@@ -73,7 +73,7 @@ static quire_err write_bool(str key, str text, json_out *to, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The JSON value at the start of *rest, which is moved after it. */
+/* Reads the JSON value at the start of *rest, and moves *rest after it. */
 static quire_err override_kv_take_json(str key, str *rest, json_value **out, quire_error *err) {
     size_t n = 0;
     json_fault fault = {0};
@@ -90,7 +90,7 @@ static quire_err override_kv_take_json(str key, str *rest, json_value **out, qui
     return QUIRE_OK;
 }
 
-/* Writes the text up to the next comma, of this type, as JSON, and reads it. */
+/* Reads the text up to the next comma as a value of this type, by way of JSON. */
 static quire_err take_plain(str key, str type, str *rest, json_value **out, quire_error *err) {
     const char *comma = memchr(rest->p, ',', rest->n);
     str text = {rest->p, comma != NULL ? (size_t)(comma - rest->p) : rest->n}, written = {0};
@@ -135,8 +135,8 @@ static quire_err override_kv_take_value(str key, str type, str *rest, json_value
     return take_plain(key, type, rest, out, err);
 }
 
-/* Takes the first item off *rest, which is not empty: its key, borrowed, and its value,
- * the caller's (json_drop). QUIRE_INVALID: err explains what is wrong with it. */
+/* Takes the first item off *rest, which is not empty. *key is borrowed, *value owned by
+ * the caller (json_drop). QUIRE_INVALID: err says what is wrong with the item. */
 static quire_err override_kv_next(str *rest, str *key, json_value **value, quire_error *err) {
     const char *equals = memchr(rest->p, '=', rest->n), *end = rest->p + rest->n;
     const char *colon = equals != NULL ? memchr(equals, ':', (size_t)(end - equals)) : NULL;
@@ -165,11 +165,11 @@ static quire_err override_kv_next(str *rest, str *key, json_value **value, quire
     return e;
 }
 
-#define MAX_BYTES     ((size_t)1 << 20) /* of a flag's text */
+#define MAX_BYTES     ((size_t)1 << 20) /* most bytes of a flag's text */
 #define MAX_KEY       127
 #define MAX_OVERRIDES 256
 
-/* Parses a text in config.json's form; carried overrides have one name per key. */
+/* Limits of a text in config.json's form. Carried overrides have unique names. */
 static const json_limits overrides_limits = {.max_depth = 16,
                                              .max_values = 1 << 16,
                                              .max_containers = 4096,
@@ -178,20 +178,20 @@ static const json_limits overrides_limits = {.max_depth = 16,
 
 typedef struct override {
     char *key;
-    json_value *value; /* NULL: null, so the key counts as missing */
-    bool is_carried;   /* carried by a packed model */
+    json_value *value; /* NULL: JSON null, so the key counts as missing */
+    bool is_carried;   /* comes from a packed model */
     bool is_read;
-    char nearest[EDIT_MAX + 1]; /* the nearest of the keys that were looked up; empty: none is near enough */
+    char nearest[EDIT_MAX + 1]; /* the most similar key that was looked up; empty: none is similar enough */
     size_t distance;
 } override;
 
 struct overrides {
     override *all;
     size_t n, cap;
-    bool by_path; /* keys are dotted paths, of config.json: a key may lie inside another's object */
+    bool by_path; /* keys are dotted paths of config.json, so a key may lie inside another's object */
     const char *flag;
     strbuf text;
-    pthread_mutex_t mutex; /* guards what lookups record */
+    pthread_mutex_t mutex; /* guards the records of lookups */
 };
 
 const char *overrides_flag(model_format format) {
@@ -225,8 +225,8 @@ static void remove_at(overrides *o, size_t i) {
     o->all[i] = o->all[--o->n];
 }
 
-/* Adds a key, and shares its value. Carried overrides for it, or inside or around it, are
- * dropped. */
+/* Adds a key with a reference to its value. Drops carried overrides of this key, inside
+ * it and around it. */
 static quire_err overrides_add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
     char name[MAX_KEY + 1];
     (void)snprintf(name, sizeof name, "%.*s", (int)(key.n < MAX_KEY ? key.n : MAX_KEY), key.p);
@@ -255,8 +255,8 @@ static quire_err overrides_add(overrides *o, str key, json_value *value, bool is
     return QUIRE_OK;
 }
 
-/* Adds the members of an object at a path, and those of objects in it. n: the path's
- * bytes, 0 at the root. */
+/* Adds the members of an object at a path, and of objects in it. n: bytes of the path, 0
+ * at the root. */
 static quire_err overrides_add_members(overrides *o, char path[MAX_KEY + 1], size_t n,
                                        const json_value *object, quire_error *err) {
     for (json_member m = {0}; json_next(object, &m);) {
@@ -367,7 +367,8 @@ static quire_err overrides_fill(overrides *o, const char *file, str given, str c
     return o->n == 0 || overrides_write_text(o) == QUIRE_OK ? QUIRE_OK : overrides_no_memory(o, err);
 }
 
-/* The text of the flag that belongs to the format; the other one must not be given. */
+/* Selects the text of the flag that belongs to the format; the other flag must not be
+ * given. */
 static quire_err overrides_choose(model_format format, const char *file, const model_overrides *given,
                                   str *out, quire_error *err) {
     const char *mine = given == NULL ? NULL : format == MODEL_GGUF ? given->kv : given->hf;

@@ -19,11 +19,11 @@
 #define PART_SUFFIX  ".quire.part"
 #define KEY_DIGITS   (PACK_KEY_BYTES - 1)
 #define HEAD_BYTES   65536
-#define SAMPLES      64 /* samples of SAMPLE_BYTES, spread evenly over a file */
+#define SAMPLES      64 /* number of samples of SAMPLE_BYTES, spread evenly over a file */
 #define SAMPLE_BYTES 4096
 
-/* The longest time for which a file system's clock may stand still: a tick of the kernel,
- * or two seconds if times are whole seconds. */
+/* How long a file system's clock may stand still at most: a tick of the kernel or, if
+ * times are whole seconds, two seconds; both with a margin. */
 #define TICK_NS        50000000
 #define COARSE_TICK_NS 3000000000
 
@@ -33,20 +33,20 @@ typedef struct entry_path {
     char text[4096];
 } entry_path;
 
-/* False: too long. */
+/* Builds the path of a file of the cache. False: it is too long. */
 static bool pack_cache_path_of(const pack_cache *c, const char *name, const char *suffix, entry_path *out) {
     int n = snprintf(out->text, sizeof out->text, "%s/%s%s", c->dir, name, suffix);
     return n > 0 && (size_t)n < sizeof out->text;
 }
 
-/* True for KEY and this suffix. */
+/* Whether name is a KEY followed by this suffix. */
 static bool pack_cache_is_named(const char *name, const char *suffix) {
     return strspn(name, "0123456789abcdef") == KEY_DIGITS && strcmp(name + KEY_DIGITS, suffix) == 0;
 }
 
 /* ---- the directory ---- */
 
-/* Makes the directory and its parents. Those that are there may belong to anyone. */
+/* Creates the directory and its parents. Existing ones may belong to anyone. */
 static bool make_directory(const char *path) {
     char part[4096];
     size_t n = strlen(path);
@@ -206,7 +206,7 @@ static bool pack_cache_list_entry(listing *l, const char *name, const struct sta
     return ok;
 }
 
-/* Removes the .part file of a process that has ended: one that is not locked. */
+/* Removes a .part file that is not locked: its writer has ended. */
 static void remove_left(const char *path) {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
@@ -217,7 +217,7 @@ static void remove_left(const char *path) {
     }
 }
 
-/* Lists the entries and removes what killed writers left. */
+/* Lists the entries, and removes the files that killed writers left. */
 static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
     DIR *d = opendir(c->dir);
     if (d == NULL) {
@@ -242,7 +242,8 @@ static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
 }
 
-/* Lists the entries, unopened. *out is freed with mem_free. QUIRE_IO, QUIRE_NO_MEMORY. */
+/* Lists the entries without opening them. The caller frees *out with mem_free. QUIRE_IO,
+ * QUIRE_NO_MEMORY. */
 static quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err) {
     listing l = {0};
     *out = NULL;
@@ -261,7 +262,7 @@ static quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n
     return e;
 }
 
-/* The path of an entry. False: it is too long. */
+/* Builds the path of an entry. False: it is too long. */
 static bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out) {
     entry_path path;
     bool fits = pack_cache_path_of(c, key, SUFFIX, &path) && strlen(path.text) < n_out;
@@ -325,8 +326,8 @@ static quire_err pack_cache_failed(const pack_entry *e, quire_error *err) {
     return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", e->part.text, strerror(errno));
 }
 
-/* Opens the .part file and takes its lock. The last holder may have renamed or removed it
- * meanwhile; then it belongs to another process. */
+/* Opens the .part file and takes its lock. If its last holder has renamed or removed it
+ * meanwhile, it now belongs to another process. */
 static quire_err lock_part(pack_entry *e, quire_error *err) {
     struct stat ours, there;
     e->fd = open(e->part.text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -373,7 +374,7 @@ quire_err pack_entry_finish(pack_entry *e, quire_error *err) {
                       ? QUIRE_OK
                       : pack_cache_failed(e, err);
     if (r == QUIRE_OK) {
-        (void)close(e->fd); /* everything is written; this releases the lock */
+        (void)close(e->fd); /* all data is written; the close releases the lock */
         e->fd = -1;
     }
     pack_entry_discard(e);
@@ -388,12 +389,12 @@ void pack_entry_discard(pack_entry *e) {
     mem_free(e);
 }
 
-/* quire_packed_list and quire_packed_remove: the entries of the pack cache, for
- * people. */
+/* quire_packed_list and quire_packed_remove: list and remove entries of the pack
+ * cache. */
 
 #define PREFIX "packed:"
 
-/* Fills in the entry's own data. */
+/* Fills in what the entry itself states. */
 static void pack_cache_list_describe(const pack_cache *c, const pack_form *from, quire_packed_form *out) {
 
     char path[4096];
@@ -421,7 +422,7 @@ static int pack_cache_list_compare(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* Opens an existing directory; if there is none, *c is closed. */
+/* Opens the cache in an existing directory; *c stays closed if there is none. */
 static quire_err open_there(const char *dir, pack_cache *c, quire_error *err) {
     *c = (pack_cache){0};
     return dir != NULL && access(dir, F_OK) == 0 ? pack_cache_open(dir, INT64_MAX, c, err) : QUIRE_OK;

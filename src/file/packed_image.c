@@ -17,7 +17,7 @@
 #include "file/open_file.h"
 #include "file/vocab_files.h"
 
-/* Bytes at their place in the file. Between pieces there are zeros. */
+/* Bytes and their place in the file. The gaps between pieces are zeros. */
 typedef struct piece {
     uint64_t at;
     const void *p;
@@ -26,13 +26,15 @@ typedef struct piece {
 } piece;
 
 struct packed_image {
-    piece *pieces; /* in the order of their places; the first is the header */
+    piece *pieces; /* in the order of their places; the first piece is the header */
     size_t n_pieces, cap_pieces;
-    uint64_t at; /* where the last piece ends */
+    uint64_t at; /* end of the last piece */
     packed_header header;
-    strbuf sections, tensors; /* the directory's two halves */
+    strbuf sections, tensors; /* the two halves of the directory */
     uint32_t n_sections, n_tensors;
-    uint64_t *checksums; /* as in the file: end, one for each of n_blocks, their own */
+    /* as in the file: `end`, the checksums of n_blocks blocks, and the checksum of
+     * these */
+    uint64_t *checksums;
     int32_t n_blocks;
 };
 
@@ -123,8 +125,8 @@ static quire_err packed_image_put_key(strbuf *b, const gguf_key *k) {
                                   : strbuf_add(b, v->data, gguf_type_bytes(v->type));
 }
 
-/* True for the lists that the tables replace, and for arrays of arrays, which nothing
- * reads. */
+/* Whether a key is left out: a list that the tables replace, or an array of arrays, which
+ * nothing reads. */
 static bool packed_image_is_left_out(const gguf_key *k, bool has_tables) {
     static const char *const lists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores",
                                         "tokenizer.ggml.merges"};
@@ -215,10 +217,10 @@ quire_err packed_image_key(packed_image *i, const char *key, const char *source)
 
 /* ---- the file's bytes ---- */
 
-/* Takes n bytes, the next ones. False ends the reading. */
+/* Takes the next n bytes. False ends the reading. */
 typedef bool (*take_bytes)(void *context, const void *p, size_t n);
 
-/* The first piece that ends after `at`. */
+/* Index of the first piece that ends after `at`. */
 static size_t packed_image_find_piece(const packed_image *i, uint64_t at) {
     size_t low = 0, high = i->n_pieces;
     while (low < high) {
@@ -232,7 +234,7 @@ static size_t packed_image_find_piece(const packed_image *i, uint64_t at) {
     return low;
 }
 
-/* Passes bytes from..to to take, in order. False: take refused them. */
+/* Passes the bytes [from, to) to `take`, in order. False: it refused them. */
 static bool packed_image_read_bytes(const packed_image *i, uint64_t from, uint64_t to, take_bytes take,
                                     void *context) {
     static const uint8_t zeros[PACKED_ALIGN];
@@ -386,10 +388,10 @@ void packed_image_close(packed_image *i) {
     mem_free(i);
 }
 
-#define MAX_WRITERS 100 /* of one file at once, including those that were killed */
+#define MAX_WRITERS 100 /* most writers of one file at once, killed ones included */
 
 struct packed_writer {
-    char *path, *own_path; /* the final path, and the path that is written */
+    char *path, *own_path; /* the final path, and the temporary one */
     int fd;                /* -1: not open */
 };
 
@@ -401,8 +403,8 @@ static quire_err packed_write_no_memory(const char *path, quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
 }
 
-/* Only an older packed model or an empty file may be replaced: another file there is a
- * mistake, perhaps the model itself. */
+/* Fails unless the existing file is empty or an older packed model: any other file there
+ * is a mistake, perhaps the model itself. */
 static quire_err check_place(const char *path, quire_error *err) {
     file_map there;
     quire_err e = file_map_open(path, SIZE_MAX, &there, err);
@@ -459,7 +461,7 @@ quire_err packed_writer_finish(packed_writer *w, const packed_image *i, quire_er
     bool written = packed_image_write(i, w->fd, 0, packed_image_bytes(i)) == QUIRE_OK && fsync(w->fd) == 0;
     quire_err e = written && rename(w->own_path, w->path) == 0 ? QUIRE_OK : packed_write_failed(w, err);
     if (e == QUIRE_OK) {
-        (void)close(w->fd); /* all data is written already */
+        (void)close(w->fd); /* all data has been written */
         w->fd = -1;
     }
     packed_writer_discard(w);

@@ -1,4 +1,4 @@
-/* Reads a GGUF file's vocabulary: tokenizer.ggml.* */
+/* Reads the vocabulary of a GGUF file: tokenizer.ggml.*. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "file/open_file.h"
@@ -19,7 +19,7 @@ static quire_err read_vocab_read_text(const model_file *f, const char *key, str 
     return QUIRE_OK;
 }
 
-/* Reads an optional array of item_type; *out: NULL if absent. */
+/* Reads an optional array of item_type; *out is NULL if absent. */
 static quire_err read_vocab_read_array(const model_file *f, const char *key, gguf_type item_type,
                                        const gguf_value **out, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, key);
@@ -36,8 +36,8 @@ static quire_err read_vocab_read_array(const model_file *f, const char *key, ggu
     return v->n > INT32_MAX ? read_vocab_bad(f, key, "is impossibly long", err) : QUIRE_OK;
 }
 
-/* Reads an optional array with a number of 4 bytes for each token. It is copied because a
- * file may be unaligned. *out is NULL when there is none. */
+/* Reads an optional array with a 4-byte number for each token, and copies it, because a
+ * file may be unaligned. *out is NULL if absent. */
 static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n,
                                          void **out, quire_error *err) {
     const gguf_value *v;
@@ -53,8 +53,8 @@ static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, g
                         : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
 }
 
-/* Reads a special token's id, -1 when it is missing. Some published files have an id
- * outside the vocabulary: that is logged, and counts as missing. */
+/* Reads a special token's id; -1: missing. An id outside the vocabulary, which some
+ * published files have, is logged and counts as missing. */
 static quire_err read_vocab_read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     int64_t id = -1;
     if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
@@ -79,8 +79,8 @@ static quire_err read_vocab_read_flag(const model_file *f, const char *key, int3
     return QUIRE_OK;
 }
 
-/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE if there are
- * none. */
+/* Reads the tokens of a file, or only their number from a packed model. The source stays
+ * VOCAB_NONE if there are none. */
 static quire_err read_tokens(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *tokens;
@@ -139,7 +139,7 @@ void vocab_init(vocab *v) {
                  .strip_accents = -1};
 }
 
-/* Reads the tokens of fill-in-the-middle, each by its key or the older one. */
+/* Reads the ids of the fill-in-the-middle tokens, each by its key or an older key. */
 static quire_err read_vocab_read_fim(const model_file *f, vocab *v, quire_error *err) {
     const struct {
         const char *key, *old;
@@ -156,8 +156,7 @@ static quire_err read_vocab_read_fim(const model_file *f, vocab *v, quire_error 
     return QUIRE_OK;
 }
 
-/* Reads the rules of a SentencePiece normalizer: bytes, as an array of integers of one
- * byte. */
+/* Reads the rules of a SentencePiece normalizer, bytes in an array of 1-byte integers. */
 static quire_err read_charsmap(model_file *f, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, KEY "precompiled_charsmap");
     if (v == NULL) {
@@ -189,7 +188,7 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     TRY(read_vocab_read_id(f, KEY "padding_token_id", &v->pad, err));
     TRY(read_vocab_read_flag(f, KEY "add_bos_token", &v->add_bos, err));
     TRY(read_vocab_read_flag(f, KEY "add_eos_token", &v->add_eos, err));
-    TRY(read_vocab_read_id(f, KEY "seperator_token_id", &v->sep, err)); /* as it is spelled there */
+    TRY(read_vocab_read_id(f, KEY "seperator_token_id", &v->sep, err)); /* GGUF spells it this way */
     TRY(read_vocab_read_fim(f, v, err));
     TRY(read_vocab_read_flag(f, KEY "remove_extra_whitespaces", &v->remove_extra_whitespaces, err));
     TRY(read_vocab_read_flag(f, KEY "normalizer.lowercase", &v->lowercase, err));

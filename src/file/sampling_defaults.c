@@ -10,7 +10,7 @@
 #define MAX_BYTES ((size_t)64 << 20)
 
 static const struct {
-    const char *name, *gguf; /* in a request and generation_config.json; in GGUF */
+    const char *name, *gguf; /* name in requests and in generation_config.json; name in GGUF */
 } fields[SAMPLING_DEFAULT_FIELDS] = {
     {"temperature", "general.sampling.temp"},
     {"top_k", "general.sampling.top_k"},
@@ -19,7 +19,7 @@ static const struct {
     {"repetition_penalty", "general.sampling.penalty_repeat"},
 };
 
-/* The decimal number from which a float was read: 0.95f gives 0.95. */
+/* Returns the shortest decimal number that rounds to the same float: 0.95f gives 0.95. */
 static double shortest(double v) {
     if (v != (double)(float)v) {
         return v;
@@ -36,7 +36,7 @@ static double shortest(double v) {
     return d;
 }
 
-/* Reads field i from its value in the file. key is its name there. */
+/* Reads field i from its value in the file; key is its name in the file. */
 static quire_err sampling_defaults_take(sampling_defaults *d, int i, const meta_value *v, const char *key,
                                         quire_error *err) {
     static const char *const kinds[] = {[META_BOOL] = "true or false",

@@ -20,7 +20,7 @@ void tensor_dir_deinit(tensor_dir *d) {
     *d = (tensor_dir){0};
 }
 
-/* Appends the prefix, name and a 0 to names. */
+/* Appends prefix, name and a 0 byte to d->names. */
 static quire_err tensors_add_name(tensor_dir *d, str name) {
     size_t was = d->names.n;
     quire_err e = d->prefix != NULL ? strbuf_add_str(&d->names, d->prefix) : QUIRE_OK;
@@ -160,14 +160,14 @@ int32_t names_find(const name_ref *refs, int32_t n, str name) {
  *   u64 n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]},
  *   ..., "__metadata__": {}}, data.
  *
- * Tensors with a dtype, rank or zero dimension that a tensor_view cannot describe are
- * recorded as unread. */
+ * Tensors that a tensor_view cannot describe (dtype, rank, a zero dimension) are recorded
+ * as unread. */
 
 #define MAX_HEADER_BYTES 100000000
 #define MAX_RANK         16
 
 typedef struct byte_range {
-    uint64_t begin, end; /* in the data */
+    uint64_t begin, end; /* offsets in the data */
     const char *name;
 } byte_range;
 
@@ -187,7 +187,7 @@ static quire_err safetensors_bad(const reader *r, const char *name, const char *
                    r->file, show_name(str_of(name)).text, what);
 }
 
-/* True for a whole number from 0 on. */
+/* Reads a whole number from 0 on; false: another value. */
 static bool safetensors_whole(meta_value v, uint64_t *out) {
     if (v.kind != META_INT || v.i < 0) {
         return false;
@@ -213,7 +213,7 @@ static quire_err safetensors_read_range(reader *r, const char *name, json_value 
     return QUIRE_OK;
 }
 
-/* Reads the shape into dims[0..*rank), up to MAX_RANK, and the number of elements. */
+/* Reads the shape into dims[0..*rank), at most MAX_RANK, and the number of elements. */
 static quire_err safetensors_read_shape(reader *r, const char *name, json_value *entry, int64_t *dims,
                                         size_t *rank, size_t *n_elements) {
     json_value *shape = json_get(entry, "shape");
@@ -233,7 +233,7 @@ static quire_err safetensors_read_shape(reader *r, const char *name, json_value 
     return QUIRE_OK;
 }
 
-/* Why a tensor_view cannot describe this tensor, or NULL. */
+/* Says why a tensor_view cannot describe this tensor; NULL: it can. */
 static const char *why_unread(bool known, const char *dtype_text, size_t rank, size_t n_elements) {
     if (!known) {
         return dtype_text;

@@ -9,13 +9,13 @@
 #include "json/json_scan.h"
 
 #define MAX_VOCAB_BYTES ((size_t)512 << 20)
-#define MAX_NAMES       64 /* of tokenizer files in one directory */
+#define MAX_NAMES       64 /* most tokenizer files in one directory */
 
 static bool is_base64(char c) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
 }
 
-/* True for lines of base64 and a number: the first one decides. */
+/* Whether the file has lines of base64 and a number, judged by the first line. */
 static bool is_ranks(str bytes) {
     size_t i = 0;
     while (i < bytes.n && is_base64(bytes.p[i])) {
@@ -27,11 +27,11 @@ static bool is_ranks(str bytes) {
     return i > 0 && i + 1 < bytes.n && bytes.p[i] == ' ' && bytes.p[i + 1] >= '0' && bytes.p[i + 1] <= '9';
 }
 
-/* The format of a tokenizer file, by its first bytes. VOCAB_NONE: none of those known. */
+/* Detects the format of a tokenizer file by its first bytes. VOCAB_NONE: unknown. */
 static vocab_source vocab_files_format(str bytes) {
     json_scan s = {.text = bytes};
     str config;
-    if (bytes.n > 0 && bytes.p[0] == '\n') { /* the first piece of a ModelProto: field 1, bytes */
+    if (bytes.n > 0 && bytes.p[0] == '\n') { /* a SentencePiece ModelProto begins with field 1, bytes */
         return VOCAB_SENTENCEPIECE;
     }
     if (json_scan_peek(&s) == '{') {
@@ -57,7 +57,7 @@ static bool is_vocab_name(str name) {
            str_ends(name, ".tiktoken") || str_is(name, "tekken.json");
 }
 
-/* The usual names first, then the others in alphabetical order. */
+/* Ranks the usual names first, then the others in alphabetical order. */
 static int vocab_files_rank_of(const char *name) {
     static const char *const usual[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
                                         "tiktoken.model"};
