@@ -1,4 +1,4 @@
-/* Runs the steps of states. */
+/* Runs the steps of states, and looks ahead of running gens. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -8,8 +8,8 @@
 #include "program/program_state.h"
 #include "json/json.h"
 
-#define COMPARED_AT_ONCE 64                /* bytes */
-#define MAX_LIST_BYTES   ((size_t)1 << 20) /* of a text that is read as a JSON array */
+#define COMPARED_AT_ONCE 64                /* bytes compared per unit of work */
+#define MAX_LIST_BYTES   ((size_t)1 << 20) /* most bytes of a text that is read as a JSON array */
 
 /* ---- forks ---- */
 
@@ -29,7 +29,7 @@ static quire_err fork_items_of(program_root *r, const program_value *v, const ch
     json_value *array =
         v->text.n <= MAX_LIST_BYTES ? json_document((str){v->text.n > 0 ? v->text.p : "", v->text.n}) : NULL;
     program_value *list = program_value_new();
-    /* it is invalid or too long */
+    /* an array that is invalid or too long is NULL */
     quire_err e = json_is(array, JSON_KIND_ARRAY) ? mem_check(list) : QUIRE_BAD_REQUEST;
     TRY_DONE(e, program_count_items(r, json_length(array), err));
     for (size_t i = 0; i < json_length(array); i++) {
@@ -87,8 +87,7 @@ done:
     return QUIRE_OK;
 }
 
-/* Begins the forks that quire_state_fork made for this step: the first n that are
- * waiting. */
+/* Begins the first st->times waiting forks: quire_state_fork made them for this step. */
 static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *err) {
     int32_t n = st->times;
     for (quire_state *f = s->first; f != NULL && n > 0; f = f->next) {
@@ -96,7 +95,7 @@ static quire_err fork_begin_made(quire_state *s, const step *st, quire_error *er
             TRY(program_state_begin(f, &f->own, err));
             n--;
         } else if (f->status == STATE_FAILED && f->n_frames == 0 && f->is_of_call && f->n_parts == 0) {
-            n--; /* it was closed before it began */
+            n--; /* a fork of this step that was closed before it began */
         }
     }
     return QUIRE_OK;
@@ -140,14 +139,14 @@ static quire_err run_fork(quire_state *s, const step *st, quire_error *err) {
 
 /* ---- joins ---- */
 
-/* The value, or error, that fork f itself set for a name; NULL if it set none. */
+/* Returns the value, or error, that fork f itself set for a name; NULL: it set none. */
 static program_value *join_own(quire_state *f, const char *name) {
     const program_variable *v = program_variable_find(f, name);
     return v != NULL && v->is_own ? v->value : NULL;
 }
 
-/* The value that a join uses for variables that fork f has not set: the reason, as an
- * error. NULL: out of memory. */
+/* Returns the value that a join takes for variables that fork f has not set: an error
+ * that says why. NULL: out of memory. */
 static program_value *join_absent(quire_state *f) {
     quire_error none = {0};
     err_set(&none, QUIRE_NOT_FOUND, -1, "the branch did not set it");
@@ -157,8 +156,9 @@ static program_value *join_absent(quire_state *f) {
     return f->absent;
 }
 
-/* The value of a variable after a join: that of the one fork that set it, or a list
- * with an item for each fork. *out has one reference. */
+/* Gets the value of a variable after a join: that of the only fork that set it or, if
+ * several did or the forks are alike, a list with an item per fork. *out has one
+ * reference. */
 static quire_err join_value(const quire_state *s, const char *name, program_value **out, quire_error *err) {
     size_t n_with = 0, n = 0;
     bool is_alike = false;
@@ -190,7 +190,7 @@ static quire_err join_value(const quire_state *s, const char *name, program_valu
     return QUIRE_OK;
 }
 
-/* Records f's last call in s if it ended later than the one recorded there. */
+/* Makes f's last call the last one that s waited for, if it ended later. */
 static void join_take_record(quire_state *s, const quire_state *f) {
     const program_record *records = s->root->records;
     bool is_later =
@@ -198,7 +198,7 @@ static void join_take_record(quire_state *s, const quire_state *f) {
     s->record = is_later ? f->record : s->record;
 }
 
-/* Sets a variable that a fork has set, unless this join has set it already. */
+/* Sets a variable of s that a fork has set, unless this join has set it already. */
 static quire_err join_take_one(quire_state *s, const char *name, quire_error *err) {
     const program_variable *had = program_variable_find(s, name);
     if (had != NULL && had->join == s->n_joins) {
@@ -213,7 +213,7 @@ static quire_err join_take_one(quire_state *s, const char *name, quire_error *er
     return QUIRE_OK;
 }
 
-/* Takes the variables of all forks that are not joined yet, which have all ended. */
+/* Copies the variables of all forks that are not joined yet; all of them have ended. */
 static quire_err join_take(quire_state *s, quire_error *err) {
     s->n_joins++;
     for (const quire_state *f = s->first; f != NULL; f = f->next) {
@@ -265,7 +265,7 @@ static quire_err text_is_like(program_root *r, str text, str pattern, bool *is, 
     return QUIRE_OK;
 }
 
-/* Whether a regex matches somewhere in a text; its work is counted likewise. */
+/* Whether a regex matches somewhere in a text; counts its work. */
 static quire_err text_matches(program_root *r, str text, str regex, bool *does, quire_error *err) {
     const int64_t most = program_work_left(r);
     int64_t left = most;
@@ -349,8 +349,8 @@ static quire_err run_set(quire_state *s, const step *st, quire_error *err) {
     return err_set(err, e, -1, "out of memory for an event");
 }
 
-/* Runs a JOIN step, or the join that ends a list to which no call can append. It runs
- * again once the forks that it waits for are over. */
+/* Runs a JOIN step, or the join at the end of a program's list. *waits: it must run again
+ * once the state's forks are over. */
 static quire_err run_join(quire_state *s, bool *waits, quire_error *err) {
     *waits = !program_forks_are_over(s);
     if (*waits) {
@@ -381,7 +381,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
         return program_call_begin(s, st, err);
     case STEP_FORK:
         if (s->root->all->ops->prefix != NULL && s->n_parts > 0 && !s->has_prefix) {
-            f->next--; /* it runs again once the prefix is computed */
+            f->next--; /* the step runs again once the prefix is computed */
             return program_call_begin(s, st, err);
         }
         s->has_prefix = false;
@@ -403,7 +403,8 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* At the end of a list: repeats it, or continues with the enclosing list. */
+/* Ends a list of steps: repeats it, continues with the enclosing list, or ends the
+ * state. */
 static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
     bool holds = false, waits = false;
     if (f->of == NULL) {
@@ -441,13 +442,13 @@ static bool step_is_certain(const quire_state *s, const step *st, const char *co
            (st->kind == STEP_TEXT && program_text_is_constant(s, &st->text, names, n));
 }
 
-/* Whether the end of a list of steps does not depend on variables. */
+/* Whether what follows the end of a list of steps depends on no variable. */
 static bool frame_end_is_certain(const program_frame *f) {
     return f->of != NULL && (f->of->kind != STEP_REPEAT || f->of->test.kind == TEST_NONE);
 }
 
-/* Runs a shadow from the step after the running gen of that name up to the next gen, and
- * returns its step. NULL: another step comes first. */
+/* Runs a shadow from the step after the running gen `gen` up to the next gen, and returns
+ * that gen's step. NULL: a step comes first that may depend on the running gen. */
 static const step *shadow_run(quire_state *s, const char *gen) {
     char reasoning[2 * PROGRAM_NAME_BYTES], calls[2 * PROGRAM_NAME_BYTES];
     const char *const names[] = {gen, reasoning, calls};
@@ -500,13 +501,14 @@ program_call *program_call_foresee(const program_call *c, size_t *n_before) {
     return next;
 }
 
-/* Never before something was done, so that the shortest turns make progress too. */
+/* Whether the turn's time is over; not before a step ran, so that short turns progress
+ * too. */
 static bool programs_turn_is_over(const quire_programs *ps) {
     return ps->turn_ends_us > 0 && ps->has_worked && clock_us() >= ps->turn_ends_us;
 }
 
-/* Runs a state as far as possible in this turn. Exceeding a limit fails the whole
- * program. */
+/* Runs a state until it waits, ends, or the turn is over. Exceeding a limit fails the
+ * whole program. */
 static void state_run(quire_state *s) {
     quire_error why = {0};
     while (s->status == STATE_READY && !programs_turn_is_over(s->root->all)) {
@@ -523,11 +525,11 @@ static void state_run(quire_state *s) {
         s->root->all->has_worked = true;
     }
     if (s->status == STATE_READY) {
-        program_state_ready(s); /* after the others */
+        program_state_ready(s); /* behind the other ready states */
     }
 }
 
-/* Fails the programs whose time is up, even those that wait. */
+/* Fails the programs that have exceeded their time limit, even if they wait for calls. */
 static void programs_check_time(quire_programs *ps) {
     int64_t now_us = ps->roots != NULL ? clock_us() : 0;
     quire_error why = {0};
@@ -552,7 +554,7 @@ int64_t programs_time_left(const quire_programs *ps) {
     return least;
 }
 
-/* Runs what can run in this turn, and polls the executor. False: there was nothing to
+/* Runs ready states within this turn, and polls the executor. False: there was nothing to
  * do. */
 static bool programs_run(quire_programs *ps) {
     assert(ps != NULL);

@@ -1,4 +1,5 @@
-/* Begins the calls of states, and takes their results. */
+/* Begins the calls of states, takes their results, and chooses among a select's
+ * choices. */
 #include "program/program_state.h"
 
 #include "base/clock.h"
@@ -6,14 +7,14 @@
 #include "base/rng.h"
 #include "json/json_scan.h"
 
-#define FIELD_WORK 4 /* work of reading a byte of a request's fields */
+#define FIELD_WORK 4 /* units of work to parse a byte of a request's fields */
 
 static bool fields_have_seed(const char *fields, size_t n) {
     str span;
     return fields != NULL && json_scan_member((str){fields, n}, "seed", &span) == QUIRE_OK;
 }
 
-/* Gives a call a seed made from its place in the program, so that it does not depend
+/* Derives a call's seed from its place in the program, so that the seed does not depend
  * on the order in which calls run. */
 static void call_choose_seed(program_call *c) {
     const quire_state *s = c->state;
@@ -26,7 +27,7 @@ static void call_choose_seed(program_call *c) {
         at = rng_next(&at) ^ (uint64_t)(uint32_t)s->branch[i];
     }
     at = rng_next(&at) ^ (uint64_t)(uint32_t)c->number;
-    c->seed = rng_next(&at) >> 11; /* 53 bits: exact in every JSON reader */
+    c->seed = rng_next(&at) >> 11; /* 53 bits, which every JSON parser reads exactly */
     c->has_seed = true;
 }
 
@@ -64,7 +65,7 @@ static quire_err call_expand_choices(program_call *c, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Sets the variable of a failed call to the error, for the steps that read it. */
+/* Sets the variable of a failed call to the error, for steps that read it. */
 static void call_mark_failed(quire_state *s, const char *name, const quire_error *why) {
     program_value *v = program_value_failed(why);
     if (v != NULL) {
@@ -152,7 +153,7 @@ static quire_err call_record(const program_call *c) {
     return QUIRE_OK;
 }
 
-/* Makes a value from an output, and takes its text and ids. */
+/* Makes a value of an output by moving its text and ids. NULL: out of memory. */
 static program_value *call_output_value(const program_call *c, program_output *o) {
     program_value *v = program_value_new();
     if (v != NULL) {
@@ -170,8 +171,8 @@ static program_value *call_output_value(const program_call *c, program_output *o
     return v;
 }
 
-/* The value of a call that has ended; *first: the output that the state appends. Each
- * has one reference. */
+/* Returns the value of a call that has ended, and in *first the output that the state
+ * appends; each with one reference. NULL: out of memory. */
 static program_value *call_value(program_call *c, program_value **first) {
     program_value *v = c->n_outputs > 1 ? program_value_new() : NULL;
     quire_err e = c->n_outputs > 1 ? mem_check(v) : QUIRE_OK;
@@ -199,8 +200,8 @@ static program_value *call_value(program_call *c, program_value **first) {
     return v;
 }
 
-/* Sets the variable NAME_PART to a part of an output. Does nothing if that name is too
- * long. */
+/* Sets the variable whose name is `name` followed by `part` to the text between `begin`
+ * and `end`. Does nothing if that name is too long. */
 static quire_err call_take_part(quire_state *s, const char *name, const char *part, const char *begin,
                                 const strbuf *text, const char *end, quire_error *err) {
     char to[PROGRAM_NAME_BYTES];
@@ -290,13 +291,14 @@ static double score_mean(const select_choice *c, bool normalised) {
     return sum / (double)c->n;
 }
 
-/* The log-probability of a choice's token i; past its end its mean. */
+/* Returns the log-probability of a choice's token i, or the choice's mean past its
+ * end. */
 static double score_token(const select_choice *c, size_t i, double mean) {
     return i < c->n ? c->logprobs[i] : mean;
 }
 
-/* Keeps, token by token, the choices with the greatest log-probability; the result is the
- * first of the lexically greatest rows. */
+/* Keeps, token by token, the choices with the greatest log-probability. Returns the first
+ * of those left at the end. */
 static int32_t score_greedy(const select_choice *choices, size_t n, const double *means) {
     size_t longest = 0, best = 0;
     for (size_t i = 0; i < n; i++) {

@@ -29,8 +29,8 @@ static bool state_is_below(const quire_state *s, const quire_state *above) {
     return s != NULL;
 }
 
-/* Removes the events of s and its forks from the queue; the root's IDLE stays unless s is
- * being freed. */
+/* Removes the events of s and its descendants from the queue; IDLE only if s is being
+ * freed. */
 static void events_drop(quire_programs *ps, const quire_state *s, bool is_freed) {
     program_event **at = &ps->events;
     while (*at != NULL) {
@@ -82,7 +82,7 @@ void program_state_set(quire_state *s, program_status status) {
     if (is_settled && r->all->ops->settle != NULL) {
         r->all->ops->settle(r->all->executor, s);
     }
-    if (r->idle.is_queued) { /* re-queued after the events that come until it is idle again */
+    if (r->idle.is_queued) { /* IDLE is queued again, after later events, when the root is idle again */
         program_event **at = &r->all->events;
         while (*at != &r->idle) {
             at = &(*at)->next;
@@ -110,7 +110,7 @@ void program_state_ready(quire_state *s) {
     }
 }
 
-/* Whether s and its forks have no step left that can run. */
+/* Whether s and all its descendants are at REST or FAILED. */
 static bool program_state_is_over(const quire_state *s) {
     assert(s != NULL);
     bool is_over = !status_is_busy(s->status);
@@ -320,7 +320,7 @@ void program_shadow_free(quire_state *s) {
     mem_free(s);
 }
 
-/* Appends the parts of `from`, for which s has room. */
+/* Appends shared copies of the parts of `from`. s must have room for them. */
 static void state_copy_parts(quire_state *s, const quire_state *from) {
     for (size_t i = 0; i < from->n_parts; i++) {
         program_part p = from->parts[i];
@@ -355,7 +355,8 @@ quire_state *program_shadow_new(const quire_state *s, bool has_parts) {
     return to;
 }
 
-/* Makes a state of r, which is WAITING. index: its number among its parent's forks. */
+/* Makes a WAITING state of r. index: its number among its parent's forks. NULL: out of
+ * memory. */
 static quire_state *state_new(program_root *r, quire_state *parent, int32_t index) {
     quire_state *s = mem_new(1, sizeof *s);
     size_t n = parent != NULL ? parent->n_branch + 1 : 0;
@@ -406,7 +407,7 @@ static quire_err state_make_room(quire_state *s, const quire_state *from) {
     return s->root->all->ops->fork(s->root->all->executor, from, s);
 }
 
-/* Copies to a fork what its parent has: parts, variables, and the executor's state. */
+/* Copies the parent's parts, variables and the executor's state to a fork. */
 static quire_err state_inherit(quire_state *s, quire_error *err) {
     const quire_state *from = s->parent;
     TRY(program_count_bytes(

@@ -1,9 +1,9 @@
-/* A program as data: steps, with the texts and lists that they hold. program_json.h and
- * the calls of quire_program.h write it, the interpreter (program_state.h) reads it. It
- * contains no model, and no tokens except those given in steps.
+/* A program as data: steps, with their texts and lists. program_json.h and the calls of
+ * quire_program.h make it, the interpreter runs it. It has no tokens but those given in
+ * steps.
  *
- * Owner: a program, or the state to which a call has appended a step. A step does not
- * change once it is in a list, and its address stays the same. */
+ * Owner: a program, or the state to which a call has appended the step. A step in a list
+ * does not change, and its address stays the same. */
 #include "program/program_state.h"
 
 #include <assert.h>
@@ -93,8 +93,7 @@ static bool step_is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Whether a text may be the name of a variable: letters, digits and _, not beginning
- * with a digit. */
+/* Whether a text is a valid name of a variable: letters, digits and _, no digit first. */
 static bool step_name_is_valid(str name) {
     bool is = name.n > 0 && name.n < PROGRAM_NAME_BYTES && step_is_letter(name.p[0]);
     for (size_t i = 1; is && i < name.n; i++) {
@@ -117,7 +116,7 @@ quire_err step_name_set(char to[PROGRAM_NAME_BYTES], str name, quire_error *err)
 
 /* ---- texts with variables ---- */
 
-/* A text being parsed. *cap: the capacity of its pieces. */
+/* A text being parsed. */
 typedef struct step_text_writer {
     step_text *to;
     size_t cap;
@@ -146,7 +145,8 @@ done:
     return e;
 }
 
-/* Parses the text between {{ and }}: a name, or a name with an index. False: neither. */
+/* Parses the text between {{ and }}: a name, or a name with an index. False: it is
+ * neither. */
 static bool step_reference_read(str inside, step_piece *out) {
     size_t n = 0;
     int64_t item = -1;
@@ -168,7 +168,7 @@ static bool step_reference_read(str inside, step_piece *out) {
     return step_name_set(out->name, name, NULL) == QUIRE_OK;
 }
 
-/* Parses the reference, or the four braces, at text[*at], and moves *at past it. */
+/* Parses the reference, or the escaped braces, at text[*at], and moves *at past it. */
 static quire_err step_braces_read(step_text_writer *w, str text, size_t *at, quire_error *err) {
     if (text.n - *at >= 4 && memcmp(text.p + *at, "{{{{", 4) == 0) {
         *at += 4;

@@ -1,15 +1,16 @@
-/* memmem takes linear time whatever the texts are, and is outside POSIX. */
+/* memmem, which always takes linear time, is outside POSIX. */
 #define _GNU_SOURCE
-/* Texts and values of programs: shared, counted, and made of steps' texts. */
+/* Texts and values of programs: reference counts, limits, variables, and the expansion of
+ * steps' texts. */
 #include "program/program_state.h"
 
 #include <assert.h>
 
 #include "base/mem.h"
 
-#define WORK_PER_BYTE 4    /* work allowed for each byte of text allowed */
-#define MAX_VARIABLES 1024 /* of one state */
-#define LOOKUP_WORK   16   /* bytes that are compared in the time in which a variable is looked up */
+#define WORK_PER_BYTE 4    /* units of work allowed per byte of text allowed */
+#define MAX_VARIABLES 1024 /* most variables of one state */
+#define LOOKUP_WORK   16   /* units of work of looking up a variable */
 
 /* ---- texts ---- */
 
@@ -127,7 +128,7 @@ quire_err program_value_add(program_value *list, program_value *item) {
     return QUIRE_OK;
 }
 
-/* Offset of the separator in the text from `at` on; text.n if there is none. */
+/* Returns the offset of the first separator in the text from `at` on, or text.n. */
 static size_t value_find(str text, size_t at, str separator) {
     const char *found = memmem(text.p + at, text.n - at, separator.p, separator.n);
     return found != NULL ? (size_t)(found - text.p) : text.n;
@@ -157,7 +158,8 @@ quire_err program_value_split(program_root *r, str text, const char *separator, 
 
 /* ---- variables ---- */
 
-/* Clients cannot choose names with equal hashes, because the program's number is random. */
+/* Hashes a name with the program's random number, so that clients cannot choose names
+ * with equal hashes. */
 static uint32_t variable_hash(const quire_state *s, const char *name) {
     const uint64_t h = str_hash(s->root->number, str_of(name));
     return (uint32_t)(h ^ h >> 32);
@@ -177,7 +179,7 @@ const program_value *program_state_find(const quire_state *s, const char *name) 
     return v != NULL ? v->value : NULL;
 }
 
-/* Finds a variable, or adds it. */
+/* Finds a variable, or adds it with a NULL value. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 static quire_err variable_want(quire_state *s, const char *name, program_variable **out, quire_error *err) {
     *out = program_variable_find(s, name);
     if (*out != NULL) {
@@ -216,8 +218,8 @@ quire_err program_variable_give(quire_state *s, const char *name, program_value 
     return variable_set(s, name, v, false, err);
 }
 
-/* The text of a value; for a list its items, one a line. BAD_REQUEST: the value is an
- * error, which err repeats. */
+/* Appends the text of a value, a list's items one per line. QUIRE_BAD_REQUEST: the value
+ * is an error, which err repeats. */
 static quire_err program_value_text(const program_value *v, const char *name, strbuf *to, quire_error *err) {
     assert(v != NULL);
     if (v->error != NULL) {
@@ -233,7 +235,7 @@ static quire_err program_value_text(const program_value *v, const char *name, st
     return err_set(err, e, -1, "out of memory for a text");
 }
 
-/* The value of a piece that names a variable. */
+/* Finds the value of a piece that names a variable. QUIRE_BAD_REQUEST: it has none. */
 static quire_err piece_value(const quire_state *s, const step_piece *p, const program_value **out,
                              quire_error *err) {
     const program_value *v = program_state_find(s, p->name);
@@ -290,8 +292,8 @@ bool program_text_is_constant(const quire_state *s, const step_text *t, const ch
     return true;
 }
 
-/* Appends a text with its variables expanded; counts nothing. BAD_REQUEST: one is not
- * set. */
+/* Appends a text with its variables expanded, without counting it. QUIRE_BAD_REQUEST: one
+ * is not set. */
 static quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to,
                                   quire_error *err) {
     quire_err e = QUIRE_OK;
