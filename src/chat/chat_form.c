@@ -17,7 +17,7 @@ static const char plain[] =
     "{% for m in messages %}{{ m['role'] + ':\n' + m['content'] + '\n\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}";
 
-/* The id of a special token, or -1. */
+/* Returns the id of a special token, or -1. */
 static int32_t special(const tokenizer *t, const char *text) {
     int32_t id = t != NULL ? tokenizer_find(t, str_of(text)) : -1;
     return id >= 0 && tokenizer_is_special(t, id) ? id : -1;
@@ -30,8 +30,8 @@ static quire_err open_chatml(const chat_tokens *tokens, chat_form *f, quire_erro
 }
 
 static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error *err) {
-    /* With and without the empty line, so that it is not shown: if two end at the same
-     * place, the longer one counts. */
+    /* each with and without the empty line before it: the longer match counts, so that
+     * the empty line is not shown */
     static const char *const stops[CHAT_FORM_STOPS] = {
         "\n\nuser:", "\nuser:", "\n\nassistant:", "\nassistant:"};
     f->name = "plain";
@@ -65,7 +65,7 @@ quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, 
     TRY(mem_check_for(out->set, "chat templates", err));
     TRY(open_default(given, own, out, refused, err));
     chat_template_publish(out->template, str_of("default"), out->set);
-    chat_template_probe(out->template); /* it may include itself */
+    chat_template_probe(out->template); /* the template may include itself by its name */
     return QUIRE_OK;
 }
 
@@ -131,11 +131,11 @@ void chat_form_close(chat_form *f) {
 
 /* ---- a conversation's prompt text ---- */
 
-/* Put after the last message's content to find where that ends in the rendered text; the
- * space shows whether the template trims. */
+/* Appended, with a space, to the last message's text to find its end in the rendered
+ * text. If the space is missing there, the template trims texts. */
 #define CONTINUE_TAG "QUIRE_CONTINUES_HERE"
 
-/* Appends the messages with the tag after the last one's text. */
+/* Appends the messages, with CONTINUE_TAG and a space after the last one's text. */
 static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
     if (p->messages->last_end == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
@@ -147,8 +147,8 @@ static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
                       p->messages->json.n - p->messages->last_end);
 }
 
-/* {"messages": .., "add_generation_prompt": .., ..}, and after ours the members of kwargs:
- * of two of one name the last counts. */
+/* Writes the template's variables. The members of kwargs come last, since of two members
+ * with the same name the last counts. */
 static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err) {
     const struct {
         const char *name;
@@ -181,7 +181,7 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
     return o.err;
 }
 
-/* The last offset of the tag in text, or text.n. */
+/* Returns the offset of the last tag in text, or text.n. */
 static size_t find_tag(str text) {
     size_t n = strlen(CONTINUE_TAG);
     for (size_t i = text.n >= n ? text.n - n + 1 : 0; i-- > 0;) {
@@ -192,8 +192,8 @@ static size_t find_tag(str text) {
     return text.n;
 }
 
-/* Cuts text and marks (NULL: none) at the tag. Where the template trimmed the space after
- * the tag, it would have trimmed the text too. */
+/* Cuts text and marks (NULL: none) at the tag, and white space before it if the template
+ * trims. QUIRE_BAD_REQUEST: there is no tag. */
 static quire_err cut_at_tag(strbuf *text, text_marks *marks, quire_error *err) {
     size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
     if (end == text->n) {

@@ -4,7 +4,7 @@
 
 #include "json/json_out.h"
 
-/* A conversation being read: the messages before i are written; message i is being
+/* The reading of a conversation: messages before i are written; message i is being
  * written. */
 typedef struct conversation {
     chat_messages m;
@@ -14,19 +14,20 @@ typedef struct conversation {
     size_t i;
     quire_error *err;
     const json_value *calls; /* calls of the last message that has any; NULL: none so far */
-    size_t calls_at;         /* that message */
-    size_t n_results;        /* messages with results after it */
-    strbuf thoughts;         /* text of the parts of message i that have reasoning */
+    size_t calls_at;         /* index of that message */
+    size_t n_results;        /* number of results since that message */
+    strbuf thoughts;         /* text of the reasoning parts of message i */
 } conversation;
 
 /* The context in which a message's content is read. */
 typedef struct content_beside {
-    const json_value *refusal; /* text that replaces a content of NULL; NULL: none */
-    str reasoning;             /* reasoning that the template expects as the first part; empty: none */
+    const json_value *refusal; /* text that replaces an absent content; NULL: none */
+    str reasoning;             /* reasoning to write as the first part; empty: none */
     bool has_calls;
 } content_beside;
 
-/* The error at messages[i].MEMBER; param is PATH.I.MEMBER. QUIRE_BAD_REQUEST. */
+/* Reports that messages[i].MEMBER has the value v but must be `what`. Returns
+ * QUIRE_BAD_REQUEST; param is PATH.I.MEMBER. */
 static quire_err message_error(const conversation *c, const char *member, const json_value *v,
                                const char *what) {
     char param[64], brief[JSON_BRIEF_BYTES];
@@ -38,7 +39,7 @@ static quire_err message_error(const conversation *c, const char *member, const 
 
 /* ---- contents: a text, or a list of text parts ---- */
 
-/* Types of parts and the member that has their text. */
+/* The types of parts, and the member that has a part's text. */
 static const struct {
     const char *type, *member;
     bool is_answer; /* allowed only in an assistant's message */
@@ -47,8 +48,8 @@ static const struct {
                   {"output_text", "text", false},
                   {"refusal", "refusal", true}};
 
-/* Whether a part has an assistant's reasoning: {"type": "thinking", "thinking": TEXT}, or
- * a list of text parts in place of TEXT. */
+/* Whether a part is an assistant's reasoning: {"type": "thinking", "thinking": TEXT},
+ * where TEXT may be a list of text parts. */
 static bool is_thought(chat_role role, const json_value *part) {
     return role == CHAT_ASSISTANT && json_is(part, JSON_KIND_OBJECT) &&
            str_is(json_get_str(part, "type"), "thinking");
@@ -72,8 +73,8 @@ static quire_err add_thought(conversation *c, size_t j, const json_value *though
     return QUIRE_OK;
 }
 
-/* Sets c->thoughts to the text of the parts of an assistant's content that have its
- * reasoning. QUIRE_BAD_REQUEST where that isn't text. */
+/* Sets c->thoughts to the text of an assistant's reasoning parts. QUIRE_BAD_REQUEST: one
+ * is not text. */
 static quire_err message_read_thoughts(conversation *c, const json_value *content) {
     strbuf_clear(&c->thoughts);
     for (size_t j = 0; json_is(content, JSON_KIND_ARRAY) && j < json_length(content); j++) {
@@ -84,7 +85,7 @@ static quire_err message_read_thoughts(conversation *c, const json_value *conten
     return QUIRE_OK;
 }
 
-/* Whether a list has parts other than reasoning. */
+/* Whether a list has a part that is not reasoning. */
 static bool has_texts(chat_role role, const json_value *list) {
     for (size_t j = 0; j < json_length(list); j++) {
         if (!is_thought(role, json_at(list, j))) {
@@ -94,7 +95,8 @@ static bool has_texts(chat_role role, const json_value *list) {
     return false;
 }
 
-/* The text of part j: a string, or an object of a text type. The part owns *text. */
+/* Gets the text of part j, which is a string or an object of a text type. The part owns
+ * *text. */
 static quire_err messages_content_part_text(const conversation *c, chat_role role, size_t j,
                                             const json_value *part, const json_value **text) {
     char where[48];
@@ -137,8 +139,8 @@ static void write_reasoning_part(conversation *c, str reasoning) {
     json_end(&c->o, '}');
 }
 
-/* Writes {"type": "text", "text": TEXT} for each part, after one with the reasoning if
- * there is some. */
+/* Writes a list: a part with the reasoning, if any, and {"type": "text", "text": TEXT}
+ * for each part. */
 static quire_err write_parts(conversation *c, chat_role role, const json_value *content, str reasoning) {
     bool list = json_is(content, JSON_KIND_ARRAY);
     size_t n = list ? json_length(content) : content != NULL;
@@ -182,7 +184,7 @@ static quire_err join_parts(const conversation *c, chat_role role, const json_va
     return QUIRE_OK;
 }
 
-/* Whether content is empty and the template expects null in its place. */
+/* Whether content is empty and must be written as null. */
 static bool is_null(const conversation *c, chat_role role, const json_value *content, bool has_calls) {
     bool is_empty = content == NULL || (json_is(content, JSON_KIND_ARRAY) ? !has_texts(role, content)
                                                                           : json_str(content).n == 0);
@@ -191,9 +193,9 @@ static bool is_null(const conversation *c, chat_role role, const json_value *con
             (c->traits->no_text == CHAT_NO_TEXT_GIVEN && content == NULL));
 }
 
-/* Writes a member `content` in the form that the template expects of the role, without an
- * assistant's parts with reasoning. content NULL: none. QUIRE_BAD_REQUEST if content is
- * not text. */
+/* Writes the member `content` in the form that the template expects of the role, without
+ * an assistant's reasoning parts. content NULL: absent or null. QUIRE_BAD_REQUEST: not
+ * text. */
 static quire_err message_write_content(conversation *c, chat_role role, const json_value *content,
                                        const content_beside *beside) {
     json_name(&c->o, "content");
@@ -210,7 +212,7 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
         return QUIRE_OK;
     }
     chat_content form = c->traits->content[role];
-    /* an empty list is not a content: templates read its first item */
+    /* an empty list is written as no content, since templates read its first item */
     content = list && !has_texts(role, content) ? NULL : content;
     list = list && content != NULL;
     if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list) || beside->reasoning.n > 0) {
@@ -227,8 +229,8 @@ static quire_err message_write_content(conversation *c, chat_role role, const js
 
 /* ---- the calls of messages, and the results that answer them ---- */
 
-/* Limits for parsing arguments: those of a request, minus the depth of what surrounds
- * them in a template's variables. */
+/* Limits for parsing arguments: those of a request, less the depth of what encloses
+ * arguments in a template's variables. */
 static const json_limits argument_limits = {.max_depth = 100,
                                             .max_values = (size_t)1 << 21,
                                             .max_containers = (size_t)1 << 17,
@@ -240,7 +242,7 @@ static const json_limits argument_limits = {.max_depth = 100,
 
 #define MAX_DIGITS 4300 /* most digits of an integer in a template, as in Python */
 
-/* Whether valid JSON has an integer of more digits. */
+/* Whether valid JSON has an integer of more than MAX_DIGITS digits. */
 static bool has_huge_integer(str text) {
     bool in_string = false;
     size_t n_digits = 0;
@@ -275,7 +277,7 @@ static quire_err check_object(str text, bool *is) {
     return e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE ? QUIRE_OK : e;
 }
 
-/* Whether a text means that there are no arguments: white space or null. */
+/* Whether an arguments text is empty: white space or null. */
 static bool is_nothing(str text) {
     while (text.n > 0 && strchr(" \t\r\n", text.p[0]) != NULL) {
         text.p++, text.n--;
@@ -299,7 +301,7 @@ static quire_err write_as_text(json_out *o, const json_value *v) {
     return inner.err;
 }
 
-/* v: as the client wrote them; NULL: null or absent. */
+/* Writes a call's arguments for the template. v: the client's; NULL: null or absent. */
 static quire_err write_arguments(conversation *c, const json_value *v) {
     str text = json_str(v);
     bool is_text = json_is(v, JSON_KIND_TEXT), is_object = json_is(v, JSON_KIND_OBJECT);
@@ -318,7 +320,7 @@ static quire_err write_arguments(conversation *c, const json_value *v) {
             json_text(&c->o, text.p, text.n);
         }
     } else if (is_text) {
-        json_raw(&c->o, text.p); /* keeps its digits and order */
+        json_raw(&c->o, text.p); /* copies the text, to keep its digits and the order of members */
     } else {
         json_add(&c->o, v);
     }
@@ -327,21 +329,21 @@ static quire_err write_arguments(conversation *c, const json_value *v) {
 
 /* ---- ids ---- */
 
-#define SHORT_ID 9 /* letters and digits */
+#define SHORT_ID 9 /* length of a shortened id */
 
 static bool is_alphanumeric(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Records the id of the answer from which a message was made. */
+/* Appends the end of the id of the answer from which message i was made to turn_ids. */
 static quire_err note_turn(conversation *c, str id) {
     return id.n < CHAT_CALL_ID_BYTES
                ? QUIRE_OK
                : strbuf_add(&c->m.turn_ids, id.p + id.n - CHAT_CALL_ID_BYTES, CHAT_CALL_ID_BYTES);
 }
 
-/* Writes an id; if the template expects short ones, its last letters and digits, padded
- * with zeros in front. */
+/* Writes an id or, if the template needs short ones, its last SHORT_ID letters and
+ * digits, padded with zeros in front. */
 static void write_id(conversation *c, const char *name, str id) {
     char brief[SHORT_ID];
     size_t n = SHORT_ID;
@@ -357,7 +359,8 @@ static void write_id(conversation *c, const char *name, str id) {
     json_text(json_name(&c->o, name), id.p, id.n);
 }
 
-/* Writes the id of a call whose client gave none: by its message and its place in it. */
+/* Writes an id for a call that has none, from the indices of its message and of the
+ * call. */
 static void write_made_id(conversation *c, const char *name, size_t message, size_t j) {
     char id[SHORT_ID + 1];
     snprintf(id, sizeof id, "c%04zu%04zu", message % 10000, j % 10000);
@@ -366,7 +369,8 @@ static void write_made_id(conversation *c, const char *name, size_t message, siz
 
 /* ---- calls ---- */
 
-/* A function of a call, or a call that has no function of its own: name and arguments. */
+/* Writes the members of a call's function: its arguments for the template, others
+ * unchanged. */
 static quire_err write_function_members(conversation *c, const json_value *function) {
     for (json_member m = {0}; json_next(function, &m);) {
         if (strcmp(m.name, "arguments") == 0) {
@@ -385,8 +389,8 @@ static quire_err write_function(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-/* A call of a custom tool becomes a call of a function with a string argument, which is
- * how the model sees that tool. */
+/* Writes a call of a custom tool as a call of a function with a string argument, as which
+ * the model sees the tool. */
 static quire_err write_custom(conversation *c, const json_value *custom) {
     strbuf arguments = {0};
     json_out inner = {.to = &arguments, .is_spaced = true};
@@ -454,14 +458,14 @@ static quire_err messages_calls_write_call(conversation *c, size_t j, const json
     return QUIRE_OK;
 }
 
-/* The calls of an assistant's message: its tool_calls if it has some, else its
- * function_call; NULL: none. */
+/* Returns the calls of an assistant's message: its tool_calls if it has any, else its
+ * function_call; NULL: it has none. */
 static const json_value *message_calls(const json_value *message) {
     const json_value *calls = json_get(message, "tool_calls");
     return json_length(calls) > 0 ? calls : json_get(message, "function_call");
 }
 
-/* The call in a member function_call. */
+/* Writes the call of a member function_call. */
 static quire_err write_old_call(conversation *c, const json_value *function) {
     json_begin(json_item(&c->o), '{');
     write_made_id(c, "id", c->i, 0);
@@ -471,8 +475,9 @@ static quire_err write_old_call(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
-/* Writes the member tool_calls if the member `name`, with value v, has the calls; else
- * nothing. QUIRE_BAD_REQUEST: v is not a list of objects (tool_calls), or no object. */
+/* Writes the member tool_calls if `calls` is v, the value of member `name`; else nothing.
+ * QUIRE_BAD_REQUEST: v is no list of objects (tool_calls), or no object
+ * (function_call). */
 static quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
                                      const json_value *v) {
     bool is_old = strcmp(name, "function_call") == 0;
@@ -498,11 +503,11 @@ static quire_err message_write_calls(conversation *c, const json_value *calls, c
 
 /* ---- results ---- */
 
-/* Writes the member tool_call_id of a result: the client's, else by the order of results
- * if the template needs one. */
+/* Writes a result's member tool_call_id: the client's or, without one, the id of the call
+ * at the same index, made up if the template needs it. */
 static quire_err message_write_result_id(conversation *c, const json_value *message) {
     const json_value *given = json_get(message, "tool_call_id");
-    /* id of the call at the same index */
+    /* id of the call at the same index as the result */
     const json_value *call_id = json_get(json_at(c->calls, c->n_results), "id");
     bool answers_old = json_is(c->calls, JSON_KIND_OBJECT);
     if (json_is(given, JSON_KIND_TEXT)) {
@@ -538,7 +543,7 @@ static chat_role role_of(str name) {
     return CHAT_USER;
 }
 
-/* The template's name of a role. */
+/* Returns the template's name of a role. */
 static str role_written(const chat_traits *traits, str name) {
     return !traits->developer && str_is(name, "developer") ? str_of("system")
            : !traits->function && str_is(name, "function") ? str_of("tool")
@@ -558,8 +563,9 @@ static bool names_reasoning(const char *name) {
     return false;
 }
 
-/* The text of a message's reasoning: that of the template's own name if there is one,
- * else of the first name that has some, else of the parts of its content. */
+/* Gets the text of a message's reasoning: from the template's own member or, without text
+ * there, from the first of reasoning_names with text, else from the parts of its
+ * content. */
 static quire_err read_reasoning(conversation *c, const json_value *message, str *reasoning) {
     str found = c->traits->reasoning != NULL ? json_get_str(message, c->traits->reasoning) : (str){0};
     for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names && found.n == 0; i++) {
@@ -572,20 +578,20 @@ static quire_err read_reasoning(conversation *c, const json_value *message, str 
 
 /* ---- messages ---- */
 
-/* A message, with facts that come from several of its members. */
+/* A message being read, with what its other members say. */
 typedef struct message {
     const json_value *v;
-    const json_value *calls; /* of tool_calls or function_call */
+    const json_value *calls; /* result of message_calls */
     chat_role role;
-    str reasoning;     /* of an assistant */
+    str reasoning;     /* an assistant's reasoning, from whichever member has it */
     bool has_reasoned; /* the reasoning was written */
 } message;
 
-/* Writes the reasoning once, under the template's name. If that is unknown, the client's
- * own names are kept. */
+/* Handles a member that may have the reasoning: writes the reasoning once, under the
+ * template's name; if that is unknown, writes the member unchanged. */
 static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
     if (c->traits->reasoning_part && m->reasoning.n > 0) {
-        return QUIRE_OK; /* the content contains it */
+        return QUIRE_OK; /* the content has the reasoning as a part */
     }
     if (c->traits->reasoning == NULL || m->reasoning.n == 0) {
         json_add(json_name(&c->o, name), v);
@@ -654,7 +660,7 @@ static quire_err write_message(conversation *c, const json_value *v) {
         TRY(write_member(c, &m, member.name, member.value));
     }
     TRY(write_missing(c, &m));
-    if (m.role == CHAT_ASSISTANT && c->m.turn_ids.n == n_named) { /* by no call */
+    if (m.role == CHAT_ASSISTANT && c->m.turn_ids.n == n_named) { /* no call has named the answer */
         TRY(note_turn(c, json_get_str(v, "id")));
     }
     json_end(&c->o, '}');

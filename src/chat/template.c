@@ -14,12 +14,13 @@ struct chat_template {
     str source; /* owned */
 };
 
-/* Names of roles, which templates put inside their own tokens, "<|" + role + "|>". */
+/* Names of roles. Templates put them into their own tokens, as in "<|" + role + "|>", so
+ * they are not a client's text. */
 static const char *const roles[] = {"system",  "developer",   "user",        "assistant", "tool", "function",
                                     "ipython", "observation", "environment", "model",     "human"};
 
 static quire_err template_compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
-    /* Settings with which transformers renders chat templates. */
+    /* the settings with which transformers renders chat templates */
     jinja_options options = {.trim_blocks = true,
                              .lstrip_blocks = true,
                              .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles},
@@ -118,22 +119,22 @@ const chat_traits *chat_template_traits(const chat_template *t) {
     "\"required\":[\"quire_key\"]}}}"                                                                        \
     "]"
 
-/* Arguments of a call: as an object and as its text. Some templates write only those that
- * the tool declares. */
+/* Arguments of a call, as an object and as JSON text. TOOLS declares them, since some
+ * templates write only declared ones. */
 #define ARGUMENTS      "{\"quire_key\": \"quire value\"}"
 #define ARGUMENTS_TEXT "\"{\\\"quire_key\\\": \\\"quire value\\\"}\""
 
-/* The result of rendering a message: the render failed, the marker is missing, or it is
- * there. */
+/* The result of rendering a message: the render failed, its marker is lost, or it is
+ * written. */
 typedef enum outcome { FAILED, LOST, WRITTEN } outcome;
 
 typedef struct prober {
     const jinja_program *program;
     int64_t steps_left;
-    char messages[4096]; /* separated by commas */
+    char messages[4096]; /* the conversation: messages separated by commas */
     strbuf variables, out;
-    bool is_over; /* a render exceeded a limit: no more are tried */
-    bool thinks;  /* with the variables that turn reasoning on */
+    bool is_over; /* a render exceeded a limit, so probing ends */
+    bool thinks;  /* set the variables that turn reasoning on */
     bool ended;   /* the conversation ends with an assistant's message */
 } prober;
 
@@ -150,7 +151,7 @@ static size_t template_probe_count(const prober *p, const char *needle) {
     return n;
 }
 
-/* Renders p->messages, with a tool or without, to p->out. */
+/* Renders p->messages, with a tool or without, to p->out. False: the render failed. */
 static bool template_probe_render(prober *p, bool with_tools) {
     strbuf_clear(&p->variables);
     strbuf_clear(&p->out);
@@ -170,7 +171,7 @@ done:
     return e == QUIRE_OK;
 }
 
-/* Sets the conversation. */
+/* Sets p->messages. */
 static void __attribute__((format(printf, 2, 3))) say(prober *p, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -180,8 +181,8 @@ static void __attribute__((format(printf, 2, 3))) say(prober *p, const char *for
     va_end(args);
 }
 
-/* Some templates render calls only if there are tools, others fail without tools, a few
- * fail with them. */
+/* Renders with and, if that fails, without tools, or in the other order: some templates
+ * fail without tools, a few fail with them. */
 static bool render_either(prober *p, bool tools_first) {
     return template_probe_render(p, tools_first) || template_probe_render(p, !tools_first);
 }
@@ -192,8 +193,8 @@ static outcome render_mark(prober *p, bool tools_first) {
 
 /* ---- contents ---- */
 
-/* Whether a message with this content (JSON) is rendered as its text, not as a list.
- * call: the message before a tool's. */
+/* Whether the text of a message with this content (JSON) is rendered, and not its JSON or
+ * Python form. call: the message before a tool's. */
 static bool takes(prober *p, chat_role role, const char *content, const char *call) {
     switch (role) {
     case CHAT_SYSTEM:
@@ -215,7 +216,8 @@ static bool takes(prober *p, chat_role role, const char *content, const char *ca
            !has(p, "\"text\": \"" MARK) && !has(p, "\"text\":\"" MARK) && !has(p, "\\\"text\\\": \\\"" MARK);
 }
 
-/* Roles for which the template renders neither form use that of the user's messages. */
+/* Finds the form of content for each role. A role for which neither form is rendered gets
+ * the user's. */
 static void probe_contents(prober *p, const char *call, chat_traits *traits) {
     for (chat_role role = CHAT_USER; role < CHAT_N_ROLES; role++) {
         bool text = takes(p, role, "\"" MARK "\"", call),
@@ -231,11 +233,12 @@ static void probe_contents(prober *p, const char *call, chat_traits *traits) {
 /* The result of rendering a call. */
 typedef struct call_outcome {
     outcome is;
-    size_t n_nulls; /* how often null is written, in Python's or JSON's spelling */
+    size_t n_nulls; /* number of times that None or null is written */
     bool in_braces; /* the template puts its own braces around the arguments' text */
 } call_outcome;
 
-/* An assistant's message: content, the member with the id, arguments. */
+/* An assistant's message with a call. Arguments: content, the member with the id,
+ * arguments. */
 #define CALL                                                                                                 \
     "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{%s\"type\":\"function\","                       \
     "\"function\":{\"name\":\"quire_tool\",\"arguments\":%s}}]}"
@@ -272,7 +275,7 @@ static void probe_arguments(prober *p, chat_traits *traits, call_outcome by_cont
     memcpy(by_content, traits->text_arguments ? text : object, sizeof text);
 }
 
-/* The assistant's message with a call, in the form found so far. */
+/* Writes an assistant's message with a call, in the form found so far, to call[0..n). */
 static void template_probe_write_call(const chat_traits *traits, const char *id_member, char *call,
                                       size_t n) {
     snprintf(call, n, CALL, traits->no_text == CHAT_NO_TEXT_EMPTY ? "\"\"" : "null", id_member,
@@ -280,7 +283,7 @@ static void template_probe_write_call(const chat_traits *traits, const char *id_
 }
 
 static void probe_calls(prober *p, chat_traits *traits) {
-    call_outcome by[2]; /* results with "" and with null */
+    call_outcome by[2]; /* results with the content "" and with null */
     char call[CALL_BYTES];
     probe_arguments(p, traits, by);
     bool takes_null =
@@ -323,14 +326,15 @@ static bool differ_in_names(const char *a, const char *name_a, const char *b, co
     return *a == *b;
 }
 
-/* Writes `before`, a message of the role, and `after`. */
+/* A message of a role. Arguments: the messages before it, the role, the messages after
+ * it. */
 #define ROLE_MESSAGE                                                                                         \
     "%s{\"role\":\"%s\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}" \
     "%s"
 
-/* Whether the template knows a role. If it writes any name it is given, a role counts as
- * known only if it fails for the role that would replace it. before, after: the messages
- * around it. */
+/* Whether the template knows a role. If it writes names of roles as they are given, the
+ * role counts as known only if rendering with `instead` in its place fails. before,
+ * after: the messages around it. */
 static bool probe_role(prober *p, const char *before, const char *role, const char *instead,
                        const char *after) {
     static const char stranger[] = "quirerole";
@@ -354,7 +358,8 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
 
 /* ---- reasoning ---- */
 
-/* Finds the member by passing all candidates, each with its own marker. */
+/* Finds the member from which reasoning is read, by passing all candidates with different
+ * markers. */
 static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
     static const char members[] = ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks "
@@ -380,8 +385,8 @@ static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     return false;
 }
 
-/* Whether a part of the content that has the reasoning is written as its text, and not as
- * an object. */
+/* Whether the text of a reasoning part of the content is rendered, and not its JSON or
+ * Python form. */
 static bool takes_reasoning_part(prober *p) {
     say(p, USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"quire thinks\"},"
                 "{\"type\":\"text\",\"text\":\"" MARK "\"}]}," USER);
