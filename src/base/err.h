@@ -1,5 +1,4 @@
-/* Forwards errors and fills quire_error. The list of errors is public:
- * include/quire_err.h. */
+/* Forwards errors and fills quire_error. include/quire_err.h lists the errors. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 

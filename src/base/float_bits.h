@@ -21,8 +21,7 @@ static inline float float_of_bits(uint32_t bits) {
 /* ---- finite numbers ---- */
 
 /* Whether every value of v[0..n) is in [least, FLT_MAX]; a NaN is not. least -FLT_MAX
- * tests that all are finite; -INFINITY also allows -infinity. O(n), vectorised. Any
- * thread. */
+ * tests that all are finite; -INFINITY also allows -infinity. O(n), vectorised. */
 bool finite_from(const float *v, int32_t n, float least);
 
 #endif

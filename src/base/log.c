@@ -73,8 +73,8 @@ static void write_when_ready(const char *p, size_t n) {
 
 /* ---- the thread ---- */
 
-/* Waits for the next line and removes it from the queue. False: log_stop was called and
- * the queue is empty. */
+/* Waits for a line and takes it from the queue. False: log_stop was called, none is
+ * left. */
 static bool log_writer_take(strbuf *line) {
     pthread_mutex_lock(&writer.lock);
     while (writer.n == 0 && writer.is_running) {
@@ -147,9 +147,9 @@ static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
 
 /* Writes a line, or queues it while the writer's thread runs, without waiting for stderr.
  * Takes over *line; an empty one, for which memory was out, counts as lost. n_reported:
- * the number of lost lines that this line reports, mostly 0; if it is lost, they count as
- * lost again. Returns the number of lost lines not returned before, or 0 if this one is
- * lost. Any thread. */
+ * the number of lost lines that this line reports, mostly 0; if it is lost, they count
+ * again. Returns the number of lost lines not returned before, or 0 if this one is lost.
+ * Any thread. */
 static int64_t log_writer_put(strbuf *line, int64_t n_reported) {
     int64_t n_lost = 0;
     if (!put_in_queue(line, n_reported, &n_lost)) {
@@ -185,8 +185,7 @@ static quire_err add_visible(strbuf *line, str text) {
     return visible_end(&v, line);
 }
 
-/* Appends text as add_visible does, on one line; quoted: with a backslash before each
- * quote and backslash. */
+/* As add_visible, on one line; quoted: with a backslash before quotes and backslashes. */
 static quire_err log_add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
     quire_err e = add_visible(&shown, text);
@@ -287,8 +286,7 @@ static quire_err log_write_line(strbuf *line, log_level level, str message, cons
     return strbuf_add_char(line, '\n');
 }
 
-/* Logs the number of lost lines. Returns how many more were lost since they were
- * counted. */
+/* Logs the number of lost lines. Returns the number of lines lost since. */
 static int64_t put_lost(int64_t n_lost) {
     strbuf line = {0};
     char number[24];

@@ -32,8 +32,7 @@ typedef struct log_field {
 void log_set_level(log_level level);
 /* Sets the format of lines, by default LOG_PLAIN. For main, once. */
 void log_set_format(log_format format);
-/* Logs a formatted message, cut after some 2,000 bytes. Out of memory: the line is
- * lost. */
+/* Logs a formatted message of at most some 2,000 bytes. Out of memory: it is lost. */
 void log_line(log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Logs a message, of any length, with fields. */
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields);

@@ -15,8 +15,7 @@
 #define MEM_FIRST_CAPACITY 16                /* least capacity of a growing array */
 #define MEM_ALIGN          64                /* bytes: a cache line and a 512-bit vector */
 
-/* Returns n * size zeroed bytes, aligned to MEM_ALIGN; a block even if that is 0
- * bytes. */
+/* Returns n * size zeroed bytes (0 gives a block too), aligned to MEM_ALIGN. */
 void *mem_new(size_t n, size_t size);
 /* As mem_new; a block of 2 MiB or more is aligned to 2 MiB and advised for huge pages. */
 void *mem_new_huge(size_t n, size_t size);
@@ -26,9 +25,9 @@ static inline quire_err mem_check(const void *p) {
 }
 /* As mem_check; *err (may be NULL) then says "out of memory for WHAT". */
 quire_err mem_check_for(const void *p, const char *what, quire_error *err);
-/* Grows an array to at least n elements of `size` bytes. p: the address of the pointer to
- * the array, which is NULL if *cap, its capacity in elements, is 0. Keeps the content and
- * zeroes the rest; unused parts of a large array take no memory. QUIRE_NO_MEMORY: nothing
+/* Grows an array to n or more elements of `size` bytes. p: address of the pointer to the
+ * array, which is NULL if *cap, its capacity in elements, is 0. Keeps the content, zeroes
+ * the rest; unused parts of a large array take no memory. QUIRE_NO_MEMORY: nothing
  * changed. */
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);

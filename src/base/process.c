@@ -1,5 +1,4 @@
-/* Finds the process's control groups by /proc/self/cgroup, and where they are mounted by
- * /proc/self/mountinfo. */
+/* Finds the process's control groups in /proc/self/cgroup, their mounts in mountinfo. */
 #include "base/process.h"
 
 #include <dirent.h>
@@ -41,8 +40,8 @@ static bool cgroup_read_line(const char *directory, const char *name, char text[
     return ok;
 }
 
-/* Parses text as a number of bytes, up to a newline; -1: not a number, or too large for a
- * limit. */
+/* Parses a number of bytes that a newline may end; -1: no number, or at least
+ * NO_LIMIT. */
 static int64_t parse_bytes(const char *text) {
     char *end;
     errno = 0;

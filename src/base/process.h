@@ -16,8 +16,7 @@
 
 typedef struct cgroup_memory {
     int64_t limit; /* bytes; -1: there is no limit */
-    /* bytes in use by all processes of the group, without the page cache, which the
-     * kernel drops on demand */
+    /* bytes that the group uses, without the page cache, which the kernel can drop */
     int64_t used;
     /* the file that sets the limit; a longer path loses its beginning to "..." */
     char file[CGROUP_FILE_BYTES];
@@ -45,8 +44,8 @@ typedef struct process_numbers {
 process_numbers process_read(void);
 
 /* Returns the path of the program `name` in this program's directory, written to
- * path[0..n), if it is executable; else `name`, which execvp and posix_spawnp search for
- * in PATH. Any thread. */
+ * path[0..n), if it is executable; else `name`, for execvp to find in PATH. Any
+ * thread. */
 const char *beside_find(const char *name, char *path, size_t n);
 
 #endif

@@ -49,8 +49,7 @@ uint64_t rng_os_seed(void) {
         n = read(fd, &seed, sizeof seed);
         close(fd);
     }
-    /* without a random device, as in a bare chroot, time and process id give different
-     * seeds to two starts */
+    /* no random device, as in a bare chroot: time and process id make starts differ */
     if (n != (ssize_t)sizeof seed) {
         uint64_t state = (uint64_t)clock_us() ^ ((uint64_t)getpid() << 40) ^ (uint64_t)clock_unix_s() << 20;
         seed = rng_next(&state);

@@ -1,5 +1,5 @@
-/* Overflow-checked sizes. Every product or sum of numbers from outside the program goes
- * through these. */
+/* Overflow-checked sizes, for all products and sums of numbers from outside the
+ * program. */
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 

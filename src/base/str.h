@@ -56,8 +56,7 @@ static inline int hex_digit(char c) {
                                   : -1;
 }
 
-/* A growing buffer; p[n] is 0 once anything has been added. Zero-initialised: empty. One
- * thread. */
+/* A growing buffer; p[n] is 0 once anything was added. Zero: empty. One thread. */
 typedef struct strbuf {
     char *p;
     size_t n, cap;
@@ -80,8 +79,7 @@ quire_err strbuf_addf(strbuf *b, const char *format, ...) __attribute__((format(
 /* Base64 (RFC 4648). Stateless: any thread. */
 
 /* Appends the decoded bytes of text; padding is optional. QUIRE_BAD_FILE for other
- * characters (white space included) and for impossible lengths; *out may then hold a
- * part. */
+ * characters, white space included, or a wrong length; *out may then have a part. */
 quire_err base64_decode(str text, strbuf *out);
 
 /* Appends the base64 of bytes, with its padding. QUIRE_NO_MEMORY: *out is unchanged. */
@@ -117,13 +115,11 @@ typedef struct nearest {
     size_t distance; /* number of edits between wanted and best */
 } nearest;
 
-/* The number of edits between two texts of at most EDIT_MAX bytes; SIZE_MAX for longer
- * ones. */
+/* Returns the edits between two texts; SIZE_MAX if one is longer than EDIT_MAX bytes. */
 #define EDIT_MAX 64
 size_t edit_distance(str a, str b);
 
-/* Makes `name` the best one if it is near enough, and nearer than the best so far. Its
- * bytes are borrowed. */
+/* Makes `name`, whose bytes are borrowed, the best one if it is nearer than the best. */
 void nearest_offer(nearest *n, str name);
 /* Offers each of several names, separated by spaces. */
 void nearest_offer_all(nearest *n, const char *names);

@@ -11,8 +11,8 @@
 typedef struct text_pattern {
     char *text;
     size_t n;
-    /* [n] border[k]: length of the longest proper prefix of text[0..k] that is also its
-     * suffix */
+    /* [n] border[k]: length of the longest proper prefix of text[0..k] that ends it
+     * too */
     size_t *border;
 } text_pattern;
 

@@ -25,8 +25,7 @@
 #include "base/mem.h"
 #include "base/topology.h"
 
-/* how long an idle worker spins before it sleeps: longer than the gap between two ops of
- * a step */
+/* time that an idle worker spins before it sleeps: more than the gap between two ops */
 #define SPIN_US      50
 #define SPINS_A_LOOK 32 /* pauses of a spinning worker between two reads of the clock */
 #define MAX_WORKERS  4096
@@ -41,8 +40,7 @@
  * published run with its n_tasks, and each share's `next` with the run that it belongs
  * to. A `next` of an older run counts as 0: the first worker that takes from a share
  * starts it. Late workers of an old run take nothing: in each share all tasks of their
- * run are taken, or a newer run has begun. tests/base/thread_pool.pml is a model of
- * this. */
+ * run are taken, or a newer run has begun. tests/base/thread_pool.pml models this. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
 #define MAX_TASKS ((int32_t)TASK_MASK)
@@ -104,8 +102,8 @@ static void set_float_environment(void) {
     fesetenv(FE_DFL_ENV);
 }
 
-/* Takes the next task of a share in the published run. -1: none is left, or the run is
- * over. */
+/* Takes the next task of a share in the published run. -1: none is left, or a new run
+ * began. */
 static int32_t thread_pool_take(thread_pool *t, int32_t share, uint64_t published) {
     _Atomic uint64_t *word = &t->workers[share].next;
     uint64_t next = atomic_load_explicit(word, memory_order_relaxed);
@@ -135,8 +133,8 @@ static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int3
     return n;
 }
 
-/* Runs tasks of the published run until none are left, as a worker other than 0. Returns
- * the run. */
+/* Runs a worker other than 0 until no task of the published run is left. Returns the
+ * run. */
 static uint64_t thread_pool_work(thread_pool *t, int32_t number) {
     uint64_t published = atomic_load_explicit(&t->published, memory_order_acquire);
     for (int32_t i = 0; i < t->n_workers; i++) {
@@ -199,8 +197,7 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-/* Starts a worker's thread with all signals blocked: the program's threads handle
- * them. */
+/* Starts a worker's thread, with signals blocked: the program's threads handle them. */
 static quire_err start_member(worker *m) {
     sigset_t all, before;
     sigfillset(&all);

@@ -16,8 +16,8 @@ typedef struct thread_pool thread_pool;
 /* Runs task `task` of n_tasks. worker (0..n_workers) indexes per-thread scratch. */
 typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 
-/* Opens a pool of n_threads, the caller included; 0: thread_pool_cpus(). QUIRE_INVALID:
- * negative or too large. */
+/* Opens a pool of n_threads, caller included; 0: thread_pool_cpus(). QUIRE_INVALID: not
+ * in 0..4096. QUIRE_NO_MEMORY: no memory, or no thread could be started. */
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
 /* Adds a reference, which thread_pool_close drops, and returns the pool. Any thread. */
 thread_pool *thread_pool_hold(thread_pool *t);
@@ -28,13 +28,11 @@ int32_t thread_pool_size(const thread_pool *t);
  * workers; returns when all are done. Worker w takes the tasks w, w + n_workers, w + 2
  * n_workers .., and then any that other workers have not started. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
-/* Call in each iteration of a loop that waits for another worker. Pauses, or after many
- * iterations yields the processor, which that worker may need. turn: number of iterations
- * so far. */
+/* Call in each iteration of a loop that waits for another worker: pauses or, after many
+ * iterations, yields the processor to it. turn: number of iterations so far. */
 void thread_pool_pause(int32_t turn);
-/* Returns the number of cores that this process may use, by affinity and cgroup quota, at
- * least 1. Hyperthreads of a core count once: one thread saturates the units that kernels
- * use. */
+/* Returns the number of cores that affinity and cgroup quota allow, at least 1. A core's
+ * hyperthreads count once: one thread saturates the units that kernels use. */
 int32_t thread_pool_cpus(void);
 
 /* Binds each worker i to processor cpus[i], i < thread_pool_size(t). Call it once, before

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* us: 100 to 100,000, or 0 for the system's default. Threads that this one starts inherit
+/* us: 100 to 100,000; 0: the system's default. Threads that this one starts inherit
  * it. */
 void thread_set_slice(int32_t us);
 

@@ -25,8 +25,7 @@ int32_t cpu_mask_count(const cpu_mask *m) {
     return n;
 }
 
-/* Parses a processor's number at *p, which moves past it; -1: no number, or out of
- * range. */
+/* Parses a processor's number at *p and moves *p past it. -1: none, or out of range. */
 static int32_t parse_cpu(const char **p) {
     int32_t v = -1;
     for (; **p >= '0' && **p <= '9'; (*p)++) {

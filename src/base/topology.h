@@ -35,8 +35,7 @@ quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
 /* Writes m as a list in the kernel's notation to out[0..n); it ends in ".." if cut. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
 
-/* Gets or sets the processors that a thread may run on. False: the system refused;
- * nothing changed. */
+/* Get or set the processors that a thread may use. False: refused, nothing changed. */
 bool cpu_mask_get(pthread_t thread, cpu_mask *out);
 bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
@@ -48,13 +47,11 @@ typedef struct topology_cpu {
 
 typedef struct topology {
     int32_t n_cpus, n_cores;
-    /* [n_cpus] the first processor of each core, grouped by node; then each core's second
-     * processor, and so on */
+    /* [n_cpus] the first processor of each core, by node; then each core's second, .. */
     topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 
-/* Reads the topology of the processors in `allowed`, leaving out others, from the files
- * below root ("/sys"). */
+/* Reads the topology of the processors in `allowed` only. root: "/sys". */
 void topology_read(const char *root, const cpu_mask *allowed, topology *out);
 
 /* NUMA nodes of memory, as bit sets: bit n is node n. Any thread. */

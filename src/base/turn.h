@@ -55,8 +55,8 @@ static inline quire_err turn_poll(uint32_t work) {
 }
 
 /* Declares n more bytes of memory. Since many computations may be paused, the owner lets
- * only a few hold much memory: the call returns when this one may. QUIRE_CANCELLED: the
- * computation must end. */
+ * only a few hold much: the call returns when this one may. QUIRE_CANCELLED: it must
+ * end. */
 quire_err turn_hold(size_t n);
 /* Declares n bytes of memory as freed. */
 void turn_let_go(size_t n);

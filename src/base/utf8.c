@@ -159,8 +159,7 @@ static quire_err visible_add_bytes(strbuf *out, const char *p, size_t n) {
     return QUIRE_OK;
 }
 
-/* Appends the character c, whose n bytes are at p, in visible form; c -1: n invalid
- * bytes. */
+/* Appends the character c, n bytes at p, in visible form; c -1: invalid bytes. */
 static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     if (c < 0 || (acts(c) && c < 0x80)) {
         return visible_add_bytes(out, p, n);

@@ -16,8 +16,7 @@
 int32_t utf8_decode(const char *p, size_t n, size_t *len);
 /* As utf8_decode, but faster, for text known to be valid. */
 int32_t utf8_next(const char *p, size_t *len);
-/* Encodes c, a scalar value, into out[0..4) and returns its length; utf8_add appends
- * it. */
+/* Encodes c, a scalar value, into out[0..4); returns its length. utf8_add appends it. */
 size_t utf8_encode(int32_t c, char out[4]);
 quire_err utf8_add(strbuf *b, int32_t c);
 /* Whether p[0..n), an invalid part, is the beginning of a character. */
@@ -33,12 +32,10 @@ static inline size_t utf8_count(str s) {
 }
 /* Returns the length of the longest valid prefix of s. */
 size_t utf8_valid_run(str s);
-/* Appends s with each maximal invalid part replaced by U+FFFD. On failure nothing is
- * appended. */
+/* Appends s with U+FFFD for each maximal invalid part. On failure appends nothing. */
 quire_err utf8_add_lossy(strbuf *b, str s);
 
-/* Makes text safe for a terminal: shows control characters as escapes. One thread per
- * text. */
+/* Makes text safe for a terminal by escaping control characters. One thread per text. */
 
 /* The bytes of an incomplete character at the end of a piece. Zero-initialised: none. */
 typedef struct visible {
@@ -48,8 +45,7 @@ typedef struct visible {
 
 /* Appends a piece of a text. Control characters other than newline and tab become \x1b or
  * \u0085, direction marks \u202e, invalid bytes \xff; the rest is unchanged. An
- * incomplete character is kept for the next piece. NO_MEMORY: *out has a part of the
- * piece. */
+ * incomplete character waits for the next piece. QUIRE_NO_MEMORY: *out has a part. */
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out);
 /* Ends the text: appends the bytes of an incomplete character as invalid ones. */
 quire_err visible_end(visible *v, strbuf *out);
