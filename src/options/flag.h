@@ -25,8 +25,7 @@ typedef enum flag_type {
     FLAG_GIB,          /* int64_t: as FLAG_BYTES, but in GiB unless a letter gives another unit */
     FLAG_CHOICE,       /* an enum: the `value` of one of choices */
     FLAG_NAME,         /* const char *: the `text` of one of choices */
-    /* sets another row's option to the only one of choices; takes no value, and --help
-     * omits it */
+    /* sets another row's option to the only choice; without a value; not in --help */
     FLAG_SYNONYM,
     FLAG_LIST, /* const char *: the values of all its occurrences, joined by commas */
     /* const char *: the values of all its occurrences, one per line, each with the words
@@ -35,8 +34,7 @@ typedef enum flag_type {
     /* as FLAG_LINES; a number after a word is joined to it by a colon */
     FLAG_SCALED,
 
-    /* Types for command lines only, which set more than one member of a struct
-     * (cli/set_flag.c). */
+    /* Types for command lines only, which set several members (cli/set_flag.c). */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */
@@ -45,8 +43,7 @@ typedef enum flag_type {
     FLAG_FIELD_TEXT,    /* request field: a text, or the content of the file of this name */
     FLAG_FIELD_TEXTS,   /* request field: array of strings; each occurrence adds one */
     FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
-    /* request field: an object of numbers by token id; each occurrence adds one, given as
-     * ID+X or ID-X */
+    /* request field: an object of numbers by token id; each ID+X or ID-X adds one */
     FLAG_FIELD_BIAS,
     FLAG_FIELD_CHOICE, /* request field: one of choices, whose texts are JSON */
     FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
@@ -54,8 +51,7 @@ typedef enum flag_type {
     FLAG_NAMES,        /* appended to served_names, as are the words that follow */
     FLAG_PINNED,       /* appended to pinned */
 
-    /* Flags of other servers (cli/flags.c), which --help omits. `meaning` says why each
-     * is ignored or refused. */
+    /* Flags of other servers (cli/flags.c), not in --help. `meaning` is the reason. */
     FLAG_TAKEN,        /* ignored; takes no value */
     FLAG_TAKEN_VALUE,  /* ignored, with a value: one of choices if there are any */
     FLAG_TAKEN_CHOICE, /* as FLAG_TAKEN_VALUE, but the value may be missing */
@@ -82,13 +78,11 @@ typedef struct flag {
     size_t offset; /* into the struct of options */
     flag_struct of;
     double minimum, maximum;
-    /* the default as stored in the struct: microseconds, bytes, an enum's value; a switch
-     * is false */
+    /* the default as stored: microseconds, bytes, an enum's value; a switch is false */
     double number;
     const char *text;           /* default of a text; NULL: no default, and the member may be NULL */
     const flag_choice *choices; /* ends with a NULL spelling */
-    /* describes the choices that --help does not show; NULL: all are aliases of shown
-     * ones */
+    /* describes the choices that --help omits; NULL: they are aliases of shown ones */
     const char *others;
     const char *field; /* OpenAI's name of the request field */
     bool rare;         /* --help omits it, --help-all shows it */
@@ -104,18 +98,16 @@ bool flag_is(const flag *f, str name);
 bool flag_is_switch(const flag *f);
 /* Whether the flag sets a single member of a struct of options. */
 bool flag_is_option(const flag *f);
-/* Whether the flag is Quire's own and not a synonym: help, man pages and completions show
- * only these. */
+/* Whether the flag is Quire's own and no synonym. Help, man pages, completions show
+ * these. */
 bool flag_is_own(const flag *f);
-/* Whether help lists a choice of the flag: second spellings of a choice and synonyms are
- * left out. */
+/* Whether help lists a choice of the flag: a first spelling, of no synonym. */
 bool flag_choice_is_shown(const flag *f, const flag_choice *c);
 /* Returns the choice with a spelling, or NULL. */
 const flag_choice *flag_choice_find(const flag_choice *choices, const char *spelling);
 /* Returns the first spelling of an enum's value; "?" if no choice has it. */
 const char *flag_choice_name(const flag_choice *choices, int value);
-/* Writes the spellings of the choices that help shows, or of the others, to out[0..n), as
- * "a, b". */
+/* Writes the choices that help shows, or the others, to out[0..n) as "a, b". */
 void flag_list_choices(const flag *f, bool shown, char *out, size_t n);
 
 /* Parse a number, an integer, or the value of a switch, such as "on" or "0" (NULL: on).
