@@ -11,9 +11,8 @@
  * client cannot guess it, so no other text contains it. */
 #define MARK_BYTES 40
 
-/* The most sequences that programs may have in the engine at once, so that there is room
- * for other requests; further calls wait. A call with more sequences runs when no other
- * call does. */
+/* The most sequences of programs in the engine at once, which leaves room for other
+ * requests; further calls wait. A call with more runs when no other call does. */
 #define MAX_RUNNING 256
 
 struct engine_call;
@@ -133,9 +132,8 @@ bool exec_has_room(const engine_executor *x, size_t n);
 /* Whether a stage of n sequences must wait, for room or because others wait. If so it is
  * queued, and exec_take_turn returns it later. */
 bool exec_must_wait(engine_call *k, size_t n);
-/* Removes and returns the waiting call whose turn it is: the deepest one of the program
- * whose call is first in the list (quire_request_step). NULL: none waits, or there is no
- * room for it. */
+/* Removes and returns the next waiting call: the deepest one (quire_request_step) of the
+ * program whose call is first in the list. NULL: none, or there is no room for it. */
 engine_call *exec_take_turn(engine_executor *x);
 /* Counts n sequences of the stage as running. */
 void exec_count_running(engine_call *k, size_t n);
@@ -143,8 +141,7 @@ void exec_count_running(engine_call *k, size_t n);
  * time. Takes over r, even on failure. */
 quire_err exec_submit(engine_call *k, quire_request *r, int32_t index, bool is_alone, quire_error *err);
 /* Submits a request that computes ids and generates nothing. start: index of the first
- * token whose log-probability is wanted (earlier ones may come from the cache); 0: none
- * is wanted. */
+ * token whose log-probability is wanted (earlier ones may be cached); 0: none. */
 quire_err exec_submit_prompt(engine_call *k, const int32_t *ids, size_t n, size_t start, int32_t index,
                              bool is_alone, quire_error *err);
 

@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* Submits a prompt that computes the state's ids, for its forks or the choices of a
- * select. */
+/* Submits a prompt that computes the state's ids, for forks or a select's choices. */
 static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
     const shared_ids *ids = k->answer != NULL ? k->answer : exec_state_of(k->c->state)->ids;
     if (exec_must_wait(k, 1)) {
@@ -24,8 +23,7 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
 
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err);
 
-/* While a gen runs, prepares the next gen, if the text between them is known. On failure
- * nothing is prepared. */
+/* Prepares the gen after the running one, if the text between them is known. May fail. */
 static void exec_look_ahead(engine_call *k) {
     quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);
@@ -59,8 +57,7 @@ done:
 }
 
 /* Begins the next stage of a call: tokenise, compute the prefix, or the call's own
- * requests. *is_over: nothing is left to do, for example if the prefix is already
- * computed. */
+ * requests. *is_over: none is left, for example if the prefix is already computed. */
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err) {
     const quire_state *s = k->c->state;
     const step_kind kind = k->c->step->kind;
@@ -168,8 +165,7 @@ static void exec_begin_again(engine_call *k) {
     }
 }
 
-/* Takes the results of a stage whose requests have all ended. done: the last DONE
- * event. */
+/* Takes the results of a stage whose requests have ended. done: the last DONE event. */
 static void exec_stage_over(engine_call *k, const quire_event *done) {
     engine_state *es = exec_state_of(k->c->state);
     quire_err e = k->error.code;

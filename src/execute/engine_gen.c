@@ -108,8 +108,7 @@ quire_err exec_submit_gen(engine_call *k, quire_error *err) {
     }
     k->c->submitted_us = clock_us();
     TRY(exec_submit(k, r, 0, false, err));
-    /* an answer with parts can be parsed only if the start of its turn is among the
-     * ids */
+    /* an answer with parts can be parsed only from the start of its turn */
     bool is_seen =
         k->ahead_of == NULL || es->n_turn > 0 || !quire_stream_describe(k->requests->stream)->has_parts;
     return is_seen ? QUIRE_OK : QUIRE_UNSUPPORTED;
@@ -426,8 +425,7 @@ static size_t exec_turn_end(const quire_state *s, size_t from) {
     return end;
 }
 
-/* What a message's content consists of: the texts and values of its turn, the mark, or
- * both. */
+/* What a message's content has: the texts and values of its turn, the mark, or both. */
 typedef enum exec_content { CONTENT_TEXT = 1, CONTENT_MARK = 2, CONTENT_BOTH = 3 } exec_content;
 
 static quire_err exec_write_message(const engine_call *k, size_t from, exec_content has, json_out *o,

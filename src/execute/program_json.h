@@ -1,6 +1,6 @@
 /* Programs in JSON (docs/programs.md): reads their steps and writes their reports. A
- * program's text is untrusted: its size, depth and number of values are limited, and an
- * error names the step. */
+ * program's text is untrusted: its size, depth and values are limited; errors name the
+ * step. */
 #ifndef EXECUTE_PROGRAM_JSON_H
 #define EXECUTE_PROGRAM_JSON_H
 

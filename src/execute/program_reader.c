@@ -18,8 +18,7 @@ static const char *const methods[] = {"token_length_normalized", "greedy_token_s
                                       "unconditional_likelihood_normalized", NULL};
 static const char *const tests[] = {"", "is", "contains", "like", "matches", NULL};
 
-/* Request fields that a gen may not have, since the program sets the prompt and how the
- * answer is returned. */
+/* Request fields that a gen may not have, since the program sets prompts and outputs. */
 static const char *const not_fields[] = {"prompt",  "messages",         "stream",   "stream_options",
                                          "echo",    "suffix",           "logprobs", "prompt_logprobs",
                                          "model",   "return_token_ids", "tools",    "prompt_logprobs_start",
@@ -72,8 +71,7 @@ static quire_err step_read_text(step_reader *r, const json_value *v, step_text *
                                       : err_set(r->err, QUIRE_BAD_REQUEST, -1, "%s must be a string", what);
 }
 
-/* Reads a text, or an array of one or more. *n: number of texts in *to, even on
- * failure. */
+/* Reads a text, or an array of one or more. *n: texts in *to, even on failure. */
 static quire_err step_read_texts(step_reader *r, const json_value *v, step_text **to, size_t *n,
                                  const char *what) {
     bool is_array = json_is(v, JSON_KIND_ARRAY);
@@ -103,8 +101,7 @@ static quire_err step_read_count(step_reader *r, const json_value *v, int32_t *t
     return QUIRE_OK;
 }
 
-/* Fields that apply to prefixes and choices too: those that affect a prompt's rows,
- * caching and admission. */
+/* Fields that prefixes and choices get too: they affect rows, caching and admission. */
 static const char *const common_fields[] = {"cache_salt",     "attention", "priority",
                                             "cache_priority", "cache_ttl", NULL};
 

@@ -1,5 +1,4 @@
-/* Writes the report on a program: its variables, what each call computed, and its
- * critical path. */
+/* Writes the report on a program: variables, what each call computed, critical path. */
 #include "base/mem.h"
 #include "program/program_state.h"
 #include "json/json_out.h"

@@ -102,8 +102,8 @@ static step *door_step(quire_state *s, step_kind kind, quire_error *err) {
     return made;
 }
 
-/* Call after filling in an appended step. e QUIRE_OK: s continues; an error removes the
- * step. Returns e. */
+/* Call with the result e of filling in an appended step: an error removes it. Returns
+ * e. */
 static quire_err door_end(quire_state *s, quire_err e) {
     if (e != QUIRE_OK) {
         step_list_drop_last(&s->own);
