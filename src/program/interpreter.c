@@ -156,9 +156,8 @@ static program_value *join_absent(quire_state *f) {
     return f->absent;
 }
 
-/* Gets the value of a variable after a join: that of the only fork that set it or, if
- * several did or the forks are alike, a list with an item per fork. *out has one
- * reference. */
+/* Gets a variable's value after a join: that of the only fork that set it; if several
+ * did, or forks are alike, a list with an item per fork. *out has one reference. */
 static quire_err join_value(const quire_state *s, const char *name, program_value **out, quire_error *err) {
     size_t n_with = 0, n = 0;
     bool is_alike = false;
@@ -403,8 +402,7 @@ static quire_err run_step(quire_state *s, program_frame *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Ends a list of steps: repeats it, continues with the enclosing list, or ends the
- * state. */
+/* At the end of a list of steps: repeats it, leaves it, or ends the state. */
 static quire_err run_list_end(quire_state *s, program_frame *f, quire_error *err) {
     bool holds = false, waits = false;
     if (f->of == NULL) {
@@ -501,14 +499,13 @@ program_call *program_call_foresee(const program_call *c, size_t *n_before) {
     return next;
 }
 
-/* Whether the turn's time is over; not before a step ran, so that short turns progress
- * too. */
+/* Whether the turn's time is over; not before a step ran, so that any turn progresses. */
 static bool programs_turn_is_over(const quire_programs *ps) {
     return ps->turn_ends_us > 0 && ps->has_worked && clock_us() >= ps->turn_ends_us;
 }
 
-/* Runs a state until it waits, ends, or the turn is over. Exceeding a limit fails the
- * whole program. */
+/* Runs a state until it waits or the turn is over. Exceeding a limit fails the
+ * program. */
 static void state_run(quire_state *s) {
     quire_error why = {0};
     while (s->status == STATE_READY && !programs_turn_is_over(s->root->all)) {
@@ -554,8 +551,8 @@ int64_t programs_time_left(const quire_programs *ps) {
     return least;
 }
 
-/* Runs ready states within this turn, and polls the executor. False: there was nothing to
- * do. */
+/* Runs ready states in this turn and polls the executor. False: nothing was to be
+ * done. */
 static bool programs_run(quire_programs *ps) {
     assert(ps != NULL);
     bool has_run = false;

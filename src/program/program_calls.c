@@ -1,5 +1,4 @@
-/* Begins the calls of states, takes their results, and chooses among a select's
- * choices. */
+/* Begins the calls of states, takes their results, and scores the choices of selects. */
 #include "program/program_state.h"
 
 #include "base/clock.h"
@@ -291,8 +290,7 @@ static double score_mean(const select_choice *c, bool normalised) {
     return sum / (double)c->n;
 }
 
-/* Returns the log-probability of a choice's token i, or the choice's mean past its
- * end. */
+/* Returns the log-probability of a choice's token i, past the end the choice's mean. */
 static double score_token(const select_choice *c, size_t i, double mean) {
     return i < c->n ? c->logprobs[i] : mean;
 }

@@ -29,8 +29,7 @@ static bool state_is_below(const quire_state *s, const quire_state *above) {
     return s != NULL;
 }
 
-/* Removes the events of s and its descendants from the queue; IDLE only if s is being
- * freed. */
+/* Removes the queued events of s and its descendants; IDLE only if s is being freed. */
 static void events_drop(quire_programs *ps, const quire_state *s, bool is_freed) {
     program_event **at = &ps->events;
     while (*at != NULL) {
@@ -355,8 +354,7 @@ quire_state *program_shadow_new(const quire_state *s, bool has_parts) {
     return to;
 }
 
-/* Makes a WAITING state of r. index: its number among its parent's forks. NULL: out of
- * memory. */
+/* Makes a WAITING state of r, its parent's fork number `index`. NULL: out of memory. */
 static quire_state *state_new(program_root *r, quire_state *parent, int32_t index) {
     quire_state *s = mem_new(1, sizeof *s);
     size_t n = parent != NULL ? parent->n_branch + 1 : 0;

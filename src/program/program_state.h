@@ -118,9 +118,8 @@ void step_list_drop_last(step_list *l);
 quire_err step_list_move(step_list *from, step_list *to);
 void program_steps_deinit(program_steps *p);
 
-/* Parses a text with variables: {{name}} or {{name[2]}}; {{{{ stands for two braces. *out
- * must be empty, and is empty after a failure. QUIRE_BAD_REQUEST: braces that name no
- * variable. */
+/* Parses a text with variables: {{name}} or {{name[2]}}; {{{{ is two braces. *out must be
+ * empty, and is after a failure. QUIRE_BAD_REQUEST: braces that name no variable. */
 quire_err step_text_read(str text, step_text *out, quire_error *err);
 /* Makes a text without variables; braces are literal. QUIRE_NO_MEMORY. */
 quire_err step_text_plain(str text, step_text *out);
@@ -161,7 +160,7 @@ typedef struct program_variable {
     char name[PROGRAM_NAME_BYTES];
     program_value *value;
     uint32_t hash; /* of the name, as variable_hash computes it */
-    bool is_own;   /* set by this state, not inherited from its parent */
+    bool is_own;   /* set by a step of this state; not inherited, an input or a fork's item */
     int32_t join;  /* number of the state's last join that set it; 0: none */
 } program_variable;
 
@@ -185,8 +184,7 @@ typedef struct program_part {
 /* One output of a gen. */
 typedef struct program_output {
     strbuf text;
-    /* the parts of a chat's answer, if has_parts; calls are JSON objects, separated by
-     * commas */
+    /* parts of a chat's answer, if has_parts; calls: JSON objects with commas between */
     strbuf content, reasoning, calls;
     strbuf arguments; /* arguments of the current tool call */
     bool has_parts;
@@ -197,8 +195,7 @@ typedef struct program_output {
 
 typedef struct program_root program_root;
 
-/* A gen, a select or the prefix of a fork in progress. The interpreter makes and frees
- * it. */
+/* A gen, a select or a fork's prefix in progress. The interpreter makes and frees it. */
 typedef struct program_call {
     quire_state *state;
     const step *step;
@@ -232,8 +229,7 @@ typedef struct program_ops {
     quire_err (*prefix)(void *executor, program_call *c, bool *is_there, quire_error *err);
     /* Cancels a call in progress; the executor does not end it. The caller frees it. */
     void (*cancel)(void *executor, program_call *c);
-    /* Sets to->of_executor for a fork that will have the parts of `from`; drop frees
-     * it. */
+    /* Sets to->of_executor for a fork that gets the parts of `from`; drop frees it. */
     quire_err (*fork)(void *executor, const quire_state *from, quire_state *to);
     /* Called when s has no steps left: releases what only later steps would need. settle
      * NULL: nothing to release. */
@@ -241,13 +237,11 @@ typedef struct program_ops {
     void (*drop)(void *executor, quire_state *s);
     /* Returns the token ids of a state, which the executor owns, or NULL. */
     const int32_t *(*tokens)(void *executor, const quire_state *s, size_t *n);
-    /* Handles events that have arrived, and ends calls. Never blocks. False: there were
-     * none. */
+    /* Handles events that have arrived, and ends calls. Never blocks. False: none. */
     bool (*poll)(void *executor);
     int (*fd)(void *executor);
     void (*wait)(void *executor, int64_t timeout_us);
-    /* Whether no call is in progress, not even a cancelled one. idle NULL: always
-     * true. */
+    /* Whether no call is in progress, not even a cancelled one. NULL: always true. */
     bool (*idle)(const void *executor);
     /* Waits until cancelled calls have ended, and frees the executor. */
     void (*close)(void *executor);
@@ -303,8 +297,7 @@ struct quire_state {
     program_variable *variables;
     size_t n_variables, cap_variables;
     hash_index names; /* of the variables, by program_variable.hash */
-    /* value that a join takes for variables that this state has not set; NULL: not made
-     * yet */
+    /* value that joins take for variables this state has not set; NULL: not made yet */
     program_value *absent;
     program_call *call;   /* the call in progress, or NULL */
     int32_t n_calls;      /* number of gens and selects begun */
@@ -359,24 +352,28 @@ struct quire_programs {
     bool has_worked;      /* a step or event was handled in this turn */
 };
 
-/* Opens a runner of programs, which owns the executor; a failure closes it.
- * QUIRE_NO_MEMORY. */
+/* Opens a runner of programs. Owns the executor: QUIRE_NO_MEMORY closes it too. */
 quire_err programs_open(const program_ops *ops, void *executor, quire_programs **out);
+/* Closes all programs and the executor. NULL is allowed. */
 void programs_close(quire_programs *ps);
 
 /* Opens a root state that runs *program. Takes over *program and leaves it empty, even on
  * failure; NULL: calls append steps later. */
 quire_err program_open(quire_programs *ps, program_steps *program, const quire_state_options *o,
                        quire_state **out, quire_error *err);
+/* Cancels what the program runs, and frees it with its undelivered events. */
 void program_close(program_root *r);
-/* Returns the microseconds until the first running program exceeds its time limit; -1:
- * none has a limit. */
+/* Returns the microseconds until the first program reaches its time limit; -1: no
+ * limit. */
 int64_t programs_time_left(const quire_programs *ps);
+/* Begins a turn of `us` microseconds, after which programs_next_event returns false; 0:
+ * no end. */
 void programs_begin_turn(quire_programs *ps, int64_t us);
+/* Runs the programs until there is an event. Its text and name are valid until the next
+ * call. False: no event yet, or the turn is over. */
 bool programs_next_event(quire_programs *ps, quire_program_event *out);
 
-/* Makes n waiting forks of s, for the FORK step that the caller runs or appends next.
- * QUIRE_TOO_LARGE. */
+/* Makes n waiting forks of s, for a FORK step. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
 quire_err program_fork(quire_state *s, int32_t n, quire_state **forks, quire_error *err);
 /* ---- for the interpreter ---- */
 
@@ -392,11 +389,13 @@ void program_state_ready(quire_state *s);
 void program_state_wake_parents(quire_state *s);
 /* Whether all forks of s that are not joined yet have ended. */
 bool program_forks_are_over(const quire_state *s);
+/* Fails s and those of its forks that have not started; cancels its call. */
 void program_state_fail(quire_state *s, const quire_error *why);
 /* Fails all states of a program, because it exceeds a limit. */
 void program_root_fail(program_root *r, const quire_error *why);
 /* Counts n steps. QUIRE_TOO_LARGE: over the limit; the program must fail. */
 quire_err program_count_steps(program_root *r, size_t n, quire_error *err);
+/* Appends a part, whose references s takes over on success. QUIRE_NO_MEMORY. */
 quire_err program_state_add(quire_state *s, program_part part, quire_error *err);
 /* End the open turn, if any; begin a turn; begin an assistant's turn if the state has
  * turns but none is open. */
@@ -410,8 +409,7 @@ quire_err program_state_push(quire_state *s, program_frame frame, quire_error *e
  * must be freed before s. NULL: out of memory. */
 quire_state *program_shadow_new(const quire_state *s, bool has_parts);
 void program_shadow_free(quire_state *s);
-/* Starts a waiting fork on a list of steps, with a copy of its parent's parts and
- * variables. */
+/* Starts a waiting fork on a list of steps, with its parent's parts and variables. */
 quire_err program_state_begin(quire_state *s, const step_list *list, quire_error *err);
 /* Begins the call of a GEN or SELECT step, or the prefix call before a FORK step.
  * Afterwards s is CALLING, or its prefix is already computed. */
@@ -426,14 +424,15 @@ void program_state_continue(quire_state *s);
 void program_state_cancel(quire_state *s);
 /* Drops the undelivered events of s and its descendants, except IDLE. */
 void program_state_mute(quire_state *s);
+/* Returns the value of a variable, owned by s; NULL: it is not set. */
 const program_value *program_state_find(const quire_state *s, const char *name);
 
 /* ---- for executors ---- */
 
 /* Queues a TEXT event: new text of an output of a gen. QUIRE_NO_MEMORY. */
 quire_err program_call_text(program_call *c, int32_t output, str text);
-/* Counts n more tokens. False: this exceeds the program's limit; the program failed, and
- * c is cancelled and invalid. */
+/* Counts n more tokens. False: this exceeds the program's limit, so the program has
+ * failed, and c is cancelled and freed. */
 bool program_call_count(program_call *c, int64_t n);
 /* Counts n tokens before they are submitted, so that one call cannot exceed the limit by
  * much. QUIRE_TOO_LARGE: none is counted, and the call must fail. */
@@ -449,8 +448,7 @@ void program_call_forget(program_call *next);
 /* Ends a call and frees it. err: why it failed; NULL: its results are complete. */
 void program_call_end(program_call *c, const quire_error *err);
 
-/* ---- select: scores choices by their log-probabilities, with the formulas of SGLang's
- * front end ---- */
+/* ---- select: scores choices with the formulas of SGLang's front end ---- */
 
 /* The n >= 1 tokens of a choice: their log-probabilities, and `alone`, those with nothing
  * before the choice, the first being 0 (NULL if the method does not use them). */
@@ -459,9 +457,8 @@ typedef struct select_choice {
     size_t n;
 } select_choice;
 
-/* Scores n >= 1 choices and returns the index of the best, the first in a tie. scores:
- * out, [n]; under greedy_token_selection they are means and do not decide. O(all
- * tokens). */
+/* Scores n >= 1 choices; returns the index of the best, the first in a tie. scores: out,
+ * [n]; under greedy_token_selection they are means and do not decide. */
 int32_t select_score(const select_choice *choices, size_t n, quire_select_method method, double *scores);
 
 /* ---- texts and values: reference counts, bounds, and expansion of steps' texts ---- */
@@ -496,11 +493,10 @@ quire_err program_count_work(program_root *r, size_t n, quire_error *err);
 int64_t program_work_left(const program_root *r);
 /* Finds a variable; NULL: there is none. */
 program_variable *program_variable_find(quire_state *s, const char *name);
-/* Sets a variable of s to a value, to which it adds a reference. QUIRE_TOO_LARGE: s has
- * too many variables. */
+/* Sets a variable and adds a reference to v. QUIRE_TOO_LARGE: s has too many
+ * variables. */
 quire_err program_variable_set(quire_state *s, const char *name, program_value *v, quire_error *err);
-/* As program_variable_set, for a variable that a join ignores: an input, or a fork's
- * item. */
+/* As program_variable_set, for variables that joins ignore: an input, a fork's item. */
 quire_err program_variable_give(quire_state *s, const char *name, program_value *v, quire_error *err);
 /* Whether all variables of a text are set and none is in names[0..n). */
 bool program_text_is_constant(const quire_state *s, const step_text *t, const char *const *names, size_t n);

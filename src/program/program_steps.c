@@ -145,8 +145,7 @@ done:
     return e;
 }
 
-/* Parses the text between {{ and }}: a name, or a name with an index. False: it is
- * neither. */
+/* Parses the text between {{ and }}: a name, perhaps with an index. False: it is none. */
 static bool step_reference_read(str inside, step_piece *out) {
     size_t n = 0;
     int64_t item = -1;

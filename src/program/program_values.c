@@ -1,7 +1,6 @@
 /* memmem, which always takes linear time, is outside POSIX. */
 #define _GNU_SOURCE
-/* Texts and values of programs: reference counts, limits, variables, and the expansion of
- * steps' texts. */
+/* Texts, values and variables of programs: references, limits, expansion of texts. */
 #include "program/program_state.h"
 
 #include <assert.h>
@@ -158,8 +157,7 @@ quire_err program_value_split(program_root *r, str text, const char *separator, 
 
 /* ---- variables ---- */
 
-/* Hashes a name with the program's random number, so that clients cannot choose names
- * with equal hashes. */
+/* Hashes a name with the program's random number: clients cannot choose equal hashes. */
 static uint32_t variable_hash(const quire_state *s, const char *name) {
     const uint64_t h = str_hash(s->root->number, str_of(name));
     return (uint32_t)(h ^ h >> 32);
@@ -292,8 +290,7 @@ bool program_text_is_constant(const quire_state *s, const step_text *t, const ch
     return true;
 }
 
-/* Appends a text with its variables expanded, without counting it. QUIRE_BAD_REQUEST: one
- * is not set. */
+/* Appends a text with its variables expanded. QUIRE_BAD_REQUEST: one is not set. */
 static quire_err program_text_add(const quire_state *s, const step_text *t, program_text *to,
                                   quire_error *err) {
     quire_err e = QUIRE_OK;
