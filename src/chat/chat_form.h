@@ -40,16 +40,14 @@ typedef struct chat_form {
 } chat_form;
 
 /* Opens the form: with the given template or, if that is NULL, the model's own or, if
- * that is empty or refused, a built-in form. *refused: why the model's own template could
- * not be used; code QUIRE_OK: it could. Errors as chat_template_open. Close *out also
- * after an error. */
+ * that is empty or refused, a built-in form. *refused: why the model's own template was
+ * refused, or QUIRE_OK. Errors as chat_template_open. Close *out even after an error. */
 quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out,
                          quire_error *refused, quire_error *err);
 /* Adds a named template of the model, if there is room; copies its name. Errors as
  * chat_template_open: f is unchanged. */
 quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err);
-/* Returns the template of a name, or NULL. "default" is f->template unless another has
- * that name. */
+/* Returns a template by name, or NULL. f->template is "default" unless another one is. */
 const chat_template *chat_form_find(const chat_form *f, str name);
 /* Appends the names of all templates, for an error message. QUIRE_NO_MEMORY. */
 quire_err chat_form_names(const chat_form *f, strbuf *out);

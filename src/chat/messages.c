@@ -4,8 +4,7 @@
 
 #include "json/json_out.h"
 
-/* The reading of a conversation: messages before i are written; message i is being
- * written. */
+/* A conversation being read: messages before i are written, message i is in progress. */
 typedef struct conversation {
     chat_messages m;
     json_out o; /* into m.json */
@@ -73,8 +72,7 @@ static quire_err add_thought(conversation *c, size_t j, const json_value *though
     return QUIRE_OK;
 }
 
-/* Sets c->thoughts to the text of an assistant's reasoning parts. QUIRE_BAD_REQUEST: one
- * is not text. */
+/* Sets c->thoughts to the text of the reasoning parts. QUIRE_BAD_REQUEST: not text. */
 static quire_err message_read_thoughts(conversation *c, const json_value *content) {
     strbuf_clear(&c->thoughts);
     for (size_t j = 0; json_is(content, JSON_KIND_ARRAY) && j < json_length(content); j++) {
@@ -95,8 +93,7 @@ static bool has_texts(chat_role role, const json_value *list) {
     return false;
 }
 
-/* Gets the text of part j, which is a string or an object of a text type. The part owns
- * *text. */
+/* Gets the text, owned by the part, of part j: a string or an object of a text type. */
 static quire_err messages_content_part_text(const conversation *c, chat_role role, size_t j,
                                             const json_value *part, const json_value **text) {
     char where[48];
@@ -139,8 +136,7 @@ static void write_reasoning_part(conversation *c, str reasoning) {
     json_end(&c->o, '}');
 }
 
-/* Writes a list: a part with the reasoning, if any, and {"type": "text", "text": TEXT}
- * for each part. */
+/* Writes the reasoning, if any, and {"type": "text", "text": TEXT} for each part. */
 static quire_err write_parts(conversation *c, chat_role role, const json_value *content, str reasoning) {
     bool list = json_is(content, JSON_KIND_ARRAY);
     size_t n = list ? json_length(content) : content != NULL;
@@ -194,8 +190,7 @@ static bool is_null(const conversation *c, chat_role role, const json_value *con
 }
 
 /* Writes the member `content` in the form that the template expects of the role, without
- * an assistant's reasoning parts. content NULL: absent or null. QUIRE_BAD_REQUEST: not
- * text. */
+ * reasoning parts. content NULL: absent or null. QUIRE_BAD_REQUEST: not text. */
 static quire_err message_write_content(conversation *c, chat_role role, const json_value *content,
                                        const content_beside *beside) {
     json_name(&c->o, "content");
@@ -262,8 +257,7 @@ static bool has_huge_integer(str text) {
     return false;
 }
 
-/* Whether a text is a JSON object that can be passed to a template. Errors of turn_poll,
- * and QUIRE_NO_MEMORY. */
+/* Whether a text is a JSON object for a template. QUIRE_CANCELLED, QUIRE_NO_MEMORY. */
 static quire_err check_object(str text, bool *is) {
     json_fault fault;
     json_counts counts = {0};
@@ -288,8 +282,7 @@ static bool is_nothing(str text) {
     return text.n == 0 || str_is(text, "null");
 }
 
-/* Writes a value as JSON in a JSON string, with spaces as Python's json.dumps has
- * them. */
+/* Writes a value as JSON, spaced as by Python's json.dumps, in a JSON string. */
 static quire_err write_as_text(json_out *o, const json_value *v) {
     strbuf text = {0};
     json_out inner = {.to = &text, .is_spaced = true};
@@ -359,8 +352,7 @@ static void write_id(conversation *c, const char *name, str id) {
     json_text(json_name(&c->o, name), id.p, id.n);
 }
 
-/* Writes an id for a call that has none, from the indices of its message and of the
- * call. */
+/* Writes an id for a call without one, from the indices of its message and itself. */
 static void write_made_id(conversation *c, const char *name, size_t message, size_t j) {
     char id[SHORT_ID + 1];
     snprintf(id, sizeof id, "c%04zu%04zu", message % 10000, j % 10000);
@@ -369,8 +361,7 @@ static void write_made_id(conversation *c, const char *name, size_t message, siz
 
 /* ---- calls ---- */
 
-/* Writes the members of a call's function: its arguments for the template, others
- * unchanged. */
+/* Writes the members of a call's function, with its arguments as the template needs. */
 static quire_err write_function_members(conversation *c, const json_value *function) {
     for (json_member m = {0}; json_next(function, &m);) {
         if (strcmp(m.name, "arguments") == 0) {
@@ -476,8 +467,7 @@ static quire_err write_old_call(conversation *c, const json_value *function) {
 }
 
 /* Writes the member tool_calls if `calls` is v, the value of member `name`; else nothing.
- * QUIRE_BAD_REQUEST: v is no list of objects (tool_calls), or no object
- * (function_call). */
+ * QUIRE_BAD_REQUEST: v is no list of objects or, for function_call, no object. */
 static quire_err message_write_calls(conversation *c, const json_value *calls, const char *name,
                                      const json_value *v) {
     bool is_old = strcmp(name, "function_call") == 0;
@@ -563,9 +553,8 @@ static bool names_reasoning(const char *name) {
     return false;
 }
 
-/* Gets the text of a message's reasoning: from the template's own member or, without text
- * there, from the first of reasoning_names with text, else from the parts of its
- * content. */
+/* Gets a message's reasoning: from the template's own member, else from the first of
+ * reasoning_names that has text, else from the parts of the content. */
 static quire_err read_reasoning(conversation *c, const json_value *message, str *reasoning) {
     str found = c->traits->reasoning != NULL ? json_get_str(message, c->traits->reasoning) : (str){0};
     for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names && found.n == 0; i++) {

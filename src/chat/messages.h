@@ -1,5 +1,4 @@
-/* A client's conversation, checked and converted to the messages that a chat template
- * expects. */
+/* A client's conversation, checked and converted for a chat template. */
 #ifndef CHAT_MESSAGES_H
 #define CHAT_MESSAGES_H
 

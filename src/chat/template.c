@@ -124,8 +124,7 @@ const chat_traits *chat_template_traits(const chat_template *t) {
 #define ARGUMENTS      "{\"quire_key\": \"quire value\"}"
 #define ARGUMENTS_TEXT "\"{\\\"quire_key\\\": \\\"quire value\\\"}\""
 
-/* The result of rendering a message: the render failed, its marker is lost, or it is
- * written. */
+/* The result of rendering a message: it failed, or its marker is lost or written. */
 typedef enum outcome { FAILED, LOST, WRITTEN } outcome;
 
 typedef struct prober {
@@ -216,8 +215,7 @@ static bool takes(prober *p, chat_role role, const char *content, const char *ca
            !has(p, "\"text\": \"" MARK) && !has(p, "\"text\":\"" MARK) && !has(p, "\\\"text\\\": \\\"" MARK);
 }
 
-/* Finds the form of content for each role. A role for which neither form is rendered gets
- * the user's. */
+/* Finds each role's form of content: the user's if neither form is rendered. */
 static void probe_contents(prober *p, const char *call, chat_traits *traits) {
     for (chat_role role = CHAT_USER; role < CHAT_N_ROLES; role++) {
         bool text = takes(p, role, "\"" MARK "\"", call),
@@ -237,8 +235,7 @@ typedef struct call_outcome {
     bool in_braces; /* the template puts its own braces around the arguments' text */
 } call_outcome;
 
-/* An assistant's message with a call. Arguments: content, the member with the id,
- * arguments. */
+/* An assistant's message with a call; formats content, member with the id, arguments. */
 #define CALL                                                                                                 \
     "{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{%s\"type\":\"function\","                       \
     "\"function\":{\"name\":\"quire_tool\",\"arguments\":%s}}]}"
@@ -326,7 +323,7 @@ static bool differ_in_names(const char *a, const char *name_a, const char *b, co
     return *a == *b;
 }
 
-/* A message of a role. Arguments: the messages before it, the role, the messages after
+/* A message of a role; formats the messages before it, the role, the messages after
  * it. */
 #define ROLE_MESSAGE                                                                                         \
     "%s{\"role\":\"%s\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}" \
@@ -358,8 +355,7 @@ static bool probe_role(prober *p, const char *before, const char *role, const ch
 
 /* ---- reasoning ---- */
 
-/* Finds the member from which reasoning is read, by passing all candidates with different
- * markers. */
+/* Finds the member with the reasoning by passing all candidates, each with its marker. */
 static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
     static const char members[] = ",\"reasoning_content\":\"quire thinks 0\",\"reasoning\":\"quire thinks "
@@ -385,8 +381,7 @@ static bool find_reasoning(prober *p, const char *call, chat_traits *traits) {
     return false;
 }
 
-/* Whether the text of a reasoning part of the content is rendered, and not its JSON or
- * Python form. */
+/* Whether a reasoning part is rendered as its text, not in its JSON or Python form. */
 static bool takes_reasoning_part(prober *p) {
     say(p, USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"quire thinks\"},"
                 "{\"type\":\"text\",\"text\":\"" MARK "\"}]}," USER);

@@ -20,8 +20,8 @@
  * template probes it for its traits by rendering; its name and source do not matter.
  * Zero: texts, objects, no nulls, the roles system, user, assistant and tool. */
 
-/* The forms of content that a template renders: texts, lists of parts ({"type": "text",
- * "text": ..}), or both. */
+/* The content that a template renders: a text, parts ({"type": "text", "text": ..}), or
+ * both. */
 typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;
 
 /* The roles that traits distinguish. Any other role counts as CHAT_USER. */
@@ -44,11 +44,10 @@ typedef struct chat_traits {
     bool short_ids; /* ids of calls must have nine letters and digits */
     bool developer; /* the template knows the role developer; false: it becomes system */
     bool function;  /* the template knows the role function; false: it becomes tool */
-    /* the member from which it reads an assistant's reasoning, a constant; NULL: not
-     * found */
+    /* member from which it reads an assistant's reasoning, constant; NULL: not found */
     const char *reasoning;
-    /* the reasoning is a part of the content, {"type": "thinking", "thinking": ..}, and
-     * `reasoning` is NULL */
+    /* the reasoning is a part of the content, {"type": "thinking", ..}; reasoning is
+     * NULL */
     bool reasoning_part;
 } chat_traits;
 
@@ -57,13 +56,12 @@ typedef struct chat_traits {
 typedef struct chat_template chat_template;
 struct jinja_program;
 
-/* The special tokens of a template, and the templates that it may include, import or
+/* A template's special tokens, and the templates that it may include, import or
  * extend. */
 typedef struct chat_tokens {
     const tokenizer *tokenizer; /* NULL: none */
     str bos, eos;               /* the variables bos_token and eos_token */
-    /* the set that chat_template_publish fills, which must outlive the template; NULL:
-     * none */
+    /* the set of chat_template_publish, which must outlive the template; NULL: none */
     const struct jinja_set *others;
 } chat_tokens;
 
