@@ -8,11 +8,11 @@
 
 /* All zero: every mechanism is on. */
 typedef struct engine_ablations {
-    /* samples of one prompt are requests of their own; beams share no pages as far as
-     * there is room */
+    /* samples of one prompt share nothing; beams copy shared pages where there is room */
     bool no_fork_sharing;
     bool no_jump_forward;    /* tokens that a request's rules force are computed one by one */
-    bool fixed_draft_length; /* n_tokens are drafted always, however few are accepted */
+    /* the draft length does not adapt to the accepted tokens: it is always n_tokens */
+    bool fixed_draft_length;
 } engine_ablations;
 
 #endif

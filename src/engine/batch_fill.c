@@ -1,5 +1,5 @@
-/* The batch of a step: tokens, positions, slots, wanted rows and the attention work list
- * of the planned items. The engine thread. */
+/* Fills the batch of a step for the planned items: tokens, positions, slots, wanted rows
+ * and the attention work list. The engine thread. */
 #include <assert.h>
 #include <string.h>
 
@@ -79,13 +79,13 @@ int32_t batch_first_wanted(const sequence *s) {
     if (s->task.no_logits) {
         return s->task.n_known;
     }
-    /* earlier positions precede a jump-forward token */
+    /* the rows before the last jump-forward token are not sampled from */
     int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward;
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
 
-/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions,
- * slots, and which logits are wanted. */
+/* Appends n rows for tokens[0..n), which are s's tokens from index p0 on: tokens,
+ * positions, slots, and which logits are wanted. */
 static void batch_fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = batch_first_wanted(s) - p0;
@@ -117,8 +117,8 @@ static row_use use_of(const engine *e, const sequence *s, const sched_item *it) 
     return is_judged || s->next_child != NULL || task_wants_logits(&s->task) ? ROW_ALONE : ROW_LINE;
 }
 
-/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots
- * whatever their positions. */
+/* Appends the rows of one item: its known tokens, then its drafts. Their slots are
+ * adjacent, even where draft positions are not. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
     const sequence *s = planned_at(e, item);
@@ -171,7 +171,7 @@ static void fill_types(engine *e) {
     }
 }
 
-/* The adapter's index in the batch's list, to which it is added if missing. */
+/* The adapter's index in the batch's list; adds it if it is missing. */
 static int16_t number_of_adapter(const engine *e, step_arrays *a, const struct adapter *weights) {
     int32_t i = 0;
     while (i < a->rows.n_adapters && a->adapters[i] != weights) {
@@ -195,7 +195,7 @@ static void fill_adapters(engine *e) {
     for (int32_t i = 0; i < a->rows.n_seqs && e->options.max_adapters > 0; i++) {
         const sequence *s = planned_at(e, i);
         const batch_seq *q = &a->batch_seqs[i];
-        /* positions ascend, except in branches of drafts, after all known tokens */
+        /* positions ascend, except among the drafts, which are last */
         int32_t row = q->row0, end = q->row0 + q->n_rows;
         while (s->adapter != NULL && row < end && a->positions[row] < s->adapter_from) {
             row++;
@@ -215,7 +215,7 @@ static void fill_adapters(engine *e) {
     }
 }
 
-/* Clears the rows' faults, if one of the programs can fault. */
+/* Clears the rows' faults, if an attention program of the batch can fault. */
 static void clear_faults(step_arrays *a) {
     a->rows.faults = NULL;
     for (int32_t i = 0; i < a->rows.n_seqs && a->rows.faults == NULL; i++) {

@@ -38,7 +38,7 @@ static void beam_let_go(engine *e, sequence *s, kv_keep keep) {
     s->task.state = TASK_WAITING;
 }
 
-/* Makes s the reporter of the search. */
+/* Makes s the search's reporter: moves the report to it. */
 static void let_tell(beams *g, sequence *s) {
     if (s != g->reporter) {
         s->explain = g->reporter->explain;
@@ -68,15 +68,15 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 
 /* ---- the end ---- */
 
-/* Copies the tokens after the prompt, and their log-probabilities. */
+/* Copies n tokens after the prompt, and their log-probabilities if they are reported. */
 static void beam_copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs,
                              int32_t *to, token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
     mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
 
-/* The best result of all sets that is not taken yet; at[i]: how many results of set i are
- * taken. NULL if there is none. */
+/* Takes the best remaining result of all sets, or NULL. at[i]: results taken from set
+ * i. */
 static const beam_result *next_best(const beams *g, int32_t *at) {
     int32_t best = -1;
     for (int32_t i = 0; i < g->n_sets; i++) {
@@ -89,7 +89,7 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
     return best < 0 ? NULL : g->sets[best].finished.list[at[best]++];
 }
 
-/* Gives s's reader the result r, or an empty one if r is NULL. */
+/* Stores result r in s for its reader; an empty result if r is NULL. */
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
@@ -146,9 +146,10 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         return;
     }
     g->is_over = true;
-    atomic_fetch_add(&g->holders, 1); /* g outlives its sequences until the end of this function */
+    /* keeps g until the end of this function, even if its sequences are freed */
+    atomic_fetch_add(&g->holders, 1);
     bool is_listed[PARAMS_MAX_BEAMS], waits = !some_run(g);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* must precede deliver, which overwrites the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         kv_tiering_forget(e->tiering, &s->task.kv);
@@ -214,7 +215,7 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     return QUIRE_OK;
 }
 
-/* The diversity penalty of a set for a token: it grows with the beams of earlier sets
+/* The diversity penalty for a token: proportional to the number of beams of earlier sets
  * that chose it in this step. */
 static double penalty(const beams *g, int32_t token) {
     int32_t n = 0;
@@ -266,14 +267,13 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
 bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
     sequence *s = g->choosing->live[choice->from]->seq;
-    /* there is room, since everything ends at the last length */
+    /* the array has room: a search ends when its beams have n_max tokens */
     s->task.tokens[s->task.n_known] = choice->token;
     return g->n_generated > s->sampling.min_tokens &&
            g->ending.is_over(g->ending.context, s->task.tokens, s->task.n_prompt, s->task.n_known + 1);
 }
 
-/* Chooses for one set: keeps results, and adds the continuations that are kept to the
- * children. */
+/* Chooses for one set: stores results, and adds the kept continuations to g->children. */
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
     g->choosing = set;
@@ -296,7 +296,7 @@ static void choose_set(beams *g, beam_set *set) {
     set->n_live = 0;
 }
 
-/* Pages of s that others hold too, without those that all n_all beams share. */
+/* Pages of s that other sequences hold too, without those that all n_all beams share. */
 static int32_t beam_shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
@@ -308,8 +308,8 @@ static int32_t beam_shared_pages(const engine *e, const sequence *s, int32_t n_a
     return n;
 }
 
-/* For comparisons without fork sharing: s copies its shared pages if there is room for
- * all of them. */
+/* With ablations.no_fork_sharing: replaces s's shared pages by copies, if there is room
+ * for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.ablations.no_fork_sharing ? beam_shared_pages(e, s, 0) : 0;
     kv_cache_make_free(&e->kv, n);
@@ -329,8 +329,7 @@ static void stop_sharing(engine *e, sequence *s) {
     }
 }
 
-/* Makes `to` a second beam like `from`: it runs if there is a free place, otherwise it
- * resumes later. */
+/* Makes `to` a copy of the beam `from`: it runs if a place is free, or resumes later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
@@ -349,9 +348,9 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Assigns a beam to every child: the first child keeps its parent's beam, the others get
- * beams without children. Beams without children release their pages before anything is
- * forked. */
+/* Assigns a beam to every child: the first child of a parent keeps its beam, the others
+ * get beams without children. Beams without children release their pages before anything
+ * is forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -361,7 +360,7 @@ static void place_children(engine *e, beams *g) {
         c->place = c->parent->is_taken ? NULL : c->parent;
         c->parent->is_taken = true;
     }
-    let_tell(g, g->children[0].parent->seq); /* the parent stays */
+    let_tell(g, g->children[0].parent->seq); /* a beam that continues keeps the report */
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
@@ -383,8 +382,8 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Appends each child's token to it. The parents' lists are still valid. Errors come from
- * constraints, which must allow the tokens. */
+/* Appends each child's token to its beam, while the parents' lists are still valid.
+ * Errors come from constraints, which must allow the tokens. */
 static quire_err write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
@@ -416,7 +415,7 @@ static void engine_beam_choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        /* if its rules allow no token, the request is at fault, as in sampler_sample */
+        /* the request's rules left no token: QUIRE_BAD_REQUEST, as in sampler_sample */
         const sequence *first = g->beams[0].seq;
         bool has_rules = first->constraint != NULL || first->sampling.lists != NULL ||
                          first->sampling.no_repeat_ngram_size > 0 || first->sampling.min_tokens > 0;
@@ -453,8 +452,8 @@ void beam_take(engine *e, sequence *s, float *logits) {
 
 /* ---- pages lost and found ---- */
 
-/* How many tokens two beams have in common, among the first `most` and without s's last
- * one, which is computed for its logits. */
+/* Length of the common beginning of two beams, at most `most`, and without s's last
+ * token, which must be computed for its logits. */
 static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
     int32_t n = s->task.n_known - 1 < most ? s->task.n_known - 1 : most, at = s->task.n_prompt;
     while (at < n && from->task.tokens[at] == s->task.tokens[at]) {
@@ -463,8 +462,7 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
     return at < n ? at : n;
 }
 
-/* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the
- * prefix cache has. */
+/* Resumes s with the pages of `from`'s first n tokens; NULL: with cached pages. */
 static void beam_join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
@@ -477,7 +475,7 @@ static void beam_join(engine *e, const beam *from, sequence *s, int32_t n) {
     scheduler_run(&e->sched, &s->task);
 }
 
-/* Resumes the beam without pages that shares most with a beam that has some. */
+/* Resumes the beam without pages that shares most tokens with a beam that has pages. */
 static void join_next(engine *e, beams *g) {
     const beam *best_from = NULL;
     sequence *best = NULL;
@@ -507,7 +505,7 @@ static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i
     const beams *g = s->beams;
     page_id page = s->task.kv.tables[t].pages[i];
     int32_t n_here = 0;
-    /* in the order of planning: the other writers have copies by then */
+    /* beams before s in the order of planning have made copies by then */
     bool is_last = true, others = false;
     for (int32_t k = 0; k < g->n_beams; k++) {
         const kv_table *other = &g->beams[k].seq->task.kv.tables[t];
@@ -519,8 +517,8 @@ static bool copies_page(const engine *e, const sequence *s, int32_t t, int32_t i
     return others || kv_pool_count(e->kv.pool, page) > n_here || (!is_last && n_here > 1);
 }
 
-/* Pages that s's next row needs for copies of shared ones (a part-filled last page,
- * and all pages of states), except those that other beams of the search copy first. */
+/* Pages that s's next row needs to copy shared ones (a part-filled last page, and all
+ * pages of states). Of beams that alone hold a page, the last does not copy it. */
 static int32_t copies(const engine *e, const sequence *s) {
     int32_t n = 0;
     for (int32_t t = 0; t < s->task.kv.n_tables && s->task.kv.n_computed < s->task.n_known; t++) {
@@ -535,8 +533,8 @@ static int32_t copies(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Pages that the other live beams need besides those of s. Each shares what it can with
- * an earlier beam. */
+/* Pages that the other live beams need in addition to those of s. Each shares what it can
+ * with an earlier beam. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     const kv_most *whole = &e->sched.limits.most;
     int64_t n = 0;
@@ -559,7 +557,7 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
     return (int32_t)n; /* at most the number for which the search was admitted */
 }
 
-/* The most pages that the other beams may ever take. */
+/* The most pages that n other beams of the search can ever take. */
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
     return (int32_t)(beam_pages_own(e, s->task.n_prompt, s->task.n_max) * n);
 }
@@ -577,11 +575,11 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
     d->n_shared = beam_shared_pages(e, s, is_first ? n_running : 0);
-    int32_t n_copies = copies(e, s); /* the next row takes them again */
+    int32_t n_copies = copies(e, s); /* excluded: the next row replaces them by copies */
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
     if (!is_first) {
-        return; /* the first beam counts for all that lack pages */
+        return; /* the first beam counts for those without pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
     d->n_behind = s->task.n_preempted >= e->sched.limits.max_preemptions ? most_behind(e, s, d->n_beside)
@@ -589,9 +587,9 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
                                                                          : 0;
 }
 
-/* Releases the pages of the last beam that has some, which then waits for the whole
- * search. Its tokens are computed or swapped in again, up to the token before its
- * last. */
+/* Releases the pages of s, the last beam with pages, which then waits for the whole
+ * search. When it resumes, all its tokens but the last are computed or swapped in
+ * again. */
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
@@ -621,7 +619,7 @@ void beam_preempt(engine *e, sequence *s) {
         return;
     }
     list_beam(e, g, s);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* tokens of all beams, at the end */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* computed tokens of all beams, for the report */
         g->beams[i].seq->task.n_preempted++;
     }
 }

@@ -1,5 +1,5 @@
-/* Beam search: several continuations of one prompt, of which each step keeps the
- * likeliest (beam_select.h has the rules).
+/* Beam search: several continuations of one prompt; each step keeps the likeliest ones
+ * (beam_select.h has the rules).
  *
  *   one sequence (the prompt) -> every live beam has its row's logits
  *       -> choose: which continue, which end -> every live beam ... -> results
@@ -11,13 +11,12 @@
  * continuation releases its pages at once. Until the choice, a beam has n_computed ==
  * n_known and no rows to compute.
  *
- * Beams with pages are in the running list. Beams that lost their pages are in no list.
- * They resume one after the other by forking the
- * beam with which they share most. When the first beam is admitted, places to run are
- * reserved for all. When no beam of a search has pages, one of them waits for all
- * (`listed`). A whole search is preempted at once, except for beams that compute in that
- * very step. By the rule (docs/design.md, Determinism) none of this changes a bit of the
- * results.
+ * Beams with pages are in the running list. Beams that lost their pages are in no list;
+ * they resume one after the other by forking the beam with which they share most. When
+ * the first beam is admitted, places to run are reserved for all. When no beam of a
+ * search has pages, one of them waits for all (`listed`). A search is preempted as a
+ * whole, except for beams that compute in the same step. None of this changes a bit of
+ * the results (docs/design.md, Determinism).
  *
  * The first n_results sequences have readers, which get nothing before the search is
  * over. All memory is allocated when the search is made. Owner: the engine thread; freed
@@ -30,20 +29,20 @@
 
 typedef struct beam_candidate {
     int32_t token;
-    /* from the row as the model computed it, after the request's bans, biases and
-     * penalties */
+    /* from the model's logits after the request's bans, biases and penalties */
     double logprob;
-    token_logprob own; /* as reported, if the request wants it */
+    token_logprob own; /* the reported log-probability of this token, if requested */
 } beam_candidate;
 
 typedef struct beam {
     sequence *seq;
-    struct explain *spare; /* an unused report of this result while the reporter's is in use; or NULL */
+    /* this result's report, unused while the reporter's is in use; or NULL */
+    struct explain *spare;
     double score, sum;     /* score ranks the beam; sum lacks diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
     beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
-    token_logprob *tops;  /* [width - 1] the row's likeliest tokens, if the request wants them */
+    token_logprob *tops;  /* [width - 1] the row's likeliest tokens, if requested */
 } beam;
 
 typedef struct beam_set {
@@ -71,11 +70,11 @@ typedef struct beams {
     int32_t n_generated;
     beam *beams;
     beam_set *sets, *choosing; /* choosing: the set whose beams are being chosen */
-    sequence *listed;          /* the one in the in-ring or the waiting list, while none of its beams run */
+    sequence *listed;          /* the sequence in the in-ring or waiting list while no beam runs */
     sequence *reporter;        /* collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
-    int32_t n_behind; /* pages that the other beams need besides those of `listed` */
+    int32_t n_behind; /* pages that the other beams need in addition to those of `listed` */
     /* Scratch and storage that the pointers above and the choice use. */
     beam_candidate *lists;
     token_logprob *tops, *best, *result_logprobs;
@@ -89,14 +88,14 @@ typedef struct beams {
 } beams;
 
 /* ---- any thread ---- */
-/* Checks that a search for r fits this engine. *n_max is its tokens in all, computed from
- * r->sampling.max_tokens; where the request sets no limit, it is lowered to what the pool
- * can hold. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
+/* Checks that a search with n results for r fits this engine. *n_max: the most tokens of
+ * a beam; if r sets no max_tokens, it is lowered to what the pool can hold.
+ * QUIRE_INVALID, QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
 /* Makes a search of r->beams.width sequences, chained from first by `next_child`; only
  * the first n have readers. On failure the sequences are unchanged. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
-/* The most pages of all groups that a beam of n_max tokens holds besides those. */
+/* The most pages of all groups that a beam of n_max tokens shares with no other beam. */
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
 /* Unlinks the chain once its sequences have their numbers. */
 void beam_unchain(sequence *first);
@@ -107,8 +106,7 @@ void beams_drop(beams *g);
 /* Whether the request's engine_ending ends a continuation of g->choosing:
  * beam_rules.ends_too, with the beams as context. */
 bool beam_ending(void *g, const beam_choice *choice);
-/* Puts the search's first sequence, whose tenant and priority are set, among the
- * waiting. */
+/* Adds the first sequence, whose tenant and priority are set, to the waiting list. */
 void beam_enter(const sequence *first);
 /* Whether a reader has cancelled one of the results. */
 bool beam_is_cancelled(const engine *e, const beams *g);
@@ -124,15 +122,15 @@ void beam_preempt(engine *e, sequence *s);
  * its beams computes in this step. Call it when the step is planned and its preemptions
  * are done. */
 void beam_settle(engine *e);
-/* Takes the logits of s's last token, and changes them. */
+/* Passes the logits of s's last token to its search, which changes them. */
 void beam_take(engine *e, sequence *s, float *logits);
-/* Whether the tokens that s has computed may be published already. Only the prompt of a
- * beam may, since the beam may be dropped. */
+/* Whether the computed tokens of s may be published already. Of a beam, which may be
+ * dropped, only the prompt may. */
 static inline bool beam_publishes(const sequence *s) {
     return s->beams == NULL || s->task.n_known == s->task.n_prompt;
 }
-/* Ends the search: releases the pages of all beams and publishes the end for each reader.
- * FINISH_LENGTH: with the results so far. */
+/* Ends the search: releases the pages of all beams and publishes each reader's end, with
+ * results if reason is FINISH_LENGTH. */
 void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error);
 
 #endif

@@ -11,9 +11,9 @@ static bool has_windows(const engine *e) {
     return some;
 }
 
-/* Pages of one group of layers that all beams share at all times: the whole pages of the
- * prompt. None with windows or states, since each beam may have to compute them again, and
- * none without fork sharing. */
+/* Pages of one group that all beams always share: the whole pages of the prompt. 0 with
+ * windows or states, which each beam may have to compute again, and without fork
+ * sharing. */
 static int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
     return has_windows(e) || e->kv.n_state_pages > 0 || e->options.ablations.no_fork_sharing
                ? 0
@@ -25,7 +25,7 @@ int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
            (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
 }
 
-/* The most tokens for which `width` beams fit into e's guaranteed pages. */
+/* The most tokens of each of `width` beams that fit into e's guaranteed pages. */
 static int64_t beam_open_most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
     int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->kv.n_token_groups;
     return kv_most_tokens(&e->sched.limits.most, shared + (engine_sure_pages(e) - shared) / width);
@@ -61,7 +61,7 @@ static void *alloc(bool *whole, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates the storage, by the counts in g. */
+/* Allocates g's arrays, sized by the counts in g. */
 static bool alloc_stores(beams *g) {
     size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length,
            width = (size_t)g->width;
@@ -104,7 +104,7 @@ static void beams_free(beams *g) {
     mem_free(g);
 }
 
-/* Points beams, sets and results at their parts of the storage. */
+/* Points beams, sets and results to their parts of these arrays. */
 static void connect(beams *g, sequence *first) {
     size_t max_new = (size_t)g->rules.max_new, width = (size_t)g->width;
     sequence *s = first;
@@ -152,8 +152,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* enough for n continuations to remain after earlier sets have banned, ended or
-     * penalised some tokens */
+    /* so that enough continuations remain after some tokens were ended or penalised */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {

@@ -5,8 +5,7 @@
 #include "engine/explain.h"
 #include "engine/output.h"
 
-/* Gives s the sampling state of the fork parent at the fork position; only mirostat has a
- * state. */
+/* Copies the fork parent's sampling state at the fork position: that of mirostat. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau &&
@@ -22,7 +21,7 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
     }
 }
 
-/* A branch that replaces its fork parent keeps the counts of the tokens that remain. */
+/* For a branch that replaces its fork parent: copies the counts of shared tokens. */
 static void branch_take_counts(sequence *s, const sequence *fork_from) {
     prediction_walk *w = s->draft.prediction, *from = fork_from->draft.prediction;
     if (w == NULL || from == NULL || w->text != from->text || !s->fork_replaces ||
@@ -37,7 +36,7 @@ static void branch_take_counts(sequence *s, const sequence *fork_from) {
     }
 }
 
-/* How many leading tokens' pages s can share. */
+/* Number of leading tokens whose pages s can share with its fork parent; 0: none. */
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
     bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
     bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
@@ -56,7 +55,7 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
 }
 
 static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
-    /* the tables were made with room for the whole sequence */
+    /* allocates nothing: the tables have room for the whole sequence */
     kv_seq_fork(&e->kv, &fork_from->task.kv, n, &s->task.kv);
     s->task.n_reused = n;
     s->task.n_admitted = 2;
@@ -91,8 +90,7 @@ bool branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            /* then the branch alone holds the part-filled page, which is neither indexed
-             * nor copied */
+            /* so that only the branch holds the part-filled page, and need not copy it */
             kv_seq_release(&e->kv, &fork_from->task.kv, fork_from->task.tokens, KV_DROP);
         }
         engine_cancel(e, fork_from->id);

@@ -9,16 +9,17 @@
 /* most pairs of tenant and salt with sequences or cached pages at the same time */
 #define MAX_NAMESPACES  4096
 #define N_EVENTS        4096 /* capacity of the ring of KV events */
-#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: the time of an audit grows with the pool */
-#define PROBED_FRAMES   16   /* copied at open, so that the first preemption has a measured cost */
+/* larger pools are not audited, since that takes time in proportion to their size */
+#define AUDIT_MAX_PAGES 4096
+#define PROBED_FRAMES   16   /* frames copied at open to measure the cost of a copy */
 
-/* The scope of public prefixes: requests without an attention mask, score change or
- * adapter of their own; their keys and values agree. Other requests find no public
- * prefixes. */
+/* Scopes of public prefixes. SCOPE is for requests whose keys and values depend on the
+ * tokens only; SCOPE_OF_OWN, for those with an own attention mask, score change or
+ * adapter, has no public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_OWN[] = {1};
 
 /* Releases held pages of e, between its steps, for another engine that is below its
- * floor: parks first, then running sequences. */
+ * floor: parks first, then running sequences. False: there are none. */
 static bool cache_yield(void *context) {
     engine *e = context;
     return parks_yield_oldest(e) || scheduler_yield(&e->sched);
@@ -119,7 +120,7 @@ int64_t cache_draft_bytes(const engine *e) {
 void cache_enter(engine *e, sequence *s) {
     bool has_types = s->pooling != NULL && s->pooling->types != NULL;
     if (e->desc->two_sided || has_types) {
-        /* keys and values depend on more than the tokens, so no other prompt can use
+        /* keys and values depend on more than the prefix: other prompts can't reuse
          * them */
         return;
     }
@@ -127,7 +128,7 @@ void cache_enter(engine *e, sequence *s) {
     quire_err r = kv_seq_open(&e->kv, &s->task.kv, has_own ? SCOPE_OF_OWN : SCOPE, sizeof SCOPE, s->namespace,
                               s->n_namespace, s->task.tokens, kv_seq_shareable(&s->task.kv, s->task.n_known));
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {
-        /* the caller has checked the range */
+        /* can't fail: the caller has checked the range */
         (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention);
     }
 }
@@ -177,9 +178,9 @@ quire_err swap_open(engine *e, quire_error *err) {
                          (long long)e->options.swap_bytes);
 }
 
-/* Whether swapping out n_pages of s, from token `from` on, pays. Never while its prompt's
- * logits are collected, since then all of it is computed again. The pages before `from`
- * stay with other holders and cost nothing either way. */
+/* Whether swapping out n_pages of s, from token `from` on, costs less than computing them
+ * again. False while its prompt's logits are collected, since all of it is computed again
+ * then. The pages before `from` have other holders, so they cost nothing. */
 static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const sched_limits *l = &e->sched.limits;
     sched_cost cost = step_cost_fit(&e->sched.step_cost);
@@ -193,7 +194,7 @@ static bool cache_swap_pays(const engine *e, const sequence *s, int32_t from, in
            preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
 }
 
-/* Records how much of s was copied, and the cost of a page if it is known. */
+/* Counts the copied pages of s and, if the copy was timed, adds its cost to `learns`. */
 static void note_copies(engine *e, sequence *s, copy_cost *learns, const kv_swapped *did) {
     if (did->us >= 0) {
         copy_cost_note(learns, did->n_pages, (double)did->us);

@@ -1,5 +1,5 @@
-/* Processes what a forward pass has computed: rows are committed, pages published, next
- * tokens sampled. The engine thread. */
+/* After a forward pass: commits its rows, publishes pages and samples the next tokens.
+ * The engine thread. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,21 +19,19 @@
 
 /* Lines: the samples of a step on all threads. A line is what one sequence samples after
  * its known tokens: one token, or several along its drafts (spec/verify.h) as long as the
- * sampled tokens are drafts. One thread walks down a whole line, each sample after the
- * tokens before it, and then finds what the sequence's constraint forces or guesses next
- * (spec/jump_forward.h). The engine thread commits the tokens afterwards, in order. So
+ * sampled tokens are drafts. One thread samples a whole line, token after token, and then
+ * finds what the sequence's constraint forces or guesses next (spec/jump_forward.h). So
  * masks, log-probabilities and outlooks of different sequences are computed in parallel.
- * The engine thread. */
+ * The engine thread then commits the tokens in order. */
 
-/* Rows of logits that a line samples from: after its last known token and after each
- * draft. Of several jump-forward tokens only the last is followed by one. */
+/* Number of logits rows that a line samples from: one after its last known token and one
+ * after each draft. With jump-forward tokens, only the row after the last of them. */
 static int32_t step_lines_count_rows(const draft_line *line) {
     int32_t n_forced = line->s->draft.n_jump_forward;
     return n_forced == 0 ? line->n_drafts + 1 : n_forced == line->n_drafts ? 1 : 0;
 }
 
-/* Fills the rows of a line from row `out` of the logits on, and returns how many there
- * are. */
+/* Fills a line's sample rows, for the logits from row `out` on. Returns their number. */
 static int32_t step_lines_fill_rows(const engine *e, int32_t out, const draft_line *line) {
     const sequence *s = line->s;
     int32_t n = step_lines_count_rows(line);
@@ -49,7 +47,7 @@ static int32_t step_lines_fill_rows(const engine *e, int32_t out, const draft_li
     return n;
 }
 
-/* Takes token n of the line, forced or sampled from `row`. */
+/* Stores token n of the line in *result: forced, or sampled from `row`. */
 static void step_lines_take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w,
                                   sample_row *row, sample_result *result) {
     *result = NOT_SAMPLED;
@@ -63,8 +61,8 @@ static void step_lines_take_token(engine *e, sequence *s, int32_t worker, int32_
     step_sample_row(e, s, worker, row, NULL);
 }
 
-/* Checks all rows of a line before it is sampled, as step_check_rows requires; here
- * threads share the work. */
+/* Checks all rows of a line before it is sampled, as step_check_rows would, but in
+ * parallel with other lines. */
 static void step_lines_check_line(engine *e, const draft_line *line, int32_t worker) {
     sequence *s = line->s;
     int32_t n_logits = step_may_publish(e, s, line->n_rows) ? step_lines_count_rows(line) : 0;
@@ -74,16 +72,16 @@ static void step_lines_check_line(engine *e, const draft_line *line, int32_t wor
     }
 }
 
-/* Prepares the row after a token of a line; between jump-forward tokens it needs no
- * mask. False: the line ends here. */
+/* Prepares the mask after a token of a line; between jump-forward tokens none is needed.
+ * False: the line ends here. */
 static bool prepare_next(sequence *s, const verify_walk *w) {
     bool is_between = s->draft.n_jump_forward > 0 && w->at + 2 < s->draft.n_jump_forward;
     return s->constraint == NULL ||
            (is_between ? s->rule.pending == SAMPLE_NONE_PENDING : rule_step_prepare(s));
 }
 
-/* Walks down a line. Each sample's history is the sequence's own array, into which the
- * tokens are written ahead. */
+/* Samples line `task`. Its tokens are written to the sequence's own array before they are
+ * committed, as the history of the next sample. */
 static void sample_line(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     const draft_line *line = &e->step.lines[task];
@@ -97,12 +95,13 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         sample_result *r = &line->results[n];
         step_lines_take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
         if (r->error == QUIRE_BUSY && n > 0) {
-            break; /* a jump-forward token that could not be taken is proposed again */
+            break; /* the jump-forward token is proposed again in a later step */
         }
         bool is_token = r->error == QUIRE_OK && r->token >= 0;
         end_kind end = is_token ? end_token_kind(&s->sampling, e->desc, r->token) : END_NONE;
         bool ends = !is_token || end != END_NONE;
-        int32_t room = s->task.n_max - (s->task.n_known + n + 1) - 1; /* for drafts of the next step */
+        /* tokens that the next step may draft */
+        int32_t room = s->task.n_max - (s->task.n_known + n + 1) - 1;
         s->line_end = (uint8_t)end;
         bool is_prepared = ends || prepare_next(s, &w);
         goes_on = !ends && is_prepared && verify_advance(&w, r->token);
@@ -119,8 +118,8 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     s->n_line = n;
 }
 
-/* Whether a line of one row needs nothing but the argmax. With mirostat, mu has to be
- * kept for branches. */
+/* Whether a line has one row and needs only its argmax, which is known. Not with
+ * mirostat, since mu is stored for branches. */
 static bool step_lines_is_known(const draft_line *line) {
     return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax &&
            line->s->constraint == NULL && line->s->logprobs == NULL && line->s->mus == NULL;
@@ -138,10 +137,10 @@ static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
     }
 }
 
-/* Samples all items of the step with ROW_LINE; s->line keeps the results for step_sample.
- * If the backend has the argmax of a greedy row that no option changes and the constraint
- * allows it, it is taken without making a mask. Call it after the forward pass, before
- * anything is committed. */
+/* Samples all items of the step with ROW_LINE into s->line, for step_sample. If the
+ * backend has computed the argmax of a greedy row that no option changes, and the
+ * constraint allows it, no mask is made. Call it after the forward pass, before anything
+ * is committed. */
 static void step_lines_sample(engine *e) {
     step_arrays *a = &e->step;
     int32_t n = 0, n_rows = 0, n_results = 0;
@@ -193,7 +192,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     out_publish(s, reason);
 }
 
-/* Whether and why s ends with the token of this kind that it just got. */
+/* Why s ends with its newest token, whose kind is `end`; FINISH_NONE: it goes on. */
 static finish_reason finish_of(sequence *s, end_kind end) {
     if (end != END_NONE) {
         s->stopped_by_eos = end == END_EOS;
@@ -214,7 +213,7 @@ void step_commit(engine *e, sequence *s, int32_t token, end_kind end) {
     }
 }
 
-/* Stores what the request wants from row p of its prompt. */
+/* Stores the logits and log-probabilities that the request wants from prompt row p. */
 static void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
     if (s->logits_out) {
@@ -230,8 +229,7 @@ static void step_keep_row(const engine *e, sequence *s, int32_t p, const float *
 
 /* ---- one item ---- */
 
-/* Adds the last n computed rows of s to its pooled row; s ends with the last row of its
- * prompt. */
+/* Adds the last n computed rows of s to its pooled row; s ends with its prompt. */
 static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
     row_pooling_gather(e, s, s->task.kv.n_computed - n, n, row0);
     if (s->task.kv.n_computed == s->task.n_prompt) {
@@ -259,7 +257,8 @@ static void collect_last(engine *e, sequence *s, int32_t out) {
 static void collect_item(engine *e, int32_t item) {
     sequence *s = planned_at(e, item);
     int32_t n = e->sched.plan.items[item].n_rows - e->sched.plan.items[item].n_drafts;
-    int32_t out = e->step.out0[item]; /* the next wanted row, and at last the row to sample from */
+    /* next wanted row of the logits; after the loop, the row to sample from */
+    int32_t out = e->step.out0[item];
     if (s->task.state == TASK_DONE) {
         return; /* another beam of its search failed */
     }
@@ -304,7 +303,7 @@ static void collect_item(engine *e, int32_t item) {
 
 enum { SEQUENCE_AHEAD = 12, TOKENS_AHEAD = 6 }; /* items */
 
-/* Prefetches the sequences of later items, and then their last tokens. */
+/* Prefetches the sequences of later items, and the last tokens of nearer ones. */
 static void prefetch_ahead(const engine *e, int32_t item) {
     if (item + SEQUENCE_AHEAD < e->sched.plan.n_items) {
         sequence_prefetch(planned_at(e, item + SEQUENCE_AHEAD));

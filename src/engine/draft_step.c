@@ -10,7 +10,7 @@
 #include "spec/draft.h"
 #include "spec/jump_forward.h"
 
-#define GUESSES_KEPT 0.98f /* how much of engine.guessed remains at each new guess */
+#define GUESSES_KEPT 0.98f /* decay of engine.guessed and guessed_right at each guess */
 #define MOST_DOUBT   2.5f
 
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t),
@@ -35,9 +35,9 @@ void draft_step_close(engine *e) {
     mem_free((void *)e->drafted);
 }
 
-/* Whether s's next step computes one token of its own after sampled ones: then drafts can
- * follow it. Not for a beam, whose next token the search chooses, nor in the step in
- * which children are forked from s: they would get pages that contain s's drafts. */
+/* Whether drafts can follow s's last token: it was sampled, and is the only one not yet
+ * computed. Not for a beam, whose next token the search chooses, nor in a step in which
+ * children are forked from s, since they would share pages that contain s's drafts. */
 static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 &&
            s->task.n_known > s->task.n_prompt;
@@ -72,8 +72,8 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     return d->n_jump_forward > 0;
 }
 
-/* Puts the next ids of d's prediction into its tree in place of its constraint's guesses.
- * False: nothing is predicted in this step. */
+/* Replaces the constraint's guesses in d's tree by the next ids of its prediction. False:
+ * the prediction offers none in this step. */
 static bool draft_step_predict(const engine *e, draft_seq *d, int32_t n_expected, int32_t room) {
     if (d->n_jump_forward > 0 || !draft_want(d, &e->predicting, n_expected < room ? n_expected : room)) {
         return false;
@@ -85,8 +85,8 @@ static bool draft_step_predict(const engine *e, draft_seq *d, int32_t n_expected
     return true;
 }
 
-/* Drops the drafts of sequences that their constraints forbid: first the drafter's,
- * then those of predictions. */
+/* Cuts the draft of sequence `task` to the part that its constraint allows. Tasks count
+ * the drafter's sequences first, then those with predictions. */
 static void constrain(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     draft_seq *d = task < e->n_drafted ? e->drafted[task]
@@ -98,9 +98,9 @@ static void constrain(void *context, int32_t task, int32_t worker) {
     }
 }
 
-#define PREFETCHED_AHEAD 8 /* sequences; another thread may have written their outlooks */
+#define PREFETCHED_AHEAD 8 /* sequences, whose outlooks another thread may have written */
 
-/* How many ids of its prediction s expects next. */
+/* Number of ids of its prediction that s is expected to follow next; 0: none. */
 static int32_t draft_step_expects(const sequence *s) {
     prediction_walk *w = s->draft.prediction;
     return w == NULL ? 0 : prediction_expects(w, s->task.tokens, s->task.n_prompt, s->task.n_known);
@@ -141,8 +141,8 @@ void draft_step_propose(engine *e) {
     }
 }
 
-/* Moves the keys and values of s's next token from index `place` of its tables to the
- * slot of its position. */
+/* Moves the keys and values of s's next token from the slot at index `place` of its
+ * tables to the slot of its position. */
 static void draft_step_take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
     if (place == s->task.kv.n_computed) {
@@ -161,7 +161,7 @@ static void note_guess(engine *e, const draft_outcome *o) {
     e->guessed_right = e->guessed_right * GUESSES_KEPT + (float)o->n_accepted;
 }
 
-/* Adapts the depth and the counters to the result. s may have ended with these tokens. */
+/* Adapts the draft length to the outcome, and counts it. s may have ended already. */
 static void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
     quire_stats *st = &e->stats;
     explain_drafted(s, o->n_accepted, o->is_jump_forward);
@@ -175,7 +175,7 @@ static void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    /* the drafter has not seen other drafts */
+    /* the drafter did not make the other drafts */
     bool is_drafters = !s->draft.is_guess && !s->draft.is_predicted;
     s->draft.n_agreed += is_drafters ? o->n_first : 0;
     if (!e->options.ablations.fixed_draft_length) {
@@ -201,13 +201,13 @@ static void draft_step_take_forced(engine *e, sequence *s, int32_t token) {
     }
 }
 
-/* Whether the next token can be processed: it was already sampled, or its rule is ready
- * or can be made ready now. Otherwise the rest of the draft is dropped. */
+/* Whether the next token can be taken: it was already sampled, or its mask is ready or
+ * can be made now. Otherwise the rest of the draft is dropped. */
 static bool draft_step_goes_on(sequence *s) {
     return s->n_line > 0 || rule_step_prepare(s);
 }
 
-/* Counts how the prediction of s fared for its tokens from `first` on. */
+/* Counts the accepted drafts of the prediction among s's tokens from `first` on. */
 static void count_predicted(sequence *s, int32_t first, const draft_outcome *o) {
     bool is = s->draft.is_predicted;
     prediction_count(s->draft.prediction, is ? o->n : 0, is ? o->n_accepted : 0, s->task.n_known - first,
@@ -217,7 +217,7 @@ static void count_predicted(sequence *s, int32_t first, const draft_outcome *o) 
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
     sequence *s = planned_at(e, item);
     const int32_t first = s->task.n_known;
-    /* place: index of the first draft */
+    /* place: index of the first draft in the tables */
     const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed;
     const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
     verify_walk w = verify_begin(&s->draft, n, n > 0 && draft_by_rejection(&e->options.draft, &s->sampling));

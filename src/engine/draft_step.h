@@ -1,12 +1,12 @@
-/* Drafts in a step: for which sequences they are made (spec/draft.h has the drafters),
- * and which of them are committed (spec/verify.h decides).
+/* Drafts in a step: makes drafts for sequences (spec/draft.h has the drafters), and
+ * commits the accepted ones (spec/verify.h decides which).
  *
- * An accepted draft that is not on the first branch has its keys and values moved to the
- * slot of its position. The slots of rejected drafts are released, pages too, in the same
- * step. Recurrent states are copied after each row that a draft follows, and the copy
- * after the last accepted one becomes the sequence's; of a tree only the first branch is
- * computed then. So every state and published page is what it would be without drafts.
- * Owner: the engine thread. */
+ * The keys and values of an accepted draft that is not on the first branch are moved to
+ * the slot of its position. The slots and pages of rejected drafts are released in the
+ * same step. Recurrent states are copied after each row that a draft follows, and the
+ * copy after the last accepted draft becomes the sequence's state; with states, only the
+ * first branch of a tree is computed. So every state and published page is the same as
+ * without drafts. Owner: the engine thread. */
 #ifndef ENGINE_DRAFT_STEP_H
 #define ENGINE_DRAFT_STEP_H
 
@@ -17,21 +17,21 @@
 quire_err draft_step_open(engine *e, quire_error *err);
 void draft_step_close(engine *e);
 
-/* The least outlook_worth of a guess in a step, from the costs with which the step was
- * planned. */
+/* The least outlook_worth with which a guess is drafted in this step, from the costs with
+ * which the step was planned. */
 guess_worth step_guess_worth(const engine *e);
-/* Sets draft.tree and draft.n_jump_forward of every running sequence. Tokens that a
- * constraint forces take precedence over those that it guesses, and these over a
- * drafter's draft, of which only the part that the constraint allows is kept. Once a
- * step, before planning. O(running), and the drafter's own work. */
+/* Sets draft.tree and draft.n_jump_forward of every running sequence. Tokens that its
+ * constraint forces come first, then tokens that the constraint guesses, then the
+ * drafter's draft, cut to the part that the constraint allows. Once a step, before
+ * planning. O(running), and the drafter's own work. */
 void draft_step_propose(engine *e);
 /* Samples along the drafts of item `item`, whose known tokens are all computed and
  * committed, as long as they are accepted, and counts the accepted ones. `out`: index in
  * out_rows of its first sampled row of logits. Afterwards its tables hold exactly what is
  * computed. */
 void draft_step_verify(engine *e, int32_t item, int32_t out);
-/* Tells the drafter to drop what it keeps for s, which is about to release its pages.
- * The output of a sequence that ends may remain, as a source of later drafts. */
+/* Makes the drafter drop its state for s, which is about to release its pages. The output
+ * of a sequence that ends may be kept as a source of later drafts. */
 void draft_step_preempted(engine *e, sequence *s);
 void draft_step_ended(engine *e, sequence *s);
 

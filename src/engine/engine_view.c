@@ -11,7 +11,7 @@
 #include "engine/state.h"
 #include "sched/prefix_wait.h"
 
-#define MAX_PAGES  65536 /* most pages shown; a tree of more entries is not shown */
+#define MAX_PAGES  65536 /* most pages in a view; a tree with more entries is left out */
 #define MAX_SEQS   4096
 #define MAX_EVENTS 256
 
@@ -114,15 +114,15 @@ void engine_view_response(engine *e) {
     }
 }
 
-/* The engine's counters: its thread keeps them without locks, and publishes them once a
- * step for other threads. */
+/* The engine's counters. The engine thread updates them without locks, and publishes them
+ * once a step for other threads. */
 
 static void stats_add(engine *e, quire_histogram_kind kind, int64_t value) {
     histogram_add(&e->stats.histograms[kind], kind, value);
 }
 
-/* Rows of a prompt that is computed again after a preemption count too; stats_token
- * counts no more than the prompt has. */
+/* Counts rows of the prompt, also those that are computed again after a preemption;
+ * stats_token limits the sum to the prompt's length. */
 void stats_computed(engine *e, sequence *s, int32_t n) {
     (void)e;
     s->n_prefilled += s->task.n_known == s->task.n_prompt ? n : 0;
@@ -166,8 +166,8 @@ void stats_pages(engine *e) {
     p->n_pages_held_most = held > p->n_pages_held_most ? held : p->n_pages_held_most;
 }
 
-/* Sequences that wait for something other than the scheduler's limits. If every place is
- * in use, they all wait for a place. */
+/* Number of sequences that wait for something other than the scheduler's limits; 0 if
+ * every place is in use, since then all wait for a place. */
 static int64_t count_deferred(const engine *e) {
     int64_t n = 0;
     for (int32_t i = 0; i < e->sched.n_waiting && e->sched.n_running < e->sched.limits.max_seqs; i++) {

@@ -24,7 +24,7 @@ void explain_queued(engine *e, sequence *s) {
     }
 }
 
-/* How long x has had this kind of wait, and how often. */
+/* Where x counts the time of this kind of wait, and how often it began. */
 static int64_t *wait_us_of(explain *x, quire_wait wait) {
     return wait == EXPLAIN_WAIT_ADAPTER ? &x->adapter_wait_us : &x->report.wait_us[wait];
 }
@@ -33,11 +33,11 @@ static int32_t *n_waits_of(explain *x, quire_wait wait) {
     return wait == EXPLAIN_WAIT_ADAPTER ? &x->n_adapter_waits : &x->report.n_waits[wait];
 }
 
-/* Counts the time since the last cut, and moves the cut to now_us. */
+/* Adds the time since since_us to the present stage or wait; since_us becomes now_us. */
 static void explain_cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
-    /* tokens have the time of their step, which may precede the last cut */
+    /* a token has the time of its step, which may be before since_us */
     int64_t us = now_us > since_us ? now_us - since_us : 0;
     x->since_us = since_us + us;
     switch (x->stage) {
@@ -64,7 +64,7 @@ static void wait_for(sequence *s, quire_wait wait) {
     x->wait = wait;
 }
 
-/* The kind of wait of sequences without a more specific one. */
+/* The kind of wait of a sequence that has no more specific one. */
 static quire_wait common_wait(const engine *e) {
     const sched_plan *plan = &e->sched.plan;
     if (e->sched.n_running >= e->sched.limits.max_seqs) {
@@ -131,7 +131,7 @@ static quire_explain_preemption *last_preemption(explain *x) {
                : NULL;
 }
 
-/* Adds to the entry of the last preemption and to the totals. */
+/* Adds a cost to the entry of the last preemption and to the totals. */
 static void explain_add_cost(explain *x, quire_explain_preemption cost) {
     quire_explain_preemption *to[] = {&x->report.preempted, last_preemption(x)};
     for (int i = 0; i < 2 && to[i] != NULL; i++) {
@@ -141,7 +141,7 @@ static void explain_add_cost(explain *x, quire_explain_preemption cost) {
     }
 }
 
-/* Ends the preemption of s, which has now recomputed what it lost. */
+/* Ends the last preemption in x, if it is open: what was lost is computed again. */
 static void explain_come_back(explain *x, int64_t now_us) {
     if (x->preempted_us > 0) {
         explain_add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
@@ -159,7 +159,7 @@ void explain_preempted(engine *e, sequence *s) {
     int64_t now_us = clock_us();
     explain_cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
-    explain_come_back(x, now_us); /* ends an earlier preemption */
+    explain_come_back(x, now_us); /* an earlier preemption may still be open */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
     x->was_computed = s->task.kv.n_computed > x->was_computed ? s->task.kv.n_computed : x->was_computed;

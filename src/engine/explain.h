@@ -1,4 +1,4 @@
-/* The report on one request's way through the engine (quire_explain.h), for requests that
+/* The report on how the engine served one request (quire_explain.h), for requests that
  * ask for it.
  *
  * The engine thread fills it step by step, in a block that is allocated with the
@@ -16,7 +16,7 @@
 #include "quire_explain.h"
 #include "sched/admission_policy.h"
 
-/* s has been taken in by the engine thread. */
+/* The engine thread has taken s from the in-ring. */
 void explain_entered(engine *e, sequence *s);
 /* s, with its chained samples, begins to wait for the first time: records how many are
  * ahead of it. O(waiting) for one with a report. */
@@ -27,7 +27,7 @@ void explain_waiting(engine *e);
 /* Each function below does nothing for a sequence without a report. */
 /* s is admitted, with the pages that it reuses. */
 void explain_admitted(engine *e, sequence *s);
-/* s ends a wait of this kind and runs, with pages that another sequence computed. */
+/* s ends a wait of this kind and runs, sharing pages that another sequence computed. */
 void explain_shared(sequence *s, quire_wait wait);
 /* s is about to be preempted. */
 void explain_preempted(engine *e, sequence *s);
@@ -44,8 +44,6 @@ void explain_swapped(sequence *s, int64_t bytes);
 /* s has ended. */
 void explain_ended(engine *e, sequence *s);
 
-/* The block in which explain.h collects a request's report, allocated with the sequence,
- * so that a step allocates nothing. */
 
 typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
 
@@ -58,19 +56,19 @@ typedef struct explain {
     int64_t adapter_wait_us; /* the time of EXPLAIN_WAIT_ADAPTER, and how often it began */
     int32_t n_adapter_waits;
     explain_stage stage;
-    quire_wait wait;      /* in EXPLAIN_QUEUE */
+    quire_wait wait;      /* kind of wait in EXPLAIN_QUEUE */
     int64_t since_us;     /* when the stage or wait began; 0: at the submission */
     int64_t preempted_us; /* when it was preempted; 0: never, or it has recomputed what it lost */
     int32_t was_computed; /* tokens that were computed when it was preempted */
     bool is_counted;      /* in n_explained */
-    int32_t n_prefix;     /* what report.matched would be with a snapshot after each token */
+    int32_t n_prefix;     /* value that report.matched would have with a snapshot after each token */
     int64_t first_token_step, last_token_step; /* -1: no token came yet */
     int32_t n_ahead;                           /* waiting sequences that preceded it when it began to wait */
     admission_policy order;
 } explain;
 
-/* A block for a new sequence; NULL when out of memory. The last owner frees it with
- * mem_free: the reader, once it has the end event, otherwise the sequence. */
+/* The report block of a new sequence; NULL: out of memory. The reader frees it with
+ * mem_free after the end event; without one, the sequence does. */
 static inline explain *explain_new(void) {
     explain *x = mem_new(1, sizeof *x);
     if (x != NULL) {

@@ -13,7 +13,7 @@
 
 /* ---- service counters: what each tenant was served ---- */
 
-/* The tenant's name is the part of the namespace's name before a zero byte. */
+/* The tenant's name is the namespace's name up to its first zero byte. */
 static void service_entered(engine *e, sequence *s) {
     const uint8_t *end = s->n_namespace > 0 ? memchr(s->namespace, 0, s->n_namespace) : NULL;
     size_t n = end != NULL ? (size_t)(end - s->namespace) : s->n_namespace;
@@ -21,8 +21,8 @@ static void service_entered(engine *e, sequence *s) {
     s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
 }
 
-/* Counts given tokens, of a prompt or a steer. Tokens that are computed again after a
- * preemption are not counted twice. */
+/* Adds computed given tokens (of a prompt or a steer) to the tenant's counter. Tokens
+ * computed again after a preemption are not counted twice. */
 static void service_computed(engine *e, sequence *s, int32_t n) {
     if (s->task.n_known != s->n_given) {
         return;
@@ -58,7 +58,7 @@ static void tiers_forgotten(engine *e, sequence *s) {
 
 /* ---- adapters ---- */
 
-/* Records for the metrics which adapters run and which are waited for. */
+/* Records for metrics which adapters run and which ones requests wait for. */
 static void adapters_planned(engine *e) {
     int64_t now = e->stats.steps + 1;
     for (int32_t i = 0; i < e->sched.n_running && e->options.max_adapters > 0; i++) {

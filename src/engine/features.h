@@ -5,8 +5,8 @@
  *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended
  *                              ^ preempted <-'
  *
- * A step raises the events. The purpose of an item's last row is decided while the batch
- * is filled (row_use in state.h). The engine thread. */
+ * Steps raise the events, on the engine thread. The use of an item's last row is no
+ * event: it is decided while the batch is filled (row_use in state.h). */
 #ifndef ENGINE_FEATURES_H
 #define ENGINE_FEATURES_H
 
@@ -25,7 +25,7 @@ void event_entered(engine *e, sequence *s);
 void event_admitted(engine *e, sequence *s);
 /* s is about to release its pages and wait again. */
 void event_preempted(engine *e, sequence *s);
-/* n of its known tokens were computed; s->task.kv counts them. */
+/* n known tokens of s were computed; s->task.kv already counts them. */
 void event_computed(engine *e, sequence *s, int32_t n);
 /* A token was appended, at now_us. */
 void event_token(engine *e, sequence *s, int64_t now_us);

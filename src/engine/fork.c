@@ -7,7 +7,7 @@
 #include "engine/explain.h"
 #include "engine/step_sample.h"
 
-/* Puts s among the waiting, to be admitted on its own. */
+/* Adds s to the waiting list, to be admitted on its own. */
 static void wait_alone(engine *e, sequence *s) {
     cache_enter(e, s);
     scheduler_wait(&e->sched, &s->task);
@@ -15,7 +15,7 @@ static void wait_alone(engine *e, sequence *s) {
 
 void fork_share(engine *e, const sequence *parent, sequence *s) {
     kv_seq_fork(&e->kv, &parent->task.kv, parent->task.kv.n_computed,
-                &s->task.kv); /* the tables were made with room for the whole sequence */
+                &s->task.kv); /* allocates nothing: the tables have room for the whole sequence */
     s->task.n_reused = 0;
     if (s->task.n_admitted == 0) { /* otherwise a reader of its progress may be reading these members */
         s->task.n_cached = parent->task.n_cached;
@@ -47,8 +47,8 @@ void fork_children(engine *e, sequence *parent, const float *logits) {
     }
 }
 
-/* Gives s, which is just admitted, the cached pages of its first n tokens in place of
- * those that it has. */
+/* Releases the pages of s, which was just admitted, and gives it the cached pages of its
+ * first n tokens. */
 static void admit_anew(engine *e, sequence *s, int32_t n) {
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_DROP);
     (void)kv_seq_admit(&e->kv, &s->task.kv, s->task.tokens, n);
@@ -90,8 +90,7 @@ void fork_hand_on(engine *e, sequence *parent) {
     sequence *s = parent->next_child;
     parent->next_child = NULL;
     for (sequence *f = s; f != NULL && parent->task.n_admitted > 0; f = f->next_child) {
-        /* the request was admitted before, so it runs to its end even past the
-         * deadline */
+        /* the request was admitted before: it runs to its end even past the deadline */
         f->task.deadline_us = 0;
     }
     if (s != NULL) {

@@ -1,5 +1,5 @@
-/* The engine's life cycle: open and close. submit.c takes requests in; step.c has the
- * steps, which the thread of a team runs (team.c). */
+/* Opens and closes the engine. submit.c accepts requests; step.c has the steps, which a
+ * team's thread runs (team.c). */
 #include <stddef.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static bool discard_pages(void *b, page_id first, int32_t n) {
     return ops->kv_discard != NULL && ops->kv_discard(b, first.v, n);
 }
 
-/* Always: backends finish copying pages before they return. */
+/* Always true: backends finish copying pages before they return. */
 static bool lifecycle_is_done(void *b, kv_fence fence) {
     (void)b, (void)fence;
     return true;
@@ -95,7 +95,7 @@ static quire_err open_tables(engine *e) {
     return QUIRE_OK;
 }
 
-/* Most rows of a prompt that a step computes. */
+/* The most rows of one prompt in a step. */
 static int32_t chunk_of(const engine_options *o, const model_desc *d) {
     bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill && !d->two_sided;
     return chunked ? o->prefill_chunk : o->max_batched_tokens;
@@ -129,8 +129,8 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
-/* A sequence that runs alone must fit into the guaranteed pages, or it could wait for
- * pages that are never released. */
+/* Limits max_model_len so that a sequence that runs alone fits into the guaranteed pages;
+ * otherwise it could wait for ever for pages. */
 static void limit_length(engine *e) {
     int64_t holds = kv_most_tokens(&e->sched.limits.most, engine_sure_pages(e));
     if (e->desc->two_sided && holds >= e->sched.limits.max_rows) {
@@ -252,7 +252,7 @@ void engine_close(engine *e) {
     }
     engine_stop(e);
     if (e->in != NULL) {
-        intake_cancel_all(e); /* sequences that were submitted since */
+        intake_cancel_all(e); /* sequences submitted since engine_stop */
     }
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->readers_lock);
@@ -272,9 +272,8 @@ void engine_close(engine *e) {
     mem_free(e);
 }
 
-/* What the engine adds to the scheduler's decisions (sched/scheduler.h): pages that lie
- * outside the pool, drafts, beams, deadlines, and the events of features.h. The context
- * of every hook is the engine. */
+/* The scheduler's hooks (sched/scheduler.h): pages outside the pool, drafts, beams,
+ * deadlines, and the events of features.h. The context of every hook is the engine. */
 
 static bool sched_hooks_is_ready(void *context, sched_task *t) {
     engine *e = context;
@@ -286,7 +285,8 @@ static bool sched_hooks_is_ready(void *context, sched_task *t) {
 static void sched_hooks_describe(void *context, const sched_task *t, sched_seq *d) {
     const sequence *s = sequence_of(t);
     const engine *e = context;
-    /* states advance token by token, so only the first branch of a tree is computed */
+    /* recurrent states follow one line of tokens: only a tree's first branch is
+     * computed */
     int32_t n_drafts = e->kv.n_state_pages > 0 ? draft_tree_first_branch(&s->draft.tree) : s->draft.tree.n;
     d->n_drafts = t->state == TASK_WAITING ? 0 : n_drafts;
     d->is_jump_forward = d->n_drafts > 0 && s->draft.n_jump_forward > 0;
@@ -324,7 +324,8 @@ static void reserved(void *context, const sched_task *t, int32_t n_rows, int32_t
     }
 }
 
-/* Ends the sequence and all samples of its prompt; after_s: when to retry. */
+/* Ends the sequence and all samples of its prompt with QUIRE_BUSY. after_s: seconds until
+ * a retry may succeed. */
 static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     engine *e = context;
     sequence *s = sequence_of(t);
@@ -341,7 +342,7 @@ static void sched_hooks_refuse(void *context, sched_task *t, int32_t after_s) {
     e->stats.deadlines_refused++;
 }
 
-/* Makes room for the most pages that one sequence's next rows can take. */
+/* Empties parks until one sequence's most pages of a step are available. */
 static void sched_hooks_yield(void *context) {
     engine *e = context;
     parks_yield(e, kv_most_pages(&e->sched.limits.most, e->sched.limits.max_rows));

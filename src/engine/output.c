@@ -60,7 +60,7 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     return QUIRE_OK;
 }
 
-/* Whether there are n places for the reader of o. Under the engine's lock. */
+/* Whether n places are free for the reader of o. Under the engine's lock. */
 static bool output_has_places(const engine_out *o, int32_t n) {
     return o->e->n_free_entries >= n + (o == o->e->awaiting ? 0 : o->e->n_saved);
 }
@@ -74,8 +74,7 @@ static void output_wake_awaiting(const engine *e) {
     }
 }
 
-/* Sets the number of places for which the reader of o waits; 0: none. Under the engine's
- * lock. */
+/* Sets how many places the reader of o waits for; 0: none. Under the engine's lock. */
 static void output_await(engine_out *o, int32_t n) {
     engine *e = o->e;
     engine_out **at = &e->awaiting;
@@ -94,7 +93,7 @@ static void output_await(engine_out *o, int32_t n) {
         *at = o;
     }
     o->n_awaited = n;
-    if (e->awaiting != first || e->n_saved < n_saved) { /* places that o gave up are free for others */
+    if (e->awaiting != first || e->n_saved < n_saved) { /* others may take the places that were saved for o */
         output_wake_awaiting(e);
     }
 }
@@ -106,7 +105,7 @@ bool out_take_places(engine_out *o, int32_t n, bool has_waited) {
     }
     if (has_waited && o->n_awaited > 0) {
         const int32_t n_left = e->n_free_entries - n;
-        if (o == e->awaiting && e->n_saved > n_left) { /* saved places are taken last */
+        if (o == e->awaiting && e->n_saved > n_left) { /* uses up unsaved places first */
             e->n_saved = n_left;
         }
         output_await(o, o->n_awaited > n ? o->n_awaited - n : 0);
@@ -158,7 +157,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->fresh_words[index] =
         output_word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
-        s->finish = reason; /* only if s ends, since the reader writes that cache line */
+        s->finish = reason; /* only if s ends, since the reader writes to that cache line */
         s->n_ended_before = o->e->n_ended++;
         o->e->stats.requests_finished[reason - 1]++;
     }
@@ -207,13 +206,13 @@ void out_wake_readers(engine *e) {
 /* Removes s from the table after its last event, and frees its output index. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
-    /* a dirty bit may still be set */
+    /* first, since its dirty bit may still be set */
     atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed);
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
     e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
-    if (e->awaiting != NULL && e->n_saved < e->awaiting->n_awaited) { /* saves every other place */
+    if (e->awaiting != NULL && e->n_saved < e->awaiting->n_awaited) { /* saves every second place */
         e->has_saved = !e->has_saved;
         e->n_saved += e->has_saved;
     }
@@ -222,7 +221,7 @@ static void leave_table(sequence *s) {
     sequence_drop(s);
 }
 
-/* Copies what was recorded before the first token became known. */
+/* Fills in what was recorded up to the first token. */
 static void fill_times(const sequence *s, engine_event *event) {
     event->n_cached = s->task.n_cached;
     event->queue_us = s->task.queue_us;
@@ -230,7 +229,7 @@ static void fill_times(const sequence *s, engine_event *event) {
     event->first_token_us = atomic_load_explicit(&s->first_token_us, memory_order_relaxed);
 }
 
-/* The counts of s's prediction after its first n tokens. */
+/* The prediction's counts when s had n tokens. */
 static prediction_counts predicted_after(const sequence *s, int32_t n) {
     return s->predicted != NULL && n > s->task.n_prompt ? s->predicted[n - 1 - s->task.n_prompt].counts
                                                         : (prediction_counts){0};
@@ -241,7 +240,7 @@ static void output_take_end(sequence *s, engine_event *event) {
     /* otherwise the prompt may not have been computed */
     bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
     event->prompt_logprobs = is_whole ? s->prompt_logprobs : NULL;
-    /* kept here, since the sequence may be freed once its end is read */
+    /* moved here, since the sequence may be freed once its end is read */
     s->out->ended_logprobs = s->prompt_logprobs;
     s->prompt_logprobs = NULL;
     event->error = s->error;
@@ -279,7 +278,7 @@ static bool output_take_progress(sequence *s, engine_event *event) {
     return true;
 }
 
-/* Gets the next event of s. False if it has none. */
+/* Fills the next event of s. False: it has none. */
 static bool output_next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
@@ -297,7 +296,8 @@ static bool output_next_of(sequence *s, engine_event *event) {
                 ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
                 : NULL;
         event->token =
-            /* then the array stays in the cache of the engine's processor */
+            /* avoids a read of the array, which the engine's processor has in its
+             * cache */
             s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read];
         s->n_read++;
         return true;
@@ -343,7 +343,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
             }
             return true;
         }
-        o->current = NULL; /* growth after this read sets the dirty bit again */
+        o->current = NULL; /* tokens published since then set the dirty bit again */
     }
     return false;
 }

@@ -1,13 +1,13 @@
 /* Parks. A park keeps the pages of one sequence after its end, so that a request that
- * continues it finds them in the prefix cache (defined in quire.h).
+ * continues it finds them in the prefix cache (quire.h has the interface).
  *
  *   empty --its sequence ends--> holds pages --another sequence ends there, or a limit--> ..
  *
- * A park holds a kv_seq that no task has: its pages count as held, so the planner knows
- * that they are not available, and nothing evicts them. For each page the engine counts
- * the parks that hold it, so a page counts once in the total and once for its tenant.
- * Pages of public prefixes belong to no tenant. The oldest parks are emptied when a limit
- * is exceeded, or when too few pages are left for anything to run.
+ * A park holds a kv_seq that belongs to no task: its pages count as held, so the planner
+ * does not use them and nothing evicts them. The engine counts the parks that hold each
+ * page, so that a page counts once in the total and once for its tenant. Pages of public
+ * prefixes belong to no tenant. The oldest parks are emptied when a limit is exceeded, or
+ * when too few pages are left for anything to run.
  *
  * The owner of the handle and the sequences that will park in it have references.
  * Everything except the calls on handles runs on the engine thread. Invariant: counts[p]
@@ -19,7 +19,7 @@
 #include "base/str.h"
 #include "engine/state.h"
 
-#define ROW_BYTES (64 << 20) /* bytes of logits that all parks may keep */
+#define ROW_BYTES (64 << 20) /* most bytes of logits that all parks keep */
 
 /* ---- the handle ---- */
 
@@ -58,7 +58,7 @@ const engine *engine_park_engine(const engine_park *p) {
     return p->e;
 }
 
-/* Closes the handle and passes the owner's reference to the engine thread. */
+/* Pushes p to the stack of closed parks, with the owner's reference. */
 void engine_park_close(engine_park *p) {
     if (p == NULL) {
         return;
@@ -139,14 +139,14 @@ static void park_empty(engine *e, engine_park *p) {
     park_drop_row(&e->parks, p);
     park_count(e, p, -1);
     park_unlink(&e->parks, p);
-    kv_seq_release(&e->kv, &p->kv, NULL, KV_DROP); /* the pages are published already */
+    kv_seq_release(&e->kv, &p->kv, NULL, KV_DROP); /* the index already has the pages */
     kv_seq_close(&e->kv, &p->kv);
     kv_seq_deinit(&p->kv);
     atomic_store(&p->n_tokens, 0);
     atomic_store(&p->n_pages, 0);
 }
 
-/* Records that a limit emptied p or kept a sequence out of it. */
+/* Empties p, and counts that a limit did so or kept a sequence out of it. */
 static void park_bounded(engine *e, engine_park *p) {
     park_empty(e, p);
     atomic_fetch_add(&p->n_bounded, 1);
@@ -187,7 +187,7 @@ void parks_yield(engine *e, int64_t n_pages) {
     }
 }
 
-/* Empties parks until all limits hold: first the tenant's, then the total. */
+/* Empties parks until the tenant's limit, then the total limit, hold. */
 static void keep_bounds(engine *e, int32_t tenant) {
     engine_parks *all = &e->parks;
     while (all->tenants[tenant].n_pages > all->max_tenant_pages && all->tenants[tenant].n_parks > 0) {
@@ -295,7 +295,7 @@ const float *parks_find_row(const engine *e, const sequence *s) {
     int32_t n = s->task.n_known, n_tail = n % e->layout.page_tokens;
     const kv_path *path = &s->task.kv.path;
     const engine_park *p = s->task.kv.n_computed == n ? e->parks.oldest : NULL;
-    /* paths at the same entry have the same tokens up to it */
+    /* paths that end at the same entry have the same tokens up to there */
     while (p != NULL &&
            (p->row == NULL || p->kv.n_computed != n || p->kv.path.namespace != path->namespace ||
             p->kv.path.n_public != path->n_public || p->kv.path.entry != path->entry ||
@@ -317,7 +317,7 @@ quire_err parks_open(engine *e) {
     all->max_tenant_pages = e->options.parked_tenant_bytes > 0 && n < all->max_pages ? n : all->max_pages;
     all->max = e->options.max_requests;
     if (e->kv.n_state_pages > 0 && all->max > max_snapshots / 2) {
-        all->max = max_snapshots / 2; /* running sequences need the other half */
+        all->max = max_snapshots / 2; /* the other half is for running sequences */
     }
     all->max_rows = ROW_BYTES / (e->desc->n_vocab * (int32_t)sizeof(float));
     all->counts = mem_new((size_t)e->options.n_pages, sizeof *all->counts);

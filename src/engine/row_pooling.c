@@ -6,7 +6,7 @@
 #include "base/float_bits.h"
 #include "engine/state.h"
 
-/* Limits how many cached tokens t may reuse when it is admitted next. */
+/* Limits how many cached tokens t may reuse at its next admission. */
 static void limit_reuse(const row_pooling *p, sched_task *t) {
     t->limits_reuse = p->params.kind == POOLING_MEAN || (p->params.kind == POOLING_CLS && p->n_gathered == 0);
     t->reuse_limit = p->n_gathered;
@@ -55,7 +55,7 @@ static void row_pooling_add_row(const engine *e, row_pooling *p, int32_t row) {
 
 void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t row0) {
     row_pooling *p = s->pooling;
-    /* a mean skips rows that it has gathered before */
+    /* rows that are computed again after a preemption are already in the mean */
     int32_t first = p->params.kind == POOLING_MEAN && from < p->n_gathered ? p->n_gathered : from;
     for (int32_t at = first; at < from + n; at++) {
         int32_t row = row0 + at - from;

@@ -1,5 +1,5 @@
-/* Row pooling turns a sequence's rows, after the model's last norm, into the single row
- * that its request gets in place of tokens.
+/* Row pooling reduces a sequence's rows, after the model's last norm, to the one row that
+ * its request gets instead of tokens.
  *
  *   open (submitting thread) --> gather: the rows of each step
  *       --> finish: model_pooled, cut, norm --> the reader has it with the end
@@ -21,27 +21,26 @@
 #include "core/params.h"
 #include "engine/sequence.h"
 
-/* Gives a new sequence s the block for r's pooling, which was checked. s then needs one
- * row and no logits. QUIRE_NO_MEMORY. Any thread. */
+/* Allocates the block for r's pooling, which was checked, in the new sequence s, which
+ * then needs no logits. QUIRE_NO_MEMORY. Any thread. */
 quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s);
-/* Takes positions from..from + n of s, which are rows row0.. of the batch, computed in
- * this step and finite. */
+/* Gathers the rows of positions [from, from + n) of s: rows row0.. of the batch, which
+ * this step computed and which are finite. */
 void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t row0);
-/* Computes the result once every row was taken. QUIRE_NUMERIC: it is not finite. */
+/* Computes the result; every row must have been gathered. QUIRE_NUMERIC: the result is
+ * not finite. */
 quire_err row_pooling_finish(const engine *e, sequence *s);
 
-/* The block in which row_pooling.h gathers a sequence's rows, allocated with the
- * sequence, so that a step allocates nothing. */
 
 typedef struct row_pooling {
     pooling_params params;
-    int32_t n_gathered; /* rows 0..n_gathered are taken */
+    int32_t n_gathered; /* rows [0, n_gathered) are gathered */
     int32_t width;      /* elements of the result */
     /* [desc_pooled_width] mem_new'd; the engine thread's until the end is published,
      * then the reader's */
     float *result;
     float *row;     /* [d_model] the pooled row; it points into this block, as sum does */
-    double *sum;    /* [d_model] for a mean: the sum of the rows taken so far */
+    double *sum;    /* [d_model] for a mean: the sum of the rows gathered so far */
     int32_t *types; /* [n_prompt] the tokens' types, mem_new'd, or NULL: all are of type 0 */
 } row_pooling;
 

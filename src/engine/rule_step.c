@@ -8,7 +8,7 @@ void rule_step_begin(engine *e) {
 
 /* ---- outside ---- */
 
-/* Runs on an outside thread, which owns the state until rule_place says RULE_BACK. */
+/* Runs on an outside thread, which owns the state until rule_place is RULE_BACK. */
 static void run_outside(engine_work *w) {
     sequence *s = (sequence *)(void *)((char *)w - offsetof(sequence, rule_work));
     const wake *engine_wake = s->rule_wake;
@@ -48,8 +48,8 @@ bool rule_step_prepare(sequence *s) {
     return s->constraint == NULL || s->rule.is_ready;
 }
 
-/* Computes a missing mask here or hands it to an outside thread. False if s has to wait
- * for it, or failed. */
+/* Computes a missing mask here, or passes the work to an outside thread. False: s has to
+ * wait for it, or failed. */
 static bool rule_step_make_ready(engine *e, sequence *s) {
     rule_step_take_back(e, s);
     if (atomic_load(&s->rule_place) != RULE_HERE || s->rule_error != QUIRE_OK) {
@@ -62,13 +62,14 @@ static bool rule_step_make_ready(engine *e, sequence *s) {
         give_outside(e, s);
         return false;
     }
-    work_room *room = work_room_enter(NULL); /* no outside thread: computes it now, without a limit */
+    /* there is no outside thread: computes it now, without a limit */
+    work_room *room = work_room_enter(NULL);
     bool made = rule_step_prepare(s);
     (void)work_room_enter(room);
     return made;
 }
 
-/* Whether s failed; false while a text thread has its rule. */
+/* Whether the rule of s failed; false while a text thread has it. */
 static bool has_failed(const sequence *s) {
     return atomic_load(&s->rule_place) == RULE_HERE && s->rule_error != QUIRE_OK;
 }

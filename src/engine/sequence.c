@@ -34,7 +34,7 @@ static void sequence_free(sequence *s) {
     mem_free(s);
 }
 
-/* The id under which the cost of a program is measured. */
+/* The id of an attention program's measured cost: the first bytes of its digest. */
 static uint64_t program_of(const attn_mods *mods) {
     uint64_t id;
     memcpy(&id, mods->digest, sizeof id);
@@ -46,7 +46,7 @@ static size_t state_stride(const constraint *c) {
     return (c->state_bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 }
 
-/* Points s at a state in its own memory, and its drafter at another. */
+/* Gives s a reference to c, a copy of `state`, and a second state for its drafter. */
 static void take_constraint(sequence *s, constraint *c, const void *state) {
     s->constraint = constraint_hold(c);
     if (c != NULL) {
@@ -119,7 +119,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->task.tokens = tokens;
     s->task.n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     if (r->no_tokens && r->parks != NULL) {
-        /* not kept if there is no memory */
+        /* without memory for it, the logits are not kept */
         s->last_row = mem_new((size_t)desc->n_vocab, sizeof *s->last_row);
     }
     if (!alloc_extras(s, r, n_max)) {
@@ -142,7 +142,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->task.program = r->mods != NULL && r->mods_are_own ? program_of(r->mods) : 0;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->task.priority = r->priority;
-    s->task.deadline_us = r->deadline_us; /* still relative; submission adds its own time */
+    s->task.deadline_us = r->deadline_us; /* relative here; submit_enter adds the time of submission */
     s->task.tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->task.wants_prompt_logits = r->logits_out != NULL || r->prompt_logprobs_width > 0;

@@ -1,5 +1,5 @@
-/* The engine's own struct, shared by the files of the engine. Each field's comment names
- * the threads that may use it. */
+/* The engine's own structs, shared by the files of the engine. Comments name the threads
+ * that may use the fields. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -17,8 +17,8 @@
 #include "sched/step_cost.h"
 #include "spec/verify.h"
 
-/* An entry in the table of requests. generation grows with each use; cancel is the
- * generation to be cancelled. */
+/* An entry in the table of requests. generation counts its uses; cancel is the generation
+ * to be cancelled. */
 typedef struct engine_entry {
     uint32_t generation;
     atomic_uint cancel;
@@ -27,16 +27,16 @@ typedef struct engine_entry {
 
 /* What the row of an item's last known token is for; set as the batch is filled. */
 typedef enum row_use {
-    ROW_NONE,   /* nothing: known tokens follow in later steps, or no token is wanted */
+    ROW_NONE,   /* nothing: later steps compute more known tokens, or no token is wanted */
     ROW_POOLED, /* every row of the item is part of the pooled row (row_pooling.h) */
     ROW_BEAM,   /* a beam search chooses from its logits */
     ROW_LINE,   /* a thread samples from it; nothing else uses its logits (collect.c) */
-    /* the engine's thread samples from it: its logits are kept, shared with forks, or
-     * used for rejection sampling */
+    /* the engine thread samples from it: its logits are kept, shared with forks, or used
+     * for rejection sampling */
     ROW_ALONE
 } row_use;
 
-/* What is sampled for one item (collect.c). */
+/* The samples of one item (collect.c). */
 typedef struct draft_line {
     sequence *s;
     int32_t row0, n_rows; /* its rows of the batch, drafts included */
@@ -47,24 +47,25 @@ typedef struct draft_line {
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    int64_t collected_us; /* when the forward pass ended, which is the time of its tokens */
+    int64_t collected_us; /* when the forward pass ended: the time of the step's tokens */
     draft_line *lines;    /* [max_seqs] the items of step_lines_sample */
-    /* [max_out + 1]: an entry is filled before it is known whether the argmax suffices */
+    /* [max_out + 1], since an entry is filled before it is known whether the argmax
+     * suffices */
     sample_row *line_rows;
     sample_result *line_results; /* [max_rows] */
     int32_t *out0;               /* [plan.n_items] index in out_rows of an item's first wanted row */
     row_use *uses;               /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;                /* of drafts only (batch_seq) */
-    atomic_uint *faults;             /* [max_rows] for rows whose attention programs can fault */
+    atomic_uint *faults;             /* [max_rows] faults of attention programs, if one can fault */
     const struct adapter **adapters; /* [max_adapters] */
     int16_t *row_adapters;           /* [max_rows] */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade; /* the attention work list, and scratch memory to plan it */
     float *hidden;   /* for each thread, [d_model] */
-    /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] after the nodes of a
-     * draft */
+    /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] constraint states after
+     * the nodes of a draft */
     uint8_t *states;
     float *raw;              /* for each thread, [n_vocab] a row of logits as the model computed it */
     float *forked;           /* [n_vocab] a copy for a child to sample from */
@@ -78,12 +79,11 @@ struct engine_park {
     atomic_int holders;
     atomic_bool is_closed;
     engine_park *next_closed; /* link in the engine's stack of closed parks */
-    /* read by the handle, from any thread */
+    /* engine_park_look reads these, from any thread */
     atomic_int n_tokens, n_pages;
     atomic_llong n_parked, n_bounded;
 
-    /* The engine thread's; meaningful while the park holds something (kv.n_computed >
-     * 0). */
+    /* The engine thread's; valid while the park holds something (kv.n_computed > 0). */
     kv_seq kv;
     int32_t *tail, n_tail; /* [page_tokens] the tokens in its part-filled page */
     float *row;            /* [n_vocab] the logits after its last token; NULL: not kept */
@@ -107,9 +107,9 @@ typedef struct engine_parks {
     int32_t *counts;      /* [n_pages] parks that hold each page */
     park_tenant *tenants; /* [max + 1] */
     int64_t n_pages, max_pages, max_tenant_pages;
-    int32_t n_rows, max_rows;    /* number of parks that keep logits */
+    int32_t n_rows, max_rows;    /* parks that keep logits */
     int64_t n_parked, n_bounded; /* totals */
-    int64_t tails_seen;          /* kv_index_counts.tails_replaced at the last call of parks_follow */
+    int64_t tails_seen;          /* kv_index_counts.tails_replaced at the last parks_follow */
     _Atomic(engine_park *) closed;
 } engine_parks;
 
@@ -133,7 +133,7 @@ struct engine {
     const wake *in_wake; /* the team's */
     team_place place;
     atomic_bool paused;
-    /* engine_drop_cache was called: drops the cache before the next step */
+    /* engine_drop_cache was called: the cache is dropped before the next step */
     atomic_bool drops_cache;
     _Atomic(struct tenant_drop *) drops; /* tenants to be dropped, as a stack */
     atomic_uint n_cancels;               /* number of calls of engine_cancel */
@@ -141,8 +141,8 @@ struct engine {
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
     pthread_mutex_t lock;                /* guards the next eleven members */
     int32_t *free_entries, n_free_entries;
-    engine_out *awaiting; /* tables whose readers wait for free entries */
-    int32_t n_saved;      /* free entries that only the first of these may take */
+    engine_out *awaiting; /* first table whose reader waits for free entries (a list) */
+    int32_t n_saved;      /* free entries that only the reader of `awaiting` may take */
     bool has_saved;       /* the last entry that was freed while a table waited was saved */
     uint64_t n_arrivals;
     quire_stats published;
@@ -155,28 +155,27 @@ struct engine {
     engine_out *outs;
 
     /* engine thread only: */
-    turn_claim turn; /* its account in the team's order of turns */
+    turn_claim turn; /* its account in the team's fair order of engines */
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
     kv_mover mover;                        /* moves the backend's pages */
     engine_parks parks;                    /* the engine thread's, except for `closed` */
-    copy_cost swap_out_cost, swap_in_cost; /* of a page */
+    copy_cost swap_out_cost, swap_in_cost; /* measured cost of copying a page */
     sample_pool samples;                   /* one sampler for each thread of the backend */
     drafter *drafter;                      /* NULL: none */
     /* [max_seqs] the sequences with drafts in a step: those of the drafter from the
      * start, those of predictions from the end */
     draft_seq **drafted;
-    draft_options predicting; /* options for drafts from predictions */
-    work_room rule_room;      /* the present step's (rule_step.h) */
-    int32_t n_drafted;        /* how many of `drafted` are the drafter's */
-    /* sequences whose rules a text thread has, or has returned and the engine has not
-     * noticed */
+    draft_options predicting; /* options of drafts from predictions */
+    work_room rule_room;      /* budget of the present step for rules (rule_step.h) */
+    int32_t n_drafted;        /* number of sequences in `drafted` with drafts of the drafter */
+    /* sequences whose rule a text thread has, or has returned without being taken back */
     int32_t n_rules_outside;
-    bool some_rule_failed; /* estimate for a waiting sequence */
-    /* tokens that constraints guessed recently, and how many were right */
+    bool some_rule_failed; /* the rule of a waiting sequence has failed since rule_step_planning */
+    /* decaying counts of tokens that constraints guessed, and of those that were right */
     float guessed, guessed_right;
-    double sample_row_us;         /* recent time of sampling for a row */
+    double sample_row_us;         /* moving average of the sampling time of a row */
     scheduler sched;              /* the queues of sequences, and the step's plan */
     uint64_t n_moves_seen;        /* the budget's number of moves when statistics were last published */
     unsigned n_cancels_seen;      /* n_cancels when the lists were last searched for cancelled requests */
@@ -185,7 +184,7 @@ struct engine {
     atomic_llong step_started_us; /* start of the running step; 0 between steps; any thread may read it */
     step_arrays step;
     quire_stats stats;
-    engine_profile profile; /* its `steps` is not used; stats has it */
+    engine_profile profile; /* its `steps` is not used: stats counts steps */
 };
 
 /* The number of pages guaranteed to e, whatever other engines do. */
@@ -197,7 +196,7 @@ static inline int32_t engine_sure_pages(const engine *e) {
 static inline sequence *sequence_of(const sched_task *t) {
     return (sequence *)(uintptr_t)t; /* the task is its first member */
 }
-/* Entry i of the running, the waiting, and the step's planned sequences. */
+/* Entry i of the running, the waiting, or the step's planned sequences. */
 static inline sequence *running_at(const engine *e, int32_t i) {
     return sequence_of(e->sched.running[i]);
 }
@@ -216,7 +215,8 @@ bool step_submit(engine *e);
  * see the result after out_wake_readers. */
 void step_collect(engine *e);
 
-/* Takes in submitted sequences. True: some of them are cancelled already. */
+/* Moves submitted sequences from the in-ring to the queues. True: some of them are
+ * cancelled already. */
 bool intake_new(engine *e);
 /* Ends cancelled sequences. Searches only if engine_cancel was called since the last
  * search, or if some_came_so: a sequence was cancelled before it was taken in. */
@@ -243,7 +243,7 @@ void batch_fill(engine *e);
 int32_t batch_first_wanted(const sequence *s);
 
 /* ---- collect.c ---- */
-/* Collects every planned item of a step whose forward pass is over. */
+/* After the forward pass: commits every planned item's rows and samples its tokens. */
 void collect_items(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller
  * removes it. */
@@ -272,8 +272,7 @@ void stats_pages(engine *e);
 /* Publishes the engine thread's numbers for engine_stats_read. */
 void stats_publish(engine *e);
 
-/* Opens e's empty table of parks. QUIRE_NO_MEMORY: call parks_close. */
-/* Opens e's empty table of parks. NO_MEMORY: call parks_close. */
+/* Opens e's empty table of parks. After QUIRE_NO_MEMORY, call parks_close. */
 quire_err parks_open(engine *e);
 /* Empties all parks and frees the table. No sequence may be running. */
 void parks_close(engine *e);

@@ -12,16 +12,16 @@
 #include "sched/admission_candidates.h"
 #include <assert.h>
 
-/* Plans a step and reserves its pages. False: nothing can be computed now. */
+/* Plans a step and reserves its pages. False: no row can be computed now. */
 static bool engine_step_plan(engine *e, int64_t now_us) {
     if (deadline_check(&e->sched, now_us) > 0) {
         intake_drop_done(e->sched.waiting, &e->sched.n_waiting);
     }
     event_planning(e);
     bool has_items = step_plan(&e->sched, now_us);
-    intake_drop_done(e->sched.running, &e->sched.n_running); /* sequences that a park's logits answered */
+    intake_drop_done(e->sched.running, &e->sched.n_running); /* fork_answer may have ended some */
     event_planned(e);
-    if (e->sched.copies.n > 0) { /* copies of shared pages that the step writes to */
+    if (e->sched.copies.n > 0) { /* shared pages that the step writes to are copied first */
         e->mover.copy(e->mover.context, &e->sched.copies);
     }
     return has_items;
@@ -67,13 +67,14 @@ void step_collect(engine *e) {
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     stats_step(e, us);
     e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
-    if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* everything planned was computed */
+    /* only a step that ran as planned is used as a measurement */
+    if (e->step.rows.n_rows == e->sched.plan.n_rows) {
         scheduler_note_us(&e->sched, (double)us);
     }
 }
 
-/* Sequences that enter the engine thread and leave it: submitted ones from the in-ring,
- * cancelled and ended ones. The engine thread. */
+/* Intake: moves submitted sequences from the in-ring to the queues, and drops cancelled
+ * and ended ones. The engine thread. */
 
 /* Prefetches a sequence that another processor has just made. */
 static void intake_prefetch(const sequence *s) {
@@ -107,7 +108,7 @@ static void intake_end(engine *e, sequence *s) {
     sequence_drop(s);
 }
 
-/* If s generates no tokens and all of its tokens are cached, gives it their pages. */
+/* If s generates no tokens and all its tokens are cached, gives it their pages. */
 static bool intake_finds_all(engine *e, sequence *s) {
     kv_held held;
     if (!s->no_tokens || any_is_cancelled(e, s) ||
@@ -120,7 +121,7 @@ static bool intake_finds_all(engine *e, sequence *s) {
     return true;
 }
 
-/* Puts s, whose children are chained to it, among the waiting, unless it ends at once. */
+/* Adds s, with its chained children, to the waiting list, unless it ends at once. */
 static void intake_wait(engine *e, sequence *s) {
     kv_held held;
     cache_enter(e, s);
@@ -206,7 +207,7 @@ void intake_drop_cancelled(engine *e, bool some_came_so) {
     }
 }
 
-/* A parent that ends puts its first child among the waiting, so the loop ends it too. */
+/* A parent that ends adds its first child to the waiting list: the loop ends it too. */
 void intake_cancel_all(engine *e) {
     assert(e != NULL);
     sequence *s;

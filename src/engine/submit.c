@@ -42,8 +42,7 @@ static quire_err submit_check_length(const engine *e, const engine_request *r, q
     return QUIRE_OK;
 }
 
-/* Tokens need a model with a head whose rows see only earlier ones; any model can pool
- * rows. */
+/* Generation needs a model with a head and causal attention; any model can pool rows. */
 static quire_err submit_check_kind(const engine *e, const engine_request *r, quire_error *err) {
     const pooling_params *p = &r->pooling;
     if (!submit_is_pooled(r)) {
@@ -117,7 +116,7 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
     return QUIRE_OK;
 }
 
-/* Beam results are reported without the log-probabilities of ids that a request names. */
+/* Checks scored ids: logprobs_width must include them; beam search has none. */
 static quire_err submit_check_scored(const engine *e, const engine_request *r, quire_error *err) {
     int32_t n = sampling_n_scored(&r->sampling), least = 1 + n;
     bool fits = (r->logprobs_width == 0 || r->logprobs_width >= least) &&
@@ -195,8 +194,8 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* Checks a request that parks: one sequence for each sample with tokens; without
- * tokens to generate it is a single sequence without wanted rows. */
+/* Checks parks and no_tokens: parks go with samples only; no_tokens requires a single
+ * sample without wanted rows. */
 static quire_err submit_check_park(const engine *e, const engine_request *r, int32_t n, quire_error *err) {
     bool is_plain = r->beams.width == 0 && !submit_is_pooled(r);
     for (int32_t i = 0; r->parks != NULL && i < n; i++) {
@@ -210,7 +209,7 @@ static quire_err submit_check_park(const engine *e, const engine_request *r, int
                          "request without tokens must have one sample and no logits");
 }
 
-/* Length at which a sequence of r ends. */
+/* The most tokens of a sequence of r, prompt included. */
 static int32_t submit_most_tokens(const engine *e, const engine_request *r, int32_t n_prompt) {
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
     if (submit_is_pooled(r) || r->no_tokens) {
@@ -220,12 +219,11 @@ static int32_t submit_most_tokens(const engine *e, const engine_request *r, int3
 }
 
 /* Takes table entries for the first n sequences of a group, which have readers, and
- * pushes the parent into the in-ring; false if too few entries are free. */
+ * pushes the parent to the in-ring. False: too few entries are free. */
 static bool submit_enter(engine *e, sequence *parent, const engine_request *r, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = out_take_places(r->out, n, r->has_waited);
-    /* one time for all samples, so that they wait equally long and are admitted
-     * together */
+    /* the same time for all samples, so that they are admitted together */
     const int64_t now_us = clock_us();
     int32_t k = 0;
     for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
@@ -246,7 +244,7 @@ static bool submit_enter(engine *e, sequence *parent, const engine_request *r, i
         if (parent->beams != NULL) {
             beam_unchain(parent);
         }
-        ring_push(e->in, &parent); /* it has room: the ring has as many cells as the table has entries */
+        ring_push(e->in, &parent); /* can't fail: the ring has as many cells as the table has entries */
     }
     pthread_mutex_unlock(&e->lock);
     return has_places;
@@ -279,7 +277,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
                 n_states = e->kv.n_state_pages;
         TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups,
                          n_pages > n_states ? n_pages : n_states, &s));
-        if (r->constraint != NULL) { /* prepares the mask of its first step */
+        if (r->constraint != NULL) { /* computes the mask for its first step */
             quire_err prepared = sample_prepare(&s->context);
             s->rule_error = prepared;
         }

@@ -9,7 +9,7 @@
 #include "engine/output.h"
 #include "engine/state.h"
 
-#define SHORT_WAIT_US 1000 /* how long the thread pauses if no waiting sequence could be planned */
+#define SHORT_WAIT_US 1000 /* pause if there is work but no step could be planned */
 
 /* An engine in the team. */
 typedef struct team_seat {
@@ -26,7 +26,7 @@ struct engine_team {
     pthread_t thread;
     pthread_mutex_t lock;   /* guards the next five members, and each engine's `place` */
     pthread_cond_t changed; /* signalled when an engine got a seat, was refused, or left */
-    engine *arrivals;       /* a list by team.next: engines without a seat yet */
+    engine *arrivals;       /* engines without a seat yet; a list linked by place.next */
     int32_t n_members;      /* engines that have joined and not left */
     bool has_thread;
 
@@ -40,7 +40,7 @@ struct engine_team {
 
 /* ---- one engine's turn ---- */
 
-/* Runs one step of e, if one can be planned, and accounts it to e. */
+/* Runs one step of e, if one can be planned, and adds its time to e's account. */
 static bool team_run_step(engine_team *t, engine *e) {
     const int64_t began_ns = clock_ns();
     mem_guard_enter();
@@ -60,7 +60,8 @@ static bool team_run_step(engine_team *t, engine *e) {
     return started;
 }
 
-/* Publishes before readers wake up, so that the statistics include what they read. */
+/* Publishes statistics before it wakes readers, so that they include what readers
+ * read. */
 static void team_publish(engine *e) {
     mem_guard_enter();
     stats_publish(e);
@@ -77,7 +78,7 @@ static bool team_has_work(const engine *e) {
            atomic_load(&e->n_cancels) != e->n_cancels_seen;
 }
 
-/* The earliest deadline of a first token that has not come yet; 0: none. */
+/* The earliest deadline of a sequence without a first token; 0: none. */
 static int64_t team_first_deadline(const engine *e) {
     const scheduler *s = &e->sched;
     int64_t first = 0;
@@ -90,8 +91,7 @@ static int64_t team_first_deadline(const engine *e) {
     return first;
 }
 
-/* The backend of an engine other than e, to share compute threads with; NULL if there is
- * none. */
+/* The backend of another engine than e, to share compute threads with; NULL: none. */
 static backend *team_other_backend(const engine_team *t, const engine *e) {
     backend *b = NULL;
     for (int32_t i = 0; i < t->n_used && b == NULL; i++) {
@@ -150,7 +150,7 @@ static void team_let_go(engine_team *t) {
     }
 }
 
-/* Makes this thread a compute thread while the team has an engine. */
+/* Makes this thread a compute thread of an engine's backend, if there is an engine. */
 static void team_enter(engine_team *t) {
     for (int32_t i = 0; i < t->n_used && t->entered == NULL; i++) {
         const engine *e = t->seats[i].e;
@@ -161,7 +161,7 @@ static void team_enter(engine_team *t) {
     }
 }
 
-/* Updates which engines have work in this round, and which claim their floors. */
+/* Finds which engines have work in this round, and makes those claim their floors. */
 static void team_look(engine_team *t) {
     turn_claim busy[ENGINE_TEAM_SEATS];
     int32_t n_busy = 0;
@@ -202,8 +202,8 @@ static team_seat *team_next(engine_team *t) {
     return n == 0 ? NULL : of[n == 1 ? 0 : turn_choose(claims, n, clock_us())];
 }
 
-/* Called before a step of an engine with this served_us. The engines tried before it
- * could plan no step; their accounts move up to its value. */
+/* Raises the accounts of the engines that were tried before and could plan no step to
+ * served_us, the account of the engine that runs now. */
 static void team_pass_over(engine_team *t, double served_us) {
     for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
@@ -228,9 +228,9 @@ static bool team_step(engine_team *t) {
     return started;
 }
 
-/* Lets engines without work poll what runs outside of steps, such as transfers to
- * tiers: whenever the wake was rung, and once after their work has ended. New work waits
- * for its engine's turn. */
+/* Lets engines without work poll what runs outside of steps, such as transfers to tiers:
+ * when the wake was rung, and once after their work has ended. An engine that thereby
+ * gets work waits for its turn. */
 static void team_poll_idle(engine_team *t, bool is_woken) {
     for (int32_t i = 0; i < t->n_used; i++) {
         team_seat *s = &t->seats[i];
@@ -279,7 +279,7 @@ static void *team_main(void *arg) {
         pthread_mutex_unlock(&t->lock);
         team_enter(t);
         const int64_t wait_us = team_round(t, is_woken);
-        /* a single engine takes in new requests with each step */
+        /* with one engine there is no need: each step takes in new requests */
         is_woken = (wait_us != 0 || t->n_seated > 1) && wake_wait(&t->wake, wait_us);
     }
     return NULL;
