@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "server/metrics.h"
 
-#define NAME_BYTES 256 /* room for an adapter's name */
+#define NAME_BYTES 256 /* bytes for an adapter's name */
 
 bool adapter_list_knows(const server *s, str name) {
     char text[NAME_BYTES];
@@ -58,8 +58,7 @@ bool adapter_list_one(const server *s, str name,
 
 /* ---- metrics ---- */
 
-/* vLLM's label: the names of adapters that run, or for which requests wait, separated by
- * commas. */
+/* vLLM's label: adapters that run, or that requests wait for, joined by commas. */
 static quire_err adapter_list_names(quire_adapter *const *list, size_t n, bool runs, strbuf *out) {
     bool is_first = true;
     for (size_t i = 0; i < n; i++) {

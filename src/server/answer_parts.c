@@ -6,8 +6,7 @@
 
 /* ---- collecting ---- */
 
-/* The call to which an event's part belongs: the last one, or a new entry. NULL: out of
- * memory. */
+/* The call of an event's part: the last call, or a new one. NULL: out of memory. */
 static answer_call *answer_call_of(answer_parts *p, int32_t index) {
     if (p->n_calls > 0 && p->calls[p->n_calls - 1].index == index) {
         return &p->calls[p->n_calls - 1];
@@ -20,7 +19,7 @@ static answer_call *answer_call_of(answer_parts *p, int32_t index) {
     return call;
 }
 
-/* Makes the last run longer by n bytes of text, or begins one there. */
+/* Extends the last run by n bytes of text, or adds a run that begins at `at`. */
 static quire_err answer_add_run(answer_parts *p, quire_part_kind kind, size_t at, size_t n) {
     answer_run *last = p->n_runs > 0 ? &p->runs[p->n_runs - 1] : NULL;
     bool is_same = last != NULL && last->kind == kind && (kind != QUIRE_PART_CALL || last->at == at);
@@ -118,8 +117,7 @@ static void answer_write_text(json_out *o, const char *name, const strbuf *text)
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* Writes the function or custom tool with its arguments; the name only where the call
- * begins. */
+/* Writes the function or custom tool with its arguments; its name only if it begins. */
 static void answer_write_called(const answer_call *call, json_out *o) {
     json_begin(o, '{');
     if (call->begins) {
@@ -129,8 +127,8 @@ static void answer_write_called(const answer_call *call, json_out *o) {
     json_end(o, '}');
 }
 
-/* {"id":..,"type":"function","function":{..}}; in a delta with the index, and the id only
- * where the call begins. */
+/* Writes {"id":..,"type":"function","function":{..}}. In a delta it also has the index,
+ * and the id only if the call begins. */
 static void answer_write_call(const answer_call *call, answer_place at, bool is_delta, json_out *o) {
     const char *type = call->is_custom ? "custom" : "function";
     json_begin(json_item(o), '{');

@@ -1,4 +1,4 @@
-/* The dialect of POST /v1/messages, Anthropic's Messages API: writes its responses.
+/* Writes responses of POST /v1/messages, Anthropic's Messages API.
  *
  * A response is a list of blocks: thinking, text and tool_use. In a stream one block is
  * open at a time:
@@ -19,13 +19,13 @@ typedef enum open_block { NO_BLOCK, THINKING_BLOCK, TEXT_BLOCK, TOOL_BLOCK } ope
 
 typedef struct messages_state {
     open_block open;
-    int32_t index;      /* index of the open block, else of the next one */
-    sha256_sum thought; /* digest of THINKING_BLOCK's text so far */
+    int32_t index;      /* index of the open block or, if none is open, of the next */
+    sha256_sum thought; /* digest of the open thinking block's text so far */
     bool has_thought;
     sha256_sum thoughts; /* digest of all reasoning so far */
 } messages_state;
 
-/* ---- parts that both forms have ---- */
+/* ---- parts of whole responses and streams ---- */
 
 static const char *messages_stop_reason(const response_choice *c) {
     return c->finish == QUIRE_FINISH_LENGTH ? "max_tokens"
@@ -40,8 +40,8 @@ static void messages_write_stop(const response_choice *c, json_out *o) {
     json_cstr(json_name(o, "stop_sequence"), is_over && c->stop_string.n > 0 ? c->stop_string.p : NULL);
 }
 
-/* input_tokens counts the computed tokens. Writing the cache costs nothing extra, so
- * cache_creation_input_tokens is 0. */
+/* Writes the usage. input_tokens are the tokens not found in the prefix cache; filling
+ * the cache costs nothing, so cache_creation_input_tokens is 0. */
 static void messages_write_usage(const response_choice *c, json_out *o) {
     json_begin(json_name(o, "usage"), '{');
     json_int(json_name(o, "input_tokens"), c->prompt_tokens - c->cached_tokens);
@@ -51,7 +51,7 @@ static void messages_write_usage(const response_choice *c, json_out *o) {
     json_end(o, '}');
 }
 
-/* The members of a message before its content. */
+/* Writes the members of a message before its content. */
 static void messages_write_head(const response *a, json_out *o) {
     json_cstr(json_name(o, "id"), a->id);
     json_cstr(json_name(o, "type"), "message");
@@ -81,7 +81,7 @@ static void messages_note(response *a, const quire_event *ev) {
     }
 }
 
-/* The signature of its reasoning, which is usually one block. */
+/* Writes the answer's id: the signature of its reasoning (usually one block). */
 static bool messages_answer_id(const response *a, const response_choice *c,
                                char out[RESPONSE_ANSWER_ID_BYTES]) {
     const messages_state *s = a->state;
@@ -114,7 +114,7 @@ static void messages_begin(const response *a, json_out *o) {
     messages_write_head(a, o);
 }
 
-/* Whether arguments are a JSON object; those that were cut off by the length are not. */
+/* Whether arguments are a JSON object; arguments that the length cut off are not. */
 static bool messages_is_object(const strbuf *arguments) {
     static const json_limits limits = {.max_depth = JSON_MAX_DEPTH,
                                        .max_values = SIZE_MAX,
@@ -204,7 +204,7 @@ static void messages_start(const response *a, int32_t choice, json_out *o) {
     messages_end_event(o);
 }
 
-/* Clients expect no event before message_start. */
+/* Writes a ping; before message_start, which clients expect first, an SSE comment. */
 static void messages_ping(const response *a, json_out *o) {
     if (a->started) {
         messages_begin_event("ping", o);
@@ -321,7 +321,7 @@ static void messages_chunk(const response *a, int32_t choice, json_out *o) {
         messages_write_usage(c, o);
         response_write_explain(a, c, o);
         messages_end_event(o);
-    } else if (o->to->n == 0) { /* it failed, and an error will follow */
+    } else if (o->to->n == 0) { /* an error will follow */
         messages_ping(a, o);
     }
 }

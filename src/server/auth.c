@@ -26,7 +26,7 @@ typedef struct key_set {
 } key_set;
 
 struct auth {
-    pthread_rwlock_t lock; /* of set */
+    pthread_rwlock_t lock; /* guards `set` */
     key_set set;
     bool has_operator;
     uint8_t operator_digest[SHA256_BYTES];
@@ -128,7 +128,7 @@ static quire_err auth_add_file(key_set *a, const char *path, quire_error *err) {
     return e;
 }
 
-/* The digest of an option's key, trimmed. */
+/* Trims a key that an option gives, and computes its digest. */
 static quire_err auth_digest_of_option(const char *option, const char *text, str *trimmed,
                                        uint8_t digest[SHA256_BYTES], quire_error *err) {
     *trimmed = auth_trim(str_of(text));
@@ -136,7 +136,7 @@ static quire_err auth_digest_of_option(const char *option, const char *text, str
     return trimmed->n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: the key is empty", option);
 }
 
-/* Adds a key without a tenant's name: it becomes its own tenant, named by its digest. */
+/* Adds a key without a tenant's name: its tenant is named by its digest. */
 static quire_err auth_add_nameless(key_set *a, const char *text, quire_error *err) {
     uint8_t d[SHA256_BYTES];
     char name[32];
@@ -155,7 +155,7 @@ static void auth_drop_keys(key_set *a) {
     *a = (key_set){0};
 }
 
-/* After a failure `a` has some of them. */
+/* Loads the keys of options and file. On failure `a` has some of them. */
 static quire_err auth_load_keys(key_set *a, const char *const *keys, int32_t n, const char *file,
                                 quire_error *err) {
     for (int32_t i = 0; i < n; i++) {
@@ -187,8 +187,7 @@ void auth_free(auth *a) {
     mem_free(a);
 }
 
-/* Locks the set for reading. Casts const away, since a caller with a const auth changes
- * no keys. */
+/* Locks the set for reading. The cast of const is safe: the caller changes no keys. */
 static const key_set *auth_lock(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;
@@ -208,7 +207,7 @@ bool auth_required(const auth *a) {
     return auth_count(a) > 0;
 }
 
-/* The digest of the key in a header "Bearer KEY"; false when there is none. */
+/* The digest of the key in a header's value "Bearer KEY"; false: it has none. */
 static bool auth_digest_of_header(str header, uint8_t out[SHA256_BYTES]) {
     static const char scheme[] = "Bearer ";
     size_t n_scheme = sizeof(scheme) - 1;
@@ -292,7 +291,7 @@ bool auth_is_operator(const auth *a, str header) {
 
 /* ---- the Host header ---- */
 
-/* True for ":8000" or nothing. */
+/* Whether s is a port such as ":8000", or empty. */
 static bool host_is_port(str s) {
     for (size_t i = 1; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9') {

@@ -9,13 +9,13 @@ void body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), voi
 }
 
 void body_room_close(body_room *r) {
-    assert(r->n_bytes == 0 && r->first == NULL && r->lane == NULL); /* everything was given back */
+    assert(r->n_bytes == 0 && r->first == NULL && r->lane == NULL); /* all room was returned */
     pthread_mutex_destroy(&r->lock);
 }
 
 /* ---- memory: with the lock held ---- */
 
-/* The share of a tenant: its own, or a free one, or else the last. */
+/* The share of a tenant: its own if it has one, else a free one, else the last. */
 static body_share *body_share_of(body_room *r, uint64_t tenant) {
     body_share *found = NULL;
     for (int32_t i = 0; i < BODY_SHARES; i++) {
@@ -32,15 +32,15 @@ static body_share *body_share_of(body_room *r, uint64_t tenant) {
     return found;
 }
 
-/* True if afterwards at least as much is free as the tenant holds. */
+/* Whether at least as much stays free as the tenant holds once c has its bytes. */
 static bool body_fits_share(const body_room *r, const body_claim *c) {
     size_t left = r->max_bytes - r->n_bytes;
     return c->wanted <= left && c->share->held <= left - c->wanted &&
            c->wanted <= left - c->wanted - c->share->held;
 }
 
-/* True if c, which waits in line, may continue: it has the lane, or it is the first of
- * its tenant and either there is room or the lane is free. */
+/* Whether c, which is in line, may get room: it has the lane, or it is its tenant's first
+ * and there is room or, if the tenant is stuck, the lane is free. */
 static bool body_may_go_on(const body_room *r, const body_claim *c) {
     bool is_stuck = c->share->n_waiting == c->share->n_claims;
     return r->lane == c || (!c->share->is_passed && (body_fits_share(r, c) || (r->lane == NULL && is_stuck)));
@@ -80,8 +80,8 @@ static void body_leave_line(body_room *r, body_claim *c) {
     }
 }
 
-/* Lets claims in line continue that may. True if claims other than `own` did: wake their
- * threads. */
+/* Grants room to the claims in line that may have it. True if one of them is not `own`:
+ * the caller then wakes their threads. */
 static bool body_walk_line(body_room *r, const body_claim *own) {
     bool others = false;
     for (body_claim **at = &r->first; *at != NULL;) {
@@ -90,7 +90,7 @@ static bool body_walk_line(body_room *r, const body_claim *own) {
             *at = c->next;
             body_grant(r, c);
             others = others || c != own;
-            atomic_store(&c->waits, false); /* its owner may continue from here on */
+            atomic_store(&c->waits, false); /* its owner's thread may use it from here on */
         } else {
             c->share->is_passed = true;
             at = &c->next;

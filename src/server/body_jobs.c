@@ -18,19 +18,19 @@ static void body_end_look(conn *c, const api_error *why) {
 static const pending_kind body_job = {.close = body_cancel_job, .counts_disconnects = true};
 static const pending_kind body_looking = {.close = body_cancel_job, .end = body_end_look};
 
-/* The name of c's tenant, in the form that jobs take. */
+/* The name of c's tenant; "": it has none. */
 static const char *body_tenant(const conn *c) {
     return c->has_tenant ? c->tenant : "";
 }
 
-/* Takes the memory of c's body, which a text thread owns from here on. */
+/* Moves the memory of c's body out of c, for a text thread. */
 static strbuf body_hand_over(conn *c) {
     strbuf body = c->request.body;
     c->request.body = (strbuf){.max = body.max};
     return body;
 }
 
-/* c waits for a job; e: it could not be started. */
+/* Makes c wait for a job; e: the error if it could not be started. */
 static void body_await_job(conn *c, quire_err e, quire_parse *job) {
     assert(c->pending == NULL);
     if (e != QUIRE_OK) {
@@ -114,7 +114,7 @@ static void body_checked(conn *c, const quire_event *ev) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    /* for a loaded adapter the response is a sentence, as in vLLM */
+    /* the response about a loaded adapter is a sentence, as in vLLM */
     bool is_json = ev->n_text > 0 && ev->text[0] == '{';
     conn_reply(c, &(reply){.status = 200,
                            .content_type = is_json ? "application/json" : "text/plain; charset=utf-8",

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* received at once outside the input buffer, which takes 4 KB; also a piece of room */
+/* bytes received at once without the input buffer, which takes 4 KB, and unit of room */
 #define PIECE_BYTES ((size_t)64 << 10)
-#define SKIP_BYTES  ((size_t)128 << 10) /* skipped at once of a body that is dropped */
-/* bytes of a body that are inspected first: more than a rule for the answer may have */
+#define SKIP_BYTES  ((size_t)128 << 10) /* bytes of a dropped body that are skipped at once */
+/* bytes at which the first look at a body begins, more than a rule may have */
 #define LOOK_BYTES ((size_t)1152 << 10)
 
 static const server_options *body_options(const body_reader *b) {
@@ -22,8 +22,7 @@ static bool body_has_length(const body_reader *b) {
 
 /* ---- the client's time ---- */
 
-/* Whether the minimum rate applies to the body, as it does if it is large, or
- * announced as large. */
+/* Whether the minimum rate applies: the body is large, or was announced as large. */
 static bool body_has_pace(const body_reader *b) {
     uint64_t n = body_has_length(b) ? b->request->length : b->request->n_body_bytes;
     return body_options(b)->body_least_rate > 0 && n > BODY_SMALL_BYTES;
@@ -41,7 +40,7 @@ static void body_set_deadline(body_reader *b, int64_t us) {
     loop_set_timer(b->deadline, left < us ? left : us);
 }
 
-/* Restarts the count of the body's bytes. */
+/* Restarts the interval over which the body's rate is measured. */
 static void body_count_anew(body_reader *b) {
     b->pace_from_us = clock_us();
     b->pace_from_bytes = b->request->n_body_bytes;
@@ -58,7 +57,7 @@ static void body_start_clock(body_reader *b, int64_t us) {
 /* Stops reading for a time that does not count as the client's. */
 static void body_stop_clock(body_reader *b) {
     b->time_us = body_left_us(b);
-    body_turn_leave(&b->loop->turns, &b->turn); /* otherwise its turn would make it read */
+    body_turn_leave(&b->loop->turns, &b->turn); /* a turn would resume reading */
     bufferevent_disable(b->bev, EV_READ);
 }
 
@@ -92,7 +91,7 @@ static void body_read_on(body_reader *b) {
 static void body_reserve(body_reader *b) {
     strbuf *text = &b->request->body;
     if (body_has_length(b) && text->cap <= b->request->length) {
-        /* if this fails, appending fails later */
+        /* a failure shows up when bytes are appended */
         (void)strbuf_reserve(text, (size_t)b->request->length - text->n);
     }
 }
@@ -169,8 +168,7 @@ void body_end_turn_if_due(body_reader *b) {
 
 /* ---- lateness ---- */
 
-/* True if the body's bytes arrived below the minimum rate over the last `us`; err says
- * how many arrived. */
+/* Whether bytes came below the minimum rate over the last `us`; err says how many did. */
 static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
     int64_t rate = body_options(b)->body_least_rate;
     double came = (double)(b->request->n_body_bytes - b->pace_from_bytes), seconds = (double)us * 1e-6;
@@ -185,11 +183,11 @@ static bool body_is_slow(body_reader *b, int64_t us, quire_error *err) {
     return true;
 }
 
-/* The same, for a body that is being read. */
+/* Whether a body that is being read is too late, by its deadline or its rate. */
 static bool body_reads_too_late(body_reader *b, quire_error *err) {
     int64_t us = clock_us() - b->pace_from_us, pace_us = body_options(b)->body_pace_us;
     if (b->turn.waits) {
-        body_start_clock(b, body_options(b)->body_deadline_us); /* the delay is not the client's */
+        body_start_clock(b, body_options(b)->body_deadline_us); /* the server caused the delay */
     } else if (body_left_us(b) == 1) {
         err_set(err, QUIRE_BAD_REQUEST, -1, "the body did not arrive in time");
         return true;
@@ -222,8 +220,8 @@ void body_give_room(body_reader *b) {
     body_room_give(&b->loop->server->bodies, &b->room);
 }
 
-/* Takes room for the next piece of a large body; false: it waits in line. A body of
- * unknown length is assumed to have the largest allowed size. */
+/* Takes room for a large body's next piece; false: it waits in line. A body of unknown
+ * length is assumed to have the largest allowed size. */
 static bool body_take_piece(body_reader *b, str tenant) {
     const http_request *r = b->request;
     uint64_t whole = body_has_length(b) ? r->length : r->body_limit;
@@ -237,8 +235,8 @@ static bool body_take_piece(body_reader *b, str tenant) {
     return true;
 }
 
-/* Bytes of the body for which there is room. A chunked body that has room for the largest
- * allowed size is read until it ends or exceeds that size. */
+/* Bytes of the body that may still be read into its room. A chunked body with room for
+ * the largest allowed size is read until it ends or exceeds that size. */
 static size_t body_room_left(const body_reader *b) {
     const http_request *r = b->request;
     bool has_most = !body_has_length(b) && b->room.held >= r->body_limit;
@@ -275,7 +273,7 @@ bool body_receive(body_reader *b, size_t n, http_event *e) {
     assert(n > 0 && body_has_length(b));
     char piece[PIECE_BYTES];
     uint64_t left;
-    /* TCP can discard without a copy; UNIX sockets cannot */
+    /* TCP can discard bytes without a copy; UNIX sockets cannot */
     bool skips = b->request->drop_body && b->loop->server->socket_file == NULL;
     char *place = http_body_place(b->request, &left);
     size_t most = skips ? SKIP_BYTES : sizeof piece;
@@ -284,7 +282,7 @@ bool body_receive(body_reader *b, size_t n, http_event *e) {
     char *to = skips ? NULL : place != NULL ? place : piece;
     ssize_t got = recv(bufferevent_getfd(b->bev), to, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
     if (got <= 0) {
-        return false; /* the end is noticed at the next event */
+        return false; /* the next event reports the end of input */
     }
     *e = to != piece ? http_body_received(b->request, (size_t)got)
                      : http_feed(b->request, piece, (size_t)got, &used);

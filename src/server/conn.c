@@ -12,11 +12,11 @@
 #include "server/loop.h"
 
 #define AHEAD_BYTES    (1u << 20)  /* most bytes that a client may send ahead of its responses */
-#define PIPELINE_BYTES (64u << 10) /* with more unsent output than this, the next request waits */
-#define PIECES         4       /* pieces of a body received in a row, before other connections are served */
-#define PROBE_US       250000  /* interval of checks whether a half-closed client is still connected */
-#define LINGER_US      2000000 /* a client's time to read the last response of a closing connection */
-#define PATIENT_US     1000000 /* a client that read some output within this time is not slow */
+#define PIPELINE_BYTES (64u << 10) /* unsent bytes over which the next request waits */
+#define PIECES         4           /* pieces of a body received before other connections are served */
+#define PROBE_US       250000      /* interval of probes whether a half-closed client is still connected */
+#define LINGER_US      2000000 /* time for a client to read the last response before the connection closes */
+#define PATIENT_US     1000000 /* a client that has read some output within this time is not slow */
 
 static void conn_on(conn *c, conn_event e);
 
@@ -28,14 +28,14 @@ static size_t conn_unread_input(const conn *c) {
     return evbuffer_get_length(bufferevent_get_input(c->bev));
 }
 
-/* True while a request is arriving. */
+/* Whether a request is arriving. */
 static bool conn_is_arriving(const conn *c) {
     return c->state == CONN_REQUEST && c->request.started;
 }
 
 /* ---- the request as the log sees it ---- */
 
-/* Called when the response is complete, or the connection closes before that. */
+/* Ends the request's record: the response is complete, or the connection closes first. */
 static void conn_end_request(conn *c) {
     const server_options *o = conn_options(c);
     if (c->model != NULL) {
@@ -50,7 +50,8 @@ static void conn_end_request(conn *c) {
     bool was_read = c->request.length <= o->max_body_bytes;
     c->record.request_bytes = was_read ? (size_t)c->request.length : 0;
     http_stats_note(c->loop->http, &c->record, tenant);
-    if (!o->no_request_log && !c->is_surplus) { /* these have sent no request, and may be many */
+    /* surplus connections have sent no request, and may be many */
+    if (!o->no_request_log && !c->is_surplus) {
         request_log(&c->record, tenant);
     }
     c->record = (request_record){0};
@@ -90,8 +91,8 @@ void conn_close(conn *c) {
     }
 }
 
-/* Everything is written: shuts down our side and gives the client time to read, since
- * closing with unread input would reset the connection. A client that has finished
+/* Shuts down our side once everything is written. The client gets time to read, since
+ * closing with unread input would reset the connection; a client that has finished
  * sending needs no such time. */
 static void conn_shut_side(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -114,12 +115,11 @@ static void conn_send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
-/* Answers a request without reading the rest of it: with its refusal if it was refused
- * before. */
+/* Answers a request without reading the rest; if it was refused, with the refusal. */
 static void conn_give_up_request(conn *c, const api_error *why) {
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
-    bufferevent_enable(c->bev, EV_READ); /* unread data would reset the connection */
+    bufferevent_enable(c->bev, EV_READ); /* closing with unread data would reset the connection */
     if (c->refusal != 0) {
         conn_send_refusal(c);
     } else if (why->retry_after_s > 0) {
@@ -147,19 +147,19 @@ void conn_shut_down(conn *c) {
 
 /* ---- deadlines ---- */
 
-/* Between requests: how long it may be idle, less while the client has output to read. */
+/* Sets the deadline between requests: for reading unread output, else for being idle. */
 static void conn_set_idle_deadline(conn *c) {
     const server_options *o = conn_options(c);
     loop_set_timer(c->deadline, conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us);
 }
 
-/* True if nothing else will be sent to a client that closed its sending side. Whether it
- * closed both sides shows only when something is sent. */
+/* Whether a client that closed its sending side must be probed, since nothing else will
+ * be sent. Only sending shows whether it closed both sides. */
 static bool conn_needs_probe(const conn *c) {
     return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
 }
 
-/* During a response the client must read its unread output, including that of earlier
+/* Sets the deadline for the client to read all unread output, also of earlier
  * responses. */
 static void conn_await_reader(conn *c) {
     if (conn_unsent(c) > 0) {
@@ -173,7 +173,7 @@ static void conn_await_reader(conn *c) {
 
 /* ---- requests ---- */
 
-/* The head is read: decides everything that does not need the body. */
+/* Handles a complete head: decides everything that does not need the body. */
 static void conn_take_head(conn *c) {
     conn_begin_request(c);
     c->look = NULL;
@@ -186,7 +186,7 @@ static void conn_begin_body(conn *c) {
     conn_take_head(c);
     r->drop_body = c->refusal != 0;
     if (r->expects_continue && c->refusal != 0) {
-        c->keep_alive = false; /* the client may or may not send the body, so what follows is ambiguous */
+        c->keep_alive = false; /* the body may or may not follow, so later bytes are ambiguous */
         conn_send_refusal(c);
         return;
     }
@@ -227,7 +227,7 @@ static void conn_go_on(conn *c, http_event e) {
         conn_run_request(c);
     } else {
         if (c->body.state == BODY_NONE && c->request.path.n > 0) {
-            conn_take_head(c); /* finds the form of its errors; the refusal is this one */
+            conn_take_head(c); /* only to choose the dialect of errors; this refusal stands */
             c->refusal = 0;
             c->headers[0] = 0;
         }
@@ -253,7 +253,7 @@ static void conn_feed(conn *c, const char *p, size_t n) {
     conn_go_on(c, e);
 }
 
-/* How many bytes of the input may be read now. */
+/* How many bytes of the input may be parsed now. */
 static size_t conn_takes(conn *c) {
     str tenant = {c->tenant, c->has_tenant ? strlen(c->tenant) : 0};
     if (c->state != CONN_REQUEST || conn_unsent(c) > PIPELINE_BYTES) {
@@ -262,7 +262,7 @@ static size_t conn_takes(conn *c) {
     return c->body.state == BODY_NONE ? SIZE_MAX : body_take_room(&c->body, tenant);
 }
 
-/* The client sends nothing more, and all its input is used. */
+/* Handles the end of the client's input, all of which was parsed. */
 static void conn_end_input(conn *c) {
     if (conn_is_arriving(c)) {
         conn_give_up_request(
@@ -273,13 +273,13 @@ static void conn_end_input(conn *c) {
     }
 }
 
-/* True if no more input will come, between requests or inside one. */
+/* Whether the client has ended its input, between requests or inside one. */
 static bool conn_is_at_end(const conn *c) {
     return c->half_closed && c->pending == NULL && c->state == CONN_REQUEST && conn_unread_input(c) == 0;
 }
 
-/* Takes requests from the input until it is empty, or a request waits for its response,
- * its reader, or room for its body. */
+/* Parses requests until the input is empty, or a request waits for its response, its
+ * reader or room for its body. */
 static void conn_process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
@@ -308,14 +308,14 @@ static void conn_receive_body(conn *c) {
     c->processing = false;
 }
 
-/* The response is written: continues with the next request, or closes. */
+/* Continues after a response was written: with the next request, or closes. */
 static void conn_finish(conn *c) {
     assert(c->state != CONN_CLOSING && c->pending == NULL);
     body_give_room(&c->body);
     body_on(&c->body, BODY_ENDS);
     conn_end_request(c);
     if (!c->keep_alive) {
-        /* a part of it, if the rest was not read; its room is given back */
+        /* frees the body, or the part that was read, and returns its room */
         strbuf_deinit(&c->request.body);
         conn_start_closing(c);
         return;
@@ -371,7 +371,7 @@ void conn_count_slow(conn *c) {
     }
 }
 
-/* The client has read none of the output for too long. */
+/* Ends a response of which the client has read nothing for too long. */
 static void conn_cut_reader(conn *c) {
     if (c->pending != NULL && c->pending->cut != NULL) {
         c->pending->cut(c);
@@ -408,8 +408,8 @@ void conn_relieve(loop *l) {
 
 /* ---- what each event does in each state; it may close and free the connection ---- */
 
-/* Reading never pauses during a response, so that a disconnect is noticed. A client that
- * sends too much ahead is cut off. */
+/* Reads ahead during a response, without pause, so that a disconnect is noticed. A client
+ * that sends too much ahead is cut off. */
 static void conn_read_ahead(conn *c) {
     body_end_turn_if_due(&c->body);
     if (conn_unread_input(c) > AHEAD_BYTES) {
@@ -455,7 +455,7 @@ static void conn_await_last_read(conn *c) {
     }
 }
 
-/* Requests that the client sent before are still answered. */
+/* Handles a half-close between requests: earlier ones are still answered. */
 static void conn_half_close_request(conn *c) {
     c->half_closed = true;
     if (conn_is_at_end(c)) {
@@ -504,7 +504,7 @@ static void conn_late_request(conn *c) {
     }
 }
 
-/* A probe is an interim response, which every client of HTTP/1.1 skips. A client that is
+/* Sends a probe: an interim response, which every HTTP/1.1 client skips. A client that is
  * gone replies with a reset. */
 static void conn_late_response(conn *c) {
     if (!conn_needs_probe(c)) {
@@ -543,7 +543,7 @@ static void conn_do_nothing(conn *c) {
 }
 
 static void (*const conn_actions[CONN_N_EVENTS][CONN_N_STATES])(conn *c) = {
-    /* CONN_REQUEST, CONN_RESPONSE, CONN_CLOSING */
+    /* columns: CONN_REQUEST, CONN_RESPONSE, CONN_CLOSING */
     [CONN_READABLE] = {conn_read_request, conn_read_ahead, conn_drop_input},
     [CONN_WRITTEN] = {conn_process, conn_send_more, conn_shut_if_sent},
     [CONN_TAKEN] = {conn_idle_again, conn_await_reader, conn_await_last_read},
@@ -579,8 +579,8 @@ static void conn_on_end(struct bufferevent *bev, short what, void *arg) {
     conn_on(arg, (what & BEV_EVENT_EOF) != 0 ? CONN_EOF : CONN_LOST);
 }
 
-/* A bufferevent's own timeout does not work here, since output that is added as it
- * expires cancels it. */
+/* Tracks whether the client reads. A bufferevent's own write timeout cannot: output that
+ * is added as it expires cancels it. */
 static void conn_on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     (void)out;
     conn *c = arg;
@@ -608,8 +608,7 @@ static int64_t conn_count_open(const server *s, int64_t *n_surplus) {
     return n - *n_surplus;
 }
 
-/* Closes a connection beyond those that may be answered; most clients can still read
- * why. */
+/* Closes a connection over both limits, after a 503 that most clients can still read. */
 static void conn_close_surplus(evutil_socket_t fd) {
     static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: "
                                "close\r\nContent-Length: 0\r\n\r\n";
@@ -619,14 +618,15 @@ static void conn_close_surplus(evutil_socket_t fd) {
 }
 
 /* Answers a connection over the limit before a request is read. Its input is dropped
- * while it may read the response: closing at once, with unread input, would reset it. */
+ * while the client may read: closing with unread input would reset the connection. */
 static void conn_turn_away(conn *c) {
     conn_reply_error(c, 503, NULL,
                      "the server has reached its limit of connections (--max-connections); try again",
                      "Retry-After: 1\r\n");
 }
 
-/* Writes "192.0.2.1:5000" or "[2001:db8::1]:5000"; nothing for a socket file. */
+/* Writes a client's address, "192.0.2.1:5000" or "[2001:db8::1]:5000"; "": a socket
+ * file. */
 static void conn_write_client(const struct sockaddr *from, socklen_t n_from, char *out, size_t size) {
     char host[INET6_ADDRSTRLEN + 1], port[8];
     bool is_ip = n_from > 0 && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
@@ -636,8 +636,7 @@ static void conn_write_client(const struct sockaddr *from, socklen_t n_from, cha
     }
 }
 
-/* Makes a connection from a descriptor, and adds it to its loop. NULL: out of memory, and
- * the descriptor is closed. */
+/* Makes a connection and adds it to its loop. NULL: out of memory; fd is closed. */
 static conn *conn_new(loop *l, evutil_socket_t fd) {
     conn *c = mem_new(1, sizeof(*c));
     struct bufferevent *bev = c == NULL ? NULL : bufferevent_socket_new(l->base, fd, BEV_OPT_CLOSE_ON_FREE);
@@ -681,7 +680,7 @@ void conn_open(loop *l, evutil_socket_t fd, const struct sockaddr *from, socklen
     c->is_surplus = is_surplus;
     atomic_fetch_add(&l->n_surplus, is_surplus);
     conn_write_client(from, n_from, c->client, sizeof c->client);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* without it the connection is only slower */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* on failure the connection is only slower */
     bufferevent_setcb(c->bev, conn_on_read, conn_on_write, conn_on_end, c);
     bufferevent_setwatermark(c->bev, EV_WRITE, o->max_output_bytes / 2, 0);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);

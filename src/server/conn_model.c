@@ -23,7 +23,7 @@ quire_queue *conn_queue(const conn *c) {
 served_model *conn_named_model(const conn *c) {
     models *all = c->loop->server->models;
     const strbuf *body = &c->request.body;
-    strbuf scratch = {0}; /* for a name with escapes */
+    strbuf scratch = {0}; /* holds a name that had escapes */
     str span, name;
     served_model *m = NULL;
     if (models_count(all) > 1 && body->n > 0 &&
@@ -129,7 +129,7 @@ void conn_await_sleep(conn *c) {
 
 /* ---- after a wake ---- */
 
-/* Continues with c, whose model is loaded. */
+/* Ends c's wait: its model is loaded. */
 static void conn_end_wait(conn *c, const model_wait *w) {
     request_record *r = &c->record;
     r->has_waited = true;
@@ -141,7 +141,7 @@ static void conn_end_wait(conn *c, const model_wait *w) {
     }
 }
 
-/* Continues with c if its model is loaded, or cannot be. */
+/* Ends c's wait if its model is loaded, or cannot be. */
 static void conn_look_for_model(conn *c) {
     models *all = c->loop->server->models;
     const model_wait w = *(const model_wait *)c->pending_of;

@@ -1,4 +1,4 @@
-/* Responses of a connection, whole ones and streams, with the headers common to all. */
+/* Sends a connection's responses, whole or in pieces, with the headers common to all. */
 #include <assert.h>
 #include <event2/buffer.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "server/conn.h"
 #include "server/routes.h"
 
-#define TAKE_BYTES (64u << 10) /* from this size on a piece's memory is moved instead of copied */
+#define TAKE_BYTES (64u << 10) /* from this size on, a piece is moved instead of copied */
 
 static struct evbuffer *conn_output(const conn *c) {
     return bufferevent_get_output(c->bev);
@@ -26,7 +26,7 @@ void conn_begin_request(conn *c) {
     }
 }
 
-/* Whether the connection stays open after this response. */
+/* Whether the connection will stay open after this response. */
 static bool conn_keeps_alive(const conn *c) {
     bool is_last = c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
     return c->keep_alive && c->loop->stops_seen == 0 && !is_last;

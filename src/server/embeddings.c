@@ -1,6 +1,5 @@
-/* The dialects of rows: POST /v1/embeddings, vLLM's /pooling, llama.cpp's /embedding,
- * Ollama's /api/embed and /api/embeddings: writes their responses. A row is kept as JSON
- * text. */
+/* Writes responses with rows: of POST /v1/embeddings, vLLM's /pooling, llama.cpp's
+ * /embedding, Ollama's /api/embed and /api/embeddings. A row is kept as JSON text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +20,9 @@ static quire_err embeddings_add_numbers(const quire_event *ev, strbuf *to) {
     return o.err;
 }
 
-/* The numbers' bytes as base64, the lowest byte of each first. */
+/* Appends an event's numbers as base64 of their bytes, little-endian. */
 static quire_err embeddings_add_base64(const quire_event *ev, strbuf *to) {
-    enum { GROUP = 3 * 64 }; /* numbers whose base64 has no padding */
+    enum { GROUP = 3 * 64 }; /* count of numbers whose base64 needs no padding */
     char bytes[GROUP * sizeof(float)];
     TRY(strbuf_add_char(to, '"'));
     for (int32_t first = 0; first < ev->n_row; first += GROUP) {
@@ -75,7 +74,7 @@ static void embeddings_write_begin(const response *a, json_out *o) {
     json_begin(json_name(o, "data"), '[');
 }
 
-/* Begins row i's object up to its value. */
+/* Writes row i's object up to the row itself. */
 static void embeddings_begin_row(int32_t i, const char *object, const char *name, json_out *o) {
     json_raw(o, i > 0 ? "," : "");
     json_begin(o, '{');
@@ -103,7 +102,7 @@ static void pooling_write_row(const response *a, int32_t i, json_out *o) {
     json_end(o, '}');
 }
 
-/* In llama.cpp's form a result is a list of pooled rows, of which there is one. */
+/* Writes a row in llama.cpp's form: a list of pooled rows, of which there is one. */
 static void embedding_write_row(const response *a, int32_t i, json_out *o) {
     embeddings_begin_row(i, NULL, "embedding", o);
     json_begin(o, '[');
@@ -181,8 +180,8 @@ const response_writer pooling_writer =
 const response_writer embedding_writer =
     ROWS_WRITER("embd-", embedding_write_begin, embedding_write_row, embedding_write_end);
 
-/* The dialects of scores: POST /v1/score and /v1/rerank in vLLM's form, /reranking in
- * llama.cpp's: writes their responses. A choice keeps the bytes of its row. */
+/* Writes responses with scores: of POST /v1/score and /v1/rerank in vLLM's form,
+ * /reranking in llama.cpp's. A choice keeps the bytes of its row. */
 
 static quire_err scores_take_row(const response *a, response_choice *c, const quire_event *ev) {
     (void)a;
@@ -196,7 +195,7 @@ static double scores_element(const response_choice *c, size_t i) {
     return (double)x;
 }
 
-/* The cosine of two rows of length 1. */
+/* The cosine of two normalised rows. */
 static double scores_cosine(const response_choice *x, const response_choice *y) {
     double sum = 0.0;
     for (size_t i = 0; i < x->text.n / sizeof(float); i++) {
@@ -214,9 +213,9 @@ static const response_choice *scores_document(const response *a, int32_t i) {
     return &a->choices[a->more->n_queries + i];
 }
 
-/* The score of document i. For a head of one score without a function in the model's
- * files that is a sigmoid, as in sentence-transformers and vLLM; with as_logit the raw
- * value. */
+/* The score of document i. If the head gives one score and the model's files name no
+ * function for it, that is a sigmoid, as in sentence-transformers and vLLM; with as_logit
+ * it is the raw value. */
 static double scores_of(const response *a, int32_t i, bool as_logit) {
     if (a->more->n_queries > 0) {
         return scores_cosine(&a->choices[a->more->n_queries > 1 ? i : 0], scores_document(a, i));
@@ -257,7 +256,7 @@ typedef struct scored {
     double score;
 } scored;
 
-/* Sorts the best first; equal ones keep their order. */
+/* Orders by descending score; equal scores keep their order. */
 static int scores_compare(const void *p, const void *q) {
     const scored *x = p, *y = q;
     return x->score > y->score ? -1 : x->score < y->score ? 1 : (x->index > y->index) - (x->index < y->index);

@@ -13,8 +13,7 @@ int error_status(quire_err e) {
         [QUIRE_UNSUPPORTED] = 400,
         [QUIRE_CONTEXT_LENGTH] = 400,
         [QUIRE_FAULT] = 400,
-        /* for the pool or the context; a body that is too large is different
-         * (error_of) */
+        /* too large for the pool or the context; for bodies see error_of */
         [QUIRE_TOO_LARGE] = 400,
         [QUIRE_UNAUTHORIZED] = 401,
         [QUIRE_NOT_FOUND] = 404,
@@ -38,7 +37,7 @@ api_error error_of(const quire_error *err) {
     bool is_body = err->code == QUIRE_TOO_LARGE && strcmp(err->param, "body") == 0;
     bool is_previous = err->code == QUIRE_NOT_FOUND && strcmp(err->param, "previous_response_id") == 0;
     return (api_error){.status = is_body       ? 413
-                                 : is_previous ? 400 /* the path exists and a field is wrong, as at OpenAI */
+                                 : is_previous ? 400 /* the path exists, a field is wrong; as at OpenAI */
                                                : error_status(err->code),
                        .code = err->code == QUIRE_CONTEXT_LENGTH ? "context_length_exceeded"
                                : is_previous                     ? "previous_response_not_found"
@@ -64,7 +63,7 @@ void error_body(json_out *o, const api_error *e) {
 
 /* ---- unknown paths ---- */
 
-#define MAX_HINT_BYTES 256 /* most bytes of a path that are compared with others */
+#define MAX_HINT_BYTES 256 /* longest path for which a suggestion is made */
 #define BASE           "/v1"
 
 void path_show(str path, char out[SHOWN_PATH_BYTES]) {
@@ -149,10 +148,10 @@ static const foreign_path *path_find_foreign(str path) {
     return NULL;
 }
 
-/* ---- the path that was meant ---- */
+/* ---- the path that the client meant ---- */
 
-/* A path as it is usually written: lower case, single slashes, none at the end. Returns
- * its length; 0: it is too long. */
+/* Normalises a path: lower case, single slashes, none at the end. Returns its length, 0
+ * if it is too long. */
 static size_t path_normalise(str path, char out[MAX_HINT_BYTES]) {
     size_t n = 0;
     for (size_t i = 0; i < path.n; i++) {
@@ -168,13 +167,13 @@ static size_t path_normalise(str path, char out[MAX_HINT_BYTES]) {
     return n > 1 && out[n - 1] == '/' ? n - 1 : n;
 }
 
-/* A suffix of a path, alone and after "/v1". */
+/* A suffix of a path, as it is and with "/v1" before it. */
 typedef struct path_end {
-    str text, with_base; /* with_base is in buffer */
+    str text, with_base; /* with_base points into buffer */
     char buffer[MAX_HINT_BYTES + sizeof BASE];
 } path_end;
 
-/* The suffix from byte i on; false if none begins there. */
+/* Takes the suffix at byte i; false: none begins there. */
 static bool path_take_end(str path, size_t i, path_end *out) {
     out->text = (str){path.p + i, path.n - i};
     if (out->text.p[0] != '/' || out->text.n < 2) {
@@ -186,10 +185,10 @@ static bool path_take_end(str path, size_t i, path_end *out) {
     return true;
 }
 
-/* A route's path within the requested one. */
+/* A route's path found within the requested one. */
 typedef struct meant {
-    str before, path; /* the requested path is `before` and `path` */
-    bool lacks_base;  /* the route's path is "/v1" and `path` */
+    str before, path; /* the requested path is `before` followed by `path` */
+    bool lacks_base;  /* the route's path is "/v1" followed by `path` */
 } meant;
 
 /* Finds the path's longest suffix that is a route, or is one with "/v1" before it. */
@@ -207,7 +206,7 @@ static bool path_find_meant(str asked, path_at known, meant *out) {
     return false;
 }
 
-/* The same for paths of other APIs, over the n longest suffixes. */
+/* Finds the longest of n suffixes that is a path of another API; NULL: none. */
 static const foreign_path *path_find_foreign_end(str asked, size_t n) {
     const foreign_path *found = NULL;
     path_end end;
@@ -220,7 +219,7 @@ static const foreign_path *path_find_foreign_end(str asked, size_t n) {
     return found;
 }
 
-/* True if text is "/v1", repeated any number of times. */
+/* Whether text is "/v1", repeated any number of times. */
 static bool path_is_base(str text) {
     bool is = text.n > 0 && text.n % (sizeof BASE - 1) == 0;
     for (size_t i = 0; is && i < text.n; i += sizeof BASE - 1) {
@@ -229,7 +228,7 @@ static bool path_is_base(str text) {
     return is;
 }
 
-/* What the client has to change to reach the path that it meant. */
+/* Writes what the client has to change to reach the path that it meant. */
 static void path_advise(const meant *m, char *out, size_t size) {
     char before[SHOWN_PATH_BYTES];
     bool is_below_base = m->lacks_base || path_is_in(m->path, BASE);
@@ -251,7 +250,7 @@ static void path_advise(const meant *m, char *out, size_t size) {
     }
 }
 
-/* Writes the routes below a folder, "/v1/models, /v1/completions", as many as fit. */
+/* Writes as many routes below a folder as fit, "/v1/models, /v1/completions". */
 static size_t path_list_below(str folder, path_at known, char *out, size_t size) {
     size_t n = 0;
     const char *path;
@@ -280,7 +279,7 @@ void unknown_path_explain(const char *method, str path, path_at known, quire_err
     for (size_t i = 0; (route = known(i)) != NULL; i++) {
         nearest_offer(&near, str_of(route));
     }
-    /* a longer route that nearly matches was meant rather than the path's suffix */
+    /* a longer route that nearly matches is likelier than the path's suffix */
     is_found = is_found && (m.before.n == 0 || m.lacks_base || near.best.n <= m.path.n);
     foreign =
         foreign == NULL && !is_found && near.best.n == 0 ? path_find_foreign_end(asked, asked.n) : foreign;

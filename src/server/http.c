@@ -8,7 +8,7 @@
 
 /* ---- the chunked transfer coding ---- */
 
-#define MAX_DIGITS 15 /* below 2^60: no overflow */
+#define MAX_DIGITS 15 /* hexadecimal digits of a size: below 2^60, so it cannot overflow */
 
 static bool chunked_size_byte(chunked *c, char byte) {
     int digit = hex_digit(byte);
@@ -20,7 +20,7 @@ static bool chunked_size_byte(chunked *c, char byte) {
     return c->n_digits > 0 && (byte == '\r' || byte == ';');
 }
 
-/* Parses one byte that is not data. */
+/* Parses one byte outside a chunk's data. */
 static bool chunked_framing_byte(chunked *c, char byte, size_t max_extras) {
     switch (c->state) {
     case CHUNKED_SIZE:
@@ -55,9 +55,9 @@ static bool chunked_framing_byte(chunked *c, char byte, size_t max_extras) {
     }
 }
 
-/* Parses p[0..n), n > 0. *used: how many bytes it consumed. *data: how many of them, the
- * last ones, belong to the body. False: malformed, or more than max_extras bytes of
- * extensions and trailers. Call until state is CHUNKED_DONE. */
+/* Parses p[0..n), n > 0. *used: bytes consumed, of which the last *data belong to the
+ * body. False: malformed, or more than max_extras bytes of extensions and trailers. Call
+ * it until state is CHUNKED_DONE. */
 static bool chunked_feed(chunked *c, const char *p, size_t n, size_t max_extras, size_t *used, size_t *data) {
     assert(n > 0 && c->state != CHUNKED_DONE);
     *used = *data = 0;
@@ -115,14 +115,14 @@ static int http_keep_value(http_request *r, strbuf *to) {
     return http_append(r, to, r->value.p, r->value.n);
 }
 
-/* Stores a key as the value of an Authorization header that has it. */
+/* Stores the key of an X-Api-Key header as the value of an Authorization header. */
 static int http_keep_key(http_request *r, strbuf *to) {
     strbuf_clear(to);
     int stop = http_append(r, to, "Bearer ", sizeof "Bearer " - 1);
     return stop != 0 ? stop : http_append(r, to, r->value.p, r->value.n);
 }
 
-/* Stores the value of a header that a request may have once. */
+/* Stores the value of a header that a request may have only once. */
 static int http_end_single(http_request *r) {
     const struct {
         const char *name;
@@ -215,17 +215,18 @@ static int http_on_value(http_parser *p, const char *text, size_t n) {
 
 /* ---- the head as a whole ---- */
 
-/* An absolute target names the host (RFC 9112, 3.2.2), and the Host header is ignored. */
+/* Takes the host from an absolute target in place of the Host header (RFC 9112,
+ * 3.2.2). */
 static int http_take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
     size_t n = url->field_data[UF_HOST].len;
-    bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser returns it without its brackets */
+    bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser removes the brackets */
     strbuf_clear(&r->host);
     bool is_added = strbuf_addf(&r->host, is_v6 ? "[%.*s]" : "%.*s", (int)n, host) == QUIRE_OK;
     return is_added ? 0 : http_refuse(r, 500, "out of memory");
 }
 
-/* The decoded path of the target: "/a%2Fb?q" or "http://host/a%2Fb?q" give "/a/b". */
+/* Decodes the path of the target: "/a%2Fb?q" and "http://host/a%2Fb?q" give "/a/b". */
 static int http_decode_path(http_request *r) {
     str t = {r->target.p, r->target.n};
     if (r->method == HTTP_OPTIONS && str_is(t, "*")) {
@@ -309,7 +310,7 @@ static int http_on_head(http_parser *p) {
     if (http_end_header(r) != 0) {
         return -1;
     }
-    p->upgrade = 0; /* an offer of another protocol is ignored */
+    p->upgrade = 0; /* ignores an Upgrade header */
     r->method = (enum http_method)p->method;
     r->length = r->n_lengths > 0 ? p->content_length : 0;
     r->keep_alive = http_should_keep_alive(p) != 0;
@@ -317,7 +318,7 @@ static int http_on_head(http_parser *p) {
     r->has_body = r->n_encodings > 0 || r->length > 0;
     r->body_limit = r->max_body_bytes;
     r->expects_continue = r->expects_continue && r->has_body && p->http_minor >= 1;
-    return 1; /* http-parser does not read the body */
+    return 1; /* tells http-parser that there is no body */
 }
 
 static int http_on_head_end(http_parser *p) {
@@ -367,7 +368,7 @@ void http_next(http_request *r) {
     http_start(r);
 }
 
-/* Why http-parser failed, if none of the callbacks did. */
+/* Sets the reason of http-parser's failure, unless a callback has set one. */
 static void http_explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
         http_refuse(r, 431, "the header is too large");
@@ -382,8 +383,8 @@ static void http_explain(http_request *r, enum http_errno e) {
     }
 }
 
-/* Refuses what http-parser accepts in p[0..n) of the head: bare CR or LF, folded lines.
- * Stores the request line. */
+/* Refuses bytes p[0..n) of the head that http-parser accepts: bare CR or LF, folded
+ * lines. Also stores the request line. */
 static int http_check_bytes(http_request *r, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char before = r->last;
@@ -427,7 +428,7 @@ static http_event http_feed_head(http_request *r, const char *p, size_t n, size_
 
 static http_event http_feed_body(http_request *r, const char *p, size_t n, size_t *used) {
     size_t data;
-    uint64_t announced = 0; /* bytes of a chunk that are still missing */
+    uint64_t announced = 0; /* bytes of the chunk still to come */
     bool done;
     if (r->n_encodings > 0) {
         if (!chunked_feed(&r->chunks, p, n, r->max_head_bytes, used, &data)) {
@@ -481,7 +482,7 @@ bool http_query_next(str *rest, str *name, str *value) {
 char *http_body_place(const http_request *r, uint64_t *left) {
     assert(r->head_done && r->n_encodings == 0);
     *left = r->length - r->n_body_bytes;
-    /* plus a 0 byte after it */
+    /* with room for a 0 byte after the body */
     bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n;
     return fits ? r->body.p + r->body.n : NULL;
 }

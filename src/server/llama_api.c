@@ -1,5 +1,4 @@
-/* llama.cpp's API besides its completions (llama_writer, response.h): what its clients
- * ask about the server. The loop's thread. */
+/* llama.cpp's API: its completions, and requests about the server. The loop's thread. */
 #include <assert.h>
 #include <string.h>
 
@@ -38,11 +37,11 @@ void llama_error(json_out *o, const api_error *e) {
 
 /* ---- times ---- */
 
-/* When a choice's tokens came (0: none did), and what they contained. */
+/* When a choice's tokens came (0: none), and what they contained. */
 typedef struct llama_times {
     int64_t first_us, last_us;
-    int64_t queue_us; /* how long it had waited to be admitted */
-    bool has_line;    /* its text has a line end */
+    int64_t queue_us; /* time until the request was admitted */
+    bool has_line;    /* the text has a newline */
 } llama_times;
 
 typedef struct llama_state {
@@ -71,7 +70,7 @@ static void llama_note(response *a, const quire_event *ev) {
     }
 }
 
-/* "NAME_n":..,"NAME_ms":.., and the two rates; 0 where nothing was measured. */
+/* Writes "NAME_n":..,"NAME_ms":.. and two rates, which are 0 if nothing was measured. */
 static void llama_write_rates(const char *const names[4], int64_t n, int64_t us, json_out *o) {
     double ms = us > 0 ? (double)us / US_PER_MS : 0.0;
     json_int(json_name(o, names[0]), n);
@@ -80,8 +79,7 @@ static void llama_write_rates(const char *const names[4], int64_t n, int64_t us,
     json_number(json_name(o, names[3]), ms > 0 ? (double)n * 1e3 / ms : 0.0);
 }
 
-/* Times of the prompt, from its admission to the first token, and of the tokens after
- * it. */
+/* Writes times: of the prompt, from admission to first token, and of the other tokens. */
 static void llama_write_timings(const response *a, const response_choice *c, json_out *o) {
     static const char *const of_prompt[] = {"prompt_n", "prompt_ms", "prompt_per_token_ms",
                                             "prompt_per_second"},
@@ -97,9 +95,9 @@ static void llama_write_timings(const response *a, const response_choice *c, jso
     json_end(o, '}');
 }
 
-/* ---- log-probabilities: an object a token ---- */
+/* ---- log-probabilities: an object for each token ---- */
 
-/* Writes an object without its closing brace. */
+/* Writes a token's object without its closing brace. */
 static void llama_begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
@@ -135,7 +133,7 @@ static void llama_write_logprobs(const response_logprobs *prompt, const response
 
 /* ---- responses ---- */
 
-/* The text of the prompt's ids; without a vocabulary the ids. */
+/* Writes the prompt's text or, without a vocabulary, its ids. */
 static void llama_write_prompt(const response *a, const response_choice *c, json_out *o) {
     const response_prompt *p = response_prompt_of(a, c);
     quire_error err;
@@ -150,8 +148,8 @@ static void llama_write_prompt(const response *a, const response_choice *c, json
     quire_free(text);
 }
 
-/* Writes the beginning of a whole response, a piece, progress or the end of a stream.
- * shows_text: with its text, which the end of a stream has already sent. */
+/* Writes the beginning of a whole response, a chunk, a progress event or the end of a
+ * stream. shows_text: with the text, which at a stream's end was sent already. */
 static void llama_begin_choice(const response *a, const response_choice *c, bool shows_text, bool stops,
                                json_out *o) {
     bool shows_ids = shows_text && (a->info->stream || a->more->return_tokens);
@@ -194,7 +192,7 @@ static void llama_write_all(const response *a, const response_choice *c, bool sh
 
 /* ---- response_fields: paths of members, "timings/prompt_n" ---- */
 
-/* The member at a path; NULL: absent. */
+/* The member of v at a path; NULL: absent. */
 static const json_value *llama_find(const json_value *v, str path) {
     while (json_is(v, JSON_KIND_OBJECT)) {
         const char *slash = memchr(path.p, '/', path.n);
@@ -212,7 +210,7 @@ static const json_value *llama_find(const json_value *v, str path) {
     return NULL;
 }
 
-/* Drops repeated paths. */
+/* Writes the members at the given paths, each path once. */
 static void llama_write_fields(const json_value *all, const json_value *paths, json_out *o) {
     json_begin(o, '{');
     for (size_t i = 0; i < json_length(paths); i++) {
@@ -230,7 +228,7 @@ static void llama_write_fields(const json_value *all, const json_value *paths, j
     json_end(o, '}');
 }
 
-/* Writes the members of llama_write_all, or those that the request names. */
+/* Writes all members of a response (llama_write_all), or those that the request names. */
 static void llama_write_asked(const response *a, const response_choice *c, bool shows_text, json_out *o) {
     const char *asked = a->more->response_fields;
     if (asked == NULL) {
@@ -252,7 +250,7 @@ static void llama_write_asked(const response *a, const response_choice *c, bool 
     strbuf_deinit(&text);
 }
 
-/* Several: an array of them. */
+/* Begins a response; several choices make an array. */
 static void llama_begin(const response *a, json_out *o) {
     json_raw(o, a->n_shown > 1 ? "[" : "");
 }
@@ -266,7 +264,7 @@ static void llama_end(const response *a, json_out *o) {
     json_raw(o, a->n_shown > 1 ? "]" : "");
 }
 
-/* Writes new content, if any, and after the last how the choice ended. */
+/* Writes new content, if any; the last chunk also says how the choice ended. */
 static void llama_write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     if (c->text.n > 0 || c->n_tokens > 0) {

@@ -35,7 +35,7 @@ void loop_free_event(struct event *event) {
 
 void loop_wake_all(const server *s) {
     for (int32_t i = 0; i < s->n_loops; i++) {
-        if (s->loops[i].bell.is_open) { /* not closed yet */
+        if (s->loops[i].bell.is_open) { /* the loop is open */
             wake_ring(&s->loops[i].bell);
         }
     }
@@ -76,7 +76,7 @@ uint64_t loop_new_id(loop *l) {
 /* ---- the service manager ---- */
 
 void notify_manager(const char *state) {
-    const char *path = getenv("NOTIFY_SOCKET"); /* set by the sd_notify protocol */
+    const char *path = getenv("NOTIFY_SOCKET"); /* part of the sd_notify protocol */
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     size_t n = path != NULL ? strlen(path) : 0;
     if (n < 2 || n >= sizeof to.sun_path || (path[0] != '/' && path[0] != '@')) {
@@ -84,7 +84,7 @@ void notify_manager(const char *state) {
     }
     memcpy(to.sun_path, path, n);
     if (path[0] == '@') {
-        to.sun_path[0] = '\0'; /* an abstract name */
+        to.sun_path[0] = '\0'; /* an abstract socket */
     }
     int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd >= 0) {
@@ -97,7 +97,7 @@ void notify_manager(const char *state) {
 
 /* ---- a loop's models ---- */
 
-/* interval between checks of how long programs take */
+/* interval between checks of programs' time limits */
 static const struct timeval program_look = {.tv_sec = 1};
 
 static void loop_model_close_programs(loop_model *p) {
@@ -122,7 +122,7 @@ quire_err loop_model_open_programs(loop_model *p) {
 }
 
 void loop_model_await_programs(loop_model *p) {
-    static const struct timeval soon = {.tv_usec = 1}; /* 0 would run before the loop's other events */
+    static const struct timeval soon = {.tv_usec = 1}; /* 0 would fire before the loop's other events */
     if (p->on_programs != NULL) {
         event_add(p->on_programs, quire_programs_has_more(p->programs) ? &soon : &program_look);
     }
@@ -185,7 +185,7 @@ void loop_models_close(loop *l) {
     l->models = NULL;
 }
 
-/* Whether all events of released streams and programs have come. */
+/* Whether no events of released streams and programs are left to come. */
 static bool loop_model_is_idle(const loop_model *p) {
     return (p->queue == NULL || quire_queue_idle(p->queue)) &&
            (p->programs == NULL || quire_programs_idle(p->programs));

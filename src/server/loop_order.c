@@ -31,7 +31,7 @@ void order_drop(loop_order *o) {
     }
 }
 
-/* Drops the connection's reference. */
+/* Drops a closing connection's reference. */
 static void order_forget(conn *c) {
     loop_order *o = c->pending_of;
     c->pending = NULL;
@@ -50,7 +50,7 @@ void order_begin(loop_order *o) {
 }
 
 void order_send(loop_order *o, loop *to) {
-    if (!to->bell.is_open) { /* already closed: the server shuts down */
+    if (!to->bell.is_open) { /* the loop has closed: the server shuts down */
         order_drop(o);
         return;
     }

@@ -37,8 +37,7 @@ quire_err metrics_escape(strbuf *out, const char *text) {
     return e;
 }
 
-/* Appends a number in the form that Prometheus' clients use for the bounds of buckets:
- * "0.3", "1.0". */
+/* Appends a bucket's bound as Prometheus' client libraries write it: "0.3", "1.0". */
 static quire_err metrics_bound(strbuf *out, double v) {
     char text[32];
     snprintf(text, sizeof text, "%.15g", v);
@@ -46,7 +45,7 @@ static quire_err metrics_bound(strbuf *out, double v) {
     return strpbrk(text, ".e") == NULL ? strbuf_add_str(out, ".0") : QUIRE_OK;
 }
 
-/* Buckets, sum and count of a histogram. labels: `a="b",c="d"`, or "". */
+/* Appends buckets, sum and count of a histogram. labels: `a="b",c="d"`, or "". */
 static quire_err metrics_write_buckets(strbuf *out, const char *name, const char *labels,
                                        const double *bounds, int32_t n, const int64_t *buckets, double sum) {
     int64_t up_to = 0;
@@ -83,8 +82,8 @@ static int metrics_compare_rows(const void *a, const void *b) {
     return by_handler != 0 ? by_handler : by_method != 0 ? by_method : x->status_class - y->status_class;
 }
 
-/* How many of the sorted rows, from `from` on, have the same handler and (by_method)
- * method. */
+/* Number of sorted rows from index `from` on with the same handler and, if by_method, the
+ * same method. */
 static size_t metrics_group_of(const http_stats *s, size_t from, bool by_method) {
     size_t n = 1;
     const http_row *r = &s->rows[from];
@@ -154,7 +153,7 @@ static quire_err metrics_write_durations(const http_stats *s, strbuf *out) {
     return metrics_write_buckets(out, finer, "", http_fine_bounds, HTTP_N_SECONDS, s->fine, s->seconds);
 }
 
-/* ---- our own ---- */
+/* ---- metrics of HTTP requests that vLLM lacks ---- */
 
 static quire_err metrics_write_statuses(const http_stats *s, strbuf *out) {
     int64_t n_errors = 0;
@@ -239,7 +238,7 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out) {
 /* A metric with one value. */
 typedef struct metric_row {
     const char *name, *type, *help;
-    double v; /* below 0: unknown, and not written */
+    double v; /* negative: unknown, and not written */
 } metric_row;
 
 static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *out) {
@@ -251,7 +250,7 @@ static quire_err metrics_write_rows(const metric_row *rows, size_t n, strbuf *ou
     return QUIRE_OK;
 }
 
-/* Metrics that Prometheus' client libraries report for every process. */
+/* Appends the metrics that Prometheus' client libraries report for every process. */
 static quire_err metrics_write_process(strbuf *out) {
     process_numbers p = process_read();
     const metric_row rows[] = {

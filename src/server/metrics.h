@@ -8,25 +8,25 @@
 #include "server/loop.h"
 #include "server/request_log.h"
 
-/* Appends all metrics to out; those that name tenants only if shows_tenants.
+/* Appends all metrics to out; those with tenants' names only if shows_tenants.
  * QUIRE_NO_MEMORY: out has some of them. Any thread. */
 quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
-/* The same for an engine's counts alone. model: its name. */
+/* Appends the metrics of one engine. model: its name. Errors as metrics_write. */
 quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, const char *model, strbuf *out);
 
 /* ---- metrics.c: what the server counts, and the lines of one metric ---- */
 
-/* Appends the metrics of the server and the process; of HTTP requests only. */
+/* Append metrics: of server and process; of HTTP requests. Errors as metrics_write. */
 quire_err metrics_write_server(server *s, bool shows_tenants, strbuf *out);
 quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 
 /* Appends the HELP and TYPE lines of a metric. */
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
-/* Appends a metric with one value and no label. */
+/* Appends a metric with one value and no labels. */
 quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v);
-/* Appends text as a label's value: \, " and newlines escaped, invalid UTF-8 replaced. */
+/* Appends text as a label's value: escapes \, " and newlines; repairs UTF-8. */
 quire_err metrics_escape(strbuf *out, const char *text);
-/* Appends a histogram of the statistics. labels: `a="b",c="d"`, not empty. */
+/* Appends a histogram of quire_stats. labels: `a="b",c="d"`, not empty. */
 quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,
                             const quire_histogram *h, quire_histogram_kind kind);
 

@@ -1,5 +1,5 @@
-/* The metrics of the engine, under vLLM's names if it has them, so that its dashboards
- * work, then those of the server. */
+/* Writes the metrics of the engine, under vLLM's names where it has them, so that its
+ * dashboards work, then those of the server. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -11,13 +11,13 @@
 #include "server/metrics.h"
 #include "server/models.h"
 
-/* A metric that is one number of a struct. */
+/* A metric whose value is one member of a struct. */
 typedef struct number_row {
     const char *name, *type, *help;
     size_t offset;
 } number_row;
 
-#define ENGINE_LABEL "engine=\"0\"," /* before the model's */
+#define ENGINE_LABEL "engine=\"0\"," /* comes before the model's label */
 
 #define IN_STATS(field)     offsetof(quire_stats, field)
 #define IN_TIER(field)      offsetof(quire_tier_stats, field)
@@ -182,7 +182,7 @@ static int64_t metrics_number_at(const void *from, size_t offset) {
     return *(const int64_t *)(const void *)((const char *)from + offset);
 }
 
-/* Writes rows of a struct. labels: without braces, or NULL. */
+/* Writes metrics from a struct. labels: without braces, or NULL. */
 static quire_err metrics_write_numbers(const number_row *rows, size_t n, const void *st, const char *labels,
                                        strbuf *out) {
     for (size_t i = 0; i < n; i++) {
@@ -193,7 +193,7 @@ static quire_err metrics_write_numbers(const number_row *rows, size_t n, const v
     return QUIRE_OK;
 }
 
-/* ---- by a label's value ---- */
+/* ---- metrics with a line for each value of a label ---- */
 
 typedef struct labelled {
     const char *value;
@@ -237,9 +237,9 @@ static quire_err metrics_write_labelled(const quire_stats *st, const char *label
                        labels + sizeof ENGINE_LABEL - 1, st->requests_refused);
 }
 
-/* A sequence of n tokens takes pages in every group of layers, so a group's share of the
- * pool corresponds to vLLM's blocks. labels: the engine's, and the model's if there are
- * several, since their values could be equal. */
+/* Writes the cache's configuration. A sequence takes pages in every group of layers, so a
+ * group's share of the pool corresponds to vLLM's blocks. labels: the engine's and, if
+ * there are several models, the model's, since otherwise lines could be equal. */
 static quire_err metrics_write_cache_config(const quire_info *i, const char *labels, strbuf *out) {
     int64_t blocks = i->n_page_groups > 0 ? i->n_pages / i->n_page_groups : 0;
     TRY(metrics_describe(out, "vllm:cache_config_info", "gauge",
@@ -252,7 +252,7 @@ static quire_err metrics_write_cache_config(const quire_info *i, const char *lab
                        i->n_pages * i->page_bytes, blocks * i->page_tokens, blocks);
 }
 
-/* A pool's memory by state of its pages. */
+/* Writes a pool's memory by state of its pages. */
 static quire_err metrics_write_pages(const quire_info *i, const quire_stats *st, const char *labels,
                                      strbuf *out) {
     const int64_t n_absent = st->n_pages - st->n_pages_free - st->n_pages_held - st->n_pages_cached,
@@ -278,7 +278,7 @@ static quire_err metrics_write_accepted(const quire_stats *st, const char *label
     return QUIRE_OK;
 }
 
-/* A line for each open tier. */
+/* Writes a line for each open tier. */
 static quire_err metrics_write_tiers(const quire_stats *st, strbuf *out) {
     static const char *const names[3] = {"host", "file", "redis"};
     for (size_t k = 0; k < sizeof tier_rows / sizeof *tier_rows; k++) {
@@ -314,7 +314,7 @@ static quire_err metrics_write_shared(const quire_info *info, const quire_stats 
     return QUIRE_OK;
 }
 
-/* The labels that vLLM's metrics have. */
+/* Writes the labels of vLLM's metrics. */
 static quire_err metrics_write_labels(const char *model, strbuf *labels) {
     TRY(strbuf_add_str(labels, ENGINE_LABEL "model_name=\""));
     TRY(metrics_escape(labels, model));
@@ -332,7 +332,7 @@ static quire_err metrics_write_model(const quire_info *info, const quire_stats *
     return e;
 }
 
-/* Writes an engine's metrics that have no label of its model. */
+/* Writes an engine's metrics that vLLM lacks, without a label of the model. */
 static quire_err metrics_write_own(const quire_stats *st, strbuf *out) {
     TRY(metrics_write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, NULL, out));
     TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.",
@@ -350,8 +350,8 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
 
 /* ---- of several models ---- */
 
-/* Finds the first metric in text[at..n): returns its end, and in *lines where its values
- * begin, after the HELP and TYPE lines. */
+/* Finds the next metric in text from byte `at` on. Returns its end; *lines: where its
+ * values begin, after the HELP and TYPE lines. */
 static size_t metrics_next(str text, size_t at, size_t *lines) {
     static const char help[] = "# HELP ";
     *lines = at;
@@ -367,8 +367,8 @@ static size_t metrics_next(str text, size_t at, size_t *lines) {
     return end;
 }
 
-/* Writes texts with the same metrics in the same order as one: the values of each metric
- * from all texts together, as the format requires. */
+/* Merges texts that have the same metrics in the same order: writes each metric once,
+ * with the values of all texts, as the format requires. */
 static quire_err metrics_merge(const strbuf *texts, size_t *at, int32_t n, strbuf *out) {
     while (at[0] < texts[0].n) {
         for (int32_t i = 0; i < n; i++) {
@@ -410,10 +410,11 @@ done:
     return e;
 }
 
-/* vLLM's sleep states, for each loaded model. */
+/* Writes vLLM's sleep states for each loaded model. */
 static quire_err metrics_write_sleep(const server *s, strbuf *out) {
     static const char name[] = "vllm:engine_sleep_state";
-    static const char *const states[] = {"awake", "weights_offloaded", "discard_all"}; /* by sleep_level */
+    /* indexed by sleep_level */
+    static const char *const states[] = {"awake", "weights_offloaded", "discard_all"};
     const sleep_level level = models_sleeping(s->models);
     quire_err e = metrics_describe(
         out, name, "gauge",
@@ -431,7 +432,7 @@ static quire_err metrics_write_sleep(const server *s, strbuf *out) {
     return e;
 }
 
-/* Counts of answers that chats named by id. */
+/* Writes how often chats named an earlier answer by its id. */
 static quire_err metrics_write_turns(const quire_engine *e, strbuf *out) {
     quire_turn_stats t = {.size = sizeof t};
     quire_engine_turns(e, &t);

@@ -1,4 +1,4 @@
-/* Lists of the models that a server has, and commands to load and unload them. */
+/* Lists of the server's models, and commands to load, unload and put them to sleep. */
 #include <assert.h>
 #include <math.h>
 
@@ -11,7 +11,7 @@
 
 /* ---- lists ---- */
 
-/* parent: the model of an adapter; NULL: not an adapter. */
+/* Writes a model's card. parent: the model of an adapter; NULL: not an adapter. */
 static void models_write_card(const server *s, str name, const char *root, const char *parent,
                               const served_model *m, json_out *o) {
     json_begin(o, '{');
@@ -24,7 +24,7 @@ static void models_write_card(const server *s, str name, const char *root, const
     if (m->max_model_len > 0) {
         json_int(json_name(o, "max_model_len"), m->max_model_len);
         json_int(json_name(o, "context_length"), m->max_model_len);
-    } else { /* unknown before its first load */
+    } else { /* the model was never loaded */
         json_raw(json_name(o, "max_model_len"), "null");
         json_raw(json_name(o, "context_length"), "null");
     }
@@ -127,7 +127,7 @@ static bool models_may_command(conn *c) {
     return c->is_operator;
 }
 
-/* The model, other than the main one, that the body names; NULL: c was answered. */
+/* The other model (not the main one) that a body names; NULL: c was answered. */
 static served_model *models_of_command(conn *c) {
     const server *s = c->loop->server;
     const strbuf *body = &c->request.body;
@@ -187,7 +187,7 @@ typedef struct sleep_wish {
     bool aborts;
 } sleep_wish;
 
-/* Reads the query, of which vLLM has level, mode and, in place of a level, tags. */
+/* Reads the query of POST /sleep: vLLM's level, mode and, in place of a level, tags. */
 static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *err) {
     str query = http_query(&c->request), name, value;
     *out = (sleep_wish){.level = SLEEP_CACHES, .aborts = true};
@@ -233,7 +233,7 @@ void models_post_sleep(conn *c) {
     }
 }
 
-/* vLLM wakes parts by their tags; here a model wakes together with its pages. */
+/* POST /wake_up. vLLM's tags wake parts of a model; here it wakes whole. */
 void models_post_wake_up(conn *c) {
     str query = http_query(&c->request), name, value;
     bool has_tags = false, wakes = false;
@@ -266,7 +266,7 @@ void models_get_sleeping(conn *c) {
 
 /* ---- vLLM's ---- */
 
-/* False, with a refusal, for a client that is not the operator. */
+/* Whether the client is the operator; otherwise c was refused. */
 static bool adapter_api_may(conn *c) {
     if (!c->is_operator) {
         conn_reply_error(c, 403, NULL, "only the operator may load and scale adapters (--operator-key)",
@@ -275,7 +275,7 @@ static bool adapter_api_may(conn *c) {
     return c->is_operator;
 }
 
-/* The body as JSON; NULL, with a refusal: it is none. */
+/* The body as JSON of this kind; NULL: it is not, and c was refused. */
 static json_value *adapter_api_body(conn *c, json_kind kind) {
     const strbuf *body = &c->request.body;
     json_value *v = json_document((str){body->n > 0 ? body->p : "", body->n});
@@ -291,14 +291,14 @@ static json_value *adapter_api_body(conn *c, json_kind kind) {
     return v;
 }
 
-/* Copies a member that is a text without 0 bytes; empty: it is none. */
+/* Appends the string member `name`; nothing if v has none without 0 bytes. */
 static quire_err adapter_api_text(const json_value *v, const char *name, strbuf *out) {
     str text = json_get_str(v, name);
     bool is_plain = text.n > 0 && memchr(text.p, '\0', text.n) == NULL;
     return is_plain ? strbuf_add(out, text.p, text.n) : QUIRE_OK;
 }
 
-/* Whether a model has this name, so that an adapter with it could never be selected. */
+/* Whether a model has this name; an adapter with it could never be selected. */
 static bool adapter_api_is_model(const server *s, str name) {
     return server_answers_to(s, name) || models_find(s->models, name) != NULL;
 }
@@ -378,8 +378,7 @@ static void adapter_api_list_scales(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* The scale that the array of a POST gives an adapter; the last one if there are several,
- * 0 if there is none. */
+/* The scale that a POST's array gives an adapter: its last one, or 0 without any. */
 static float adapter_api_scale_of(const json_value *v, int32_t number) {
     double scale = 0.0;
     for (size_t i = 0; i < json_length(v); i++) {
@@ -391,7 +390,7 @@ static float adapter_api_scale_of(const json_value *v, int32_t number) {
     return (float)scale;
 }
 
-/* Checks the items of a POST's array, n being how many adapters there are. */
+/* Checks the items of a POST's array. n: number of adapters. */
 static quire_err adapter_api_check_scales(const json_value *v, int64_t n, quire_error *err) {
     for (size_t i = 0; i < json_length(v); i++) {
         int64_t id = -1;
@@ -426,7 +425,8 @@ static void adapter_api_set_scales(conn *c) {
     if (er == QUIRE_OK) {
         er = adapter_api_check_scales(v, n_numbered, &err);
     }
-    for (int pass = 0; pass < 2; pass++) { /* first those set to 0, since only a few may apply at once */
+    /* scales of 0 first, since only a few adapters may apply at once */
+    for (int pass = 0; pass < 2; pass++) {
         for (int32_t k = 0; k < n_numbered && er == QUIRE_OK; k++) {
             float scale = adapter_api_scale_of(v, k);
             er = (scale == 0.0f) == (pass == 0) ? quire_adapter_scale(e, k, scale, &err) : QUIRE_OK;

@@ -12,23 +12,22 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* how long waiting requests have to take a model before it may leave for another */
+/* time for waiting requests to take a loaded model, before it may leave for another */
 #define FRESH_US        1000000
 #define PROGRESS_PARTS  1000000
-#define NO_ROOM_RETRY_S 10 /* Retry-After for requests whose model does not fit beside those in use */
+#define NO_ROOM_RETRY_S 10 /* Retry-After if a model has no room beside those in use */
 
 struct models {
     models_options options;
     pthread_mutex_t lock;
-    pthread_cond_t work; /* signalled when the thread may have something to do */
+    pthread_cond_t work; /* signalled when the thread may have work */
     pthread_t thread;
     bool has_thread, stops;
     served_model *list; /* [n] */
     int32_t n;
     atomic_int sleep; /* a sleep_level; written under the lock */
     bool are_caches_dropped;
-    /* of the model being loaded: the part of its weights that is loaded, in
-     * millionths, and whether to stop */
+    /* load_progress: millionths of the weights loaded so far */
     atomic_int load_progress;
     atomic_bool load_ends;
 };
@@ -49,7 +48,7 @@ static bool model_is_idle(const served_model *m) {
     return model_may_leave(m) && m->n_holds == 0;
 }
 
-/* How many models are loaded, not counting pinned ones. */
+/* Number of loaded models, without pinned ones. */
 static int32_t models_n_loaded(const models *all) {
     int32_t n = 0;
     for (int32_t i = 1; i < all->n; i++) {
@@ -59,7 +58,7 @@ static int32_t models_n_loaded(const models *all) {
     return n;
 }
 
-/* Whether requests that waited for a model have not had time to take it yet. */
+/* Whether requests that waited for a model may still be about to take it. */
 static bool model_is_fresh(const served_model *m) {
     return m->is_fresh && clock_us() - m->ready_us < FRESH_US;
 }
@@ -76,9 +75,9 @@ static served_model *models_least_used(models *all) {
     return least;
 }
 
-/* The model that was loaded longest ago, in use or not, or NULL. New requests for it
- * wait, and it leaves when its present ones are over; otherwise a model whose requests
- * overlap without a pause would keep its place for ever. */
+/* The model that was loaded longest ago, in use or not; NULL: none. If it leaves, new
+ * requests for it wait, and it goes when its present ones end; otherwise a model whose
+ * requests overlap without a pause would stay for ever. */
 static served_model *models_first_ready(models *all) {
     served_model *first = NULL;
     for (int32_t i = 1; i < all->n; i++) {
@@ -88,7 +87,7 @@ static served_model *models_first_ready(models *all) {
     return first;
 }
 
-/* When a model was last loaded for a tenant; 0: never. */
+/* Time when a model was last loaded for a tenant; 0: never. */
 static int64_t models_turn_of(const models *all, const char *tenant) {
     int64_t last_us = 0;
     for (int32_t i = 1; i < all->n; i++) {
@@ -98,8 +97,8 @@ static int64_t models_turn_of(const models *all, const char *tenant) {
     return last_us;
 }
 
-/* The model to load next: the one wanted first by the tenant whose last turn is longest
- * ago. NULL if none is wanted. */
+/* The model to load next: the first one wanted by the tenant whose last turn is longest
+ * ago. NULL: none is wanted. */
 static served_model *models_first_wanted(models *all) {
     served_model *first = NULL;
     int64_t first_us = 0;
@@ -117,7 +116,7 @@ static served_model *models_first_wanted(models *all) {
     return first;
 }
 
-/* Calls `changed`, without the lock. */
+/* Calls `changed` with the lock released. */
 static void models_tell(models *all) {
     pthread_mutex_unlock(&all->lock);
     all->options.changed(all->options.context);
@@ -130,7 +129,7 @@ static void model_leave(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Closes the engine of a model that no request holds any more. */
+/* Closes the engine of a model that no request holds. */
 static void model_unload(models *all, served_model *m) {
     quire_engine *e = m->engine;
     pthread_mutex_unlock(&all->lock);
@@ -143,7 +142,7 @@ static void model_unload(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Drops the caches of sleeping models, once no request holds one. The lock is held.
+/* Drops the caches of sleeping models once no request holds a model. The lock is held.
  * Returns whether it did. */
 static bool models_settle(models *all) {
     int32_t n_holds = 0;
@@ -162,15 +161,14 @@ static bool models_settle(models *all) {
     return true;
 }
 
-/* quire_options.load_progress, on a thread of low priority, which therefore takes no
- * lock. */
+/* The quire_options.load_progress callback. Low-priority thread, so it takes no lock. */
 static bool models_watch_load(void *user, double part) {
     models *all = user;
     atomic_store(&all->load_progress, (int)(part * PROGRESS_PARTS));
     return !atomic_load(&all->load_ends);
 }
 
-/* Opens the engine of a model, and reports the progress. */
+/* Opens the engine of a model, with load_progress. */
 static quire_err model_open_engine(models *all, const served_model *m, quire_engine **out, quire_error *err) {
     quire_options own = *m->options;
     own.load_progress = models_watch_load;
@@ -209,7 +207,7 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     m->n_failures++;
     m->error = *why;
     m->error.code = r;
-    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* models in use take the memory */
+    if (r == QUIRE_NO_MEMORY && models_n_loaded(all) > 0) { /* the models in use take the memory */
         (void)err_set(&m->error, QUIRE_BUSY, -1,
                       "model %s does not fit into memory with the models in use: %s", m->name, why->message);
         m->error.retry_after_s = NO_ROOM_RETRY_S;
@@ -217,8 +215,7 @@ static void model_note_failure(const models *all, served_model *m, quire_err r, 
     log_line(LOG_WARN, "model %s: cannot be loaded: %s", m->name, m->error.message);
 }
 
-/* Loads a model. If there is no memory for it, an idle one leaves first, and loading is
- * retried after that. */
+/* Loads a model. If memory is short, an idle one leaves first, and it is retried. */
 static void model_load(models *all, served_model *m) {
     quire_engine *e = NULL;
     quire_error err = {0};
@@ -231,7 +228,7 @@ static void model_load(models *all, served_model *m) {
     quire_err r = model_open_engine(all, m, &e, &err);
     pthread_mutex_lock(&all->lock);
     m->is_opening = false;
-    if (r != QUIRE_OK && (m->is_cancelled || r == QUIRE_CANCELLED)) { /* it may be wanted again */
+    if (r != QUIRE_OK && (m->is_cancelled || r == QUIRE_CANCELLED)) { /* the model may be wanted again */
         m->state = m->is_cancelled ? MODEL_UNLOADED : MODEL_LOADING;
         models_tell(all);
         return;
@@ -251,7 +248,7 @@ static void model_load(models *all, served_model *m) {
     memcpy(m->loaded_for, m->wanted_for, sizeof m->loaded_for);
     if (r == QUIRE_OK) {
         model_note(m);
-        quire_free(m->facts); /* the file may have been replaced by then */
+        quire_free(m->facts); /* the file may be replaced before the next load */
         m->facts = NULL;
         log_line(LOG_INFO, "model %s: loaded in %.3f s", m->name, (double)m->load_us * 1e-6);
     } else {
@@ -260,9 +257,8 @@ static void model_load(models *all, served_model *m) {
     models_tell(all);
 }
 
-/* Lets a model leave if the maximum is loaded and `loading` waits for a place. False: all
- * are in use, and `loading` has not waited long enough; *due_us includes the time when it
- * will have. */
+/* Makes a model leave, since the maximum is loaded and `loading` waits. False: all are in
+ * use and `loading` has not waited long enough; lowers *due_us to when to look again. */
 static bool models_make_place(models *all, const served_model *loading, int64_t *due_us) {
     served_model *idle = models_least_used(all), *first = models_first_ready(all);
     const int64_t now_us = clock_us();
@@ -280,8 +276,8 @@ static bool models_make_place(models *all, const served_model *loading, int64_t 
     return leaving != NULL;
 }
 
-/* Does one thing that is due. False: nothing is due; *due_us: when something may be
- * (clock_us), or INT64_MAX. The lock is held, and released meanwhile. */
+/* Does one thing that is due. False: nothing is; *due_us: when something may be
+ * (clock_us), or INT64_MAX. Called with the lock held, which it releases meanwhile. */
 static bool models_do_one(models *all, int64_t *due_us) {
     const models_options *o = &all->options;
     bool some_leave = false;
@@ -356,7 +352,7 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
         m->is_cancelled = false;
         atomic_store(&all->load_ends, all->stops);
     }
-    /* it counts as loaded for the tenant whose turn comes first */
+    /* the load counts for the tenant whose turn comes first */
     if (is_new || models_turn_of(all, tenant) < models_turn_of(all, m->wanted_for)) {
         (void)snprintf(m->wanted_for, sizeof m->wanted_for, "%s", tenant);
     }
@@ -364,7 +360,7 @@ static bool model_want(models *all, served_model *m, const char *tenant) {
     return is_new;
 }
 
-/* Requests the load of the pinned models. The lock is held, or no thread runs. */
+/* Requests the load of all pinned models. The lock is held, or no thread runs. */
 static void models_want_pinned(models *all) {
     for (int32_t i = 1; i < all->n; i++) {
         served_model *m = &all->list[i];
@@ -504,7 +500,7 @@ void models_hold(models *all, served_model *m) {
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Drops a hold. used_us: when the use ended; 0: the hold was not a use. */
+/* Drops a hold. used_us: when the use ended; 0: the hold was no use. */
 static void model_give_up(models *all, served_model *m, int64_t used_us) {
     pthread_mutex_lock(&all->lock);
     assert(m->n_holds > 0);
@@ -583,7 +579,7 @@ void models_keep(models *all, served_model *m, int64_t keep_us) {
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Lets a model leave for a sleep, or cancels its load. */
+/* Makes a model leave for a sleep, or cancels its load. */
 static void model_put_away(models *all, served_model *m) {
     m->is_wanted = false;
     m->is_cancelled = m->is_opening;

@@ -1,6 +1,5 @@
-/* Ollama's API besides its generations (ollama_writer, response.h): what its clients
- * ask about models, and requests that only load one. Handlers of routes; the loop's
- * thread. */
+/* Ollama's API: responses of its generations, requests about models, and requests that
+ * only load one. The loop's thread. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "server/routes.h"
 #include "json/json.h"
 
-#define OLLAMA_VERSION  "0.13.4" /* version of this API; clients compare it with what they need */
+#define OLLAMA_VERSION  "0.13.4" /* version of Ollama's API, which clients compare with what they need */
 #define NS_PER_US       1000
 #define OLLAMA_FOR_EVER INT64_C(32503680000) /* the year 3000, in unix seconds */
 
@@ -28,7 +27,7 @@ void ollama_error(json_out *o, const api_error *e) {
     json_end(o, '}');
 }
 
-/* "2026-01-31T12:00:00Z" */
+/* Writes a time as "2026-01-31T12:00:00Z". */
 static void ollama_write_time(json_out *o, const char *name, int64_t unix_s) {
     char text[40];
     struct tm tm;
@@ -40,8 +39,7 @@ static void ollama_write_time(json_out *o, const char *name, int64_t unix_s) {
 
 /* ---- responses ---- */
 
-/* The calls of a streamed answer, which are sent whole: their pieces are collected until
- * the answer ends. */
+/* Collects the calls of a streamed answer, which are sent whole at its end. */
 typedef struct ollama_state {
     answer_parts calls;
 } ollama_state;
@@ -54,7 +52,7 @@ static bool ollama_is_chat(const response *a) {
     return a->info->endpoint == QUIRE_OLLAMA_CHAT;
 }
 
-/* A call's arguments: an object; anything else becomes the member "arguments" of one. */
+/* Writes a call's arguments, an object; anything else becomes its member "arguments". */
 static void ollama_write_arguments(const strbuf *text, json_out *o) {
     str given = {text->n > 0 ? text->p : "", text->n};
     json_value *v = json_model_document(given);
@@ -136,7 +134,7 @@ static void ollama_write_end(const response *a, json_out *o) {
     (void)a, (void)o; /* the only choice has already ended the object */
 }
 
-/* Adds the pieces of calls in a chunk to the earlier ones. */
+/* Adds a chunk's pieces of calls to the earlier ones. */
 static quire_err ollama_gather(answer_parts *to, const answer_parts *from) {
     for (size_t i = 0; i < from->n_calls; i++) {
         const answer_call *piece = &from->calls[i];
@@ -185,7 +183,7 @@ static void ollama_write_error(const response *a, const api_error *e, json_out *
 }
 
 static quire_err ollama_list_token(const response *a, response_choice *c, const quire_event *ev) {
-    (void)a, (void)c, (void)ev; /* this dialect has no field for log-probabilities */
+    (void)a, (void)c, (void)ev; /* Ollama's API has no field for log-probabilities */
     return QUIRE_OK;
 }
 
@@ -211,14 +209,14 @@ const response_writer ollama_writer = {
     .logprobs = {.token = ollama_list_token, .write = ollama_write_logprobs},
 };
 
-/* ---- requests without a prompt: the model is loaded, or kept ---- */
+/* ---- requests without a prompt, which load a model or keep it loaded ---- */
 
-#define OLLAMA_LOAD_BYTES 4096 /* a longer body has a prompt */
+#define OLLAMA_LOAD_BYTES 4096 /* a longer body must have a prompt */
 
 /* The prompt member of an endpoint, and the response to a request without it. */
 typedef struct ollama_subject {
-    const char *name, *some; /* the member, and a value for it */
-    const char *response;    /* members of the response, after the model */
+    const char *name, *some; /* name: the prompt member; some: a value for it */
+    const char *response;    /* members of the response after the model */
 } ollama_subject;
 
 static const ollama_subject *ollama_subject_of(quire_endpoint e) {
@@ -237,7 +235,7 @@ static bool ollama_gives_rows(quire_endpoint e) {
     return e == QUIRE_OLLAMA_EMBED || e == QUIRE_OLLAMA_EMBEDDINGS;
 }
 
-/* Checks the other fields of a body without prompt, as of any body, and applies
+/* Checks the other fields of a body without a prompt like those of any body, and applies
  * keep_alive. *unloads: keep_alive is 0. */
 static quire_err ollama_check_load(const conn *c, const json_value *body, bool *unloads, quire_error *err) {
     strbuf text = {0};
@@ -266,15 +264,14 @@ static quire_err ollama_check_load(const conn *c, const json_value *body, bool *
     return e;
 }
 
-/* Whether a value is absent, or a text or an array without contents. */
+/* Whether a value is absent, or an empty text or array. */
 static bool ollama_says_nothing(const json_value *v) {
     return v == NULL || (json_is(v, JSON_KIND_ARRAY) && json_length(v) == 0) ||
            (json_is(v, JSON_KIND_TEXT) && json_str(v).n == 0);
 }
 
-/* Whether a body has no prompt, messages or input. If it has one, or is not an object,
- * its parser handles it. *unloads: as in ollama_check_load; err: what is wrong with the
- * rest of such a body. */
+/* Whether a body has no prompt, messages or input; all others are left to the parser of
+ * requests. *unloads as ollama_check_load; err: a fault in the rest of such a body. */
 static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire_error *err) {
     const strbuf *body = &c->request.body;
     json_value *v =
@@ -295,7 +292,7 @@ static bool ollama_reads_load(const conn *c, strbuf *model, bool *unloads, quire
     return is_load;
 }
 
-/* A name of the model, with or without Ollama's tag. */
+/* Whether name is one of the main model's, with or without Ollama's tag. */
 static bool ollama_answers_to(const server *s, str name) {
     static const char latest[] = ":latest";
     size_t tag = sizeof latest - 1;
@@ -304,7 +301,7 @@ static bool ollama_answers_to(const server *s, str name) {
     return server_answers_to(s, name) || server_answers_to(s, plain) || adapter_list_knows(s, plain);
 }
 
-/* Whether c's model has the name. */
+/* Whether c's model has this name. */
 static bool ollama_has(const conn *c, str name) {
     return c->model->m->number > 0 || ollama_answers_to(c->loop->server, name);
 }
@@ -334,8 +331,7 @@ static void ollama_reply_load(conn *c, const served_model *m, bool unloads) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Answers a request that would only unload a model which is not loaded; false if it is
- * another request. */
+/* Answers a request to unload a model that is not loaded; false: no such request. */
 static bool ollama_unloads_nothing(conn *c) {
     models *all = c->loop->server->models;
     const served_model *m = conn_named_model(c);
@@ -371,7 +367,7 @@ void ollama_post(conn *c) {
         conn_reply_error(c, error_status(err.code), err.param, err.message, NULL);
     } else {
         if (unloads && c->is_operator) {
-            (void)models_unload(c->loop->server->models, c->model->m); /* has no effect on the main model */
+            (void)models_unload(c->loop->server->models, c->model->m); /* no effect on the main model */
         }
         ollama_reply_load(c, c->model->m, unloads);
     }
@@ -398,7 +394,7 @@ static void ollama_write_details(const quire_info *i, const char *parent, json_o
     json_end(o, '}');
 }
 
-/* A name's digest, by which Ollama's clients distinguish models. */
+/* Writes a digest of a name, by which Ollama's clients distinguish models. */
 static void ollama_write_digest(const char *name, json_out *o) {
     uint8_t digest[SHA256_BYTES];
     char text[2 * SHA256_BYTES + 1];
@@ -409,7 +405,7 @@ static void ollama_write_digest(const char *name, json_out *o) {
     json_cstr(json_name(o, "digest"), text);
 }
 
-/* When a loaded model leaves if it is not used again, in unix seconds. */
+/* Time, in unix seconds, when a loaded model leaves if it is not used again. */
 static int64_t ollama_expiry_s(const served_model *m) {
     const int64_t now_us = clock_us(), idle_us = m->n_holds > 0 ? 0 : now_us - m->used_us;
     return m->number == 0 || m->is_pinned || m->keep_us == MODEL_STAYS
@@ -417,8 +413,8 @@ static int64_t ollama_expiry_s(const served_model *m) {
                : clock_unix_s() + (m->keep_us - idle_us) / 1000000;
 }
 
-/* Writes one name; for a running model with its context. parent: an adapter's model; "":
- * not an adapter. runs: the model if it is running, otherwise NULL. */
+/* Writes the card of a name. parent: an adapter's model; "": not an adapter. runs: the
+ * model if it runs, whose context is then shown; NULL: it does not. */
 static void ollama_write_card(const server *s, const quire_info *i, const char *name, int64_t bytes,
                               const char *parent, const served_model *runs, json_out *o) {
     json_begin(o, '{');
@@ -443,8 +439,7 @@ static void ollama_write_served(const server *s, const char *name, bool runs, js
     ollama_write_card(s, i, name, i->weight_bytes, "", runs ? &main : NULL, json_item(o));
 }
 
-/* Writes the models besides the main one; only the names are known of those not
- * loaded. */
+/* Writes the models besides the main one; if not loaded, only their names are known. */
 static void ollama_write_others(const server *s, bool runs, json_out *o) {
     static const quire_info unknown = {.architecture = ""};
     for (int32_t k = 1; k < models_count(s->models); k++) {
@@ -497,7 +492,7 @@ void ollama_version(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* "general.architecture" and the like, by the names of GGUF. */
+/* Writes "general.architecture" and other facts under the names of GGUF. */
 static void ollama_write_info(const quire_info *i, json_out *o) {
     const json_named_int numbers[] = {
         {"context_length", i->max_model_len}, {"embedding_length", i->d_model},
@@ -529,8 +524,7 @@ static void ollama_write_capabilities(const quire_info *i, json_out *o) {
     json_end(o, ']');
 }
 
-/* Facts from the file of a model that is not loaded (quire_inspect). The texts are
- * v's. */
+/* Facts of a model that is not loaded, from quire_inspect's JSON. Borrows v's texts. */
 static quire_info ollama_facts_info(const json_value *v) {
     quire_info i = {.architecture = json_get_str(v, "architecture").p,
                     .generation_defaults = "",
@@ -563,8 +557,7 @@ static void ollama_write_model(const server *s, const quire_info *i, json_out *o
     json_end(o, '}');
 }
 
-/* Answers with the facts of a model: of the loaded one, or of its file, which is read
- * first. */
+/* Answers with a model's facts: of the loaded engine, or of its file, read first. */
 static void ollama_show_model(conn *c, served_model *m) {
     const server *s = c->loop->server;
     strbuf facts = {0};

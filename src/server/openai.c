@@ -1,5 +1,4 @@
-/* The dialects of POST /v1/completions and /v1/chat/completions: write their
- * responses. */
+/* Writes responses of POST /v1/completions and /v1/chat/completions. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,10 +7,10 @@
 #include "base/utf8.h"
 #include "server/response.h"
 
-/* ---- log-probabilities: four lists ---- */
+/* ---- log-probabilities of completions: four lists ---- */
 
-/* A unique name of token i in top_logprobs: its text or, if an earlier one has the same
- * text, token_id:7, vLLM's form of a token's id. */
+/* Writes a unique name of token i in top_logprobs: its text or, if an earlier token has
+ * the same text, token_id:7, vLLM's form of an id. */
 static void completions_write_token_name(const response *a, const quire_logprob *p, int32_t i, json_out *o) {
     str text = response_token_text(a, p[i].token);
     bool is_taken = a->more->tokens_as_ids;
@@ -25,8 +24,7 @@ static void completions_write_token_name(const response *a, const quire_logprob 
     json_text(o, text.p, text.n);
 }
 
-/* Adds one token's numbers to the lists; p NULL: it has none, like the prompt's first
- * token. */
+/* Adds a token's numbers to the lists. p NULL: none, as for a prompt's first token. */
 static quire_err completions_add_numbers(const response *a, response_logprobs *l, const quire_logprob *p,
                                          int32_t width) {
     json_out values = {.to = &l->values}, tops = {.to = &l->tops};
@@ -39,7 +37,7 @@ static quire_err completions_add_numbers(const response *a, response_logprobs *l
     json_begin(json_item(&tops), '{');
     for (int32_t i = 0; i < width; i++) {
         if (i > 0 && p[i].token == p[0].token) {
-            continue; /* it is already the first */
+            continue; /* the token is already first in the list */
         }
         completions_write_token_name(a, p, i, json_item(&tops));
         json_raw(&tops, ":");
@@ -49,8 +47,8 @@ static quire_err completions_add_numbers(const response *a, response_logprobs *l
     return values.err ? values.err : tops.err;
 }
 
-/* Adds a token to the lists: its text, or its id unless that is -1, and its offset in the
- * whole text. */
+/* Adds a token to the lists: its text, or its id unless -1, and its offset in the
+ * text. */
 static quire_err completions_add_text(response_logprobs *l, str text, int32_t id) {
     json_out tokens = {.to = &l->tokens}, offsets = {.to = &l->offsets};
     char name[RESPONSE_TOKEN_NAME_BYTES];
@@ -61,9 +59,9 @@ static quire_err completions_add_text(response_logprobs *l, str text, int32_t id
     return tokens.err ? tokens.err : offsets.err;
 }
 
-/* ---- their texts: what of the response's text each token is ---- */
+/* ---- which part of the response's text each token is ---- */
 
-/* Adds the first waiting token, whose text is the first n bytes of the shown text. */
+/* Lists the first waiting token, whose text is the first n bytes of the shown text. */
 static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     assert(l->first_waiting < l->n_waiting && n <= l->shown.n);
     token_waiting *w = &l->waiting[l->first_waiting];
@@ -83,9 +81,9 @@ static quire_err completions_settle_first(response_logprobs *l, size_t n) {
     return QUIRE_OK;
 }
 
-/* Adds shown text, and lists the tokens that it completes. */
+/* Adds text that is shown now, and lists the tokens that it completes. */
 static quire_err completions_take_shown(response_logprobs *l, const char *text, size_t n) {
-    /* after a rollback: bytes of settled tokens */
+    /* bytes of tokens that were settled before a rollback */
     size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
     again = again < n ? again : n;
     l->n_shown += n;
@@ -116,7 +114,7 @@ static quire_err completions_end_logprobs(response_choice *c) {
     return QUIRE_OK;
 }
 
-/* The echo's text of the prompt's token at i. */
+/* The text of the prompt's token at i in the echo. */
 static str completions_echo_of(const quire_event *ev, int32_t i) {
     size_t from = ev->token_ends != NULL && i > 0 ? ev->token_ends[i - 1] : 0,
            to = ev->token_ends != NULL ? ev->token_ends[i] : 0;
@@ -138,7 +136,7 @@ static quire_err completions_list_token(const response *a, response_choice *c, c
     return completions_take_shown(&c->logprobs, ev->text, ev->n_text);
 }
 
-/* Drops the waiting tokens from index n on, and their numbers. */
+/* Drops the waiting tokens from index n on, with their numbers. */
 static void completions_forget_waiting(response_logprobs *l, size_t n) {
     const token_waiting *last = n > l->first_waiting ? &l->waiting[n - 1] : NULL;
     l->n_waiting = n;
@@ -236,17 +234,17 @@ const response_writer completions_writer = {
                  .write = completions_write_logprobs},
 };
 
-/* The dialect of POST /v1/chat/completions: writes its responses. */
+/* Responses of POST /v1/chat/completions. */
 
-/* Where the chat's template comes from. */
+/* Writes the header that says where the chat template comes from. */
 static int chat_write_headers(const quire_info *engine, char *out, size_t size) {
     const char *form = engine->chat_form;
     return form != NULL ? snprintf(out, size, "X-Quire-Chat-Template: %s\r\n", form) : 0;
 }
 
-/* ---- log-probabilities: an object a token ---- */
+/* ---- log-probabilities of chats: an object for each token ---- */
 
-/* Writes an object without its closing brace. */
+/* Writes a token's object without its closing brace. */
 static void chat_begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
@@ -289,8 +287,7 @@ void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l,
 
 /* ---- responses ---- */
 
-/* Writes what is reported about a prompt: once, or with each choice if there are several
- * prompts. */
+/* Writes what is reported about a prompt: once; with several prompts, in each choice. */
 static void chat_write_prompt(const response *a, const response_choice *c, json_out *o) {
     response_write_prompt_logprobs(a, c, o);
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
@@ -329,7 +326,7 @@ static void chat_write_end(const response *a, json_out *o) {
     json_end(o, '}');
 }
 
-/* Writes everything up to the delta's members. */
+/* Writes a chunk up to the delta's members. */
 static void chat_begin_chunk(const response *a, int32_t choice, json_out *o) {
     response_begin_chunk(a, o);
     json_begin(o, '{');
@@ -375,7 +372,7 @@ static void chat_write_chunk(const response *a, int32_t choice, json_out *o) {
     response_end_chunk(a, c, o);
 }
 
-/* Few clients send the ids of answers back; for others they are not kept. */
+/* Writes the answer's id. True only if the conversation names answers by id: few do. */
 static bool chat_answer_id(const response *a, const response_choice *c, char out[RESPONSE_ANSWER_ID_BYTES]) {
     (void)c;
     response_shown_id(a, out);

@@ -1,7 +1,6 @@
-/* GET /openapi.json: the server's OpenAPI 3.1 document. Paths and methods come from the
- * routes, bodies of requests from the tables of fields (quire_request_schema); summaries,
- * examples and the schemas of responses from pages/openapi.json, in which paths may be
- * missing. Any thread. */
+/* GET /openapi.json: the server's OpenAPI 3.1 document. Routes give paths and methods,
+ * the tables of fields give request bodies (quire_request_schema), pages/openapi.json
+ * gives summaries, examples and response schemas; it may lack paths. Any thread. */
 #include "server/routes.h"
 
 #include <ctype.h>
@@ -19,8 +18,8 @@ typedef struct openapi {
 
 enum { OPENAPI_NAME_BYTES = 96 };
 
-/* The name of the schema of a path's bodies: "/v1/completions" ->
- * "v1_completions_request". */
+/* Writes the name of the schema of a path's request bodies, "/v1/completions" ->
+ * "v1_completions_request", to out. */
 static const char *openapi_schema_name(const char *path, char out[OPENAPI_NAME_BYTES]) {
     (void)snprintf(out, OPENAPI_NAME_BYTES, "%.64s_request", path + 1);
     for (char *p = out; *p != '\0'; p++) {
@@ -29,7 +28,7 @@ static const char *openapi_schema_name(const char *path, char out[OPENAPI_NAME_B
     return out;
 }
 
-/* The first route with fields of that endpoint, which names their schema. */
+/* The first route with this endpoint's fields, which names their schema. */
 static openapi_route openapi_first_of(const openapi *d, quire_endpoint endpoint) {
     openapi_route r = {0};
     for (size_t i = 0; d->at(i, &r) && !(r.has_fields && r.endpoint == endpoint); i++) {
@@ -37,8 +36,8 @@ static openapi_route openapi_first_of(const openapi *d, quire_endpoint endpoint)
     return r;
 }
 
-/* Bodies that a route accepts in the form of another endpoint, recognised by their
- * fields. The schema's name ends with the form's suffix. */
+/* Routes that also accept bodies in the form of another endpoint, recognised by their
+ * fields. suffix: ends the name of that form's schema. */
 static const struct {
     quire_endpoint of, form;
     const char *suffix;
@@ -47,14 +46,14 @@ static const struct {
 
 enum { N_OPENAPI_FORMS = (int)(sizeof openapi_forms / sizeof *openapi_forms) };
 
-/* The name of the schema of form i of a route. */
+/* Writes the name of the schema of a route's form i. */
 static const char *openapi_form_name(const openapi_route *r, int i, char out[OPENAPI_NAME_BYTES]) {
     char path[OPENAPI_NAME_BYTES];
     (void)snprintf(path, sizeof path, "%.48s%s", r->path, openapi_forms[i].suffix);
     return openapi_schema_name(path, out);
 }
 
-/* A route's note: its own, or that of the first route of its endpoint. */
+/* A route's note, or the note of its endpoint's first route. */
 static const json_value *openapi_note(const openapi *d, const openapi_route *r) {
     const json_value *notes = json_get(d->notes, "paths"), *own = json_get(notes, r->path);
     return own != NULL || !r->has_fields ? own : json_get(notes, openapi_first_of(d, r->endpoint).path);
@@ -70,7 +69,7 @@ static void openapi_write_reference(json_out *o, const char *schema) {
     strbuf_deinit(&text);
 }
 
-/* Writes an example, adding the model's name, which notes leave out. */
+/* Writes an example and adds the model's name, which notes leave out. */
 static void openapi_write_example(const openapi *d, const json_value *body) {
     json_begin(d->o, '{');
     json_cstr(json_name(d->o, "model"), d->server->model_name);
@@ -80,7 +79,7 @@ static void openapi_write_example(const openapi *d, const json_value *body) {
     json_end(d->o, '}');
 }
 
-/* The schema of a route's bodies: its endpoint's, or any of its forms. */
+/* Writes the schema of a route's bodies: its endpoint's, or any of its forms. */
 static void openapi_write_fields_of(const openapi *d, const openapi_route *r) {
     char name[OPENAPI_NAME_BYTES];
     json_out *o = d->o;
@@ -134,7 +133,7 @@ static void openapi_write_body(const openapi *d, const openapi_route *r, const j
     json_end(o, '}');
 }
 
-/* The responses of a note: "content" of 200, and the schema of errors. */
+/* Writes the responses of a note: "content" for 200, and the schema of errors. */
 static void openapi_write_responses(const openapi *d, const json_value *note) {
     json_out *o = d->o;
     json_begin(json_name(o, "responses"), '{');
@@ -153,7 +152,7 @@ static void openapi_write_responses(const openapi *d, const json_value *note) {
     json_end(o, '}');
 }
 
-/* The parameters in braces of a path. */
+/* Writes the parameters of a path, which are in braces. */
 static void openapi_write_parameters(json_out *o, const char *path) {
     const char *from = strchr(path, '{');
     if (from == NULL) {
@@ -191,7 +190,7 @@ static void openapi_write_operation(const openapi *d, const openapi_route *r, co
     json_end(o, '}');
 }
 
-/* Writes a path, by its template, with the methods of its note or else of its route. */
+/* Writes a path template, with the methods of its note or else of its route. */
 static void openapi_write_template(const openapi *d, const openapi_route *r, const char *path,
                                    const json_value *note) {
     static const struct {
@@ -224,7 +223,7 @@ static void openapi_write_path(const openapi *d, const openapi_route *r) {
     }
 }
 
-/* The schema of an endpoint's bodies, as a component. */
+/* Writes the schema of an endpoint's bodies as a component. */
 static void openapi_write_fields(const openapi *d, quire_endpoint endpoint, const char *name) {
     char *text;
     size_t n;
@@ -238,7 +237,7 @@ static void openapi_write_fields(const openapi *d, quire_endpoint endpoint, cons
     quire_free(text);
 }
 
-/* The schemas of a route's endpoint and of its forms. */
+/* Writes the schemas of a route's endpoint and of its forms. */
 static void openapi_write_schemas(const openapi *d, const openapi_route *r) {
     char name[OPENAPI_NAME_BYTES];
     openapi_write_fields(d, r->endpoint, openapi_schema_name(r->path, name));

@@ -7,10 +7,10 @@
 
 #include "base/sha256.h"
 
-#define MAX_PAGES_BYTES (2u << 20) /* most bytes of pages in one state; the rest is not shown */
-#define MAX_NODES       1024       /* nodes of the tree: more cannot be displayed */
+#define MAX_PAGES_BYTES (2u << 20) /* most bytes of pages in one state; further pages are not shown */
+#define MAX_NODES       1024       /* most nodes of the tree in one state, as many as can be displayed */
 
-/* The keyed hash. 0, the hash of part-filled pages, stays 0. */
+/* The keyed digest of a page's hash. 0, the hash of part-filled pages, stays 0. */
 static uint64_t pool_keyed_hash(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
     uint8_t message[POOL_KEY_BYTES + sizeof hash], digest[SHA256_BYTES];
     uint64_t out = 0;
@@ -36,7 +36,7 @@ static void pool_write_counts(const quire_kv_view *v, json_out *o) {
     json_named_ints(json_name(o, "counts"), counts);
 }
 
-/* Returns how many sequences were written. */
+/* Writes the sequences and returns their number. */
 static int32_t pool_write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
     static const char *const states[] = {"open", "prefill", "decode", "parked"};
     int32_t n = 0;
@@ -58,7 +58,7 @@ static int32_t pool_write_seqs(const quire_kv_view *v, const char *owner, json_o
     return n;
 }
 
-/* Returns how many pages, from the first, were read. */
+/* Writes the pages that are not free; returns how many pages were visited. */
 static int32_t pool_write_pages(const quire_kv_view *v, json_out *o) {
     int32_t n = v->n_pages < v->cap_pages ? v->n_pages : v->cap_pages, i;
     size_t start = o->to->n;
@@ -79,7 +79,7 @@ static int32_t pool_write_pages(const quire_kv_view *v, json_out *o) {
     return i;
 }
 
-/* Writes the node whose entries are first..; returns the index after them. */
+/* Writes the node whose entries begin at index first; returns the index after them. */
 static int32_t pool_write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
     const quire_kv_view_entry *e = &v->entries[first];
     int32_t i = first, n_pins = 0;
@@ -112,7 +112,7 @@ static int32_t pool_write_node(const quire_kv_view *v, int32_t first, const pool
     return i;
 }
 
-/* Returns how many nodes were written. */
+/* Writes the nodes of the tree and returns their number. */
 static int32_t pool_write_tree(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
     int32_t n = 0;
     json_begin(json_name(o, "tree"), '[');

@@ -1,6 +1,6 @@
-/* Programs over HTTP: POST /v1/programs runs one, whose steps are in its body
- * (docs/programs.md); POST /v1/programs/{id}/cancel and DELETE /v1/programs/{id} cancel
- * it. The loop's thread. */
+/* Programs over HTTP: POST /v1/programs runs the program in its body (docs/programs.md);
+ * POST /v1/programs/{id}/cancel and DELETE /v1/programs/{id} cancel it. The loop's
+ * thread. */
 #include "server/routes.h"
 
 #include <assert.h>
@@ -14,23 +14,23 @@
 #include "server/conn_model.h"
 #include "server/loop_order.h"
 
-#define TURN_US 1000 /* longest time that programs run before the loop's other connections */
+#define TURN_US 1000 /* time that programs run before the loop serves other connections */
 
 /* A program in progress, and the connection that waits for it. */
 typedef struct program_request {
     conn *conn;
     loop_model *model;
-    quire_state *state; /* NULL: the program is over, and its end is being sent */
+    quire_state *state; /* NULL: the program has ended, and its end is being sent */
     char id[32];
     bool is_stream;
-    int64_t sent_us;  /* in a stream: time of the last event sent */
-    strbuf held;      /* in a stream: events held until the client has read earlier ones */
-    size_t n_counted; /* how many of their bytes are counted in the loop's n_unread */
+    int64_t sent_us;  /* stream: time of the last event sent */
+    strbuf held;      /* stream: events held until the client has read earlier ones */
+    size_t n_counted; /* bytes of `held` that the loop's n_unread counts */
 } program_request;
 
 /* ---- sending ---- */
 
-/* Adds the held bytes to those that the loop's clients have not read. */
+/* Updates the loop's count of unread bytes by the held bytes. */
 static void program_request_count(program_request *r) {
     r->conn->loop->n_unread += (int64_t)r->held.n - (int64_t)r->n_counted;
     r->n_counted = r->held.n;
@@ -47,7 +47,7 @@ static void program_request_free(program_request *r) {
     mem_free(r);
 }
 
-/* Drops the connection's program. */
+/* Drops a closing connection's program. */
 static void program_api_close(conn *c) {
     program_request *r = c->pending_of;
     c->pending = NULL;
@@ -55,7 +55,7 @@ static void program_api_close(conn *c) {
     program_request_free(r);
 }
 
-/* Fails the request, with a status or, in a stream, an event. */
+/* Ends the request with an error: a status or, in a stream, an event. */
 static void program_api_end(conn *c, const api_error *why) {
     program_request *r = c->pending_of;
     if (!r->is_stream) {
@@ -79,8 +79,7 @@ static void program_api_no_memory(conn *c) {
     program_api_end(c, &(api_error){.status = 500, .message = "out of memory"});
 }
 
-/* Sends the held events if the client has read enough, and ends the stream after its
- * last one. */
+/* Sends the held events if the client has read enough; ends the stream after the last. */
 static void program_api_drained(conn *c) {
     program_request *r = c->pending_of;
     if (!r->is_stream || conn_unsent(c) >= c->loop->server->options.max_output_bytes) {
@@ -166,9 +165,8 @@ static quire_err program_api_write_done(str report, strbuf *out) {
     return strbuf_add_str(out, "\n\n");
 }
 
-/* Sends the report of a program that is over, as the response or the stream's last
- * event. A program that failed before any of its calls ended is answered with an
- * error. */
+/* Sends the report of a program that has ended: as the response, or as the stream's last
+ * event. If it failed before any of its calls ended, sends an error instead. */
 static void program_api_finish(program_request *r) {
     conn *c = r->conn;
     quire_program_usage u = {.size = sizeof u};
@@ -307,7 +305,7 @@ void program_api_post(conn *c) {
     const char *model = quire_program_describe(r->state)->model;
     const bool is_model =
         model == NULL || r->model->m->number > 0 || server_answers_to(c->loop->server, str_of(model));
-    if (is_model) { /* a directory of adapters may have any name */
+    if (is_model) { /* adapters in a directory may have any name */
         quire_program_without_adapter(r->state);
     } else if (!adapter_list_knows(c->loop->server, str_of(model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist (/v1/models)", model);
@@ -336,7 +334,7 @@ bool program_api_runs(const conn *c) {
 
 /* ---- cancelling ---- */
 
-/* Finds a program by its id, if it belongs to the tenant of the request; else NULL. */
+/* The program with an order's id, if it belongs to the order's tenant; NULL: none. */
 static program_request *program_api_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         program_request *r = c->pending == &program_pending ? c->pending_of : NULL;

@@ -34,8 +34,8 @@ void request_record_token(request_record *r, int64_t queue_us) {
     r->queue_us = queue_us > r->queue_us ? queue_us : r->queue_us;
 }
 
-/* Copies the reason without the text between its first and last double quote, which may
- * be part of the field's value. */
+/* Copies an error's message without the text between its first and last double quotes,
+ * which may be part of a field's value. */
 static void request_copy_reason(const char *message, char *out, size_t size) {
     const char *first = strchr(message, '"'), *last = strrchr(message, '"');
     int n = first == NULL ? (int)strlen(message) : (int)(first - message);
@@ -57,7 +57,7 @@ void request_record_fail(request_record *r, const api_error *e) {
     }
 }
 
-/* ---- the line ---- */
+/* ---- the log line ---- */
 
 #define MAX_FIELDS 20
 
@@ -71,7 +71,7 @@ static void log_add_text(line *l, const char *name, const char *value) {
     l->fields[l->n++] = (log_field){.name = name, .value = value};
 }
 
-/* Adds a text unless it is empty. */
+/* Adds a member to the line, unless its value is empty. */
 static void log_add_some(line *l, const char *name, const char *value) {
     log_add_text(l, name, value[0] != '\0' ? value : NULL);
 }
@@ -89,7 +89,7 @@ static void log_add_ms(line *l, const char *name, int64_t us) {
     l->fields[l->n++] = (log_field){.name = name, .value = text, .is_number = true};
 }
 
-/* How the choices ended: "stop", "stop,length". */
+/* Writes how the choices ended: "stop", "stop,length". */
 static void request_name_finishes(unsigned finishes, char *out, size_t size) {
     static const char *const names[] = {[QUIRE_FINISH_STOP] = "stop",
                                         [QUIRE_FINISH_LENGTH] = "length",
@@ -104,7 +104,7 @@ static void request_name_finishes(unsigned finishes, char *out, size_t size) {
     }
 }
 
-/* The status that was sent; 499, as in nginx, if the client left before. */
+/* The status that was sent; 499, as in nginx, if the client left first. */
 static int32_t request_status(const request_record *r) {
     return r->status > 0 ? r->status : STATUS_CLIENT_LEFT;
 }
@@ -190,7 +190,7 @@ static int32_t http_stats_bucket_of(const double *bounds, int32_t n, double v) {
     return i;
 }
 
-/* Finds or adds the row of a route, method and class; NULL: out of memory. */
+/* Finds or adds the row of a route, method and status class; NULL: out of memory. */
 static http_row *http_stats_row_of(http_stats *s, const char *handler, const char *method,
                                    int32_t status_class) {
     for (size_t i = 0; i < s->n_rows; i++) {

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "server/adapter_list.h"
 
-/* Each dialect of the API has a row here, and a file that writes its responses. */
+/* The writers of all dialects, by endpoint. */
 static const response_writer *const response_writers[] = {
     [QUIRE_COMPLETIONS] = &completions_writer,
     [QUIRE_CHAT] = &chat_writer,
@@ -45,7 +45,7 @@ const response_writer *response_writer_of(quire_endpoint endpoint) {
     return response_writers[endpoint];
 }
 
-/* ---- the generation as what a connection waits for ---- */
+/* ---- a response as the pending object of its connection ---- */
 
 static void response_on_close(conn *c) {
     response_close(c->pending_of);
@@ -108,7 +108,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
 
 /* ---- failing ---- */
 
-/* More bytes are unsent than a response may have: the client of a stream is slow, or a
+/* Ends a response with more than `limit` bytes unsent: a stream's client is slow, or a
  * whole response is too large. */
 static void response_too_large(response *a, size_t limit) {
     quire_error err;
@@ -127,7 +127,7 @@ static void response_too_large(response *a, size_t limit) {
 
 /* ---- starting ---- */
 
-/* Headers with what the body does not say: the dialect's, and fields without effect. */
+/* Sets headers with what the body lacks: the dialect's, and fields without effect. */
 static void response_note_headers(conn *c, const quire_request_info *info) {
     const response_writer *w = response_writer_of(info->endpoint);
     const quire_info *engine = quire_engine_info(conn_engine(c));
@@ -138,8 +138,8 @@ static void response_note_headers(conn *c, const quire_request_info *info) {
     }
 }
 
-/* Gives a request the adapter that it names as its model. False, with a refusal: there is
- * no such adapter, or the request has others. */
+/* Gives a request the adapter that it names as its model. False: there is none, or the
+ * request has other adapters; c was refused. */
 static bool response_take_adapter(conn *c, quire_request *r, const char *name) {
     const server *s = c->loop->server;
     quire_error err = {0};
@@ -234,7 +234,7 @@ static size_t response_prompt_bytes(const response_prompt *p) {
            response_logprobs_bytes(&p->logprobs);
 }
 
-/* The first START of a prompt's choices: computes the parts that all of them show. */
+/* Computes what all choices of a prompt show of it, at the first START of one of them. */
 static bool response_take_prompt(response *a, response_prompt *p, const quire_event *ev) {
     size_t cap = 0, before = response_prompt_bytes(p);
     bool taken = p->taken || ((!a->info->return_token_ids ||
@@ -242,7 +242,7 @@ static bool response_take_prompt(response *a, response_prompt *p, const quire_ev
                               strbuf_add(a->more->return_prompt_text ? &p->rendered : &p->text, ev->text,
                                          ev->n_text) == QUIRE_OK);
     p->taken = true;
-    /* a failed choice has none, another may */
+    /* a choice that failed has none, but another may */
     if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1 || a->info->prompt_logprobs < 0)) {
         p->has_logprobs = true;
         taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
@@ -282,7 +282,7 @@ static quire_err response_take_text(const response *a, response_choice *c, const
                               : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
-/* Counts of the prediction: of ev's choice or, with DONE, of all choices. */
+/* Copies the counts of the prediction: of ev's choice or, at DONE, of all choices. */
 static void response_take_prediction(const quire_event *ev, response_prediction *out) {
     int32_t choice = ev->kind == QUIRE_EVENT_DONE ? -1 : ev->choice;
     quire_stream_prediction(ev->stream, choice, &out->n_accepted, &out->n_rejected);
@@ -332,9 +332,9 @@ static void response_row(response *a, response_choice *c, const quire_event *ev)
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
 }
 
-/* Sent text cannot be withdrawn, so the client gets the length that remains valid. A
- * withheld chunk is sent first, even without room, since what follows continues the text
- * that the event names. */
+/* Handles a rollback. Sent text cannot be withdrawn, so the client gets the length that
+ * remains valid. A withheld chunk is sent first, even without room, since later text
+ * continues the text that the event names. */
 static void response_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_now(a, ev->choice)) {
         return;
@@ -360,7 +360,7 @@ static void response_rollback(response *a, response_choice *c, const quire_event
     (void)response_send_piece(a, &o);
 }
 
-/* Has the engine keep the ids of an answer that a client can name, for its next turn. */
+/* Makes the engine keep an answer's ids, if the client's next request can name it. */
 static void response_keep_turn(const response *a, const response_choice *c) {
     char id[RESPONSE_ANSWER_ID_BYTES];
     if (c->parts.has_calls) {
@@ -368,7 +368,7 @@ static void response_keep_turn(const response *a, const response_choice *c) {
     } else if (a->writer->answer_id == NULL || !a->writer->answer_id(a, c, id)) {
         return;
     }
-    (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* if it fails, only speed is lost */
+    (void)quire_stream_recall(a->stream, (int32_t)(c - a->choices), id); /* a failure costs only speed */
 }
 
 static void response_end(response *a, response_choice *c, const quire_event *ev) {
@@ -390,7 +390,7 @@ static void response_end(response *a, response_choice *c, const quire_event *ev)
     }
     response_count(a, (int64_t)(response_choice_bytes(c) - before));
     response_keep_turn(a, c);
-    if (a->info->stream && a->started) { /* otherwise it failed before it began, and DONE has the error */
+    if (a->info->stream && a->started) { /* otherwise it failed before it began, and DONE has the reason */
         (void)response_send_held(a, ev->choice);
     }
 }
@@ -399,12 +399,12 @@ static void response_done(response *a, const quire_event *ev) {
     if (ev->finish == QUIRE_FINISH_ERROR) {
         quire_error err = {.code = QUIRE_INTERNAL, .message = "internal error"};
         if (ev->error != NULL) {
-            err = *ev->error; /* it points into the stream, which is freed first */
+            err = *ev->error; /* a copy, since the stream owns it and is freed first */
         }
         response_fail(a, error_of(&err));
         return;
     }
-    /* the engine is closing; streams that this server cancels are released first */
+    /* the engine is closing; a stream that this server cancels is released before */
     if (ev->finish == QUIRE_FINISH_CANCELLED) {
         response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;

@@ -1,4 +1,4 @@
-/* Sends a response, as much of it as the client reads, and closes it. */
+/* Sends responses, as far as their clients read, and closes them. */
 
 #include <assert.h>
 
@@ -7,7 +7,7 @@
 #include "server/loop.h"
 #include "server/response.h"
 
-#define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
+#define WHOLE_BYTES ((size_t)1 << 20) /* size over which a whole response is written choice by choice */
 
 /* ---- unsent bytes ---- */
 
@@ -29,7 +29,7 @@ static void response_clear_tokens(response_choice *c) {
     c->n_withheld = 0;
 }
 
-/* Clears the written part of a choice. */
+/* Clears the parts of a choice that were written. */
 static void response_clear_choice(response *a, response_choice *c) {
     if (a->writer->is_cumulative && a->info->stream) {
         response_count(a, -(int64_t)(c->n_tokens * sizeof *c->tokens));
@@ -77,7 +77,7 @@ static void response_free_parts(response *a) {
 void response_count_tokens(const response *a, request_record *r) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         const response_choice *c = &a->choices[i];
-        bool first = i % a->n_samples == 0; /* once per prompt, which samples share */
+        bool first = i % a->n_samples == 0; /* only once for each prompt */
         r->prompt_tokens += first ? c->prompt_tokens : 0;
         r->cached_tokens += first ? c->cached_tokens : 0;
         r->completion_tokens += c->completion_tokens;
@@ -119,7 +119,7 @@ void response_fail(response *a, api_error e) {
         response_end_detached(a, &e);
         return;
     }
-    if (a->is_long) { /* half of a JSON object was sent: only the missing end shows that it is incomplete */
+    if (a->is_long) { /* part of a JSON object was sent: only a missing end can show the error */
         conn_close(c);
         return;
     }
@@ -147,14 +147,14 @@ void response_cut(response *a, const char *reason) {
     response_fail_with(a, 408, reason);
 }
 
-/* ---- the background: responses that outlive their requests ---- */
+/* ---- background responses, which outlive their requests ---- */
 
 void response_detach(response *a) {
     conn *c = a->conn;
     loop *l = a->loop;
     assert(a->writer->keep != NULL && !a->info->stream);
     a->record = c->record;
-    a->record.client = NULL; /* its text belongs to the connection */
+    a->record.client = NULL; /* the connection owns the text */
     a->record.response = a->id;
     a->record.is_generation = true;
     a->conn = NULL;
@@ -170,8 +170,8 @@ void response_detach(response *a) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Logs and counts a response that ends, complete, failed (why) or cancelled by its client
- * (status 0). */
+/* Logs and counts a background response that ends: complete, failed (why), or cancelled
+ * by its client (status 0). */
 static void response_note_detached(response *a, int status, const api_error *why) {
     const char *tenant = a->tenant[0] != '\0' ? a->tenant : NULL;
     a->record.status = status;
@@ -185,7 +185,7 @@ static void response_note_detached(response *a, int status, const api_error *why
     }
 }
 
-/* Removes a from its loop's list, and frees it. The loop may have waited for that. */
+/* Removes a from its loop's list and frees it; a draining loop may await that. */
 static void response_leave_background(response *a) {
     loop *l = a->loop;
     response **at = &l->background;
@@ -229,7 +229,7 @@ bool response_send_piece(response *a, const json_out *o) {
         response_fail_with(a, 500, "out of memory");
         return false;
     }
-    if (a->loop->scratch.n > 0) { /* a writer may have nothing to send yet */
+    if (a->loop->scratch.n > 0) { /* empty if the writer has nothing to send yet */
         conn_stream_take(a->conn, &a->loop->scratch);
     }
     a->sent_us = clock_us();
@@ -274,7 +274,7 @@ void response_ping(response *a) {
     (void)response_send_piece(a, &o);
 }
 
-/* True if c's chunk has content. */
+/* Whether c's chunk has content. */
 static bool response_is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
@@ -308,14 +308,14 @@ bool response_send_now(response *a, int32_t i) {
     return true;
 }
 
-/* Whether c's chunk has as many tokens as the request wants in each. */
+/* Whether c's chunk has as many tokens as the request wants in a chunk. */
 static bool response_is_due(const response *a, const response_choice *c) {
     return !c->has_begun || c->finish != QUIRE_FINISH_NONE || c->n_withheld >= a->more->stream_interval;
 }
 
 bool response_send_held(response *a, int32_t i) {
     a->choices[i].held = true;
-    /* if there is no room, response_drained continues */
+    /* without room, response_drained sends it later */
     return !response_is_due(a, &a->choices[i]) || !response_has_room(a) || response_send_now(a, i);
 }
 
@@ -329,7 +329,7 @@ void response_hold(response *a, int32_t i) {
     }
 }
 
-/* Sends withheld chunks as long as there is room; false when a was freed. */
+/* Sends a's withheld chunks while there is room; false: a was freed. */
 static bool response_send_all_held(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if ((a->choices[i].progress_held && !response_send_progress(a, i)) ||
@@ -355,7 +355,7 @@ static void response_keep(response *a) {
     }
 }
 
-/* Ends the stream once all of it is sent. */
+/* Ends the stream, unless a chunk is still withheld. */
 static void response_finish_stream(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held) {
@@ -379,8 +379,8 @@ static double response_merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
-/* Selects the n_best samples of each prompt, the best first; if all are wanted, they stay
- * in order of index. */
+/* Selects the n_best samples of each prompt, best first; if all are wanted, by index.
+ * False: out of memory. */
 static bool response_choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
@@ -390,7 +390,7 @@ static bool response_choose_shown(response *a) {
     for (int32_t first = 0; first < a->n_choices; first += n_samples) {
         int32_t *best = a->shown + a->n_shown, n = 0;
         for (int32_t i = first; i < first + n_samples; i++) {
-            int32_t at = n++; /* an insertion sort; equal ones keep their order */
+            int32_t at = n++; /* insertion sort, which keeps the order of equals */
             for (; n_best < n_samples && at > 0 &&
                    response_merit(&a->choices[best[at - 1]]) < response_merit(&a->choices[i]);
                  at--) {
@@ -403,7 +403,7 @@ static bool response_choose_shown(response *a) {
     return true;
 }
 
-/* The approximate size of the whole response. */
+/* The approximate size of the whole response in bytes. */
 static size_t response_whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
@@ -463,7 +463,7 @@ static void response_send_long(response *a) {
     }
 }
 
-/* ---- both ---- */
+/* ---- streams and whole responses ---- */
 
 void response_finish(response *a) {
     assert(!a->is_done);

@@ -6,13 +6,13 @@
 #include "base/mem.h"
 #include "quire.h"
 
-/* A tenant's responses; exists as long as it has any. */
+/* A tenant's responses. It exists as long as the tenant has any. */
 typedef struct store_tenant {
     char name[QUIRE_TENANT_BYTES + 1];
     size_t n_bytes;
-    int64_t n_held;    /* responses and turns */
-    int64_t n_running; /* responses in progress */
-    /* its responses, by their last use: `oldest` was not used for longest */
+    int64_t n_held;    /* number of its responses and turns */
+    int64_t n_running; /* number of its responses in progress */
+    /* its responses in order of last use; oldest: least recently used */
     struct store_entry *oldest, *newest;
     struct store_tenant *next;
 } store_tenant;
@@ -20,8 +20,8 @@ typedef struct store_tenant {
 struct response_turn {
     store_tenant *tenant;
     response_turn *parent;
-    int64_t n_refs; /* references: responses, turns that continue it, and callers */
-    char *lines;    /* n bytes, of which the first n_input are the input's items */
+    int64_t n_refs; /* references: by responses, by turns that continue it, and by callers */
+    char *lines;    /* n bytes of items, of which the first n_input are the input's */
     size_t n, n_input;
 };
 
@@ -33,8 +33,8 @@ typedef struct store_entry {
     int64_t kept_us;
     bool in_progress;
     struct store_entry *next_in_bucket;
-    struct store_entry *older, *newer;  /* neighbours among its tenant's, by last use */
-    struct store_entry *before, *after; /* neighbours among all, by time of storing */
+    struct store_entry *older, *newer;  /* neighbours in its tenant's list, by last use */
+    struct store_entry *before, *after; /* neighbours in the list of all, by time of storing */
 } store_entry;
 
 struct response_store {
@@ -42,8 +42,8 @@ struct response_store {
     size_t max_bytes, n_bytes;
     int64_t max_age_us, n;
     store_tenant *tenants;
-    store_entry *first, *last; /* by when they were kept */
-    store_entry **buckets;     /* [n_buckets] by the hash of their id */
+    store_entry *first, *last; /* list of all, by time of storing */
+    store_entry **buckets;     /* [n_buckets] hash table by id */
     size_t n_buckets;
 };
 
@@ -65,7 +65,7 @@ static void store_charge(response_store *s, store_tenant *t, size_t n) {
     t->n_held++;
 }
 
-/* Frees a tenant that has nothing more. */
+/* Subtracts a response or turn of n bytes from a tenant; frees a tenant without any. */
 static void store_discharge(response_store *s, store_tenant *t, size_t n) {
     assert(t->n_bytes >= n && s->n_bytes >= n && t->n_held > 0);
     s->n_bytes -= n;
@@ -155,7 +155,7 @@ static void store_remove(response_store *s, store_entry *e) {
     store_free_entry(e);
 }
 
-/* Removes responses that are too old, except those in progress. */
+/* Removes responses over the maximum age, except those in progress. */
 static void store_expire(response_store *s, int64_t now_us) {
     for (store_entry *e = s->first, *next; e != NULL && now_us - e->kept_us > s->max_age_us; e = next) {
         next = e->after;
@@ -165,7 +165,7 @@ static void store_expire(response_store *s, int64_t now_us) {
     }
 }
 
-/* A response of this tenant; other tenants' responses are not found. */
+/* The response of this tenant with this id; NULL: none. */
 static store_entry *store_find(response_store *s, const char *tenant, str id, int64_t now_us) {
     store_expire(s, now_us);
     store_entry *e = *store_bucket(s, id);
@@ -175,7 +175,7 @@ static store_entry *store_find(response_store *s, const char *tenant, str id, in
     return e;
 }
 
-/* ---- the bound in bytes ---- */
+/* ---- the limit in bytes ---- */
 
 /* The tenant's least recently used complete response; NULL: none. */
 static store_entry *store_unused(const store_tenant *t) {
@@ -216,12 +216,12 @@ static store_tenant *store_tenant_of(response_store *s, const char *name) {
     return t;
 }
 
-/* Doubles the buckets if there are more responses than buckets. */
+/* Doubles the buckets if there are fewer than responses. */
 static void store_grow(response_store *s) {
     size_t n = 2 * s->n_buckets;
     store_entry **buckets = (size_t)s->n < s->n_buckets ? NULL : mem_new(n, sizeof(store_entry *));
     if (buckets == NULL) {
-        return; /* not needed, or out of memory: lookups are only slower */
+        return; /* not needed, or out of memory, which only makes lookups slower */
     }
     mem_free(s->buckets);
     s->buckets = buckets;
@@ -277,7 +277,7 @@ static store_entry *store_new_entry(const response_to_keep *r, int64_t now_us) {
     return e;
 }
 
-/* Gives a new entry to its tenant. */
+/* Adds a new entry to its tenant, which is made if necessary. */
 static quire_err store_add(response_store *s, const response_to_keep *r, store_entry *e) {
     store_tenant *t = store_tenant_of(s, r->tenant);
     TRY(mem_check(t));
@@ -339,7 +339,8 @@ static quire_err store_write_input(const store_entry *e, strbuf *out) {
     return strbuf_add(out, e->turn->lines, e->turn->n_input);
 }
 
-/* Copies turns from the last to the first, filling the text from its end. */
+/* Appends the items of an entry's turns; copies from the last turn to the first, filling
+ * the text from its end. */
 static quire_err store_write_history(const store_entry *e, strbuf *out) {
     size_t n = 0, begin = out->n;
     for (const response_turn *t = e->turn; t != NULL; t = t->parent) {
@@ -349,7 +350,7 @@ static quire_err store_write_history(const store_entry *e, strbuf *out) {
         return QUIRE_OK;
     }
     TRY(strbuf_reserve(out, n));
-    char *end = out->p + begin + n; /* a line end follows each turn; the last is cut off */
+    char *end = out->p + begin + n; /* a newline follows each turn but the last */
     for (const response_turn *t = e->turn; t != NULL; t = t->parent) {
         if (t->n > 0) {
             *--end = '\n';
@@ -381,7 +382,7 @@ quire_err response_store_end(response_store *s, const char *tenant, str id, str 
     store_entry *e = store_find(s, tenant, id, now_us);
     bool is = e != NULL && e->in_progress;
     if (is) {
-        store_charge(s, e->tenant, object.n); /* keeps the tenant alive while the old entry is freed */
+        store_charge(s, e->tenant, object.n); /* the tenant must outlive the old entry */
         store_discharge(s, e->tenant, e->n_object);
         mem_free(e->object);
         e->object = copy;

@@ -1,4 +1,4 @@
-/* Writes the parts that the responses of all endpoints share. */
+/* Writes the parts that responses of several endpoints share. */
 
 #include <assert.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "server/response.h"
 
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]) {
-    const char *own = a->more->request_id; /* at most 64 bytes */
+    const char *own = a->more->request_id; /* 64 bytes or less */
     (void)snprintf(out, RESPONSE_ANSWER_ID_BYTES, "%s%s", own != NULL ? a->writer->id_prefix : a->id,
                    own != NULL ? own : "");
 }
@@ -122,7 +122,7 @@ void response_write_text(const response *a, const response_choice *c, json_out *
     json_texts(o, response_echo(a, c), (str){c->text.p, c->text.n});
 }
 
-/* Rejected tokens of the prediction count as completion tokens, as OpenAI bills them. */
+/* Begins "usage". Rejected predicted tokens are completion tokens, as at OpenAI. */
 static void response_begin_usage(int32_t prompt_tokens, int32_t completion_tokens,
                                  const response_prediction *p, json_out *o) {
     int64_t completion = (int64_t)completion_tokens + p->n_rejected;
@@ -132,7 +132,7 @@ static void response_begin_usage(int32_t prompt_tokens, int32_t completion_token
     json_int(json_name(o, "completion_tokens"), completion);
 }
 
-/* The same for all choices; without a prediction writes `instead`, or nothing. */
+/* Writes the prediction's counts over all choices; without one, `instead` if not NULL. */
 static void response_write_prediction(const response *a, const char *instead, json_out *o) {
     const json_named_int counts[] = {{"accepted_prediction_tokens", a->prediction.n_accepted},
                                      {"rejected_prediction_tokens", a->prediction.n_rejected},
@@ -144,7 +144,7 @@ static void response_write_prediction(const response *a, const char *instead, js
     }
 }
 
-/* The usage of all choices, at DONE, without its closing brace. */
+/* Begins "usage" of all choices, known at DONE; leaves it open. */
 static void response_begin_whole_usage(const response *a, json_out *o) {
     response_begin_usage(a->prompt_tokens, a->completion_tokens, &a->prediction, o);
     json_begin(json_name(o, "prompt_tokens_details"), '{');
@@ -185,8 +185,7 @@ void response_write_error(const response *a, const api_error *e, json_out *o) {
     json_raw(o, "\n\ndata: [DONE]\n\n");
 }
 
-/* ---- "explain": what each choice waited for, what it reused, its chunks and
- * preemptions, and where its time went ---- */
+/* ---- "explain": what each choice waited for, reused and computed, and its times ---- */
 
 static void explain_write_place(const quire_explain_more *more, json_out *o) {
     static const char *const orders[] = {[QUIRE_SCHEDULE_AUTO] = "auto",
@@ -323,7 +322,7 @@ static void explain_write_choice(const response *a, int32_t index, const respons
     json_end(o, '}');
 }
 
-/* That the request waited for its model to be loaded. */
+/* Writes that the request waited for its model to load. */
 static void explain_write_load(const response *a, json_out *o) {
     const request_record *r = a->conn != NULL ? &a->conn->record : &a->record;
     if (r->has_waited) {
@@ -352,11 +351,11 @@ void response_write_explain(const response *a, const response_choice *c, json_ou
     json_end(o, '}');
 }
 
-/* ---- ends ---- */
+/* ---- the end of a chunk or response ---- */
 
 void response_write_progress(const response *a, int32_t choice, json_out *o) {
     quire_progress p = {.size = sizeof p};
-    (void)quire_stream_progress(a->stream, choice, &p); /* cannot fail: the choice exists */
+    (void)quire_stream_progress(a->stream, choice, &p); /* cannot fail, since the choice exists */
     const json_named_int counts[] = {{"total", p.n_prompt},
                                      {"cache", p.n_cached},
                                      {"processed", p.n_processed},
@@ -390,12 +389,12 @@ void response_write_tail(const response *a, json_out *o) {
 
 /* ---- log-probabilities ---- */
 
-/* The number that the APIs show for minus infinity. */
+/* -9999 is the number that the APIs show for minus infinity. */
 double response_logprob(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* Computed once for each token and kept by the loop; empty if out of memory. */
+/* Computed once for each token and cached by the loop; empty if out of memory. */
 str response_token_bytes(const response *a, int32_t token) {
     loop_model *l = a->model;
     const quire_engine *e = response_engine(a);
@@ -413,7 +412,7 @@ str response_token_bytes(const response *a, int32_t token) {
     return known ? (str){t->p, t->n} : (str){"", 0};
 }
 
-/* The text of one token, "" if it is only part of a character. */
+/* "" if the token is only part of a character. */
 str response_token_text(const response *a, int32_t token) {
     str bytes = response_token_bytes(a, token);
     return (str){bytes.p, utf8_is_valid(bytes) ? bytes.n : 0};
@@ -429,8 +428,8 @@ void response_write_token_text(const response *a, int32_t token, json_out *o) {
     json_text(o, text.p, text.n);
 }
 
-/* Adds a token of the prompt: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..}, or
- * null if it has none. */
+/* Appends a prompt's token to "prompt_logprobs":
+ * {"ID":{"logprob":..,"rank":..,"decoded_token":..},..}, or null if it has no numbers. */
 static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p,
                                              int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};

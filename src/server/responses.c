@@ -1,5 +1,4 @@
-/* The dialect of POST /v1/responses: writes its responses, and keeps them in the
- * store. */
+/* Writes responses of POST /v1/responses, and keeps them in the store. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -12,25 +11,25 @@ typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL } item_kind;
 /* An item of the output. */
 typedef struct output_item {
     item_kind kind;
-    int32_t call; /* index among the choice's calls; -1: not a call */
+    int32_t call; /* index of the choice's call; -1: the item is no call */
     bool is_custom;
-    strbuf space, name;    /* for a call: namespace (may be empty) and name of its tool */
-    strbuf text, logprobs; /* logprobs: a message's */
+    strbuf space, name;    /* call: its tool's namespace (may be empty) and name */
+    strbuf text, logprobs; /* logprobs: only of a message */
 } output_item;
 
-/* What is collected of a response. */
+/* The writer's state: the output items and what the stream has sent of them. */
 typedef struct responses_state {
     output_item *items;
     size_t n_items, cap_items;
-    bool is_open;     /* the last item has not ended in the stream */
-    int64_t sequence; /* number of the stream's next event */
+    bool is_open;     /* stream: the last item has not ended */
+    int64_t sequence; /* stream: number of the next event */
     int64_t completed_s;
     int32_t n_reasoning; /* tokens */
-    bool reasons;        /* the last part was reasoning */
-    const char *status;  /* NULL: from how it ended */
+    bool reasons;        /* the last part of an event was reasoning */
+    const char *status;  /* NULL: derived from how the response ended */
     const api_error *why;
     response_store *store;
-    response_turn *parent; /* in the store; NULL: none */
+    response_turn *parent; /* turn in the store that it continues; NULL: none */
     quire_err err;
 } responses_state;
 
@@ -43,7 +42,7 @@ static const quire_responses_info *responses_info(const response *a) {
     return a->responses != NULL ? a->responses : &none;
 }
 
-/* ---- opening, and what events say ---- */
+/* ---- opening, and taking events ---- */
 
 static quire_err responses_open(response *a, quire_error *err) {
     responses_state *st = a->state;
@@ -70,7 +69,8 @@ static quire_err responses_open(response *a, quire_error *err) {
                                               "there is no response %.80s", r->previous);
 }
 
-/* The ids of its items contain the digits of its own id (request/response_items.c). */
+/* Writes the answer's id: the digits of the response's id, which the ids of its items
+ * contain (request/response_items.c). */
 static bool responses_answer_id(const response *a, const response_choice *c,
                                 char out[RESPONSE_ANSWER_ID_BYTES]) {
     (void)c;
@@ -92,8 +92,8 @@ static void responses_deinit(void *state) {
     }
 }
 
-/* Counts the tokens of reasoning: those whose text is reasoning, and tokens without text
- * after them. */
+/* Counts tokens of reasoning: those with reasoning as text, and those without text that
+ * follow them. */
 static void responses_note(response *a, const quire_event *ev) {
     responses_state *st = a->state;
     for (int32_t i = 0; i < ev->n_parts; i++) {
@@ -102,7 +102,7 @@ static void responses_note(response *a, const quire_event *ev) {
     st->n_reasoning += st->reasons ? ev->n_tokens : 0;
 }
 
-/* The run of the content that an event brings; NULL: it brings none. */
+/* The run of the content that an event adds; NULL: it adds none. */
 static answer_run *responses_content_run(const answer_parts *p, const quire_event *ev) {
     size_t i = p->n_runs, n = 0;
     for (int32_t k = 0; k < ev->n_parts; k++) {
@@ -114,7 +114,7 @@ static answer_run *responses_content_run(const answer_parts *p, const quire_even
     return n > 0 ? &p->runs[i - 1] : NULL;
 }
 
-/* Adds one list of log-probabilities to another. */
+/* Appends a list of log-probabilities to another. */
 static quire_err responses_join(strbuf *to, str list) {
     if (to->n > 0 && list.n > 0) {
         TRY(strbuf_add_char(to, ','));
@@ -129,10 +129,9 @@ typedef struct text_span {
     size_t from, to;
 } text_span;
 
-/* Finds a part in the waiting text; what precedes it there was a mark or the like. A
- * beginning of the part that is not found is the end of older text, which the parser had
- * held back, or a line break that it added after a call. Not found within the limit on
- * work: all of the waiting text. */
+/* Finds a part in the waiting text. Text before it there belongs to a mark. If the part's
+ * beginning is not found, it is older text that the parser had held, or a line break that
+ * the parser added after a call. Over FIND_MAX_BYTES of work: all waiting text. */
 static text_span responses_find(str waiting, str part) {
     size_t work = 0;
     for (; part.n > 0 && work < FIND_MAX_BYTES; part.p++, part.n--) {
@@ -147,10 +146,10 @@ static text_span responses_find(str waiting, str part) {
             }
         }
     }
-    return (text_span){0, waiting.n}; /* rather marks too than text left out */
+    return (text_span){0, waiting.n}; /* includes marks rather than omit text */
 }
 
-/* From the first of an event's content to its last. */
+/* The span of an event's content in the waiting text, from its first part to its last. */
 static text_span responses_find_content(str waiting, const quire_event *ev) {
     text_span all = {waiting.n, 0};
     for (int32_t i = 0; i < ev->n_parts; i++) {
@@ -164,8 +163,7 @@ static text_span responses_find_content(str waiting, const quire_event *ev) {
     return all;
 }
 
-/* Whether the text leaves a token out: a special one. Others without text of their own
- * are parts of characters. */
+/* Whether the text omits a token, which is special; others may be part of characters. */
 static bool responses_is_left_out(const response *a, const quire_event *ev) {
     char *text = NULL;
     size_t n = 0;
@@ -178,7 +176,7 @@ static bool responses_is_left_out(const response *a, const quire_event *ev) {
     return n == 0;
 }
 
-/* Adds an event's token and text to those that wait. */
+/* Adds an event's token and text to the waiting ones. */
 static quire_err responses_add_waiting(const response *a, response_logprobs *l, const quire_event *ev) {
     if (ev->n_tokens > 0) {
         TRY(mem_grow(&l->waiting, &l->cap_waiting, l->n_waiting + 1, sizeof *l->waiting));
@@ -192,7 +190,7 @@ static quire_err responses_add_waiting(const response *a, response_logprobs *l, 
     return strbuf_add(&l->shown, ev->text, ev->n_text);
 }
 
-/* Drops the first n tokens that wait, and their numbers. */
+/* Drops the first n waiting tokens, with their numbers. */
 static void responses_drop_waiting(response_logprobs *l, size_t n) {
     size_t cut = n > 0 ? l->waiting[n - 1].n_values : 0;
     cut += cut > 0 && cut < l->values.n; /* the comma */
@@ -208,8 +206,8 @@ static void responses_drop_waiting(response_logprobs *l, size_t n) {
     l->n_settled += n;
 }
 
-/* Tokens that begin before byte `to` of the response's text wait no longer. Those of them
- * that do not end before `from` are listed. */
+/* Settles the waiting tokens that begin before byte `to` of the response's text, and
+ * lists those of them that end after byte `from`. */
 static quire_err responses_settle(response_logprobs *l, size_t from, size_t to) {
     size_t n = 0, done = 0;
     for (; n < l->n_waiting && l->base < to; n++) {
@@ -226,10 +224,9 @@ static quire_err responses_settle(response_logprobs *l, size_t from, size_t to) 
     return QUIRE_OK;
 }
 
-/* The log-probabilities of tokens that are not text of a message are not shown. Each
- * token waits in `waiting`, its numbers in `values`, and the text of events in `shown`,
- * until parts tell which of that text is content. What comes after it waits on, since it
- * may begin a mark. */
+/* Lists a token. Only tokens of a message's text are shown, so each token waits in
+ * `waiting`, its numbers in `values` and the events' text in `shown`, until parts tell
+ * which text is content. Later text waits on, since it may begin a mark. */
 static quire_err responses_list_token(const response *a, response_choice *c, const quire_event *ev) {
     response_logprobs *l = &c->logprobs;
     if (!a->info->has_parts) {
@@ -276,7 +273,7 @@ static void responses_write_strbuf(const char *name, const strbuf *text, json_ou
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* The id of item i: that of the response with a prefix and i. */
+/* Writes the id of item i: the response's with another prefix, and i. */
 static void responses_write_item_id(const response *a, const char *name, size_t i, json_out *o) {
     const output_item *item = &responses_of(a)->items[i];
     const char *prefix = item->kind == ITEM_REASONING ? "rs"
@@ -316,7 +313,7 @@ static void responses_write_call(const response *a, const output_item *item, boo
     responses_write_strbuf(item->is_custom ? "input" : "arguments", is_empty ? &none : &item->text, o);
 }
 
-/* Writes item i; is_empty: in its state when it begins. */
+/* Writes item i; is_empty: as it is when it begins. */
 static void responses_write_item(const response *a, size_t i, bool is_empty, const char *status,
                                  json_out *o) {
     const output_item *item = &responses_of(a)->items[i];
@@ -356,7 +353,7 @@ static const char *responses_status(const response *a) {
     return st->status != NULL ? st->status : responses_is_cut(a) ? "incomplete" : "completed";
 }
 
-/* The last item of a truncated response is incomplete. */
+/* The status of item i: the last one of a truncated response is incomplete. */
 static const char *responses_item_status(const response *a, size_t i) {
     const responses_state *st = a->state;
     bool is_cut = i + 1 == st->n_items && (responses_is_cut(a) || st->why != NULL);
@@ -379,7 +376,7 @@ static void responses_write_usage(const response *a, json_out *o) {
 
 static void responses_write_ends(const response *a, json_out *o) {
     const responses_state *st = a->state;
-    json_name(o, "completed_at"); /* null if it is incomplete or failed, as at OpenAI */
+    json_name(o, "completed_at"); /* null if incomplete or failed, as at OpenAI */
     if (st->completed_s > 0 && strcmp(responses_status(a), "completed") == 0) {
         json_int(o, st->completed_s);
     } else {
@@ -402,7 +399,7 @@ static void responses_write_ends(const response *a, json_out *o) {
              strcmp(responses_status(a), "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
 }
 
-/* Writes everything before the items. */
+/* Writes a response up to its items. */
 static void responses_begin(const response *a, json_out *o) {
     o->err = responses_of(a)->err;
     json_begin(o, '{');
@@ -415,7 +412,7 @@ static void responses_begin(const response *a, json_out *o) {
     json_begin(json_name(o, "output"), '[');
 }
 
-/* Writes the items of a finished response, which are few if they are long. */
+/* Writes the items of a complete response; at once, since long ones are few. */
 static void responses_choice(const response *a, int32_t index, json_out *o) {
     (void)index;
     for (size_t i = 0; i < responses_of(a)->n_items; i++) {
@@ -478,7 +475,7 @@ static void responses_begin_item_event(const response *a, const char *type, json
     }
 }
 
-/* response.output_item.added or .done. */
+/* Writes response.output_item.added or .done. */
 static void responses_write_item_event(const response *a, const char *type, bool is_empty, const char *status,
                                        json_out *o) {
     size_t i = responses_of(a)->n_items - 1;
@@ -489,7 +486,7 @@ static void responses_write_item_event(const response *a, const char *type, bool
     responses_end_event(o);
 }
 
-/* The names of an item's events, and the member that has its text. */
+/* The names of an item's events, and of the member with its text. */
 typedef struct item_events {
     const char *delta, *done, *text;
 } item_events;
@@ -515,7 +512,7 @@ static void responses_write_logprobs(const char *p, size_t n, json_out *o) {
     json_end(o, ']');
 }
 
-/* response.content_part.added or .done. */
+/* Writes response.content_part.added or .done. */
 static void responses_write_part_event(const response *a, const char *type, bool is_empty, json_out *o) {
     const responses_state *st = a->state;
     responses_begin_item_event(a, type, o);
@@ -531,7 +528,7 @@ static void responses_write_item_begin(const response *a, json_out *o) {
     }
 }
 
-/* Ends the last item in the stream. */
+/* Writes the events that end the last item. */
 static void responses_close_item(const response *a, const char *status, json_out *o) {
     responses_state *st = a->state;
     if (o == NULL || !st->is_open) {
@@ -554,7 +551,7 @@ static void responses_close_item(const response *a, const char *status, json_out
     responses_write_item_event(a, "response.output_item.done", false, status, o);
 }
 
-/* ---- taking what a choice has ---- */
+/* ---- items from the parts of a choice ---- */
 
 /* Names the tool of a call as the request does. */
 static quire_err responses_name_call(const response *a, str called, output_item *item) {
@@ -563,8 +560,7 @@ static quire_err responses_name_call(const response *a, str called, output_item 
     return strbuf_add(&item->name, called.p + skipped, called.n - skipped);
 }
 
-/* Ensures that the last item has this kind and call, adding one if necessary. o NULL:
- * without events. */
+/* Ensures that the last item has this kind and call. o NULL: without events. */
 static quire_err responses_reach(const response *a, item_kind kind, const answer_call *call, json_out *o) {
     responses_state *st = a->state;
     int32_t index = call != NULL ? call->index : -1;
@@ -586,7 +582,7 @@ static quire_err responses_reach(const response *a, item_kind kind, const answer
     return QUIRE_OK;
 }
 
-/* Adds to the last item. logprobs: those of its text. */
+/* Adds text to the last item. logprobs: the text's. */
 static quire_err responses_add(const response *a, str text, str logprobs, json_out *o) {
     responses_state *st = a->state;
     output_item *item = &st->items[st->n_items - 1];
@@ -609,7 +605,8 @@ static quire_err responses_add_call(const response *a, const answer_call *call, 
     return arguments.n > 0 ? responses_add(a, arguments, (str){0}, o) : QUIRE_OK;
 }
 
-/* Takes the parts of the choice, or of its withheld chunk; o NULL: without events. */
+/* Adds the parts of the choice, or withheld chunk, to the items; o NULL: without
+ * events. */
 static quire_err responses_take(const response *a, json_out *o) {
     const response_choice *c = &a->choices[0];
     const strbuf *list = &c->logprobs.content;
@@ -653,7 +650,7 @@ static void responses_write_chunk(const response *a, int32_t choice, json_out *o
 
 static void responses_write_last(const response *a, json_out *o) {
     responses_state *st = a->state;
-    if (st->n_items > 0 && !st->is_open) { /* there is only an empty message, which is made at the end */
+    if (st->n_items > 0 && !st->is_open) { /* only an empty message, which is made at the end */
         st->is_open = true;
         responses_write_item_begin(a, o);
     }
@@ -677,7 +674,7 @@ static void responses_write_error(const response *a, const api_error *e, json_ou
 
 /* ---- keeping ---- */
 
-/* The items of the output, a line each. */
+/* Writes the items of the output, one on each line. */
 static void responses_write_lines(const response *a, json_out *o) {
     for (size_t i = 0; i < responses_of(a)->n_items; i++) {
         json_raw(o, i > 0 ? "\n" : "");
@@ -708,7 +705,7 @@ done:
     return e;
 }
 
-/* Collects the items of a whole response, at least one, and ends it. */
+/* Collects the items of a whole response, at least one, and sets its final state. */
 static void responses_complete(response *a) {
     responses_state *st = a->state;
     if (!a->info->stream) {

@@ -41,7 +41,8 @@ quire_err responses_find_history(void *user, const char *tenant, const char *id,
 static void responses_get(conn *c, str id) {
     str query = http_query(&c->request), name, value;
     while (http_query_next(&query, &name, &value)) {
-        if (str_is(name, "stream") && !str_is(value, "false")) { /* clients find no event in an object */
+        /* a client that streams would find no events */
+        if (str_is(name, "stream") && !str_is(value, "false")) {
             conn_reply_error(c, 400, "stream", "stored responses cannot be streamed; leave stream out", NULL);
             return;
         }
@@ -62,7 +63,7 @@ static void responses_delete(conn *c, str id) {
         responses_fail(c, QUIRE_NOT_FOUND, id);
         return;
     }
-    loop_wake_all(s); /* wakes the loops, since it may be in progress */
+    loop_wake_all(s); /* a loop may have to cancel it */
     json_out o = conn_begin_json(c);
     json_begin(&o, '{');
     json_text(json_name(&o, "id"), id.p, id.n);
@@ -82,7 +83,7 @@ void responses_drop_unwanted(loop *l) {
     response_drop_detached(l, responses_is_wanted);
 }
 
-/* Appends an object with its status, the first member of that name, replaced. */
+/* Appends an object with the first member "status" replaced. */
 static quire_err responses_set_status(str object, const char *status, strbuf *out) {
     str span;
     TRY(json_scan_member(object, "status", &span));
@@ -92,7 +93,8 @@ static quire_err responses_set_status(str object, const char *status, strbuf *ou
     return strbuf_add(out, object.p + end, object.n - end);
 }
 
-/* Ends a response in progress as cancelled, in *out. QUIRE_NOT_FOUND: it has ended. */
+/* Ends a response in progress as cancelled, and writes its object to *out.
+ * QUIRE_NOT_FOUND: it has ended. */
 static quire_err responses_cancel_stored(server *s, const char *tenant, str id, const strbuf *object,
                                          strbuf *out) {
     TRY(responses_set_status((str){object->p, object->n}, "cancelled", out));
@@ -116,7 +118,7 @@ static void responses_cancel(conn *c, str id) {
         return;
     }
     e = is_found ? responses_cancel_stored(s, tenant, id, &object, o.to) : e;
-    if (is_found && e == QUIRE_NOT_FOUND) { /* it had already ended: returned as it is */
+    if (is_found && e == QUIRE_NOT_FOUND) { /* it had ended already, so it is returned unchanged */
         strbuf_clear(o.to);
         e = response_store_object(s->responses, tenant, id, clock_us(), o.to);
     }
@@ -129,13 +131,13 @@ static void responses_cancel(conn *c, str id) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* ---- the items of an input ---- */
+/* ---- lists of input items ---- */
 
-/* The page of a list that a query requests. */
+/* The page of a list, as a query requests it. */
 typedef struct items_page {
     bool is_ascending;
     int32_t limit;
-    str after; /* id after which the page begins; p NULL: at the start of the list */
+    str after; /* the page begins after this id; p NULL: at the start of the list */
 } items_page;
 
 static quire_err responses_bad_query(quire_error *err, const char *name, const char *what) {
@@ -151,7 +153,7 @@ static quire_err responses_read_limit(str value, int32_t *out, quire_error *err)
     return n >= 1 && n <= MAX_ITEMS ? QUIRE_OK : responses_bad_query(err, "limit", "from 1 to 100");
 }
 
-/* Reads a query; unknown names are ignored. */
+/* Reads the page that a query requests; unknown names are ignored. */
 static quire_err responses_read_page(str query, items_page *out, quire_error *err) {
     str name, value;
     *out = (items_page){.limit = DEFAULT_ITEMS};
@@ -190,7 +192,7 @@ static bool responses_next_line(str *left, bool is_ascending, str *line) {
     return true;
 }
 
-/* The id with which a line begins, as JSON text. */
+/* The id at the beginning of a line, as JSON text. */
 static str responses_line_id(str line) {
     static const char begin[] = "{\"id\":\"";
     size_t n = sizeof begin - 1;
@@ -251,7 +253,7 @@ static void responses_list_input(conn *c, str id) {
     strbuf_deinit(&lines);
 }
 
-/* ---- the paths ---- */
+/* ---- paths below /v1/responses/ ---- */
 
 /* The paths below /v1/responses/ID. */
 typedef struct responses_path {
@@ -265,8 +267,8 @@ static const responses_path responses_paths[] = {
     {"/input_items", "GET, HEAD", responses_list_input, NULL, NULL},
 };
 
-/* Divides what follows /v1/responses/ into the id and the path below it; NULL: no such
- * path, as those of OpenAI's that have no id. */
+/* Splits what follows /v1/responses/ into the id and the path below it. NULL: no such
+ * path, or one of OpenAI's without an id. */
 static const responses_path *responses_path_of(str parameter, str *id) {
     if (str_is(parameter, "input_tokens") || str_is(parameter, "compact")) {
         return NULL;

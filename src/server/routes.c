@@ -17,22 +17,21 @@
 typedef struct route {
     const char *path;
     const char *allow; /* the methods, as the Allow header lists them */
-    /* those of a path with this parameter; its NULL: it is not a path. NULL: all have
-     * `allow` */
+    /* returns the methods of a path with this parameter, NULL: no such path; the member
+     * NULL: all paths have `allow` */
     const char *(*allow_below)(str parameter);
     void (*run)(conn *c);
-    bool is_prefix; /* the path continues with a parameter */
+    bool is_prefix; /* the path is followed by a parameter */
     bool takes_json;
-    bool takes_any_type; /* the body is read as JSON, whatever type a client other than a browser declares */
-    bool needs_key;      /* requires a key, as do all paths below /v1/, /api/, /debug/ and /pool/ */
+    bool takes_any_type; /* the body is read as JSON, whatever type the client (unless a browser) declares */
+    bool needs_key;      /* needs a key, like all paths below /v1/, /api/, /debug/ and /pool/ */
     bool is_operators;   /* needs the operator's key */
-    bool is_probe;       /* for monitoring: its requests are logged at level debug */
-    /* inspects the beginning of a long body (conn.look); NULL: bodies are only read
-     * whole */
+    bool is_probe;       /* a monitoring probe, logged at level debug */
+    /* starts a look at a long body's beginning (conn.look); NULL: no looks */
     bool (*look)(conn *c);
-    size_t max_body_bytes;   /* 0: the server's limit */
-    quire_endpoint endpoint; /* of a generation */
-    error_writer error;      /* NULL: the generation's dialect's, or OpenAI's */
+    size_t max_body_bytes;   /* bytes; 0: the server's limit */
+    quire_endpoint endpoint; /* the endpoint, if the route generates */
+    error_writer error;      /* NULL: that of the endpoint's dialect, or OpenAI's */
 } route;
 
 /* Whether the engines of all loaded models work. */
@@ -57,7 +56,7 @@ static void route_health(conn *c) {
     }
 }
 
-/* Whether a load balancer should send requests here. */
+/* GET /ready: whether a load balancer should send requests here. */
 static void route_ready(conn *c) {
     const server *s = c->loop->server;
     if (!route_is_healthy(s)) {
@@ -79,7 +78,7 @@ static void route_version(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* vLLM's name for the number of requests in progress, this one excluded. */
+/* GET /load, vLLM's: the number of requests in progress, without this one. */
 static void route_load(conn *c) {
     const server *s = c->loop->server;
     int64_t n = -1;
@@ -105,7 +104,7 @@ static void route_metrics(conn *c) {
                            .body = {out->p, out->n}});
 }
 
-/* ---- requests about the pool ---- */
+/* ---- state of the page pool ---- */
 
 static void route_pool(conn *c) {
     if (c->request.method == HTTP_HEAD) {
@@ -157,7 +156,7 @@ static void route_home(conn *c) {
     }
 }
 
-/* Browsers request it with every page; a missing icon is not an error. */
+/* GET /favicon.ico, which browsers request with each page: no icon, and no error. */
 static void route_icon(conn *c) {
     conn_reply(c, &(reply){.status = 204});
 }
@@ -175,7 +174,7 @@ static void route_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
-/* Drops the prefixes of a tenant, or of all (NULL), in every model that is loaded. */
+/* Drops the cached prefixes of a tenant, or of all (NULL), in every loaded model. */
 static quire_err route_drop_cache(const server *s, const char *tenant) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < models_count(s->models); i++) {
@@ -192,7 +191,7 @@ static quire_err route_drop_cache(const server *s, const char *tenant) {
     return e;
 }
 
-/* Under vLLM's name, with vLLM's answer. */
+/* POST /reset_prefix_cache, with vLLM's response. */
 static void route_reset(conn *c) {
     if (c->is_operator) {
         (void)route_drop_cache(c->loop->server, NULL);
@@ -202,7 +201,7 @@ static void route_reset(conn *c) {
     }
 }
 
-/* SGLang's form: the operator drops all prefixes, a tenant its own. */
+/* /flush_cache, as in SGLang: the operator drops all prefixes, a tenant its own. */
 static void route_flush(conn *c) {
     if (c->is_operator || !c->has_tenant) {
         route_reset(c);
@@ -219,10 +218,10 @@ static void route_openapi(conn *c);
 #define OPERATORS        .is_operators = true, .max_body_bytes = 65536
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
-#define ANY_TYPE         .takes_any_type = true /* as in Ollama's and llama.cpp's examples of curl */
+#define ANY_TYPE         .takes_any_type = true /* for curl as in Ollama's and llama.cpp's examples */
 #define OLLAMA_POST      JSON_POST, ANY_TYPE, .error = ollama_error
 #define OLLAMA(of)       OLLAMA_POST, .run = ollama_post, .look = body_look, .endpoint = of
-#define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
+#define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has at most 1 MiB */
 
 static const route route_table[] = {
     {.path = "/", .allow = READ, .run = route_home},
@@ -332,13 +331,13 @@ const char *routes_path(size_t i) {
     return i < sizeof(route_table) / sizeof(route_table[0]) ? route_table[i].path : NULL;
 }
 
-/* What follows the route's own path. */
+/* The parameter: what follows the route's own path. */
 static str route_parameter(const route *r, str path) {
     size_t n = strlen(r->path);
     return (str){path.p + n, path.n - n};
 }
 
-/* The methods of a path of the route. For an invalid path all of them, so that the
+/* The methods of a path of the route. An invalid path has all of them, so that the
  * handler can refuse it. */
 static const char *route_methods(const route *r, str path) {
     const char *own = r->allow_below != NULL ? r->allow_below(route_parameter(r, path)) : NULL;
@@ -363,7 +362,7 @@ static void route_refuse(conn *c, int status, const char *message, const char *h
     c->refusal_headers = headers;
 }
 
-/* Whether a media type is JSON's, whatever its parameters. */
+/* Whether a media type is JSON, with any parameters. */
 static bool route_is_json(str type) {
     static const char json[] = "application/json";
     size_t n = 0;
@@ -373,26 +372,26 @@ static bool route_is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
-/* A page of another site can send a form, whose type is not JSON, without a preflight
- * request; the browser then reports its origin. */
+/* Whether the route takes the body's type. Another site's page can send a form, whose
+ * type is not JSON, without a preflight request; the browser then reports its origin. */
 static bool route_takes_type(const conn *c, const route *to) {
     const http_request *r = &c->request;
     bool is_browser = r->origin.n > 0 || r->fetch_site.n > 0;
     return route_is_json((str){r->content_type.p, r->content_type.n}) || (to->takes_any_type && !is_browser);
 }
 
-/* Whether a path is one of the APIs, whose clients have keys. */
+/* Whether a path belongs to an API, whose clients have keys. */
 static bool route_is_api(const route *to, str path) {
     return path_is_in(path, "/v1") || path_is_in(path, "/api") || (to != NULL && to->needs_key);
 }
 
-/* The pages at / and /pool are the same for all clients and contain no data: a browser
- * can open them without a header. */
+/* Whether a path needs a key. The pages at / and /pool, which are the same for all
+ * clients and contain no data, do not, so that a browser can open them. */
 static bool route_needs_key(const route *to, str path) {
     return route_is_api(to, path) || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
 
-/* Route i, for the document; false past the last one. */
+/* Describes route i for the OpenAPI document; false: i is past the last. */
 static bool route_describe(size_t i, openapi_route *out) {
     if (i >= sizeof(route_table) / sizeof(route_table[0])) {
         return false;
@@ -414,7 +413,7 @@ static void route_openapi(conn *c) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* True when the operator allows requests to this name (--allowed-hosts, --host). */
+/* Whether the options allow requests to this host name (--allowed-hosts, --host). */
 static bool route_allows_host(const server_options *o, str name) {
     if (strlen(o->host) == name.n && strncasecmp(o->host, name.p, name.n) == 0) {
         return true;
@@ -429,8 +428,8 @@ static bool route_allows_host(const server_options *o, str name) {
     return false;
 }
 
-/* True if no web page can have chosen the host name of the request. A request without one
- * does not come from a browser. */
+/* Whether no web page can have chosen the request's host name. A request without one is
+ * not from a browser. */
 static bool route_has_safe_host(const conn *c) {
     str name = {"", 0};
     if (c->request.n_hosts == 0) {
@@ -441,15 +440,15 @@ static bool route_has_safe_host(const conn *c) {
            (kind != HOST_NAME || route_allows_host(&c->loop->server->options, name));
 }
 
-/* True when a browser reports that a page of another site sent the request. */
+/* Whether a browser reports that a page of another site sent the request. */
 static bool route_is_cross_site(const conn *c) {
     str site = {c->request.fetch_site.p, c->request.fetch_site.n};
     return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
-/* True if the request may see the contents of pages: it carries the operator's key; or no
+/* Whether the request may see the contents of pages: it has the operator's key; or no
  * keys are set, only this machine can connect, the request names this machine by its
- * address, and no web page from elsewhere sent it. */
+ * address, and no other site's web page sent it. */
 static bool route_is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
@@ -459,8 +458,8 @@ static bool route_is_operator(const conn *c, str authorization) {
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 
-/* Refuses requests without access: without a key if keys are set; otherwise those of a
- * web page that reached this server under a name of its own. */
+/* Refuses requests without access: if keys are set, those without one; otherwise those of
+ * a web page that reached this server under its own name. */
 static bool route_may_enter(conn *c, const route *to, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
@@ -489,8 +488,8 @@ static bool route_may_enter(conn *c, const route *to, str path, str authorizatio
     return true;
 }
 
-/* The error writer of a route, or of a path without one (route NULL): that of the API
- * whose paths begin so; NULL: error_body. */
+/* The error writer of a route or, for a path without one (NULL), of the API whose paths
+ * begin like it; NULL: error_body. */
 static error_writer route_error_writer(const conn *c, const route *to, str path) {
     if (to != NULL && to->error != NULL) {
         return to->error;
@@ -538,14 +537,13 @@ static void route_check(conn *c) {
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
         route_refuse(c, 413, "the body is too large", NULL);
     } else if (to->max_body_bytes > 0 && to->max_body_bytes < r->body_limit) {
-        r->body_limit = to->max_body_bytes; /* for a chunked body, whose length is not known yet */
+        r->body_limit = to->max_body_bytes; /* for a chunked body, whose length is unknown */
     }
 }
 
-/* Answers the preflight request that a browser sends before a request of a page from
- * elsewhere. */
+/* Answers a preflight request, which a browser sends for a page of another origin. */
 static void route_options(conn *c) {
-    /* browsers do not count Authorization among the headers that * stands for */
+    /* in browsers, * does not include Authorization */
     static const char allowed[] = "Access-Control-Allow-Headers: *, Authorization\r\n"
                                   "Access-Control-Max-Age: 600\r\n";
     str path = {c->request.path.p, c->request.path.n};

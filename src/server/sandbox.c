@@ -22,8 +22,8 @@
 #define N_STORIES   4
 #define ID_BYTES    32
 
-/* A word's token. A story's words are numbered by story and index, so that equal
- * beginnings give equal tokens. All other words are different, so that forks diverge. */
+/* Tokens. A story's words are numbered by story and index, so equal beginnings give equal
+ * tokens. All other words are different, so forks diverge. */
 #define STORY_TOKENS 100000
 #define OWN_TOKENS   1000000
 #define LAST_TOKEN   1000000000
@@ -47,7 +47,7 @@ struct sandboxes {
 
 /* ---- words ---- */
 
-/* Word number n of a line of the texts, which repeats after its end. */
+/* Word n of a line of the texts, which repeats after its end. */
 static str sandbox_word(int32_t line, int32_t n) {
     assert(line >= 0 && line <= N_STORIES && n >= 0);
     const char *at = page_sandbox_texts();
@@ -130,8 +130,8 @@ static quire_err sandbox_fill(sandbox *b) {
     return quire_kv_open(&o, &b->kv);
 }
 
-/* Opens a sandbox in a free entry, or in that of the least recently used one. Those idle
- * for long are closed first. */
+/* Opens a sandbox in a free entry, else in that of the least recently used one. Sandboxes
+ * idle for SANDBOX_IDLE_US are closed first. */
 static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out) {
     sandbox *oldest = &s->places[0];
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
@@ -154,7 +154,7 @@ static quire_err sandbox_take_place(sandboxes *s, int64_t now_us, sandbox **out)
 typedef struct command {
     sandboxes *all;
     sandbox *b;
-    int32_t seq; /* index of the sequence that the command names, and its number, if given */
+    int32_t seq; /* seq: index of the command's sequence; number: its number, if any */
     int64_t n;
     json_value *fields;
     json_out *o;
@@ -179,7 +179,7 @@ static quire_err sandbox_read_number(const command *c, const char *name, int64_t
     return QUIRE_OK;
 }
 
-/* Passes e on, with an error text unless it is QUIRE_OK. */
+/* Returns e, and sets the error's text if e is not QUIRE_OK. */
 static quire_err sandbox_check(const command *c, quire_err e) {
     quire_kv_counts n = quire_kv_count(c->b->kv);
     if (e == QUIRE_NO_ROOM) {
@@ -205,9 +205,9 @@ static quire_err sandbox_find_seq(command *c) {
                          id);
 }
 
-/* Commits tokens as an engine does: copies are done, full pages can be found. */
+/* Commits seq's tokens, as an engine does, so that full pages can be found. */
 static void sandbox_commit(quire_kv_seq *seq) {
-    /* a full tree only means that the pages cannot be found */
+    /* if the tree is full, the pages just cannot be found */
     (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES);
 }
 
@@ -259,7 +259,7 @@ static quire_err sandbox_fork(command *c) {
     return QUIRE_OK;
 }
 
-/* True if seq can write to its last page without taking another page. */
+/* Whether seq can write to its last page without taking another. */
 static bool sandbox_owns_tail(command *c, const quire_kv_seq *seq) {
     int32_t n;
     const int32_t *pages = quire_kv_seq_pages(seq, 0, &n);
@@ -346,7 +346,7 @@ static const struct sandbox_command {
     const char *name;
     quire_err (*run)(command *c);
     bool names_seq;     /* in "seq" */
-    const char *number; /* name of its number, 1 to `most`; NULL: none */
+    const char *number; /* name of its number, which is 1 to `most`; NULL: none */
     int64_t most;
 } commands[] = {
     {"new", sandbox_new, false, "tokens", MAX_TOKENS}, {"append", sandbox_append, true, "tokens", MAX_TOKENS},

@@ -16,12 +16,12 @@
 #include "server/sandbox.h"
 #include "server/web_pages.h"
 
-#define LOOP_SLICE_US 100 /* the system's, of the loops' threads */
+#define LOOP_SLICE_US 100 /* scheduler's time slice of the loops' threads */
 
 /* ---- opening and closing ---- */
 
-/* The served name: the name of the model's file, with its suffix, as in llama-server; for
- * a directory or a built-in model the model's own name, or its path if it has none. */
+/* The default served name: the file's name with its suffix, as in llama-server; for a
+ * directory or built-in model, the model's own name, else its path. */
 static const char *server_model_name(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     struct stat file;
@@ -73,8 +73,7 @@ static quire_err server_open_parts(server *s, quire_error *err) {
 
 static void *server_run_loop(void *arg) {
     loop *l = arg;
-    /* so that a step's tokens are sent before the next step ends, even if all processors
-     * are busy */
+    /* on busy processors too, a step's tokens must be sent before the next step ends */
     thread_set_slice(LOOP_SLICE_US);
     l->failure = loop_run(l);
     return NULL;
@@ -101,7 +100,7 @@ static void server_ring_loops(void *arg) {
     loop_wake_all(arg);
 }
 
-/* Every model can find conversations that requests name by an answer's id. */
+/* Callback for a new engine: lets it find conversations that requests name by id. */
 static void server_opened_model(void *arg, quire_engine *e) {
     quire_engine_history(e, responses_find_history, arg);
 }
@@ -128,7 +127,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     *s = (server){
         .options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
     body_room_open(&s->bodies, o->max_bodies_bytes, server_ring_loops, s);
-    signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
+    signal(SIGPIPE, SIG_IGN); /* writing to a closed connection must not end the process */
     quire_err r = server_open_models(s, err);
     TRY_DONE(r, server_open_parts(s, err));
     TRY_DONE(r, e != NULL ? server_attach(s, e, err) : server_start_waiting(s, err));
@@ -150,7 +149,7 @@ static void server_close_loops(server *s) {
     s->n_loops = 0;
 }
 
-/* Unloads the other models; after that the engine may be closed. */
+/* Unloads the other models, after which the engine may be closed. */
 static void server_leave_engine(server *s) {
     models_close(s->models);
     s->models = NULL;
@@ -160,7 +159,7 @@ static void server_leave_engine(server *s) {
     }
 }
 
-/* INVALID if an adapter named in the options has the name of a model. */
+/* QUIRE_INVALID if an adapter in the options has the name of a model. */
 static quire_err server_check_adapters(const server *s, quire_error *err) {
     quire_adapter **list;
     size_t n;
@@ -180,7 +179,7 @@ static quire_err server_check_adapters(const server *s, quire_error *err) {
     return e;
 }
 
-/* Names are unique: INVALID if a model has the name of another model or an adapter. */
+/* QUIRE_INVALID if a model has the name of another model or an adapter. */
 static quire_err server_check_names(const server *s, quire_error *err) {
     const char *name = s->model_name;
     for (int32_t i = 0; i == 0 || i < s->options.n_served_model_names; i++) {
@@ -273,7 +272,7 @@ quire_err server_serve(server *s, quire_error *err) {
     return err_set(err, e, -1, "server: waiting for events failed");
 }
 
-/* Handles SIGINT, a stop by hand. During a delayed drain it counts as the second one. */
+/* Handles SIGINT, a stop by hand. In a delayed drain it counts as the second signal. */
 static LOOP_CALLBACK(server_on_stop) {
     server *s = arg;
     if (atomic_load(&s->is_leaving) && atomic_load(&s->stops) == 0) {
@@ -303,7 +302,7 @@ static LOOP_CALLBACK(server_on_term) {
     loop_set_timer(s->on_leave, delay_us);
 }
 
-/* Handles SIGHUP. */
+/* Handles SIGHUP: reloads the keys. */
 static LOOP_CALLBACK(server_on_reload) {
     server *s = arg;
     const server_options *o = &s->options;

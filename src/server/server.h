@@ -4,9 +4,9 @@
  *   signal) -> server_close
  *   without an engine yet: server_open without one -> .. -> server_run, or server_attach and then as above
  *
- * There is a fixed number of loop threads, each with its own connections and its own
- * quire_queue. A loop never blocks and never tokenises. Strings in the options are
- * borrowed until server_close. The engine must outlive the server. */
+ * A fixed number of loop threads each have their own connections and quire_queues. A loop
+ * never blocks and never tokenises. Strings in the options are borrowed until
+ * server_close. The engine must outlive the server. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -17,11 +17,12 @@
 
 typedef struct server server;
 
-/* Binds and listens. e NULL: the model is being loaded, and a thread answers every
- * request 503 until server_attach. On failure *out is NULL and err names the remedy:
- * INVALID (an option), IO (the address), BAD_FILE (the keys). */
+/* Binds and listens. e NULL: the model is still loading, and a thread answers every
+ * request with 503 until server_attach. The caller closes *out. On failure *out is NULL
+ * and err says what to do: QUIRE_INVALID (an option), QUIRE_IO (the address),
+ * QUIRE_BAD_FILE (the keys). */
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err);
-/* Gives the engine to a server that was opened without one; its connections stay. On
+/* Gives the engine to a server that was opened without one; its connections stay open. On
  * failure s can only be closed. */
 quire_err server_attach(server *s, quire_engine *e, quire_error *err);
 /* The number of keys, without the operator's. */
@@ -31,17 +32,18 @@ int32_t server_port(const server *s);
 /* Serves on this thread and n_loops - 1 others until server_stop. Running requests may
  * then finish until shutdown_deadline_us. */
 quire_err server_serve(server *s, quire_error *err);
-/* server_serve returns; a second call cancels requests. Any thread, signal handlers. */
+/* Makes server_serve return once requests have ended; a second call cancels them. Any
+ * thread, and signal handlers. */
 void server_stop(server *s);
-/* After server_serve or server_run has returned. NULL is allowed. */
+/* Frees the server, after server_serve or server_run has returned. NULL is allowed. */
 void server_close(server *s);
 
 /* Attaches the engine to a server that was opened without one, starts the log's thread
- * (base/log.h), logs "listening on URL", serves until SIGINT or SIGTERM, which
- * server_options.drain_delay_us delays. s then no longer needs the engine, and must be
- * closed. A second signal cancels running requests. SIGHUP reads the key file again; if
- * that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other machines
- * can connect and no key is needed. */
+ * (base/log.h), logs "listening on URL", and serves until SIGINT or SIGTERM, which
+ * server_options.drain_delay_us delays; s must then be closed, and no longer needs the
+ * engine. A second signal cancels running requests. SIGHUP reads the key file again; if
+ * that fails, the keys stay unchanged. SIGUSR1 does nothing. Logs a warning if other
+ * machines can connect and no key is needed. */
 quire_err server_run(server *s, quire_engine *e, quire_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs a loop: accepts connections, hands out the engine's events, shuts down. */
+/* Runs a loop: accepts connections, dispatches the engines' events, shuts down. */
 #include <assert.h>
 #include <errno.h>
 #include <event2/util.h>
@@ -24,9 +24,9 @@
 #include "server/routes.h"
 #include "server/watch.h"
 
-#define RETRY_US      100000  /* after accept failed for lack of descriptors */
-#define LOOK_S        2       /* interval between readings of the engine's counters */
-#define LAST_WORDS_US 1000000 /* time for clients to read that their response was cut */
+#define RETRY_US      100000  /* pause after accept failed for lack of descriptors */
+#define LOOK_S        2       /* interval in seconds between readings of the engine's counters */
+#define LAST_WORDS_US 1000000 /* time for clients to read why their response was cut */
 
 /* ---- accepting ---- */
 
@@ -36,8 +36,8 @@ static void loop_on_accept(struct evconnlistener *listener, evutil_socket_t fd, 
     conn_open(arg, fd, from, (socklen_t)n_from);
 }
 
-/* Out of descriptors or memory: waits before the next accept instead of spinning on a
- * socket that stays readable. */
+/* Handles a lack of descriptors or memory: waits before the next accept, since the socket
+ * stays readable and the loop would spin. */
 static void loop_on_accept_failed(struct evconnlistener *listener, void *arg) {
     loop *l = arg;
     evconnlistener_disable(listener);
@@ -66,7 +66,7 @@ static LOOP_CALLBACK(loop_on_queue) {
     loop_model_look(p);
 }
 
-/* ---- what the log says about the whole server: the first loop's ---- */
+/* ---- log lines about the whole server, by the first loop ---- */
 
 static bool loop_is_first(const loop *l) {
     return l == l->server->loops;
@@ -102,8 +102,8 @@ static LOOP_CALLBACK(loop_on_ping) {
     program_api_ping_all(arg);
 }
 
-/* Streams are looked at often enough that a ping is late by a fifth of its time at
- * most. */
+/* Starts the timer of pings. Streams are checked so often that a ping is late by at most
+ * a fifth of its interval. */
 static bool loop_start_pings(loop *l) {
     int64_t us = l->server->options.ping_us, every = (us + 4) / 5;
     if (us == 0) {
@@ -145,8 +145,7 @@ static void loop_stop_accepting(loop *l) {
 static void loop_drain(loop *l) {
     loop_stop_accepting(l);
     if (loop_is_first(l)) {
-        /* so that further clients are refused at once and do not wait for the end of the
-         * drain */
+        /* refuses further clients at once, so they do not wait for the drain's end */
         shutdown(l->server->listen_fd, SHUT_RD);
     }
     for (conn *c = l->conns, *next; c != NULL; c = next) {
@@ -156,7 +155,7 @@ static void loop_drain(loop *l) {
     loop_set_timer(l->on_deadline, l->server->options.shutdown_deadline_us);
 }
 
-/* Cancels what still runs and sends errors to its clients. */
+/* Cancels the requests that still run and sends errors to their clients. */
 static void loop_cut_short(loop *l) {
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
@@ -184,7 +183,7 @@ static void loop_go_to_stop(loop *l, int stop) {
     }
 }
 
-/* Ends the loop's requests that hold a model, if a sleep aborts them. */
+/* Ends the loop's requests that hold a model, if a sleep aborts requests. */
 static void loop_abort_requests(loop *l) {
     static const api_error why = {.status = 503, .message = "the operator has put the server to sleep"};
     const int n_aborts = atomic_load(&l->server->n_aborts);
@@ -228,7 +227,8 @@ static struct event_base *loop_new_base(void) {
     struct event_config *config = event_config_new();
     struct event_base *base = NULL;
     if (config != NULL) {
-        event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* one thread; others ring its wake */
+        /* only one thread uses it; others ring the bell */
+        event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
         base = event_base_new_with_config(config);
         event_config_free(config);
     }
@@ -296,11 +296,10 @@ quire_err loop_run(loop *l) {
     return r >= 0 ? QUIRE_OK : QUIRE_IO;
 }
 
-/* Where a server listens: a port of an address, or a socket file; and how many
- * connections may be open. */
+/* Listening: on a port of an address, or a socket file; and the limit of open files. */
 
 #define BACKLOG   1024
-#define OWN_FILES 128 /* descriptors for things other than connections: the model, tiers, loops */
+#define OWN_FILES 128 /* descriptors for all but connections: the model, tiers, loops */
 #define UNIX_MODE 0660
 
 static bool listen_starts(int fd) {
@@ -308,7 +307,7 @@ static bool listen_starts(int fd) {
            evutil_make_socket_closeonexec(fd) == 0;
 }
 
-/* Closes fd, if it is open; keeps errno. Returns -1. */
+/* Closes fd, if it is open, without changing errno. Returns -1. */
 static int listen_close_failed(int fd) {
     int saved = errno;
     if (fd >= 0) {
@@ -382,8 +381,8 @@ static quire_err listen_on_port(server *s, quire_error *err) {
 
 /* ---- a socket file ---- */
 
-/* Removes the socket file of a server that no longer runs. INVALID: another file is
- * there, or a server that answers. */
+/* Removes the socket file of a server that no longer runs. QUIRE_INVALID: another kind of
+ * file is there, or a server that answers. */
 static quire_err listen_remove_stale(const struct sockaddr_un *at, quire_error *err) {
     struct stat file;
     if (lstat(at->sun_path, &file) != 0) {
@@ -416,7 +415,7 @@ static quire_err listen_on_file(server *s, const char *path, quire_error *err) {
     TRY(listen_remove_stale(&at, err));
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     bool is_bound = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
-    /* nobody can connect before it listens */
+    /* sets the mode before clients can connect */
     bool is_open = is_bound && chmod(path, UNIX_MODE) == 0 && listen_starts(fd);
     struct stat file;
     if (!is_open || stat(path, &file) != 0) {
@@ -436,7 +435,7 @@ static quire_err listen_on_file(server *s, const char *path, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* ---- both ---- */
+/* ---- ports and socket files ---- */
 
 quire_err listen_open(server *s, quire_error *err) {
     assert(s != NULL);

@@ -3,7 +3,7 @@
 #include "base/err.h"
 
 #define AT(member)       .offset = offsetof(server_options, member), .of = FLAG_OF_SERVER
-#define MAX_HEADER_BYTES 65536 /* http-parser's own limit is 81,920 */
+#define MAX_HEADER_BYTES 65536 /* below http-parser's own limit of 81,920 */
 #define SECOND           1e6
 
 const flag flags_listen[] = {
@@ -80,7 +80,7 @@ static const flag *const groups[] = {flags_listen, flags_keys,          flags_or
 void server_options_init(server_options *o) {
     *o = (server_options){
         .max_header_bytes = 32u << 10,
-        .max_body_bytes = 16u << 20, /* the API's limit */
+        .max_body_bytes = 16u << 20, /* OpenAI's limit */
         .max_bodies_bytes = 64u << 20,
         .max_output_bytes = 1u << 20,
         .max_unread_bytes = 64u << 20,

@@ -10,10 +10,10 @@
 #include "options/flag.h"
 #include "quire_err.h"
 
-/* connections over the limit that may read their response; more are closed at once */
+/* connections over the limit that get a 503; still more are closed without a response */
 #define SERVER_MAX_SURPLUS 64
 
-/* A model besides the engine's: its name in requests, and how it is opened. Both are
+/* A model besides the main one: its name in requests and the options that open it, both
  * borrowed until server_close. */
 typedef struct model_spec {
     const char *name;
@@ -23,70 +23,68 @@ typedef struct model_spec {
 
 typedef struct server_options {
     const char *host; /* a name, an address, or unix: and the path of a socket file */
-    int32_t port;     /* 0: any free one */
-    /* served names; responses have the first one. None: the model file's name, or else
-     * the model's own */
+    int32_t port;     /* TCP port; 0: any free one */
+    /* names of the main model; responses have the first. None: its file's, or its own */
     const char *const *served_model_names;
     int32_t n_served_model_names;
-    const char *const *api_keys; /* if there are none and no file, requests need no key */
+    const char *const *api_keys; /* API keys; without keys and file, requests need none */
     int32_t n_api_keys;
-    const char *api_key_file; /* lines tenant:key; NULL: none */
-    /* gives access to the internals; NULL: no client has it, or, if there are no keys at
-     * all, clients on this machine do */
+    const char *api_key_file; /* file of lines tenant:key; NULL: none */
+    /* key for the server's internals; NULL: nobody has access or, without any keys,
+     * clients on this machine have it */
     const char *operator_key;
-    /* origin whose web pages may send requests: "*" or one origin; NULL: none */
+    /* "*" or the one origin whose web pages may send requests; NULL: none */
     const char *allow_origin;
-    /* without keys: host names with dots by which clients may address this server,
+    /* on a server without keys: names with dots by which clients may address it,
      * "a.example,b.example"; NULL: only `host` */
     const char *allowed_hosts;
-    /* time from SIGTERM to the drain, in which /ready answers 503 while requests are
-     * served */
+    /* time from SIGTERM to the drain; requests are served, but /ready answers 503 */
     int64_t drain_delay_us;
-    bool no_request_log;     /* no line in the log for each request */
+    bool no_request_log;     /* do not log a line for each request */
     int32_t n_loops;         /* loop threads */
-    int32_t max_connections; /* more get status 503 */
+    int32_t max_connections; /* most connections; more get 503 */
     size_t max_header_bytes; /* bytes of a request's header; more gets 431; at most 65,536 */
     size_t max_body_bytes;   /* bytes of a request's body; more gets 413 */
-    /* bytes of all large bodies until their first token; further ones wait (bodies.h) */
+    /* bytes of all large bodies until their first token; more bodies wait (bodies.h) */
     size_t max_bodies_bytes;
-    /* unsent in a connection's buffer; while it is full nothing more is written */
+    /* unsent bytes of a connection at which no more output is written */
     size_t max_output_bytes;
-    /* unread bytes of all responses of a loop; past it the connections that have read
-     * nothing for longest are closed */
+    /* unread bytes of a loop's responses over which it closes the connections that have
+     * read nothing for longest */
     size_t max_unread_bytes;
-    /* from a request's first byte (or the connection's opening) to its header's end */
+    /* from a request's first byte (or the opening) to the end of its header */
     int64_t header_deadline_us;
-    int64_t body_deadline_us; /* from there to the end of its body */
+    int64_t body_deadline_us; /* from the end of the header to the end of the body */
     /* minimum rate of a large body in bytes/s over each body_pace_us; a slower one gets
      * 408; 0: no minimum */
     int64_t body_least_rate;
     int64_t body_pace_us;
-    int64_t idle_deadline_us; /* a connection between requests */
-    /* how long the client may read none of the output before the response is cut */
+    int64_t idle_deadline_us; /* how long a connection may stay open between requests */
+    /* how long a client may read no output before the response is cut */
     int64_t write_deadline_us;
     int64_t ping_us; /* silence after which a stream sends a ping; 0: never */
-    /* stored responses (response_store.h): most bytes (0: none are stored), and how long
-     * they are kept */
+    /* stored responses (response_store.h): most bytes (0: none) and greatest age */
     size_t max_responses_bytes;
     int64_t max_response_age_us;
     /* limits of a program (quire_program_limits) */
     int32_t program_states, program_depth, program_steps, program_tokens;
     int64_t program_us;
     int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
-    /* models besides the engine's: loaded when a request names one (models.h) */
+    /* models besides the main one, loaded when a request names one (models.h) */
     const model_spec *other_models;
     int32_t n_other_models;
-    int32_t max_models;        /* most of them loaded at once, not counting pinned ones; 0: any number */
-    int64_t model_idle_us;     /* idle time after which one is unloaded; 0: never */
-    int64_t model_patience_us; /* how long a model waits for the place of one in use (models.h) */
+    int32_t max_models;    /* most other models loaded at once, besides pinned ones; 0: any number */
+    int64_t model_idle_us; /* idle time after which another model is unloaded; 0: never */
+    /* how long a model waits for the place of one in use (models_options.patience_us) */
+    int64_t model_patience_us;
 } server_options;
 
-/* A user's options, in groups as commands list them; a flag without names ends each. */
+/* The options of a user, in groups for `--help`; a flag without names ends each group. */
 extern const flag flags_listen[], flags_keys[], flags_origins[], flags_models[], flags_server_limits[];
 
 /* Sets the defaults. */
 void server_options_init(server_options *o);
-/* INVALID: an option is out of its range; err names it and the range. */
+/* QUIRE_INVALID: an option is out of its range; err names it and the range. */
 quire_err server_options_check(const server_options *o, quire_error *err);
 
 #endif

@@ -1,5 +1,4 @@
-/* SGLang's native API besides its generation (sglang_writer, response.h): queries about
- * the server and commands to it. The loop's thread. */
+/* SGLang's native API: generations, queries, commands. The loop's thread. */
 #include "server/routes.h"
 
 #include <assert.h>
@@ -12,11 +11,11 @@
 #include "server/loop_order.h"
 #include "server/response.h"
 
-#define SGLANG_VERSION "0.5.2"   /* version of this API */
-#define SGLANG_WEIGHTS "default" /* version string for weights that were never updated */
+#define SGLANG_VERSION "0.5.2"   /* version of SGLang's API */
+#define SGLANG_WEIGHTS "default" /* version of weights that were never updated */
 #define US_PER_S       1e6
 
-/* ---- the last token of each choice, which may have ended it ---- */
+/* ---- the last token of each choice, reported if it ended the choice ---- */
 
 typedef struct sglang_state {
     int32_t *last_tokens; /* [n_choices] */
@@ -38,9 +37,9 @@ static void sglang_note(response *a, const quire_event *ev) {
     }
 }
 
-/* ---- log-probabilities: [value, id, text] a token ---- */
+/* ---- log-probabilities: [value, id, text] for each token ---- */
 
-/* Writes a token's entry; p NULL: no number. */
+/* Writes a token's entry; p NULL: it has no number. */
 static void sglang_write_token(const response *a, const quire_logprob *p, int32_t id, json_out *o) {
     json_begin(o, '[');
     if (p != NULL) {
@@ -50,7 +49,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     }
     json_int(json_item(o), id);
     if (a->more->token_texts) {
-        str text = response_token_bytes(a, id); /* bytes that are not a whole character are shown as U+FFFD */
+        str text = response_token_bytes(a, id); /* an incomplete character is shown as U+FFFD */
         json_text(json_item(o), text.p, text.n);
     } else {
         json_raw(json_item(o), "null");
@@ -58,8 +57,7 @@ static void sglang_write_token(const response *a, const quire_logprob *p, int32_
     json_end(o, ']');
 }
 
-/* Adds a position to a list of lists, n tokens from p on, or null; nothing unless
- * requested. */
+/* Appends a position to a list of lists, if wanted: n tokens from p on, or null. */
 static quire_err sglang_list_several(const response *a, bool is_wanted, const quire_logprob *p, int32_t n,
                                      strbuf *list) {
     json_out o = {.to = list};
@@ -78,7 +76,7 @@ static quire_err sglang_list_several(const response *a, bool is_wanted, const qu
     return o.err;
 }
 
-/* Adds a position to the lists: its token, the likeliest tokens, and those that the
+/* Appends a position to the lists: its token, the likeliest tokens, and those that the
  * request names. p NULL: no numbers. */
 static quire_err sglang_list_position(const response *a, response_logprobs *l, const quire_logprob *p,
                                       int32_t id) {
@@ -118,13 +116,13 @@ static void sglang_write_logprobs(const response_logprobs *p, const response_log
 
 /* ---- responses ---- */
 
-/* The next name of the same request. */
+/* The name after this one in a request's list of names. */
 static const char *sglang_next_name(const char *name) {
     return name + strlen(name) + 1;
 }
 
-/* The client's name for the choice's prompt, with the choice's number if the name stands
- * for several; or the server's name. */
+/* Writes the client's name for the choice's prompt, with the choice's number if several
+ * choices have the name; without a name, the server's id. */
 static void sglang_write_id(const response *a, int32_t choice, json_out *o) {
     const char *name = a->more->request_id != NULL ? a->more->request_id : a->id;
     char id[RESPONSE_ANSWER_ID_BYTES];
@@ -174,7 +172,7 @@ static void sglang_end_meta(const response *a, const response_choice *c, json_ou
     json_end(o, '}');
 }
 
-/* Writes a choice: in a stream all text so far, but only the ids since the last piece. */
+/* Writes a choice; in a stream all text so far, but only the ids since the last chunk. */
 static void sglang_write_choice(const response *a, const response_choice *c, json_out *o) {
     json_begin(o, '{');
     json_text(json_name(o, "text"), c->text.n > 0 ? c->text.p : "", c->text.n);
@@ -324,8 +322,7 @@ void sglang_health(conn *c) {
 
 /* ---- /abort_request: visits the loops one after another ---- */
 
-/* Whether a request, or one of its prompts, has the name, given by the client or the
- * server. */
+/* Whether a request or one of its prompts has this name, the client's or the server's. */
 static bool sglang_has_name(const response *a, str name) {
     const char *own = a->more != NULL ? a->more->request_id : NULL;
     bool found = str_is(name, a->id);
@@ -336,8 +333,7 @@ static bool sglang_has_name(const response *a, str name) {
     return found;
 }
 
-/* Ends the requests of this loop that the order names (all, if o->index), and passes
- * it on. */
+/* Ends this loop's requests that the order names (o->index: all); passes the order on. */
 static void sglang_abort_here(loop *l, loop_order *o) {
     static const api_error why = {.status = STATUS_CANCELLED,
                                   .code = "request_cancelled",

@@ -13,10 +13,11 @@
 #include "server/response.h"
 #include "server/routes.h"
 
-/* The commands. */
+/* The orders of the three commands. */
 static const order_kind stream_forking, stream_rolling_back, stream_steering;
 
-/* Limits of a command, parsed by a loop's thread: the ids of a long context. */
+/* Limits of a command's JSON, parsed by a loop's thread: the ids of a long context
+ * fit. */
 static const json_limits stream_limits = {.max_depth = 64,
                                           .max_values = (size_t)1 << 18,
                                           .max_containers = (size_t)1 << 12,
@@ -24,7 +25,7 @@ static const json_limits stream_limits = {.max_depth = 64,
 
 /* ---- sending an order ---- */
 
-/* Reads an integer member; false when it is something else. */
+/* Reads an integer member, if there is one; false: it is not an integer. */
 static bool stream_read_int(const json_value *body, const char *name, int32_t *out, quire_error *err) {
     if (!json_has(body, name)) {
         return true;
@@ -53,7 +54,7 @@ static quire_err stream_take_ids(loop_order *o, const json_value *v, quire_error
                  : err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "tokens must be an array of token ids");
 }
 
-/* Reads the replacement of the tail: a text or ids. */
+/* Reads the new tail of a steer: a text or ids. */
 static quire_err stream_take_tail(loop_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
@@ -65,13 +66,12 @@ static quire_err stream_take_tail(loop_order *o, quire_error *err) {
     if (!json_is(text, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "text must be a string");
     }
-    o->text = json_str(text).p; /* valid as long as the body, which owns it */
+    o->text = json_str(text).p; /* the body owns the text */
     o->n_text = json_str(text).n;
     return QUIRE_OK;
 }
 
-/* Writes the members that are fields of a request, as a JSON object in *out; empty if
- * there are none. */
+/* Writes the members that are request fields to *out, as a JSON object; empty: none. */
 static quire_err stream_write_fields(const json_value *body, strbuf *out) {
     static const char *const own[] = {"index", "position", "text", "tokens"};
     json_out o = {.to = out};
@@ -92,7 +92,7 @@ static quire_err stream_write_fields(const json_value *body, strbuf *out) {
     return o.err;
 }
 
-/* Refuses members that only steer accepts. */
+/* Refuses members that only a steer may have. */
 static quire_err stream_refuse_tail(const loop_order *o, quire_error *err) {
     const char *given = json_get(o->body, "text") != NULL     ? "text"
                         : json_get(o->body, "tokens") != NULL ? "tokens"
@@ -177,7 +177,7 @@ void streams_post(conn *c) {
 
 /* ---- on the stream's loop ---- */
 
-/* Finds the stream with this id, if it belongs to the tenant. */
+/* The stream with the order's id, if it belongs to the order's tenant; NULL: none. */
 static response *stream_find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
@@ -197,7 +197,7 @@ static quire_err stream_run_fork(loop_order *o, const response *a) {
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
-/* Runs what can be done at once; a rollback or steer returns with its event. */
+/* Runs an order. A fork is done at once; a rollback or steer returns with its event. */
 static void stream_run_order(loop *l, loop_order *o) {
     response *a = stream_find(l, o);
     quire_err e;
@@ -218,7 +218,7 @@ static void stream_run_order(loop *l, loop_order *o) {
         e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields.p, o->fields.n, &o->err);
     }
     if (e == QUIRE_OK && o->kind != &stream_forking) {
-        a->choices[o->index].order = o; /* the API accepts one at a time */
+        a->choices[o->index].order = o; /* the engine accepts only one at a time */
     } else {
         order_send_back(o);
     }
@@ -256,11 +256,11 @@ static const order_kind stream_steering = {.run = stream_run_order, .reply = str
 /* The requests in progress, for the operator: GET /debug/requests lists them, DELETE
  * /debug/requests/{id} cancels one (docs/http.md).
  *
- * The list contains no text of any request. It visits the loops one after another as an
- * order (loop_order.h); a cancellation goes to the loop that the id names. */
+ * The list contains no text of any request. An order visits the loops one after another
+ * (loop_order.h); a cancellation goes to the loop that the id names. */
 
-#define MAX_ROWS 4096 /* of one list */
-/* clients do not retry this automatically, as they do after 409, 429 and 5xx */
+#define MAX_ROWS 4096 /* most rows of a list */
+/* unlike 409, 429 and 5xx, clients do not retry this status on their own */
 
 static bool requests_may_see(conn *c) {
     if (!c->is_operator) {
@@ -270,7 +270,7 @@ static bool requests_may_see(conn *c) {
     return c->is_operator;
 }
 
-/* True for a connection with a request for the model, which its client may cancel. */
+/* Whether c has a request for a model, which can be cancelled. */
 static bool requests_in_progress(const conn *c) {
     bool is_open =
         c->record.is_open && c->refusal == 0 && (c->body.state != BODY_NONE || c->state == CONN_RESPONSE);
@@ -279,13 +279,13 @@ static bool requests_in_progress(const conn *c) {
 
 /* ---- the list ---- */
 
-/* A request in progress: of a connection, or one that continues in the background. */
+/* A request in progress, of a connection or in the background. */
 typedef struct request_row {
     const request_record *record;
-    const response *response; /* NULL: it is not submitted yet */
+    const response *response; /* NULL: not submitted yet */
     const char *tenant;       /* NULL: none */
-    bool is_receiving;        /* its body, or waiting for room for it */
-    bool is_loading;          /* it waits for its model */
+    bool is_receiving;        /* its body is arriving, or waits for room */
+    bool is_loading;          /* it waits for its model to load */
 } request_row;
 
 static const char *requests_state_of(const request_row *row, const request_record *counts) {
@@ -297,7 +297,7 @@ static const char *requests_state_of(const request_row *row, const request_recor
         return "loading";
     }
     if (row->response == NULL || (counts->prompt_tokens == 0 && !has_token)) {
-        return "preparing"; /* parsed, rendered and tokenised on a text thread */
+        return "preparing"; /* a text thread parses, renders and tokenises it */
     }
     return row->response->is_done ? "sending" : has_token ? "running" : "waiting";
 }
@@ -390,7 +390,7 @@ void requests_list(conn *c) {
 
 /* ---- cancelling ---- */
 
-/* Ends a loop's request with this number. False: the loop has no such request. */
+/* Ends the request of l with this number. False: l has none. */
 static bool requests_end(loop *l, uint64_t number) {
     static const api_error why = {.status = STATUS_CANCELLED,
                                   .code = "request_cancelled",

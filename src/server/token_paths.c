@@ -1,6 +1,5 @@
-/* The dialects of requests that end with their prompts: POST /tokenize, /detokenize,
- * /apply-template and the /render of completions and chats, in vLLM's form and
- * llama.cpp's: writes their responses. */
+/* Writes responses without generation: POST /tokenize, /detokenize, /apply-template and
+ * the /render of completions and chats, in vLLM's and llama.cpp's forms. */
 #include "base/utf8.h"
 #include "server/response.h"
 
@@ -50,7 +49,7 @@ const response_writer tokenize_writer = {.id_prefix = "tokenize-",
 
 /* ---- llama.cpp's: {"tokens":[1,2]} or {"tokens":[{"id":1,"piece":"a"},..]} ---- */
 
-/* A piece that is part of a character is written as an array of bytes. */
+/* Writes a token's piece; one that is part of a character becomes an array of bytes. */
 static void tokenize_write_piece(const response *a, int32_t id, json_out *o) {
     str bytes = response_token_bytes(a, id);
     json_begin(json_item(o), '{');
@@ -90,7 +89,7 @@ const response_writer tokenize_content_writer = {.id_prefix = "tokenize-",
                                                  .choice = tokenize_write_content,
                                                  .end = tokenize_write_nothing};
 
-/* ---- texts: vLLM names one "prompt", llama.cpp "content" ---- */
+/* ---- texts: vLLM's member is "prompt", llama.cpp's "content" ---- */
 
 static void detokenize_write(const response *a, int32_t i, json_out *o) {
     const strbuf *text = &tokenize_prompt(a)->text;

@@ -7,8 +7,8 @@
 #include "server/models.h"
 #include "server/pool_json.h"
 
-#define TICK_US   200000   /* interval between states */
-#define SPARE     19       /* parts of the loop's time, out of 20, left for work other than writing states */
+#define TICK_US   200000   /* shortest interval between states */
+#define SPARE     19       /* of 20 parts of the loop's time, those not used to write states */
 #define BEAT_US   15000000 /* interval of keep-alive comments while nothing changes */
 #define PAGE_NONE (-1)
 
@@ -21,10 +21,10 @@ typedef struct watcher {
     struct watcher *next; /* on its loop */
     watch_kind kind;
     int32_t page;     /* WATCH_PAGE */
-    bool started;     /* it has received a state */
-    bool behind;      /* it has not been sent the last state */
-    uint64_t seen;    /* events up to this number */
-    int64_t spoke_us; /* when something was last sent */
+    bool started;     /* a state was sent to it */
+    bool behind;      /* the last state was not sent to it */
+    uint64_t seen;    /* number of the last event sent to it */
+    int64_t spoke_us; /* time when something was last sent to it */
 } watcher;
 
 typedef struct watch {
@@ -34,9 +34,9 @@ typedef struct watch {
     int32_t n;
     bool asked;
     int64_t next_us;    /* time before which no state is requested */
-    quire_stats before; /* counters at the last request of a state */
-    strbuf text[2];     /* the state of everything without texts, and with them */
-    strbuf own;         /* the state of one tenant, written for each of its watchers */
+    quire_stats before; /* the engine's counters when a state was last requested */
+    strbuf text[2];     /* the state as all see it: [0] without texts, [1] with texts */
+    strbuf own;         /* the state as one tenant sees it, written anew for each watcher */
 } watch;
 
 /* ---- requesting a state ---- */
@@ -54,7 +54,7 @@ static void watch_ask(loop *l) {
     quire_pool_view_ask(h->view, page, after);
 }
 
-/* True if the engine has done anything since the last request. */
+/* Whether the engine has done anything since the last request of a state. */
 static bool watch_has_changed(const loop *l) {
     const quire_stats *b = &l->watch->before;
     quire_stats s;
@@ -64,7 +64,7 @@ static bool watch_has_changed(const loop *l) {
            s.n_requests_waiting != b->n_requests_waiting;
 }
 
-/* Frees a watcher whose connection closes, or has got its response. */
+/* Frees a watcher whose connection closes or has its response. */
 static void watcher_remove(watcher *w) {
     watch *h = w->conn->loop->watch;
     for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
@@ -87,13 +87,12 @@ static void watch_write_text(const void *context, const int32_t *tokens, int32_t
     if (quire_detokenize(context, tokens, (size_t)n, false, &text, &n_text, &err) == QUIRE_OK) {
         json_text(o, text, n_text);
     } else {
-        json_raw(o, "\"\""); /* a model without a vocabulary: only ids are shown */
+        json_raw(o, "\"\""); /* without a vocabulary only ids are shown */
     }
     quire_free(text);
 }
 
-/* The operator sees everything; without keys everyone sees everything except texts; a
- * tenant sees its own. */
+/* What c may see: operator: all; tenant: its own; without keys: all except texts. */
 static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
     const server *s = c->loop->server;
     return (pool_viewer){.key = s->pool_key,
@@ -101,7 +100,7 @@ static pool_viewer watcher_viewer(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
-/* A model without recurrent states has none. */
+/* Writes the counts of LoRA adapters; nothing if the engine was opened without them. */
 static void watch_write_adapters(const loop *l, json_out *o) {
     quire_adapter_stats n = {.size = sizeof n};
     quire_adapter_count(l->server->engine, &n);
@@ -126,7 +125,7 @@ static void watch_write_snapshots(const loop *l, json_out *o) {
     }
 }
 
-/* Writes nothing if nothing was ever parked. */
+/* Writes the counts of parked sequences; nothing if none was ever parked. */
 static void watch_write_parked(const loop *l, json_out *o) {
     quire_parked_stats n = {.size = sizeof n};
     quire_engine_parked(l->server->engine, &n);
@@ -139,7 +138,7 @@ static void watch_write_parked(const loop *l, json_out *o) {
     }
 }
 
-/* A loaded model's part of the memory of pages, in bytes. */
+/* Writes a loaded model's share of the memory of pages, in bytes. */
 static void watch_write_part(const char *name, const quire_engine *e, json_out *o) {
     quire_page_memory m = {.size = sizeof m};
     quire_stats st;
@@ -204,7 +203,7 @@ static str watch_state_text(loop *l, const quire_kv_view *v, const pool_viewer *
     return (str){b->p, b->n};
 }
 
-/* Sends w the state. A watcher of a single state is then freed. */
+/* Sends the state to w. A watcher of a single state is then freed. */
 static void watcher_send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
     pool_text text = {watch_write_text, l->server->engine};
     pool_viewer who = watcher_viewer(w->conn, &text);
@@ -277,7 +276,7 @@ static LOOP_CALLBACK(watch_on_view) {
     }
 }
 
-/* Sends a comment to watchers that have received nothing for long, so that proxies keep
+/* Sends a comment to watchers that were sent nothing for BEAT_US, so that proxies keep
  * the connection open. */
 static void watch_beat(watch *h, int64_t now_us) {
     for (watcher *w = h->first, *next; w != NULL; w = next) {
@@ -368,9 +367,9 @@ static const pending_kind watcher_stream = {
     .close = watcher_close, .end = watcher_end, .ends_at_drain = true, .is_endless = true};
 static const pending_kind watcher_reply = {.close = watcher_close, .ends_at_drain = true};
 
-/* Adds a watcher and schedules a state for it. False on a failure: c has its response
- * then. A stream waits for its turn, so that opening and closing streams costs the engine
- * no more than one stream. */
+/* Adds a watcher and schedules a state for it. False: it failed, and c was answered. A
+ * stream waits for the next interval, so opening and closing streams costs the engine no
+ * more than one stream does. */
 static bool watch_add(conn *c, watch_kind kind, int32_t page) {
     assert(c->pending == NULL && c->state == CONN_RESPONSE);
     loop *l = c->loop;

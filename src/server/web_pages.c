@@ -9,7 +9,7 @@
 
 /* ---- the pages: files inside the program ---- */
 
-/* The assembler includes a file and a 0 byte; QUIRE_PAGES_PATH comes from the build. */
+/* Embeds a file and a 0 byte through the assembler; the build sets QUIRE_PAGES_PATH. */
 #define EMBED(symbol, file)                                                                                  \
     __asm__(".section .rodata, \"a\"\n"                                                                      \
             ".global " symbol "\n" symbol ":\n"                                                              \
@@ -40,7 +40,7 @@ const char *page_openapi_notes(void) {
     return quire_openapi_notes;
 }
 
-/* Adds the directive with 'sha256-...' of the text between an opening tag and its end;
+/* Appends a directive with 'sha256-...' of the text between an opening tag and its end;
  * nothing if html has no such tag. */
 static quire_err page_add_hash(strbuf *to, const char *html, const char *directive, const char *open,
                                const char *close) {
@@ -71,8 +71,7 @@ quire_err page_headers(web_page page, strbuf *to) {
 
 /* ---- / as JSON ---- */
 
-/* True for a host and port of plain characters, which are not special in HTML or a
- * shell. */
+/* Whether host has only characters that are not special in HTML or a shell. */
 static bool home_is_plain_host(str host) {
     bool is = host.n > 0 && host.n < 256 && host_parse(host, NULL) != HOST_MALFORMED;
     for (size_t i = 0; is && i < host.n; i++) {
@@ -81,8 +80,7 @@ static bool home_is_plain_host(str host) {
     return is;
 }
 
-/* "http://HOST/v1", with the host name that the client used, unless it has unusual
- * characters. */
+/* Appends "http://HOST/v1", with the client's name for the host unless it is unusual. */
 static quire_err home_add_base_url(const server *s, str host, strbuf *to) {
     if (home_is_plain_host(host)) {
         return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);

@@ -1,7 +1,7 @@
-/* The HTML pages: / chats with the model and shows what is running, /pool draws the KV
- * pages. Each is a single file inside the program, the same for every client; programs
- * that request JSON from / get the data of its page. Headers allow a page its own script
- * and style and nothing else. Any thread. */
+/* The HTML pages: / to chat with the model and see what is running, /pool to see the KV
+ * pages. Each is one file inside the program, the same for every client; programs that
+ * request JSON from / get the page's data. A page's headers allow only its own script and
+ * style. Any thread. */
 #ifndef SERVER_WEB_PAGES_H
 #define SERVER_WEB_PAGES_H
 
@@ -10,19 +10,19 @@
 #include "server/loop.h"
 #include "json/json_out.h"
 
-/* The path / has one representation for browsers and one for programs. */
+/* / has one representation for browsers and one for programs. */
 #define HOME_VARY "Vary: Accept\r\n"
 
 typedef enum web_page { PAGE_HOME, PAGE_POOL } web_page;
 
 /* The page's HTML; static. */
 str page_body(web_page page);
-/* Appends its header lines, with hashes of script and style (Content-Security-Policy). On
- * failure (QUIRE_NO_MEMORY) `to` has some of them. */
+/* Appends the page's header lines, with hashes of its script and style
+ * (Content-Security-Policy). QUIRE_NO_MEMORY: `to` has some of them. */
 quire_err page_headers(web_page page, strbuf *to);
-/* The sandbox's texts: a line for each story, and one of words unlike all others. */
+/* The words of the sandboxes: a line for each story, and a line of other words. */
 const char *page_sandbox_texts(void);
-/* JSON: descriptions for /openapi.json that are not in tables (openapi.c). */
+/* JSON text: descriptions for /openapi.json that are in no table (openapi.c). */
 const char *page_openapi_notes(void);
 
 /* Writes
