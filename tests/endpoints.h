@@ -1,19 +1,19 @@
-/* What every endpoint of the public enum is, for the tests of the two tables by it: the
- * dialects of src/request and the response writers of src/server. */
+/* Properties of every quire_endpoint, to test the two tables indexed by it: the dialects
+ * of src/request and the response writers of src/server. */
 #ifndef TESTS_ENDPOINTS_H
 #define TESTS_ENDPOINTS_H
 
 #include "quire.h"
 
 typedef struct endpoint_facts {
-    const char *path; /* NULL: past the last endpoint */
-    bool gives_text;  /* its dialect gives tokens, and the server has a route and a writer for it */
-    bool gives_rows;  /* the same with rows in place of tokens */
-    bool prompt_only; /* it ends with its prompts: the same but for the tokens */
-    bool is_form;     /* it has fields of an endpoint before it */
+    const char *path; /* URL path; NULL: not an endpoint */
+    bool gives_text;  /* it returns tokens; the server has a route and a writer for it */
+    bool gives_rows;  /* it returns rows (embeddings, scores); route and writer too */
+    bool prompt_only; /* it handles prompts without generating; route and writer too */
+    bool is_form;     /* it shares the fields of an earlier endpoint */
 } endpoint_facts;
 
-/* The compiler names an endpoint that is missing here. */
+/* Returns an endpoint's properties. The compiler warns about an endpoint missing here. */
 static inline endpoint_facts endpoint_facts_of(quire_endpoint e) {
     switch (e) {
     case QUIRE_COMPLETIONS:

@@ -15,12 +15,12 @@ static inline void empty_directory(const char *path) {
     for (struct dirent *f; (f = readdir(d)) != NULL;) {
         char name[600];
         (void)snprintf(name, sizeof name, "%s/%s", path, f->d_name);
-        (void)unlink(name); /* which leaves . and .. */
+        (void)unlink(name); /* fails for . and .. */
     }
     closedir(d);
 }
 
-/* Removes a directory without directories in it. */
+/* Removes a directory and its files; it must have no subdirectories. */
 static inline void remove_directory(const char *path) {
     empty_directory(path);
     assert_int_equal(rmdir(path), 0);

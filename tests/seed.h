@@ -1,4 +1,4 @@
-/* The seed of a file's random tests, which its main draws and prints. */
+/* The seed of a file's random tests. main draws it and prints it. */
 #ifndef TESTS_SEED_H
 #define TESTS_SEED_H
 
@@ -9,7 +9,7 @@
 
 static uint64_t seed;
 
-/* A number from 0 to n - 1. */
+/* Returns a random number from 0 to n - 1. */
 static inline int32_t any(int32_t n) {
     return (int32_t)(rng_next(&seed) % (uint64_t)n);
 }

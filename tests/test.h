@@ -1,5 +1,5 @@
-/* What every file of unit tests begins with: cmocka, whose header needs four others, the
- * heads of tests, and the list of the file's tests. */
+/* Included by every file of unit tests: cmocka with the headers that it needs, macros
+ * that define tests, and the list of the file's tests. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* The tests of the file, by line. */
+/* The file's tests, in the order of their lines. */
 enum { MOST_TESTS = 128 };
 static struct CMUnitTest test_list[MOST_TESTS];
 static int test_lines[MOST_TESTS], n_tests;
@@ -29,12 +29,13 @@ static inline void test_add(struct CMUnitTest test, int line) {
     test_lines[at] = line;
 }
 
-/* Runs them; returns how many failed, 1 if there are none. Each fixture may be NULL. */
+/* Runs all tests of the file. Returns the number that failed, or 1 if there are no tests.
+ * Each fixture may be NULL. */
 static inline int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down) {
     return n_tests == 0 ? 1 : _cmocka_run_group_tests("tests", test_list, (size_t)n_tests, set_up, tear_down);
 }
 
-/* TEST_WITHIN(what_is_true, set_up, tear_down) { .. }: a test, which puts itself on the
+/* TEST_WITHIN(what_is_true, set_up, tear_down) { .. } defines a test and adds it to the
  * list. Each fixture may be NULL. */
 #define TEST_WITHIN(name, set_up, tear_down)                                                                 \
     static void name(void **unused);                                                                         \
@@ -44,7 +45,7 @@ static inline int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_dow
     static void name(__attribute__((unused)) void **unused)
 #define TEST(name) TEST_WITHIN(name, NULL, NULL)
 
-/* The main of a file that has nothing to do before its tests run. */
+/* Defines main for a file that needs no preparation before its tests. */
 #define TEST_MAIN(set_up, tear_down)                                                                         \
     int main(void) {                                                                                         \
         return tests_run(set_up, tear_down);                                                                 \

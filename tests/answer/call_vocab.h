@@ -1,5 +1,5 @@
-/* A vocabulary for walks through grammars of calls: bytes, words, and the marks of a
- * format as special tokens; and the text of a walk, fed to a parser. */
+/* A vocabulary for random walks through grammars of tool calls: bytes, words, and a
+ * format's marks as special tokens. Feeds the text of a walk to a parser. */
 #ifndef TESTS_ANSWER_CALL_VOCAB_H
 #define TESTS_ANSWER_CALL_VOCAB_H
 
@@ -17,7 +17,7 @@ typedef struct call_vocab {
     char spelt[CALL_TOKENS][GRAMMAR_MARK_BYTES], bytes[256];
     int32_t n_tokens;
     grammar_mark marks[CALL_MARKS];
-    grammar_marks list; /* of marks */
+    grammar_marks list; /* lists `marks` */
     grammar_vocab *vocab;
 } call_vocab;
 
@@ -31,8 +31,8 @@ static inline void call_vocab_add_byte(call_vocab *v, int byte) {
     call_vocab_add(v, (str){&v->bytes[byte], 1});
 }
 
-/* A new one: printable ASCII, the newline, and words of which calls and their values are
- * made, some of them parts of characters. */
+/* Fills a vocabulary with printable ASCII, the newline, and words that occur in calls and
+ * their values, some of them parts of characters. */
 static inline void call_vocab_init(call_vocab *v) {
     static const char *const words[] = {"{\"name\": \"",
                                         "get_weather\"",
@@ -110,7 +110,7 @@ static inline void call_vocab_add_mark(call_vocab *v, str text) {
     }
 }
 
-/* Adds what looks like a special token in the format's marks. */
+/* Adds the parts of a format's marks that look like special tokens. */
 static inline void call_vocab_add_marks(call_vocab *v, const answer_format *f) {
     static const char *const begins[] = {"<|", "<\xEF\xBD\x9C", "[", "<"};
     format_shape shape;
@@ -131,8 +131,8 @@ static inline void call_vocab_add_marks(call_vocab *v, const answer_format *f) {
     }
 }
 
-/* Writing i of all formats that a grammar writes; *is_first: of its format. false: past
- * the last. */
+/* Gets writing i, counted over all formats that have a grammar. *is_first: it is the
+ * first of its format. False: i is past the last. */
 static inline bool call_vocab_written(size_t i, call_writing *w, bool *is_first) {
     const answer_format *f;
     for (size_t k = 0; (f = call_format_at(k)) != NULL; k++) {
@@ -146,12 +146,12 @@ static inline bool call_vocab_written(size_t i, call_writing *w, bool *is_first)
     return false;
 }
 
-/* Opens v->vocab of what was added. */
+/* Opens v->vocab with the tokens that were added. */
 static inline quire_err call_vocab_open(call_vocab *v) {
     return grammar_vocab_open(v->texts, v->n_tokens, NULL, 0, &v->vocab);
 }
 
-/* The letters of a token, and whether it is special. */
+/* Returns the text of a token, and whether it is special. */
 static inline str call_vocab_letters(const call_vocab *v, int32_t token, bool *special) {
     for (size_t i = 0; i < v->list.n; i++) {
         if (v->marks[i].id == token) {
@@ -163,8 +163,8 @@ static inline str call_vocab_letters(const call_vocab *v, int32_t token, bool *s
     return v->texts[token];
 }
 
-/* Feeds tokens to a parser, ordinary ones as one piece up to the next special one, and
- * finishes it. An answer that was cut off loses the character that it stopped in. */
+/* Feeds tokens to a parser, joining ordinary ones up to the next special one, and
+ * finishes it. If the answer is incomplete, a partial character at its end is dropped. */
 static inline quire_err call_vocab_feed(const call_vocab *v, const int32_t *tokens, int32_t n,
                                         bool is_complete, output_parser *p, output_events *out) {
     strbuf piece = {0};

@@ -1,5 +1,5 @@
-/* A vocabulary of the letters, in which some of the first characters, \1 and on, stand
- * for special tokens. */
+/* A vocabulary of the ASCII characters, some of which, from \1 on, stand for special
+ * tokens. */
 #ifndef TESTS_ANSWER_MARKED_LETTERS_H
 #define TESTS_ANSWER_MARKED_LETTERS_H
 
@@ -9,7 +9,7 @@
 enum { N_TOKENS = 128 };
 static grammar_vocab *vocab;
 
-/* 0, as cmocka has it: the vocabulary is open. */
+/* Opens `vocab`. Returns 0, or -1 on failure, as cmocka expects. */
 static inline int open_marked_letters(const grammar_marks *marks) {
     static char spelt[N_TOKENS][GRAMMAR_MARK_BYTES];
     str texts[N_TOKENS] = {{0}};
@@ -31,7 +31,7 @@ static inline int close_vocab(void **state) {
     return 0;
 }
 
-/* Whether the whole text, whose characters are its tokens, is an answer. */
+/* Whether the grammar accepts the whole text, one token per character. */
 static inline bool takes(grammar *g, const char *text) {
     grammar_run *r;
     assert_int_equal(grammar_run_open(g, vocab, 0, &r), QUIRE_OK);

@@ -1,4 +1,5 @@
-/* What tests of output parsers share: an answer's events as one text, under any cut. */
+/* For tests of output parsers: writes an answer's events as one text, however the answer
+ * is cut. */
 #ifndef TESTS_ANSWER_PARSE_CASE_H
 #define TESTS_ANSWER_PARSE_CASE_H
 
@@ -7,19 +8,19 @@
 #include "answer/output_parser.h"
 #include "base/utf8.h"
 
-/* An answer with its special tokens. In the text of a case a special token stands between
- * the bytes \1 and \2, a hidden one as nothing between them. */
+/* How an answer is parsed. In its text, a special token stands between the bytes \1 and
+ * \2; \1\2 is a hidden special token. */
 typedef struct parse_case {
-    const char *tools, *reasoning; /* formats */
-    const char *schema;            /* of the function f, the only one; NULL: {} */
+    const char *tools, *reasoning; /* names of formats */
+    const char *schema;            /* parameters of f, the only function; NULL: {} */
     output_choice choice;
     output_start start;
     bool cut_off, drops_specials;
     size_t max_held;
-    const char *specials; /* the special tokens of the vocabulary, one after the other */
+    const char *specials; /* the vocabulary's special tokens, concatenated */
 } parse_case;
 
-/* How to cut: the length in bytes of the next piece of what is left. */
+/* Chooses a cut: returns the bytes of the next piece of what is left. */
 typedef size_t (*cut_fn)(void *context, str left);
 
 static bool parse_is_special(const void *context, str text) {
@@ -27,8 +28,8 @@ static bool parse_is_special(const void *context, str text) {
     return list != NULL && str_contains(str_of(list), text);
 }
 
-/* "reasoning|content|f{..}|content": each kind as it comes, calls as NAME#ID and their
- * arguments. */
+/* Appends events as text: R:REASONING, C:CONTENT, and each call as F:NAME#ID ARGUMENTS;
+ * without the space. *last: kind of the previous event. */
 static quire_err parse_render(const output_events *e, strbuf *out, output_kind *last) {
     for (size_t i = 0; i < e->n; i++) {
         str text = output_event_text(e, i);
@@ -65,7 +66,7 @@ static quire_err parse_feed(output_parser *p, const char *text, cut_fn cut, void
     return QUIRE_OK;
 }
 
-/* Appends the answer to *out. */
+/* Parses an answer in pieces chosen by cut, and appends its events to *out as text. */
 static quire_err parse_text(const parse_case *c, const char *text, cut_fn cut, void *context, strbuf *out) {
     json_value *schema = json_document(str_of(c->schema != NULL ? c->schema : "{}"));
     output_tool tool = {.name = str_of("f"), .parameters = schema};

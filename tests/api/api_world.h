@@ -16,7 +16,7 @@
 
 #define MAX_OUT 512
 
-/* What came of one choice. */
+/* The result of one choice. */
 typedef struct outcome {
     bool started, ended;
     strbuf text, echo;
@@ -26,7 +26,7 @@ typedef struct outcome {
     char stop_string[64];
 } outcome;
 
-/* What came of one request. */
+/* The result of one request. */
 typedef struct response {
     quire_stream *stream;
     outcome *choices;
@@ -47,14 +47,15 @@ static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
     o.n_pages = n_pages;
     o.max_seqs = max_seqs;
     o.n_threads = 1;
-    o.n_text_threads = 1; /* short requests are prepared in the order in which they came */
+    o.n_text_threads = 1; /* so short requests are prepared in order of arrival */
     if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     return e;
 }
 
-/* The set-up and tear-down of a file whose tests share the engine in its variable e. */
+/* Defines open_e and close_e, fixtures of a file whose tests share the engine in its
+ * variable e. */
 #define ENGINE_FIXTURES(e, n_pages, max_seqs)                                                                \
     static int open_##e(void **state) {                                                                      \
         (void)state;                                                                                         \
@@ -130,7 +131,7 @@ static inline void take_end(response *a, outcome *c, const quire_event *ev) {
     a->n_ended++;
 }
 
-/* Takes one event into its response, checking the order. */
+/* Adds an event to its response, and checks that it may come at this point. */
 static inline void take(const quire_event *ev) {
     response *a = ev->user;
     assert_non_null(a);
@@ -195,7 +196,7 @@ static inline void take(const quire_event *ev) {
     }
 }
 
-/* The next event, however late. */
+/* Waits for the next event and returns it. */
 static inline quire_event event_of(quire_queue *q) {
     quire_event ev;
     while (!quire_queue_next(q, &ev)) {
@@ -204,7 +205,7 @@ static inline quire_event event_of(quire_queue *q) {
     return ev;
 }
 
-/* The next event into *ev, within a time that no sound engine needs. */
+/* Waits for the next event; fails the test after a generous time limit. */
 static inline void next_event(quire_queue *q, quire_event *ev) {
     for (int i = 0; i < 120; i++) {
         if (quire_queue_next(q, ev)) {
@@ -223,7 +224,7 @@ static inline void wait_done(quire_queue *q, const response *a) {
     }
 }
 
-/* Submits, waits, gives the stream back. */
+/* Submits a request, waits until it is done, and releases its stream. */
 static inline void complete(quire_engine *e, quire_queue *q, response *a, const char *body) {
     submit(e, q, a, body);
     wait_done(q, a);
@@ -240,8 +241,8 @@ static inline void sleep_ms(int ms) {
     nanosleep(&(struct timespec){0, (long)ms * 1000000}, NULL);
 }
 
-/* What holds of the statistics at any time: a completion that is over is in all
- * histograms that it has a value for. */
+/* Checks what always holds of the statistics: a completion that has ended is counted in
+ * every histogram for which it has a value. */
 static inline void expect_numbers_agree(const quire_stats *s) {
     const quire_histogram *h = s->histograms;
     int64_t n_over =
@@ -266,8 +267,8 @@ static inline void expect_numbers_agree(const quire_stats *s) {
     assert_int_equal(h[QUIRE_HISTOGRAM_LONGEST].count, h[QUIRE_HISTOGRAM_SAMPLES].count);
 }
 
-/* Nothing runs, nothing waits, no page is held. The numbers are published after the step
- * that sent the last event. */
+/* Waits until nothing runs or waits and no page is held: the counters are published only
+ * after the step that sent the last event. */
 static inline void wait_until_idle(const quire_engine *e) {
     for (int i = 0; i < 20000; i++) {
         quire_stats s = stats_of(e);
@@ -281,7 +282,7 @@ static inline void wait_until_idle(const quire_engine *e) {
     fail_msg("%lld pages are still held", (long long)stats_of(e).n_pages_held);
 }
 
-/* Events until choice i has n tokens, or the response is done. */
+/* Handles events until choice i has n tokens or the response is done. */
 static inline void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
     while (a->choices[i].n_tokens < n && !a->done) {
         quire_event ev;
@@ -290,8 +291,8 @@ static inline void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
     }
 }
 
-/* Events until n rollbacks, steers or refusals of them have come, or the response is
- * done. */
+/* Handles events until n rollbacks, steers or their refusals have arrived, or the
+ * response is done. */
 static inline void read_command(quire_queue *q, response *a, int32_t n) {
     while (a->n_rollbacks + a->n_refused < n && !a->done) {
         quire_event ev;

@@ -1,4 +1,4 @@
-/* A small one-layer model, every op that an adapter can change in it, and random adapters
+/* A small one-layer model with every op that an adapter can change, and random adapters
  * for it. */
 #ifndef TESTS_ADAPTER_CASE_H
 #define TESTS_ADAPTER_CASE_H
@@ -22,7 +22,7 @@ enum {
 };
 enum { CASE_ROWS = 90, CASE_OUT = 20, CASE_ADAPTERS = 5, CASE_RANK = 40 };
 
-/* The linears, by number: experts have three each, heads one each. */
+/* Indices of the linears. Each expert has three, each head one. */
 enum {
     L_Q,
     L_K,
@@ -55,25 +55,25 @@ static inline linear_case case_of(int i) {
                          : (linear_case){HEAD_OUT, HEAD_IN, false};
 }
 
-/* What adapters have of everything. */
+/* What an adapter changes in one linear. */
 typedef struct changed_linear {
-    int32_t rank; /* 0: none */
+    int32_t rank; /* rank of the low-rank update; 0: none */
     dtype a_type, b_type;
-    float scale, *a, *b; /* [rank, n_in], [n_out, rank], rounded to their types */
+    float scale, *a, *b; /* a [rank, n_in], b [n_out, rank], rounded to their types */
     float *factors, *bias, *instead;
 } changed_linear;
 
 typedef struct adapter_case {
-    changed_linear w[N_LINEARS], rows; /* rows: a [rank, V], b [D, rank], instead [V, D] */
-    float *norms[2];                   /* [D] of n1 and n2, or NULL */
+    changed_linear w[N_LINEARS], rows; /* rows: the embedding, a [rank, V], b [D, rank], instead [V, D] */
+    float *norms[2];                   /* [D] new weights of n1 and n2; NULL: unchanged */
 } adapter_case;
 
 typedef struct case_options {
     compute_mode mode;
     const char *isa;
     int32_t n_threads, max_adapters;
-    bool mixed;                 /* quantised weights and halves; else all are f32 */
-    const adapter_case *merged; /* its changes are in the weights; or NULL */
+    bool mixed;                 /* weights of quantised and 16-bit types; false: all f32 */
+    const adapter_case *merged; /* an adapter to merge into the weights; NULL: none */
 } case_options;
 
 typedef struct model_case {
@@ -114,7 +114,7 @@ static inline tensor_view vector_view(const char *name, int32_t n, const float *
                          .n_bytes = sizeof *v * (size_t)n};
 }
 
-/* A matrix in a type; to be freed. */
+/* Returns v converted to a type, as a tensor. The caller frees *bytes. */
 static inline tensor_view typed_view(const char *name, dtype t, int32_t rows, int32_t columns, const float *v,
                                      void **bytes) {
     const size_t n = (size_t)rows * (size_t)columns;
@@ -149,7 +149,7 @@ static inline changed_linear random_change(int32_t n_out, int32_t n_in, uint64_t
     return c;
 }
 
-/* A random adapter. */
+/* Makes a random adapter. */
 static inline adapter_case *adapter_case_new(uint64_t seed) {
     adapter_case *c = calloc(1, sizeof *c);
     for (int i = 0; i < N_LINEARS; i++) {
@@ -191,7 +191,7 @@ static inline void adapter_case_free(adapter_case *c) {
     free(c);
 }
 
-/* w [n_out, n_in] = what a change makes of it, in double. */
+/* Applies a change to w [n_out, n_in], computing in double. */
 static inline void merge(const changed_linear *c, int32_t n_out, int32_t n_in, float *w) {
     for (int32_t n = 0; n < n_out; n++) {
         for (int32_t k = 0; k < n_in; k++) {
@@ -270,7 +270,7 @@ static inline void load_case_rows(model_case *m, const case_options *o) {
     free(rows);
 }
 
-/* NULL in b when this processor lacks the instruction set. */
+/* Opens a model. Its b is NULL if this processor lacks the instruction set. */
 static inline model_case case_open(const case_options *o) {
     model_case m = {.b = open_isa(o->isa, o->mode, o->n_threads)};
     quire_error err;
@@ -315,7 +315,7 @@ static inline void case_close(model_case *m) {
     m->b->ops->close(m->b);
 }
 
-/* The adapter of a case, loaded. */
+/* Loads an adapter into the model's backend. */
 static inline adapter *case_adapter(const model_case *m, const adapter_case *c) {
     adapter_change changes[N_LINEARS + 3];
     tensor_view a[N_LINEARS + 1], b[N_LINEARS + 1], instead[N_LINEARS + 1], norms[2];
@@ -363,15 +363,15 @@ static inline adapter *case_adapter(const model_case *m, const adapter_case *c) 
     return out;
 }
 
-/* What a row gives: everything that ops leave behind. */
+/* The results of all ops for one row. */
 typedef struct row_result {
     float q[HEADS * (HEAD_IN + KEPT)], k[77], router[N_X], y[D], x[D], out[HEADS * (HEAD_OUT + KEPT)],
         logits[V];
     int32_t argmax;
 } row_result;
 
-/* Runs n rows of these tokens with these adapters (indices in `all`, -1: none; NULL: without
- * adapters). Logits of the last CASE_OUT rows alone; others have zeros. */
+/* Runs n rows of tokens. of_rows: each row's adapter as an index in `all`, -1: none;
+ * NULL: no adapters. Only the last CASE_OUT rows get logits; those of others are zero. */
 static inline void case_run(model_case *m, const int32_t *tokens, const int16_t *of_rows, adapter *const *all,
                             int32_t n_all, int32_t n, row_result *out) {
     const backend_ops *ops = m->b->ops;

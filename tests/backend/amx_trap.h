@@ -1,6 +1,6 @@
-/* Runs AMX code on processors without AMX: each of its instructions traps as illegal and
- * is executed by the plain C model, so that tests run the object code of real processors.
- * Single-threaded only. */
+/* Runs AMX code on processors without AMX: each AMX instruction traps as illegal, and the
+ * handler executes it with the plain C model, so that tests run the real object code. For
+ * one thread. */
 #ifndef TESTS_AMX_TRAP_H
 #define TESTS_AMX_TRAP_H
 
@@ -12,15 +12,15 @@
 
 #include "backend/cpu/amx_model.h"
 
-static long amx_trapped; /* how many so far */
+static long amx_trapped; /* number of instructions executed so far */
 
-/* An instruction with a VEX prefix of three bytes and opcodes of 0F 38, as all of AMX
- * have. */
+/* A decoded instruction with a three-byte VEX prefix and an opcode of map 0F 38, as all
+ * AMX instructions are. */
 typedef struct amx_instruction {
-    int pp, opcode; /* pp 0 none, 1 66, 2 F3, 3 F2 */
+    int pp, opcode; /* pp: implied prefix, 0: none, 1: 66, 2: F3, 3: F2 */
     int mod, reg, rm, vvvv;
-    uint8_t *base; /* of the operand in memory */
-    size_t stride; /* its index times its scale */
+    uint8_t *base; /* address of the memory operand */
+    size_t stride; /* of the memory operand: index times scale */
     const uint8_t *end;
 } amx_instruction;
 
@@ -30,7 +30,7 @@ static inline uint64_t amx_register(const ucontext_t *u, int i) {
     return (uint64_t)u->uc_mcontext.gregs[places[i]];
 }
 
-/* Reads the operand in memory: ModRM, SIB and displacement from p on. */
+/* Decodes the memory operand: ModRM, SIB and displacement from p on. */
 static inline void amx_read_operand(const ucontext_t *u, int x, int b, const uint8_t *p, amx_instruction *i) {
     uint64_t base = 0;
     int64_t disp = 0;
@@ -106,7 +106,7 @@ static inline void amx_trap(int signal_number, siginfo_t *info, void *context) {
     amx_instruction i;
     (void)info;
     if (!amx_decode(u, &i) || !amx_execute(&i)) {
-        signal(signal_number, SIG_DFL); /* it comes again, as one that nobody knows */
+        signal(signal_number, SIG_DFL); /* not AMX: the instruction traps again, without a handler */
         return;
     }
     amx_trapped++;

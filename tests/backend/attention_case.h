@@ -1,5 +1,5 @@
-/* Runs attention over a pool of pages through the backend's op table, with the work cut
- * in any way, and returns the rows in a fixed order. */
+/* Runs attention over a pool of pages through the backend's op table. The work can be
+ * divided in any way; the output rows always have the same order. */
 #ifndef TESTS_BACKEND_ATTENTION_CASE_H
 #define TESTS_BACKEND_ATTENTION_CASE_H
 
@@ -14,32 +14,33 @@
 #define CASE_MAX_SEQS  8
 #define CASE_MAX_ITEMS 4096
 
-/* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold
- * their rows one sequence after the other: q [tokens, n_heads, d_head], k [tokens,
- * n_kv_heads, d_head] and v [tokens, n_kv_heads, case_value_width]. */
+/* A case: what is computed, then how. Sequence s has lengths[s] tokens. q [tokens,
+ * n_heads, d_head], k [tokens, n_kv_heads, d_head] and v [tokens, n_kv_heads,
+ * case_value_width] hold the rows of all sequences, one after the other. */
 typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
-    int32_t d_value; /* 0: d_head */
-    /* the one head's keys are latents, whose first d_value elements are the values: v is
-     * not read */
+    int32_t d_value; /* width of a head's values; 0: d_head */
+    /* the keys of the only KV head are latents, the first d_value elements of which are
+     * the values; v is not read */
     bool latent;
-    dtype type;            /* of keys and values */
-    const kv_types *types; /* in its place; NULL: none */
+    dtype type;            /* type of keys and values */
+    const kv_types *types; /* types to use in place of `type`; NULL: none */
     attn_spec spec;
-    const attn_mods *mods; /* of all sequences, whose b is their number; NULL: none */
-    /* the same mask for the reference, or NULL */
+    /* mask and score change for all sequences; b is the sequence's number; NULL: none */
+    const attn_mods *mods;
+    /* the mask of mods for the reference; NULL: none */
     bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq);
-    atomic_uint *faults; /* [tokens] of their rows, or NULL */
+    atomic_uint *faults; /* [tokens] out: faults of each row; NULL: not wanted */
     const float *q, *k, *v;
 
     const char *isa;
     int32_t n_threads, page_tokens;
-    int32_t chunk;     /* rows of a sequence that one step takes; 0: all */
-    bool alone;        /* a step holds one sequence, not all */
-    int32_t tile_rows; /* rows an item */
-    int32_t split;     /* chunks a partial item; 0: whole items */
-    /* the first shared[s] tokens of sequence s lie in the pages of the one before it, and
-     * are read once for both */
+    int32_t chunk;     /* most rows of a sequence in a step; 0: all */
+    bool alone;        /* each step has one sequence; false: all sequences */
+    int32_t tile_rows; /* most rows of a work item */
+    int32_t split;     /* most chunks of a partial item; 0: items are not split */
+    /* cascade attention: the first shared[s] tokens of sequence s are in the pages of
+     * sequence s - 1, and are read once for both */
     bool cascade;
     int32_t shared[CASE_MAX_SEQS];
 } attention_case;
@@ -53,15 +54,16 @@ typedef struct case_run {
     backend *b;
     kv_layout layout;
     buffer q, k, v, out;
-    /* first: the sequence's first row in q, k, v */
+    /* first: index of a sequence's first row in q, k, v */
     int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS];
     attn_item items[CASE_MAX_ITEMS];
     attn_merge *merges;
-    int32_t *partials, n_partials, n_items, n_merges, n_carried; /* n_carried: items that left states */
+    /* n_carried: items whose softmax states a later level continues */
+    int32_t *partials, n_partials, n_items, n_merges, n_carried;
     cascade cascade;
 } case_run;
 
-/* Compiled texts, with one reference; empty texts: none. */
+/* Compiles a mask and a score expression (empty: none). The result has one reference. */
 static inline attn_mods *compile_mods(const char *mask, const char *score, const attn_array *arrays,
                                       int32_t n_arrays) {
     attn_mods *mods;
@@ -104,7 +106,7 @@ static inline void case_open(case_run *r, const attention_case *c) {
     assert_int_equal(r->b->ops->step_open(r->b, &limits, &r->layout, 0, &err), QUIRE_OK);
     assert_int_equal(r->b->ops->kv_open(r->b, n_pages, &err), QUIRE_OK);
 
-    /* Every page starts full of NaNs, and they are handed out in no order. */
+    /* every page starts full of NaNs, and sequences get pages in random order */
     uint8_t *poison = malloc((size_t)r->layout.page_bytes);
     memset(poison, 0xff, (size_t)r->layout.page_bytes);
     int32_t *ids = malloc(sizeof *ids * (size_t)n_pages);
@@ -145,8 +147,8 @@ static inline void case_close(case_run *r) {
     r->b->ops->close(r->b);
 }
 
-/* The work list: whole items, or those of several chunks cut into partial ones of
- * c->split chunks. */
+/* Plans the work list. Items of several chunks are split into partial items of c->split
+ * chunks, unless that is 0. */
 static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs) {
     static attn_item whole[CASE_MAX_ITEMS];
     int32_t n = batch_plan_work(seqs, n_seqs, r->c->tile_rows, whole, CASE_MAX_ITEMS), split = r->c->split;
@@ -162,7 +164,7 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
             attn_item item = whole[i];
             item.chunk0 = chunk;
             item.n_chunks = n_chunks - chunk < split ? n_chunks - chunk : split;
-            item.partial = base + chunk * n_rows; /* its buffers: [row][chunk] */
+            item.partial = base + chunk * n_rows; /* partial results in the order [row][chunk] */
             r->items[r->n_items++] = item;
         }
         for (int32_t row = 0; row < n_rows; row++) {
@@ -181,7 +183,7 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
     assert_true(r->n_items <= CASE_MAX_ITEMS);
 }
 
-/* Stores the step's rows. */
+/* Stores keys and values of the step's rows. */
 static inline void case_store(case_run *r) {
     const attention_case *c = r->c;
     if (c->latent) {
@@ -196,8 +198,7 @@ static inline void case_store(case_run *r) {
     }
 }
 
-/* One step: rows from..from+n of each of the sequences seq0..seq1, as far as they have
- * them. */
+/* Runs a step of those rows from..from + n - 1 that the sequences seq0..seq1 - 1 have. */
 static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t from, int32_t n, float *out) {
     const attention_case *c = r->c;
     batch_seq seqs[CASE_MAX_SEQS];
@@ -222,7 +223,7 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
                                      .pages = {r->pages[s]}};
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
-            bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */
+            bool stored = c->cascade && p < c->shared[s]; /* the previous sequence has stored it */
             slots[n_rows++] = (kv_slot){
                 stored ? -1 : (int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
         }
@@ -269,8 +270,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     free(slots);
 }
 
-/* All rows of all sequences: out [tokens, n_heads, case_value_width]. Returns how many
- * items left states for others to go on from. */
+/* Runs all rows of all sequences; out is [tokens, n_heads, case_value_width]. Returns the
+ * number of items whose softmax states a later level continued. */
 static inline int32_t case_run_all(const attention_case *c, float *out) {
     static case_run r;
     case_open(&r, c);
@@ -288,13 +289,14 @@ static inline int32_t case_run_all(const attention_case *c, float *out) {
     return r.n_carried;
 }
 
-/* x rounded to what a page holds; types with scales round heads, not numbers. */
+/* Returns x rounded to a page's type. Types with scales depend on a whole head, so x is
+ * returned as it is. */
 static inline float stored(dtype type, float x) {
     bool stays = type == DTYPE_F32 || type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
     return stays ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
 }
 
-/* n normal floats; caller frees. */
+/* Returns n normally distributed floats, which the caller frees. */
 static inline float *new_normals(size_t n, uint64_t seed) {
     float *x = malloc(sizeof *x * n);
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Shared by the tests of attention: a naive reference in double, a case with its data,
- * and the ways to cut the same work. */
+/* For tests of attention: a naive reference in double, a case with its data, and
+ * different ways to divide the same work. */
 #ifndef TESTS_BACKEND_ATTENTION_FIXTURE_H
 #define TESTS_BACKEND_ATTENTION_FIXTURE_H
 
@@ -10,8 +10,8 @@
 
 #define SEED 77u
 
-/* softmax(q k^T) v by the definition, in double, of position i of sequence `seq`, whose
- * rows begin at `first`, and head h. */
+/* Computes softmax(q k^T) v in double for head h at position i of sequence `seq`, whose
+ * first row is `first`. */
 static inline void reference_row(const attention_case *c, int32_t seq, int32_t first, int32_t i, int32_t h,
                                  double *out) {
     int32_t n_tokens = c->lengths[seq], d_value = case_value_width(c);
@@ -78,7 +78,7 @@ static inline double worst_difference(const attention_case *c, const float *got)
     return worst;
 }
 
-/* A case with its data and room for two results. */
+/* A case, its data, and buffers for two results. */
 typedef struct fixture {
     attention_case c;
     float *q, *k, *v, *base, *other;
@@ -104,7 +104,7 @@ static inline void fixture_free(fixture *f) {
     free(f->other);
 }
 
-/* Sequences of several lengths, one of three chunks. */
+/* Returns a case with sequences of several lengths, one of them of three chunks. */
 static inline attention_case base_case(void) {
     return (attention_case){.n_heads = 4,
                             .n_kv_heads = 2,
@@ -134,7 +134,7 @@ static inline void check_same(fixture *f, const attention_case *c) {
     }
 }
 
-/* Runs c every way and compares bits with the first. */
+/* Runs c in many ways, and checks that all results have the same bits. */
 static inline void check_every_way(const attention_case *c) {
     static int n_cases;
     n_cases++;
@@ -149,8 +149,8 @@ static inline void check_every_way(const attention_case *c) {
         o.isa = ISAS[i];
         check_same(&f, &o);
         static const int32_t page_tokens[] = {1, 2, 4, 8, 16, 64, 256};
-        /* A case takes some of the ways, and the next case other ones; with
-         * QUIRE_TEST_LONG all of them, or a third. */
+        /* each case runs one in `every` ways, successive cases different ones; with
+         * QUIRE_TEST_LONG every way on avx2, a third on others */
         bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL,
              is_avx2 = strcmp(o.isa, "avx2") == 0;
         int every = few ? 9 : is_avx2 ? 5 : 7;
@@ -171,7 +171,7 @@ static inline void check_every_way(const attention_case *c) {
                     {2, 100, 3, 1, true}, {1, 64, 16, 2, false}, {1, 300, 8, 4, true}};
         for (size_t w = (size_t)(turn % every); w < sizeof ways / sizeof ways[0]; w += (size_t)every) {
             if (!c->spec.causal && ways[w].chunk > 0) {
-                continue; /* a row's answer then depends on how far its sequence has come */
+                continue; /* without causality a row depends on the chunks computed before */
             }
             o.n_threads = ways[w].n_threads;
             o.chunk = ways[w].chunk;
@@ -185,9 +185,9 @@ static inline void check_every_way(const attention_case *c) {
     fixture_free(&f);
 }
 
-/* Heads of 8 to 256 elements in several ratios, in each type in turn; a sequence of 23
- * tokens and one of n, over pages of `small` tokens or 16: less than `most` from double,
- * and the bits of the plain twin. */
+/* Checks heads of 8 to 256 elements, several ratios of heads to KV heads and each type in
+ * turn, with sequences of 23 and n tokens in pages of `small` or 16 tokens: errors are
+ * below `most`, and all instruction sets give the bits of plain. */
 static inline void check_heads_of_every_size(const dtype *types, int n_types, int32_t n, int32_t small,
                                              double most) {
     static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};

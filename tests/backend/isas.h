@@ -1,5 +1,5 @@
-/* Shared by the tests of the CPU backend: the instruction sets available here, bitwise
- * comparison, and hashes. */
+/* For tests of the CPU backend: the instruction sets of this processor, comparison of
+ * bits, and hashes. */
 #ifndef TESTS_BACKEND_ISAS_H
 #define TESTS_BACKEND_ISAS_H
 
@@ -13,8 +13,8 @@
 #include "base/rng.h"
 #include "test.h"
 
-/* The first N_MATH_ISAS have kernels of their own beside those of products; the others
- * have the last one's, avxvnni those of avx2 (test_math.c). */
+/* The first N_MATH_ISAS have kernels of their own for other ops than products. The rest
+ * use the last one's, except that avxvnni uses those of avx2 (test_math.c). */
 #if defined(__aarch64__)
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
@@ -25,8 +25,7 @@ static const char *const ISAS[] = {"plain", "avx2", "avx512", "avxvnni", "amx", 
 #define N_MATH_ISAS 3
 #endif
 
-/* Opens a backend, or gives NULL when this processor (or build) has no such instruction
- * set. */
+/* Opens a backend. NULL: this processor or build lacks the instruction set. */
 static inline backend *open_isa(const char *isa, int32_t n_threads) {
     backend *b = NULL;
     quire_error err;
@@ -55,7 +54,7 @@ static inline void note_isas(void) {
     }
 }
 
-/* The main of a file whose tests run on each instruction set. */
+/* Defines main for a file whose tests run on each instruction set. */
 #define TEST_MAIN_ISAS                                                                                       \
     int main(void) {                                                                                         \
         note_isas();                                                                                         \
@@ -71,7 +70,7 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *p, size_t n) {
 }
 #define HASH_START 0xcbf29ce484222325u
 
-/* Equal to the bit, but any NaN equals any other. */
+/* Whether all floats have equal bits; any NaN equals any other. */
 static inline bool same_floats(const float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(a[i] != a[i] && b[i] != b[i])) {
@@ -82,7 +81,7 @@ static inline bool same_floats(const float *a, const float *b, size_t n) {
     return true;
 }
 
-/* Roughly normal, of unit variance. */
+/* Returns an approximately normal number of mean 0 and variance 1. */
 static inline float random_normal(uint64_t *state) {
     float sum = 0.0f;
     for (int i = 0; i < 12; i++) {

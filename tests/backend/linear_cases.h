@@ -1,4 +1,4 @@
-/* Random matrices of every type that a product accepts. */
+/* Random weight matrices of every type that a product accepts. */
 #ifndef TESTS_LINEAR_CASES_H
 #define TESTS_LINEAR_CASES_H
 
@@ -12,8 +12,8 @@
 #include "core/quant.h"
 
 #define N_WEIGHT_TYPES 28
-#define N_OLD_TYPES    14 /* those of the hashes stored first */
-#define N_NEW_TYPES    26 /* those and the ones of the hashes stored next */
+#define N_OLD_TYPES    14 /* leading types in the first set of stored hashes */
+#define N_NEW_TYPES    26 /* leading types in the first and second set */
 
 static const dtype weight_types[N_WEIGHT_TYPES] = {
     DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,  DTYPE_Q4_0,  DTYPE_Q4_1,    DTYPE_Q5_0,  DTYPE_Q5_1,
@@ -23,12 +23,12 @@ static const dtype weight_types[N_WEIGHT_TYPES] = {
 static const char *const isa_names[N_ISAS] = {"plain",     "avx2",       "avxvnni", "avx512", "amx",
                                               "amx-model", "avx512bf16", "neon",    "i8mm"};
 
-/* Even in -1..1, in steps that f32 holds exactly. */
+/* Returns a uniform number in [-1, 1), a multiple of 2^-23. */
 static inline float random_float(uint64_t *seed) {
     return (float)((int64_t)(rng_next(seed) >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-/* Where a block keeps its halves. */
+/* Finds the byte offsets of a block's f16 scales; returns their number. */
 static inline int half_places(dtype t, size_t places[2]) {
     switch (t) {
     case DTYPE_Q2_K:
@@ -58,23 +58,23 @@ static inline int half_places(dtype t, size_t places[2]) {
     }
 }
 
-/* Scales that are no halves: exponents and small numbers of 8 bits, a half in the top
- * nibbles of four words. */
+/* Sets scales that are not plain f16: 8-bit exponents and floats, or an f16 spread over
+ * the top nibbles of four words. */
 static inline void set_scales(dtype t, uint8_t *b, uint64_t *seed) {
     const uint16_t d = t == DTYPE_IQ1_M ? f32_to_f16(random_float(seed) * 0x1p-5f) : 0;
     if (t == DTYPE_MXFP4) {
         b[0] = (uint8_t)(110 + rng_next(seed) % 20);
     }
     for (int i = 0; i < 4 && t == DTYPE_NVFP4; i++) {
-        b[i] = (uint8_t)(rng_next(seed) % 64); /* some subnormal */
+        b[i] = (uint8_t)(rng_next(seed) % 64); /* E4M3, some subnormal */
     }
     for (int i = 0; i < 4 && t == DTYPE_IQ1_M; i++) {
         b[49 + 2 * i] = (uint8_t)((b[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
     }
 }
 
-/* n elements of type t: any bits in the numbers, scales of either sign around 2^-6. To be
- * freed. */
+/* Returns n elements of type t, which the caller frees: random codes, and f16 scales in
+ * [-2^-5, 2^-5). */
 static inline uint8_t *random_weights(dtype t, size_t n, uint64_t *seed) {
     size_t block = (size_t)dtype_block_bytes(t), n_blocks = n / (size_t)dtype_block_elements(t);
     uint8_t *bytes = malloc(n_blocks * block);
@@ -109,7 +109,7 @@ static inline tensor_view matrix_view(dtype t, int32_t n_out, int32_t n_in, cons
                          .n_bytes = n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t)};
 }
 
-/* NULL when this processor lacks the instruction set. */
+/* Opens a backend. NULL: this processor lacks the instruction set. */
 static inline backend *open_isa(const char *isa, compute_mode mode, int32_t n_threads) {
     backend *b = NULL;
     quire_error err;

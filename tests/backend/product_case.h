@@ -1,5 +1,5 @@
-/* A matrix and the rows it is multiplied with, for tests of product kernels: products in
- * tiles of any size, and a reference that reads the weights in double. */
+/* A matrix and the rows that it is multiplied with, for tests of product kernels:
+ * products in tiles of any size, and a reference that computes in double. */
 #ifndef TESTS_PRODUCT_CASE_H
 #define TESTS_PRODUCT_CASE_H
 
@@ -13,11 +13,11 @@
 
 #define MAX_ROWS LINEAR_TILE_ROWS
 
-/* One matrix with its packed form and quantised rows. */
+/* A matrix, its packed form, and input rows. */
 typedef struct product_case {
     dtype type;
     int32_t n_out, n_in;
-    uint8_t *source; /* or NULL: */
+    uint8_t *source; /* the weights in blocks of `type`; NULL: `codes` or `floats` has them */
     const pack_source *codes;
     const scaled_source *floats;
     linear w;
@@ -39,8 +39,8 @@ static inline void quantise(const linear_kernels *k, const product_case *c, uint
     }
 }
 
-/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks
- * blocks. An odd number of rows goes straight to y. */
+/* Computes y [n_rows][n_blocks * 16] for the rows from row0 on, in tiles of tile_rows
+ * rows and tile_blocks blocks. If tile_rows is odd, tiles are written directly to y. */
 static inline void multiply(const linear_kernels *k, const product_case *c, int32_t row0, int32_t n_rows,
                             int32_t tile_rows, int32_t tile_blocks, float *y) {
     size_t stride = linear_row_bytes(c->w.format, c->n_in);
@@ -48,7 +48,7 @@ static inline void multiply(const linear_kernels *k, const product_case *c, int3
     uint8_t *rows = mem_new(MAX_ROWS, stride);
     float *tile = mem_new((size_t)tile_rows * (size_t)tile_blocks, PACK_LANES * sizeof *tile);
     void *scratch = mem_new(1, LINEAR_SCRATCH_BYTES);
-    memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* what is read before it is written shows */
+    memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* NaNs, so that a read before a write shows */
     quantise(k, c, rows);
     for (int32_t r = 0; r < n_rows; r += tile_rows) {
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
@@ -75,7 +75,7 @@ static inline void multiply(const linear_kernels *k, const product_case *c, int3
     mem_free(rows);
 }
 
-/* ---- an own reading of what a product is, in double ---- */
+/* ---- the reference, in double ---- */
 
 static inline void reference_quantise(const float *x, int32_t n, double *out) {
     float a = 0.0f;
@@ -103,7 +103,7 @@ static inline float float_of_code(const product_case *c, uint8_t code) {
     return pack_is_fours(c->w.layout.kind) ? c->floats->table[code] : e4m3_to_f32(code);
 }
 
-/* Column c of floats with scales. */
+/* Dequantises a column of c->floats. */
 static inline void reference_floats(const product_case *c, int32_t column, double *out) {
     for (int32_t k = 0; k < c->n_in; k++) {
         uint8_t code;
@@ -113,7 +113,7 @@ static inline void reference_floats(const product_case *c, int32_t column, doubl
     }
 }
 
-/* Column c of the weights as the mode uses them. */
+/* Computes a column of the weights as the compute mode rounds them. */
 static inline void reference_column(const product_case *c, int32_t column, double *out) {
     if (c->floats != NULL) {
         reference_floats(c, column, out);

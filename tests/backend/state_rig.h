@@ -1,5 +1,5 @@
-/* A backend with one recurrent op. Runs tokens of several sequences through it in steps
- * of any size; each sequence has its own state pages. */
+/* A test rig for a backend with one recurrent op: runs tokens of several sequences in
+ * steps of any size. Each sequence has its own state pages. */
 #ifndef TESTS_BACKEND_STATE_RIG_H
 #define TESTS_BACKEND_STATE_RIG_H
 
@@ -8,20 +8,20 @@
 #include "core/recurrence.h"
 
 #define RIG_INPUTS    6
-#define RIG_ROWS      512 /* of a step, at most */
-#define RIG_SEQS      8   /* sequences and snapshots */
+#define RIG_ROWS      512 /* most rows of a step */
+#define RIG_SEQS      8   /* most sequences and snapshots together */
 #define RIG_SNAPSHOTS 4
 
-/* The type of the states of rigs that are opened from now on: F32 or BF16. */
+/* The type of states in rigs opened from now on: F32 or BF16. */
 static dtype rig_states = DTYPE_F32;
 
-/* x as states hold it. */
+/* Returns x rounded to the type of states. */
 static inline double rig_rounded(double x) {
     return rig_states == DTYPE_BF16 ? (double)bf16_to_f32(f32_to_bf16((float)x)) : x;
 }
 
-/* A bound on differences from a naive model that rounds as well: a number whose last bits
- * differ may be rounded the other way. */
+/* Returns the bound for differences from a naive model. BF16 needs a larger one: if the
+ * last bits of two numbers differ, they may be rounded in opposite directions. */
 static inline double rig_bound(double of_f32) {
     return rig_states == DTYPE_BF16 ? 0.03 : of_f32;
 }
@@ -31,31 +31,31 @@ typedef struct state_rig {
     kv_layout layout;
     int32_t group, n_inputs, widths[RIG_INPUTS], out_width;
     buffer in[RIG_INPUTS], out;
-    int32_t pages[RIG_SEQS][256]; /* scattered over the pool */
+    int32_t pages[RIG_SEQS][256]; /* state pages of each sequence number, in random order */
     void (*run)(struct state_rig *g);
-    void *use; /* run's */
+    void *use; /* parameters of run */
 } state_rig;
 
-/* What a rig is made of. */
+/* The options of a rig. */
 typedef struct rig_spec {
     const char *isa;
     int32_t n_threads, page_tokens;
-    const cache_desc *caches; /* of states */
+    const cache_desc *caches; /* [n_caches] caches of states */
     int32_t n_caches;
     int32_t n_inputs, widths[RIG_INPUTS], out_width;
-    int32_t in_place; /* out is this input; -1: it is a buffer of its own */
+    int32_t in_place; /* index of the input that is also `out`; -1: out has its own buffer */
 } rig_spec;
 
-/* A sequence's tokens: inputs [n_tokens, width], outputs. */
+/* A sequence: inputs [n_tokens, width] and outputs [n_tokens, out_width]. */
 typedef struct rig_seq {
-    int32_t number; /* whose pages it has */
+    int32_t number; /* index in state_rig.pages */
     float *in[RIG_INPUTS], *out;
     int32_t n_done;
-    int32_t n_snapshots; /* in the step that runs */
+    int32_t n_snapshots; /* snapshots to take in the next step */
     batch_snapshot snapshots[RIG_SNAPSHOTS];
 } rig_seq;
 
-/* False: this processor has no such instruction set. */
+/* Opens a rig. False: this processor lacks the instruction set. */
 static inline bool rig_open(state_rig *g, const rig_spec *spec) {
     quire_error err;
     model_desc d = desc_plain(1, 2, 1, 16, 0);
@@ -83,7 +83,7 @@ static inline bool rig_open(state_rig *g, const rig_spec *spec) {
     assert_true(each >= 1 && each <= 256);
     assert_int_equal(g->b->ops->kv_open(g->b, n_pages, &err), QUIRE_OK);
     uint8_t *noise = malloc((size_t)g->layout.page_bytes);
-    memset(noise, 0xFF, (size_t)g->layout.page_bytes); /* NaN: pages start undefined */
+    memset(noise, 0xFF, (size_t)g->layout.page_bytes); /* NaNs, since the content of new pages is undefined */
     for (int32_t i = 0; i < n_pages; i++) {
         g->b->ops->kv_write_page(g->b, i, noise);
         g->pages[i % RIG_SEQS][each - 1 - i / RIG_SEQS] = i;
@@ -96,7 +96,7 @@ static inline void rig_close(state_rig *g) {
     g->b->ops->close(g->b);
 }
 
-/* Takes the next n[i] tokens of each sequence through one step. */
+/* Runs a step of the next n[i] tokens of each sequence i. */
 static inline void rig_step(state_rig *g, rig_seq *const *seqs, const int32_t *n, int32_t n_seqs) {
     batch_seq batch_seqs[RIG_SEQS] = {{.row0 = 0}};
     int32_t positions[RIG_ROWS], n_rows = 0;
@@ -131,7 +131,7 @@ static inline void rig_step(state_rig *g, rig_seq *const *seqs, const int32_t *n
     }
 }
 
-/* Takes n_tokens tokens of one sequence from the first on, `chunk` in each step. */
+/* Runs the first n_tokens tokens of one sequence, `chunk` in each step. */
 static inline void rig_run(state_rig *g, rig_seq *s, int32_t n_tokens, int32_t chunk) {
     for (s->n_done = 0; s->n_done < n_tokens;) {
         int32_t n = n_tokens - s->n_done < chunk ? n_tokens - s->n_done : chunk;
@@ -139,14 +139,14 @@ static inline void rig_run(state_rig *g, rig_seq *s, int32_t n_tokens, int32_t c
     }
 }
 
-/* Numbers of all units of a cache; 0: it has no states. */
+/* Returns the number of elements in all units of a cache; 0: it has no states. */
 static inline size_t rig_cache_floats(const state_rig *g, int32_t cache) {
     const kv_planes *p = &g->layout.caches[cache];
     return p->kind == LAYER_STATE ? (size_t)(p->state.n_units * p->state.unit_bytes / p->state.element_bytes)
                                   : 0;
 }
 
-/* The same of all states. */
+/* Returns the number of elements in all states of a sequence. */
 static inline size_t rig_state_floats(const state_rig *g) {
     size_t n = 0;
     for (int32_t i = 0; i < g->layout.n_caches; i++) {
@@ -155,7 +155,7 @@ static inline size_t rig_state_floats(const state_rig *g) {
     return n;
 }
 
-/* Numbers of a state's type as floats. */
+/* Converts n elements of the type of states to floats. */
 static inline void rig_widen(const uint8_t *from, int32_t n, float *to) {
     for (int32_t i = 0; i < n; i++) {
         uint16_t half;
@@ -168,8 +168,8 @@ static inline void rig_widen(const uint8_t *from, int32_t n, float *to) {
     }
 }
 
-/* The units of all states in the pages of number i, as floats, one after the other; freed
- * by the caller. */
+/* Returns all states of sequence `number`, concatenated, as floats. The caller frees
+ * them. */
 static inline float *rig_state(const state_rig *g, int32_t number) {
     float *state = malloc(rig_state_floats(g) * sizeof *state), *to = state;
     uint8_t *page = malloc((size_t)g->layout.page_bytes);
@@ -196,8 +196,8 @@ static inline float *random_rows(uint64_t *seed, size_t n, float scale) {
     return x;
 }
 
-/* Whether floats are within `bound` of numbers computed in double, relative to 1 or to
- * the number. */
+/* Whether all floats are within `bound` of the expected numbers, relative to the larger
+ * of 1 and the number. */
 static inline bool are_close(const float *x, const double *expected, size_t n, double bound) {
     for (size_t i = 0; i < n; i++) {
         double size = expected[i] < 0 ? -expected[i] : expected[i],
@@ -210,7 +210,8 @@ static inline bool are_close(const float *x, const double *expected, size_t n, d
     return true;
 }
 
-/* Random tokens in the pages of this number; freed with rig_free_tokens. */
+/* Makes a sequence of random tokens with the pages of `number`. Free it with
+ * rig_free_tokens. */
 static inline rig_seq rig_tokens(const state_rig *g, int32_t number, int32_t n_tokens, uint64_t seed) {
     rig_seq s = {.number = number, .out = calloc((size_t)n_tokens * (size_t)g->out_width, sizeof(float))};
     for (int32_t k = 0; k < g->n_inputs; k++) {
@@ -226,8 +227,8 @@ static inline void rig_free_tokens(rig_seq *s) {
     free(s->out);
 }
 
-/* A hash of a sequence's outputs so far, and of its states but for the first n_skipped
- * floats. */
+/* Hashes a sequence's outputs so far and its states without their first n_skipped
+ * elements. */
 static inline uint64_t rig_hash(const state_rig *g, const rig_seq *s, size_t n_skipped) {
     float *state = rig_state(g, s->number);
     uint64_t hash = hash_bytes(HASH_START, s->out, sizeof(float) * (size_t)s->n_done * (size_t)g->out_width);
@@ -243,8 +244,8 @@ static inline void rig_check_same_state(const state_rig *g, int32_t number, int3
     free(b);
 }
 
-/* Snapshots behind rows of two steps hold what separate steps leave, and change neither
- * outputs nor the state. */
+/* Checks that snapshots after rows in the middle of two steps equal the states after
+ * steps of one token, and that they change neither outputs nor the final state. */
 static inline void rig_check_snapshots(state_rig *g, int32_t n_tokens) {
     static const int32_t rows[2][RIG_SNAPSHOTS] = {{0, 6, 7, 15}, {3, 8, 9, 10}};
     const int32_t steps[2] = {18, n_tokens - 18};
@@ -275,7 +276,7 @@ static inline void rig_check_snapshots(state_rig *g, int32_t n_tokens) {
     rig_free_tokens(&s);
 }
 
-/* Sequences of a batch, begun in different steps, have the bits that each has alone. */
+/* Checks that sequences batched in various steps have the same bits as each one alone. */
 static inline void rig_check_batch(state_rig *g) {
     enum { STEPS = 3 };
     static const int32_t rows[STEPS][RIG_SEQS] = {
@@ -305,7 +306,7 @@ static inline void rig_check_batch(state_rig *g) {
     }
 }
 
-/* Floats of the states in the pages of a number that are NaN or infinite. */
+/* Returns how many elements of a sequence's states are NaN or infinite. */
 static inline size_t rig_count_not_finite(const state_rig *g, int32_t number) {
     float *state = rig_state(g, number);
     size_t n = 0;
@@ -317,15 +318,15 @@ static inline size_t rig_count_not_finite(const state_rig *g, int32_t number) {
     return n;
 }
 
-/* A token of which input k is not finite leaves a state that is not finite, and the
- * outputs before it are as they were. */
+/* Checks that a token whose input k is not finite makes the state not finite, and leaves
+ * the outputs before it unchanged. */
 static inline void rig_check_not_finite(state_rig *g, int32_t k, float value) {
     enum { TOKENS = 12, AT = 5 };
     rig_seq s = rig_tokens(g, 0, TOKENS, 9);
     const size_t n_before = (size_t)AT * (size_t)g->out_width;
     float *expected = malloc(sizeof *expected * n_before);
     rig_run(g, &s, TOKENS, TOKENS);
-    const size_t n_bad = rig_count_not_finite(g, 0); /* those that nothing writes */
+    const size_t n_bad = rig_count_not_finite(g, 0); /* elements that no token writes */
     memcpy(expected, s.out, sizeof *expected * n_before);
     for (int32_t i = 0; i < g->widths[k]; i++) {
         s.in[k][AT * g->widths[k] + i] = value;

@@ -1,5 +1,5 @@
-/* A locale whose decimal point is a comma, as a program that embeds Quire may have set:
- * made by hand, since a machine may have none. Include this first, as fake_root.h. */
+/* A locale whose decimal separator is a comma, as a program that embeds Quire may have
+ * set. Made here, since a machine may have none. Include this first, as fake_root.h. */
 #ifndef TESTS_BASE_COMMA_LOCALE_H
 #define TESTS_BASE_COMMA_LOCALE_H
 
@@ -8,8 +8,9 @@
 
 #include <locale.h>
 
-/* glibc's file of LC_NUMERIC: a mark, how many strings, where each lies, and they: the
- * point, no separators, the same as characters, and the coding. */
+/* Writes glibc's LC_NUMERIC file: a magic number, the number of strings, their offsets,
+ * and the strings: the decimal point, no separators, both as wide characters, and the
+ * encoding. */
 static inline void put_numeric(void) {
     char path[256];
     const uint32_t head[] = {0x20031114, 6, 32, 34, 35, 36, 40, 44};

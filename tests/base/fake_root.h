@@ -1,5 +1,5 @@
-/* A directory of fake kernel files for a test: what is put there is removed after it.
- * nftw() needs _XOPEN_SOURCE; include this first. */
+/* A directory of fake kernel files, removed after the test. nftw() needs _XOPEN_SOURCE:
+ * include this first. */
 #ifndef TESTS_BASE_FAKE_ROOT_H
 #define TESTS_BASE_FAKE_ROOT_H
 
@@ -34,7 +34,7 @@ static inline int remove_root(void **state) {
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Writes root/path, and the directories before it. */
+/* Writes text to the file root/path, and makes the directories that it needs. */
 static inline void put(const char *path, const char *text) {
     char full[2048];
     snprintf(full, sizeof full, "%s/%s", root, path);

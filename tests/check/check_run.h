@@ -1,4 +1,4 @@
-/* One prompt through an engine, and reading which. */
+/* Reads a prompt, and runs it on an engine. */
 #ifndef TESTS_CHECK_RUN_H
 #define TESTS_CHECK_RUN_H
 
@@ -6,11 +6,12 @@
 #include "quire.h"
 #include "json/json.h"
 
-/* The ids of a list in an object; *ids is freed by mem_free. path: for messages. */
+/* Reads the list of ids `name` of an object; the caller frees *ids with mem_free. path:
+ * for messages. */
 quire_err check_take_ids(json_value *object, const char *name, const char *path, int32_t **ids, size_t *n,
                          quire_error *err);
-/* Runs the prompt greedily: logits f32 [n_prompt, n_vocab] and at most `most` ids come
- * back. */
+/* Runs the prompt and samples greedily. Returns its logits, [n_prompt, n_vocab], and up
+ * to `most` ids. */
 quire_err check_run(quire_engine *engine, const int32_t *prompt, size_t n_prompt, size_t most, float *logits,
                     int32_t *greedy, size_t *n_greedy, quire_error *err);
 

@@ -1,4 +1,4 @@
-/* Blocks of every type that gguf-py reads, with their values, from
+/* Blocks of every type that gguf-py reads, and their values, from
  * ../shared/golden/quants. */
 #ifndef TESTS_GOLDEN_QUANTS_H
 #define TESTS_GOLDEN_QUANTS_H
@@ -10,8 +10,8 @@
 #include "core/dtype.h"
 #include "test.h"
 
-/* The whole file golden/quants/DIRECTORY NAME.EXTENSION, to be mem_freed; NULL, which is
- * said: there is none. */
+/* Reads golden/quants/DIRECTORY followed by NAME.EXTENSION; the caller frees it with
+ * mem_free. NULL, which is printed: there is no such file. */
 static inline char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {
     const char *shared = getenv("QUIRE_SHARED");
     char path[4096];
@@ -31,7 +31,7 @@ static inline char *read_golden(const char *directory, const char *name, const c
     return bytes;
 }
 
-/* The values of a version 1 .npy file of float32. */
+/* Returns the values in a .npy file (version 1) of float32. */
 static inline const float *npy_values(const char *bytes, size_t n, size_t *n_values) {
     assert_memory_equal(bytes, "\x93NUMPY\x01", 7);
     size_t head = 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9];
@@ -39,11 +39,10 @@ static inline const float *npy_values(const char *bytes, size_t n, size_t *n_val
     return (const float *)(const void *)(bytes + head);
 }
 
-/* Blocks of a type and the values that gguf-py gives them. blocks NULL: they are not at
- * hand. */
+/* Blocks of a type and their values by gguf-py. blocks NULL: there is no such file. */
 typedef struct golden_blocks {
     char *blocks, *file;
-    const float *values; /* in file */
+    const float *values; /* owned by `file` */
     size_t n;
 } golden_blocks;
 

@@ -1,11 +1,11 @@
-/* Model descriptions for tests of layouts: layers of given kinds, each with its own
+/* Model descriptions for tests of KV layouts: layers of given kinds, each with its own
  * cache. */
 #ifndef TESTS_CORE_LAYER_PLAN_H
 #define TESTS_CORE_LAYER_PLAN_H
 
 #include "core/kv_layout.h"
 
-/* kinds: [n_layers], or NULL: all full. The numbers of kinds that do not occur are not
+/* kinds: [n_layers]; NULL: all full attention. Sizes of kinds that do not occur are not
  * read. */
 typedef struct layer_plan {
     int32_t n_layers, n_kv_heads, d_head;
@@ -15,7 +15,7 @@ typedef struct layer_plan {
     int64_t unit_bytes;
 } layer_plan;
 
-/* Counts of layers that no model has are passed on as they are. */
+/* Makes a description. Layer counts that are invalid for a model are passed on. */
 static inline model_desc desc_of_plan(const layer_plan *p) {
     model_desc d = {.n_layers = p->n_layers, .n_caches = p->n_layers};
     for (int32_t i = 0; i < p->n_layers && i < DESC_MAX_CACHES; i++) {

@@ -1,4 +1,5 @@
-/* Adapters of a test's engine: their files, and the handles that its requests have. */
+/* Adapters for an engine under test: their files, and the references that requests
+ * use. */
 #ifndef TESTS_ENGINE_ADAPTER_WORLD_H
 #define TESTS_ENGINE_ADAPTER_WORLD_H
 
@@ -22,13 +23,14 @@ typedef struct world_adapters {
 
 /* ---- files ---- */
 
-/* A linear of a layer. */
+/* A linear of a layer, by its PEFT name. */
 typedef struct world_linear {
     const char *name;
     size_t n_in, n_out;
 } world_linear;
 
-/* Writes a PEFT directory that changes n linears of each layer. */
+/* Writes a PEFT directory that changes n_linears linears of the first 8 layers at
+ * most. */
 static inline void adapter_write(const char *dir, const model_desc *d, const world_linear *linears,
                                  int n_linears, uint64_t seed) {
     char path[128];
@@ -72,9 +74,8 @@ static inline void adapter_path(int i, char out[80]) {
     (void)snprintf(out, 80, "%s/%d", world_root, i);
 }
 
-/* Writes the adapters, of MODEL: the first changes the outputs of attention and their
- * queries, the second all linears, the third those of the feed-forward part. Of a cmocka
- * group. */
+/* A group's set-up: writes adapters for MODEL. The first changes attention's query and
+ * output linears, the second all linears, the third those of the feed-forward. */
 static inline int adapters_write(void **state) {
     harness h = {0};
     char path[80];
@@ -100,7 +101,7 @@ static inline int adapters_write(void **state) {
     return 0;
 }
 
-/* Of a cmocka group. */
+/* A group's tear-down: removes the adapters' files. */
 static inline int adapters_remove(void **state) {
     char command[80];
     (void)state;
@@ -124,7 +125,7 @@ static inline void adapter_load_one(const harness *h, world_adapters *l, int i) 
 }
 
 static inline void adapter_drop_one(const harness *h, world_adapters *l, int i) {
-    assert_int_equal(atomic_load(&l->refs[i].holders), 1); /* every request has given its own back */
+    assert_int_equal(atomic_load(&l->refs[i].holders), 1); /* every request has dropped its reference */
     model_adapter_close(h->b, &l->own[i]);
 }
 
@@ -134,14 +135,14 @@ static inline void adapters_load(const harness *h, world_adapters *l) {
     }
 }
 
-/* All requests have ended. */
+/* Closes all adapters. All requests must have ended. */
 static inline void adapters_drop(const harness *h, world_adapters *l) {
     for (int i = 0; i < WORLD_ADAPTERS; i++) {
         adapter_drop_one(h, l, i);
     }
 }
 
-/* The namespace of the requests under adapter i; -1: the base's. */
+/* Returns the namespace of requests with adapter i; -1: of those without one. */
 static inline const char *adapter_namespace(int i) {
     static const char *const names[] = {"base", "adapter 0", "adapter 1", "adapter 2"};
     return names[i + 1];

@@ -1,5 +1,5 @@
-/* Beam searches driven from a test: submit one, wait for its results, compare them to the
- * bit with another's. */
+/* Beam searches in tests: submits a search, waits for its results, and compares the
+ * results of two searches bit by bit. */
 #ifndef TESTS_ENGINE_BEAM_WORLD_H
 #define TESTS_ENGINE_BEAM_WORLD_H
 
@@ -8,7 +8,7 @@
 
 enum { MAX_RESULTS = 16, MAX_FOUND = 96, MAX_WIDTH = 4, MAX_PROMPT = 512, MAX_PROMPT_LOGPROBS = 64 };
 
-/* One result as its reader saw it. */
+/* One result of a search, collected from its events. */
 typedef struct found {
     int32_t n_tokens, tokens[MAX_FOUND];
     token_logprob logprobs[MAX_FOUND * MAX_WIDTH];
@@ -17,20 +17,20 @@ typedef struct found {
     bool stopped_by_eos;
     quire_err error;
     int32_t n_preempted;
-    int64_t steps; /* that the search took, where it explains */
+    int64_t steps; /* steps that the search took, if it explains; otherwise 0 */
     token_logprob prompt_logprobs[MAX_PROMPT_LOGPROBS];
-    int32_t n_prompt_logprobs; /* as the last event had them; 0: it had none */
+    int32_t n_prompt_logprobs; /* number in the last event */
 } found;
 
 typedef struct search {
-    int32_t prompt[MAX_PROMPT], n_prompt, n; /* n results */
+    int32_t prompt[MAX_PROMPT], n_prompt, n; /* n: number of results */
     beam_params beams;
     engine_ending ending;
-    constraint *constraint; /* or NULL; the test's */
-    engine_outside outside; /* who works on it outside of steps; all zero: nobody */
-    adapter_ref *adapter;   /* or NULL; the test's */
+    constraint *constraint; /* the test's; NULL: none */
+    engine_outside outside; /* runs the constraint's work outside of steps; zero: nothing does */
+    adapter_ref *adapter;   /* the test's; NULL: none */
     sampling_params sampling;
-    int32_t width, prompt_width; /* of log-probabilities */
+    int32_t width, prompt_width; /* log-probabilities per token; 0: none */
     bool explain;
     found results[MAX_RESULTS];
     request_id ids[MAX_RESULTS];
@@ -77,7 +77,7 @@ static inline quire_err search_submit(harness *h, search *s) {
     return e;
 }
 
-/* One event of any search; true at an end. */
+/* Handles an event of any search. True: a result has ended. */
 static inline bool search_take(harness *h, const search *s, const engine_event *ev) {
     found *f = ev->user;
     f->n_prompt_logprobs = ev->prompt_logprobs != NULL ? (s->n_prompt - 1) * s->prompt_width : 0;
@@ -107,7 +107,8 @@ static inline bool search_take(harness *h, const search *s, const engine_event *
     return true;
 }
 
-/* Waits for n ends of searches that agree in the width of their log-probabilities. */
+/* Waits until n results have ended, of searches whose log-probabilities have s's
+ * widths. */
 static inline void search_wait(harness *h, const search *s, int32_t n) {
     while (n > 0) {
         engine_event ev;

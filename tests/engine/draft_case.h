@@ -1,6 +1,6 @@
-/* One workload of requests of every kind, run without drafts and with them in every way,
- * for the tests that speculation changes no token, no log-probability, no end and nothing
- * that is cached: compared to the byte. The engine of a debug build audits pages and
+/* A workload of requests of every kind, run without drafts and with drafts in many ways,
+ * to test that speculation changes no token, log-probability, finish reason or cached
+ * page: results are compared byte by byte. In a debug build the engine checks pages and
  * index after each step (kv_check, kv_index_check). */
 #ifndef TESTS_ENGINE_DRAFT_CASE_H
 #define TESTS_ENGINE_DRAFT_CASE_H
@@ -16,7 +16,7 @@
 
 enum { N_REQUESTS = 15, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };
 
-/* What came of one sequence. */
+/* The result of one sequence. */
 typedef struct outcome {
     int32_t tokens[MAX_TOKENS], n;
     token_logprob logprobs[MAX_TOKENS][WIDTH];
@@ -34,17 +34,18 @@ typedef struct workload {
 } workload;
 
 static sampling_lists *only_few;
-static engine_outside outsiders; /* who work outside of steps; none by default */
+static engine_outside outsiders; /* runs work on constraints outside of steps; default: nothing does */
 static prediction *predictions[N_REQUESTS];
-/* makes the predictions of the run without drafts, before those with; NULL: none */
+/* called between the run without drafts and those with them, to make `predictions` from
+ * its results; NULL: not called */
 static void (*predict)(const workload *base, int32_t n_vocab);
-static bool have_adapters; /* every other request has one, and drafts have not */
+static bool have_adapters; /* every other request has an adapter; draft models have none */
 static world_adapters their_adapters;
-static bool drafts_share;    /* the draft model's pages share a budget with the target's */
-static constraint *brackets; /* one for all, of the first workload's vocabulary */
+static bool drafts_share;    /* the draft and target models' pages share a memory budget */
+static constraint *brackets; /* a constraint for all workloads, made for the vocabulary of the first */
 
-/* The counters once everything has ended: an end can be read before its step is
- * counted. */
+/* Returns the counters after all requests have ended, waiting for them: an end event may
+ * arrive before its step is counted. */
 static inline quire_stats settled(const harness *h) {
     quire_stats s;
     do {
@@ -53,8 +54,8 @@ static inline quire_stats settled(const harness *h) {
     return s;
 }
 
-/* Prompts that repeat themselves, so that something can be guessed, and every kind of
- * sampling. */
+/* Fills a workload with prompts that repeat themselves, so that drafts can be guessed,
+ * and with every kind of sampling. */
 static inline void workload_init(workload *w, int32_t n_vocab) {
     uint64_t seed = 77;
     *w = (workload){0};
@@ -96,7 +97,7 @@ static inline void workload_init(workload *w, int32_t n_vocab) {
     w->logprobs_width[0] = w->logprobs_width[2] = w->logprobs_width[7] = WIDTH;
     w->sampling[10].ignore_eos = false;
     brackets = brackets != NULL ? brackets : brackets_new(n_vocab);
-    for (int32_t i = 11; i < N_REQUESTS; i++) { /* the last: N_SAMPLES of it */
+    for (int32_t i = 11; i < N_REQUESTS; i++) { /* the last request has N_SAMPLES samples */
         w->constraints[i] = brackets;
         w->sampling[i].temperature = 0.2f * (float)(i - 11);
         w->sampling[i].ignore_eos = i == 11;
@@ -144,8 +145,8 @@ static inline void take(const engine_event *ev) {
     o->tokens[o->n++] = ev->token;
 }
 
-/* Runs the workload twice over one engine, so that the second time much is found in the
- * cache; the second outcomes must be the first ones. */
+/* Runs the workload twice on one engine, so that the second run finds much in the cache.
+ * Both must give the same results. */
 static inline void run(const harness_options *o, workload *w) {
     harness h = {0};
     harness_options own = *o;
@@ -158,7 +159,7 @@ static inline void run(const harness_options *o, workload *w) {
     static outcome first[N_REQUESTS + N_SAMPLES - 1];
     for (int round = 0; round < 2; round++) {
         memset(w->outcomes, 0, sizeof w->outcomes);
-        harness_hold(&h); /* steps are counted */
+        harness_hold(&h); /* all requests must share the first step */
         for (int32_t i = 0; i < N_REQUESTS; i++) {
             submit(&h, w, i);
         }
@@ -216,7 +217,7 @@ static inline void print_stats(const char *what, const workload *w) {
                   (int)w->stats.draft_accepted, (int)w->stats.preemptions);
 }
 
-/* All ways to run with drafts, against one run without. */
+/* Compares runs with drafts, in all ways or some, with one run without. */
 static inline void matrix(compute_mode compute, dtype kv, const draft_options *draft, engine_ablations off,
                           const char *name, bool all) {
     static workload base, with;

@@ -1,5 +1,5 @@
-/* One prompt in every way of running it: page sizes, chunks, strangers beside it,
- * threads, preemption. Logits and tokens are the same. */
+/* Runs one prompt in many ways (page sizes, chunks, other requests beside it, threads,
+ * preemption), and checks that logits and tokens are the same. */
 #ifndef TESTS_ENGINE_EXACT_WAYS_H
 #define TESTS_ENGINE_EXACT_WAYS_H
 
@@ -18,7 +18,7 @@ static inline void random_prompts(int32_t n_vocab, uint64_t seed) {
     }
 }
 
-/* Logits of the prompt and 24 greedy tokens after it, under one way of running. */
+/* The result of one way: logits of the prompt, and 24 greedily sampled tokens. */
 typedef struct outcome {
     float *logits;
     int32_t tokens[24];
@@ -75,8 +75,8 @@ static inline void compare(const outcome *base, const harness_options *o, bool w
     mem_free(other.logits);
 }
 
-/* Runs it the way of o, whose outcome the caller gets and frees, and all others: the
- * outcomes are equal. */
+/* Runs the prompt with the options o and in all other ways, and checks that results are
+ * equal. *base: the result with o; the caller frees its logits. */
 static inline void all_ways(const harness_options *o, outcome *base) {
     static const int32_t pages[] = {1, 4, 64, 256}, chunks[] = {1, 3, 16};
     run_way(o, false, false, base);
@@ -97,17 +97,17 @@ static inline void all_ways(const harness_options *o, outcome *base) {
     v.n_threads = 2;
     compare(base, &v, false, false, "threads", 2);
     compare(base, &v, true, true, "threads with strangers", 2);
-    v.n_pages = 12; /* 192 tokens for requests of 94 and up to 111: preemption */
+    v.n_pages = 12; /* room for 192 tokens, while requests have 94 and up to 111: preempts */
     v.page_tokens = 16;
     compare(base, &v, true, true, "preempted, pages", v.n_pages);
 }
 
-/* Instruction sets that have the same bits. */
+/* Instruction sets whose results have the same bits. */
 static const char *const equal_isas[] = {"plain", "avx2",      "avxvnni",   "avx512",
                                          "amx",   "amx-model", "avx512bf16"};
 static inline int n_equal_isas(compute_mode compute) {
     const int n = (int)(sizeof equal_isas / sizeof *equal_isas);
-    return compute == COMPUTE_BF16 ? n - 1 : n; /* the dot instruction of bf16 has bits of its own */
+    return compute == COMPUTE_BF16 ? n - 1 : n; /* avx512bf16's dot product rounds differently */
 }
 
 static inline bool runs_here(const char *isa) {

@@ -1,5 +1,5 @@
-/* An engine over the built-in model, driven from a test: open with a configuration, run
- * requests to their end, look at logits and tokens. */
+/* Runs an engine over a small model in a test: opens it with options, submits requests,
+ * waits for them, and collects logits and tokens. */
 #ifndef TESTS_ENGINE_HARNESS_H
 #define TESTS_ENGINE_HARNESS_H
 
@@ -18,14 +18,13 @@
 #include "test.h"
 
 #define BUILTIN "models/builtin.gguf"
-/* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
+/* random weights: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
 #define TINY "tests/engine/tiny.gguf"
-/* A test that wants responses not to end, as the small model's may, defines MODEL as
- * FLUENT. One that wants guesses to come true as well defines it as DRAFTED: that is the
- * tiny model, which is as sure of what it says; SIBLING drafts for it, the same with
- * --layers 1. Under ThreadSanitizer, where products are a hundred times as slow, FLUENT
- * is the tiny one too. With QUIRE_TEST_LARGER (make test-long) the larger built-in model
- * does the work of all. */
+/* MODEL defaults to the small built-in model, whose responses may end early. A test that
+ * needs long responses defines MODEL as FLUENT; one that also needs accepted drafts, as
+ * DRAFTED, for which SIBLING drafts (the tiny model with --layers 1). Under
+ * ThreadSanitizer, which makes products a hundred times slower, FLUENT is the tiny model.
+ * With QUIRE_TEST_LARGER (make test-long) all of them are the larger built-in model. */
 #if defined(QUIRE_TEST_LARGER) && !defined(__SANITIZE_THREAD__)
 #define DRAFTED BUILTIN
 #define SIBLING "models/builtin-small.gguf"
@@ -58,34 +57,34 @@ typedef struct harness_options {
     const engine_prefix *prefixes;
     int32_t n_prefixes;
     const char *audit_path;
-    /* [layers of the model] or NULL: how pages are cut; the model itself sees what its
-     * own masks say */
+    /* [layers] kinds by which pages are laid out and freed, without effect on the model's
+     * own masks; NULL: the model's */
     layer_kind *layer_kinds;
     int32_t window, max_model_len;
     engine_tiers tiers;
     int64_t swap_bytes;
     preempt_mode preempt;
     admission_policy schedule;
-    double schedule_lambda; /* 0: 500.0 */
+    double schedule_lambda; /* 0: the default, 500.0 */
     int64_t step_target_us;
     draft_options draft;
-    bool shares_budget; /* the draft model's pages take memory from the engine's n_pages */
-    /* with a floor: its pages take memory from the budget of `beside`, or else from one of
-     * so many bytes */
+    bool shares_budget; /* the draft model's pages use the memory of the engine's n_pages */
+    /* with floor_pages: bytes of the memory budget that it opens, unless it uses that of
+     * `beside`; bytes that it takes from the budget for other uses than pages */
     int64_t budget_bytes, fixed_bytes;
     int32_t floor_pages;
     engine_ablations ablations;
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
-    bool two_sided;        /* a GGUF of Llama is opened as one whose attention is not causal */
-    bool no_head;          /* the description of the model says so */
-    int32_t n_token_types; /* likewise; 0: as it is */
+    bool two_sided;        /* open a Llama GGUF with attention that is not causal */
+    bool no_head;          /* open the model without its head */
+    int32_t n_token_types; /* token types that the model has; 0: unchanged */
     int32_t max_requests;  /* 0: 256 */
-    int32_t max_adapters;  /* different ones that run at once; 0: requests have none */
+    int32_t max_adapters;  /* most adapters in a step; 0: requests have none */
     int64_t parked_bytes, parked_tenant_bytes;
-    /* an engine whose thread and compute threads it shares; NULL: it has its own */
+    /* the engine whose thread and compute threads this one shares; NULL: none */
     const struct harness *beside;
-    /* what the backend does instead, from before the engine starts; NULL: as it is */
+    /* returns ops that replace the backend's before the engine starts; NULL: unchanged */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
 
@@ -103,7 +102,7 @@ static const harness_options harness_defaults = {.path = MODEL,
 typedef struct harness {
     backend *b;
     model *m;
-    kv_budget *budget; /* which it opened; NULL: none */
+    kv_budget *budget; /* opened by this harness; NULL: none */
     kv_layout layout;
     engine *e;
     engine_out *out;
@@ -111,54 +110,53 @@ typedef struct harness {
     int32_t n_vocab;
 } harness;
 
-/* One request and what came of it. */
+/* A request and its result. */
 typedef struct harness_run {
     const int32_t *prompt;
     int32_t n_prompt, n_tokens;
     sampling_params sampling;
-    float *logits; /* [n_prompt, n_vocab] if wanted, from position logits_first on */
+    float *logits; /* [n_prompt, n_vocab] from position logits_first on; NULL: not wanted */
     int32_t logits_first;
     int32_t tokens[512];
-    token_logprob *logprobs; /* [512, logprobs_width], or NULL; the test's */
+    token_logprob *logprobs; /* [512, logprobs_width], the test's; NULL: not wanted */
     int32_t logprobs_width;
-    /* [n_prompt - prompt_logprobs_start, prompt_width] from the end event, or NULL; the
-     * test's */
+    /* [n_prompt - prompt_logprobs_start, prompt_width], the test's; NULL: not wanted */
     token_logprob *prompt_logprobs;
     int32_t prompt_width, prompt_logprobs_start;
     constraint *constraint; /* or NULL; the test's */
-    engine_outside outside; /* who works on it outside of steps; all zero: nobody */
-    attn_mods *mods;        /* a mask and change of scores, or NULL */
+    engine_outside outside; /* runs the constraint's work outside of steps; zero: nothing does */
+    attn_mods *mods;        /* mask and score change; NULL: none */
     int32_t mods_b;
     bool mods_are_common;
     adapter_ref *adapter; /* or NULL; the test's */
     int32_t adapter_from;
-    const char *namespace; /* NULL: everybody's */
+    const char *namespace; /* NULL: "test" */
     bool retains;
     kv_retention retention;
     int32_t priority, n_cached, retry_after_s, n_preempted;
-    int64_t whole_us; /* from submission to end */
+    int64_t whole_us; /* microseconds from submission to end */
     int64_t deadline_us;
-    int32_t place; /* how many of the engine's requests had ended before */
+    int32_t place; /* number of the engine's requests that ended before this one */
     finish_reason finish;
     quire_err error;
     request_id id;
     bool explain, shows_progress;
     pooling_params pooling;
     const int32_t *types;
-    float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
+    float *row; /* [n_row] pooled row of the end event; the test frees it with mem_free */
     int32_t n_row;
     int32_t marks[ENGINE_MARKS], n_marks;
     engine_park *park; /* or NULL; the test's */
     bool no_tokens;
     uint64_t tree;
     int32_t depth;
-    engine_fork *fork_from;      /* from after its prompt; or NULL; the test's */
+    engine_fork *fork_from;      /* the request to fork, after its prompt; the test's; NULL: none */
     prediction *prediction;      /* or NULL; the test's */
-    prediction_counts predicted; /* after the last event */
-    explain *report;             /* with the end, if asked for; mem_free'd by the test */
+    prediction_counts predicted; /* counts in the last event */
+    explain *report;             /* of the end event, if `explain`; the test frees it with mem_free */
 } harness_run;
 
-/* *h is closed also after a failure. */
+/* Opens an engine. On failure *h is closed again. */
 static inline quire_err harness_try_open(const harness_options *o, harness *h, quire_error *out) {
     quire_error err = {0};
     *h = (harness){0};
@@ -173,7 +171,7 @@ static inline quire_err harness_try_open(const harness_options *o, harness *h, q
         h->n_vocab = model_description(h->m)->n_vocab;
     }
     if (r == QUIRE_OK) {
-        /* the test's, while no engine runs it */
+        /* changed here, while no engine runs the model */
         model_desc *own = (model_desc *)(uintptr_t)model_description(h->m);
         own->no_head = own->no_head || o->no_head;
         own->embed.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->embed.n_token_types;
@@ -259,7 +257,7 @@ static inline void harness_close(harness *h) {
         engine_out_close(h->out);
     }
     engine_close(h->e);
-    kv_budget_close(h->budget); /* all that was in it has left */
+    kv_budget_close(h->budget); /* its users are closed */
     if (h->out != NULL) {
         wake_deinit(&h->reader);
     }
@@ -317,14 +315,15 @@ static inline void harness_submit(harness *h, harness_run *r) {
     }
 }
 
-/* No step begins until harness_wait, as with starts_paused: for tests of how requests
- * share steps and pages, whose first could have ended before the last is handed over. */
+/* Holds the engine: no step begins until harness_wait, as with starts_paused. For tests
+ * of how requests share steps and pages: otherwise the first request might end before the
+ * last is submitted. */
 static inline void harness_hold(harness *h) {
     atomic_store(&h->e->paused, true);
 }
 
-/* Notes the next event with its request; false when there is none now. *ended: it was an
- * end. */
+/* Adds the next event to its request. False: there is no event now. *ended: the event
+ * ended the request. */
 static inline bool harness_read(harness *h, bool *ended) {
     engine_event ev;
     *ended = false;
@@ -363,7 +362,7 @@ static inline bool harness_read(harness *h, bool *ended) {
     return true;
 }
 
-/* Lets a held engine begin, and reads events until n requests have ended. */
+/* Releases a held engine, and reads events until n requests have ended. */
 static inline void harness_wait(harness *h, int32_t n) {
     engine_release(h->e);
     while (n > 0) {
@@ -375,14 +374,14 @@ static inline void harness_wait(harness *h, int32_t n) {
     }
 }
 
-/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at
- * a time, so that what happens between steps is the test's choice. Every request must
- * have ended, and its end been read, before harness_close. */
+/* Stops the engine's thread. The test's thread then runs steps with harness_step, and
+ * chooses what happens between them. Before harness_close, every request must have ended
+ * and its end event must have been read. */
 static inline void harness_take_over(harness *h) {
     engine_stop(h->e);
 }
 
-/* One step, without an allocation, and the audit; false when there was nothing to do. */
+/* Runs a step, which must not allocate, and the audit. False: there was nothing to do. */
 static inline bool harness_step(harness *h) {
     mem_guard_enter();
     bool started = step_submit(h->e);
@@ -396,8 +395,8 @@ static inline bool harness_step(harness *h) {
     return started;
 }
 
-/* Steps until there is nothing to do, no more than `most` of them, and reads what came;
- * how many there were. */
+/* Runs up to `most` steps while there is anything to do, and reads the events. Returns
+ * the number of steps. */
 static inline int32_t harness_steps(harness *h, int32_t most) {
     int32_t n = 0;
     bool ended;
@@ -409,8 +408,8 @@ static inline int32_t harness_steps(harness *h, int32_t most) {
     return n;
 }
 
-/* The counters once nothing stands any more: events may be read before the step that sent
- * them has published its counters. */
+/* Waits until nothing runs or waits and no page is held, and returns the counters. An
+ * event may arrive before the step that sent it has published its counters. */
 static inline quire_stats harness_idle_stats(harness *h) {
     quire_stats s = {0};
     for (int i = 0; i < 30000; i++) {
@@ -424,7 +423,7 @@ static inline quire_stats harness_idle_stats(harness *h) {
     return s;
 }
 
-/* Random ids, without the end-of-text token. */
+/* Fills out[0..n) with random ids other than 0, the end-of-text token. */
 static inline void random_prompt(uint64_t *random, int32_t n_vocab, int32_t n, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = 1 + (int32_t)(rng_next(random) % (uint64_t)(n_vocab - 1));

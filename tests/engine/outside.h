@@ -1,5 +1,5 @@
-/* A thread that works on rules outside of steps, for tests: in order, or held back until
- * the test lets it. */
+/* A thread that runs work on constraints outside of steps: in order, or only when the
+ * test lets it. */
 #ifndef TESTS_ENGINE_OUTSIDE_H
 #define TESTS_ENGINE_OUTSIDE_H
 
@@ -72,7 +72,7 @@ static inline engine_outside outside_open(outside *o) {
     return (engine_outside){outside_add, o, 1};
 }
 
-/* Runs what is there, and ends the thread. */
+/* Runs all queued work, and ends the thread. */
 static inline void outside_close(outside *o) {
     pthread_mutex_lock(&o->lock);
     o->ends = true;

@@ -1,11 +1,11 @@
-/* A model that drafts for another. */
+/* Opens a draft model for another model. */
 #ifndef TESTS_ENGINE_SECOND_MODEL_H
 #define TESTS_ENGINE_SECOND_MODEL_H
 
 #include "harness.h"
 #include "spec/draft.h"
 
-/* A draft model, open. */
+/* An open draft model. */
 typedef struct second {
     backend *b;
     model *m;

@@ -1,5 +1,5 @@
-/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is
- * put over its attention here, and its pages are cut accordingly. */
+/* A model with sliding windows: adds a window to the attention of the built-in model,
+ * which has none, and lays out its pages accordingly. */
 #ifndef TESTS_ENGINE_WINDOW_WORLD_H
 #define TESTS_ENGINE_WINDOW_WORLD_H
 
@@ -27,8 +27,8 @@ static inline const backend_ops *mask_windows(const backend_ops *ops, const mode
     return &windowed;
 }
 
-/* Opens an engine whose layers are of the given kinds in turn. frees: else all pages are
- * kept, to compare with. */
+/* Opens an engine whose even and odd layers have the given kinds. frees: pages outside
+ * the window are freed; false: all pages are kept, for comparison. */
 static inline void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
     static layer_kind full[DESC_MAX_LAYERS];
     for (int i = 0; i < DESC_MAX_LAYERS; i++) {

@@ -1,5 +1,5 @@
-/* Evaluates an expression twice over a rectangle of queries and keys: by walking its tree
- * as C would, and by its compiled program. */
+/* Evaluates an expression for a rectangle of queries and keys in two ways: by walking its
+ * tree with C's semantics, and by running its compiled program. */
 #ifndef TESTS_EXPR_EXPR_CASE_H
 #define TESTS_EXPR_EXPR_CASE_H
 
@@ -17,7 +17,7 @@ typedef struct case_number {
     float f;
 } case_number;
 
-/* The numbers of one query and key. */
+/* The inputs at one point: a query and a key. */
 typedef struct case_point {
     int64_t row[N_ATTN_ROW_INPUTS], kv_idx;
     float score;
@@ -195,7 +195,7 @@ static inline case_number case_operator(const expr_tree *t, const expr_node *n, 
     return (case_number){case_ints(op, a.i, b.i, faults), 0};
 }
 
-/* What a node gives at a point. */
+/* Returns the value of a node at a point. */
 static inline case_number case_walk(const expr_tree *t, int32_t node, const case_point *at,
                                     unsigned *faults) {
     const expr_node *n = &t->nodes[node];
@@ -217,7 +217,7 @@ static inline case_number case_walk(const expr_tree *t, int32_t node, const case
 
 /* ---- the program ---- */
 
-/* The rectangle: queries q0..q0+CASE_QUERIES with heads 0.., keys 0..CASE_N_KV. */
+/* The rectangle: queries q0..q0 + CASE_QUERIES - 1, keys 0..CASE_N_KV - 1. */
 enum { CASE_QUERIES = 7 };
 
 typedef struct case_result {
@@ -275,7 +275,8 @@ static inline void case_run(const attn_program *p, attn_run_fn *run, int64_t q0,
     free(vectors);
 }
 
-/* Whether the verdict over these queries and keys agrees with what each point gives. */
+/* Whether attn_program_seen for these queries and keys agrees with the value at each
+ * point. */
 static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const case_result *r,
                                        attn_range queries, attn_range keys) {
     attn_rectangle all = {.kv_idx = keys};
@@ -298,8 +299,8 @@ static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const 
     return true;
 }
 
-/* The same for the whole rectangle, for some of its queries, and for eight keys at a
- * time. */
+/* Whether it agrees for the whole rectangle, for some of its queries, and for eight keys
+ * at a time. */
 static inline bool case_seen_agrees(const attn_program *p, int64_t q0, const case_result *r) {
     static const attn_range queries[] = {{0, CASE_QUERIES - 1}, {0, 2}, {4, 4}};
     bool agree = true;
@@ -312,8 +313,8 @@ static inline bool case_seen_agrees(const attn_program *p, int64_t q0, const cas
     return agree;
 }
 
-/* Compiles the text and compares its program with its tree at every point: 1 they agree,
- * 0 they do not, -1 the text is refused. */
+/* Compiles the text and compares its program with its tree at every point. Returns 1 if
+ * they agree, 0 if not, -1 if the text is refused. */
 static inline int case_compare(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays,
                                attn_run_fn *run, int64_t q0, case_result *out) {
     expr_tree *tree = malloc(sizeof *tree);

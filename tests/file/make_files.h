@@ -1,5 +1,5 @@
-/* Small model files for tests, made in memory and in a temporary directory; and what
- * every opened file is put through. */
+/* Small model files for tests, made in memory or in a temporary directory, and checks of
+ * opened files. */
 #ifndef TESTS_FILE_MAKE_FILES_H
 #define TESTS_FILE_MAKE_FILES_H
 
@@ -58,7 +58,8 @@ static inline void put_key_u32(strbuf *b, const char *key, uint32_t value) {
     put_key(b, key, GGUF_U32);
     put_u32(b, value);
 }
-/* A directory entry of two dimensions, fastest first as GGUF writes them. */
+/* Appends a tensor's directory entry with two dimensions, the fastest first, as in
+ * GGUF. */
 static inline void put_tensor(strbuf *b, const char *name, uint64_t dim0, uint64_t dim1, uint32_t type,
                               uint64_t offset) {
     put_str(b, name);
@@ -79,8 +80,8 @@ static inline void put_floats(strbuf *b, int n) {
     }
 }
 
-/* A whole file with every kind of value: *n_header, when not NULL, is where its data
- * begin. */
+/* Makes a GGUF file with every type of value. *n_header (may be NULL): the offset of its
+ * data. */
 static inline void make_gguf(strbuf *b, uint32_t version, size_t *n_header) {
     put_header(b, version, 3, 14);
     put_key_str(b, "general.architecture", "llama");
@@ -168,14 +169,15 @@ static inline void write_file(const char *path, const void *p, size_t n) {
 static inline void write_text(const temp_dir *d, const char *name, const char *text) {
     write_file(temp_path(d, name), text, strlen(text));
 }
-/* names ends with NULL. */
+/* Deletes the named files and the directory. names ends with NULL. */
 static inline void temp_delete(const temp_dir *d, const char *const *names) {
     for (; *names != NULL; names++) {
         unlink(temp_path(d, *names));
     }
     assert_int_equal(rmdir(d->path), 0);
 }
-/* The test data beside the repository, or NULL after saying so. */
+/* Returns the directory of the shared test data. NULL, which is printed: there is
+ * none. */
 static inline const char *shared_dir(void) {
     const char *dir = getenv("QUIRE_SHARED");
     dir = dir != NULL ? dir : "../shared";
@@ -188,8 +190,7 @@ static inline const char *shared_dir(void) {
 
 /* ---- checks ---- */
 
-/* Reads all that an open file gives, so that a sanitizer sees a pointer that leads
- * outside. */
+/* Reads everything that an open file returns, so that a sanitizer finds bad pointers. */
 static inline uint64_t touch_all(const model_file *f) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
@@ -227,11 +228,11 @@ static inline uint64_t touch_all(const model_file *f) {
     return sum;
 }
 
-/* Opens bytes; true when they were accepted. A refusal must say why. */
+/* Whether the bytes can be opened as a file. An error must have a message. */
 static inline bool opens(const void *bytes, size_t n) {
     model_file *f = NULL;
     quire_error err = {0};
-    void *exact = malloc(n > 0 ? n : 1); /* its end is the allocation's, where the sanitizer looks */
+    void *exact = malloc(n > 0 ? n : 1); /* no byte after the file's, so that a sanitizer finds overruns */
     assert_non_null(exact);
     memcpy(exact, bytes, n);
     quire_err e = model_file_open_memory(exact, n, "test.gguf", &f, &err);
@@ -248,7 +249,7 @@ static inline bool opens(const void *bytes, size_t n) {
     return e == QUIRE_OK;
 }
 
-/* Changes 1 to 8 places of p: bytes, words of extreme values, runs copied over others. */
+/* Makes 1 to 8 random changes in p: bytes, words of extreme values, copied runs. */
 static inline void mutate(uint8_t *p, size_t n, uint64_t *state) {
     static const uint64_t extremes[] = {0,          1,          0x7f,       0xff,       0xffff,
                                         0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, (uint64_t)1 << 63,
@@ -274,7 +275,7 @@ static inline void mutate(uint8_t *p, size_t n, uint64_t *state) {
     }
 }
 
-/* A seed that a failing run prints and that QUIRE_TEST_SEED repeats. */
+/* Returns a random seed, which it prints, or that of QUIRE_TEST_SEED, to repeat a run. */
 static inline uint64_t test_seed(const char *what) {
     const char *given = getenv("QUIRE_TEST_SEED");
     uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : rng_os_seed();

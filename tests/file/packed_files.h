@@ -1,5 +1,4 @@
-/* Packed models in memory: read back from where they were written, and given digests that
- * fit after they were changed. */
+/* Packed models in memory: reads their files, and updates their digests after changes. */
 #ifndef TESTS_FILE_PACKED_FILES_H
 #define TESTS_FILE_PACKED_FILES_H
 
@@ -9,7 +8,8 @@
 #include "file/packed_image.h"
 #include "test.h"
 
-/* A file's bytes at a multiple of 64, freed by mem_free. */
+/* Reads a file to an address that is a multiple of 64; the caller frees it with
+ * mem_free. */
 static inline uint8_t *read_whole(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
@@ -22,8 +22,7 @@ static inline uint8_t *read_whole(const char *path, size_t *n) {
     return bytes;
 }
 
-/* Makes the digests those of what stands there: what a forger would do, and chance never
- * does. */
+/* Sets the digests to those of the content, as a forger of a file would. */
 static inline void sign(uint8_t *bytes, size_t n) {
     packed_header h;
     memcpy(&h, bytes, sizeof h);

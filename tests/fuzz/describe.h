@@ -1,21 +1,20 @@
-/* Numbers of a file as each architecture of the registry reads them: what the targets of
- * config.json and of GGUF share. */
+/* For the fuzz targets of config.json and GGUF: describes a model as each architecture of
+ * the registry does. */
 #ifndef TESTS_FUZZ_DESCRIBE_H
 #define TESTS_FUZZ_DESCRIBE_H
 
 #include "fuzz.h"
 #include "model/arch.h"
 
-/* The tensors beside a config.json, as the header of a safetensors file, and their bytes:
- * one without a meaning, and learnt rotary speeds, which are among the numbers that
- * Mistral Large 4 reads. */
+/* A safetensors header, for the tensors beside a config.json, and the bytes of its data:
+ * a meaningless tensor, and learnt rotary frequencies, which Mistral Large 4 reads. */
 #define DESCRIBE_TENSORS                                                                                     \
     "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"                                       \
     "\"lerope.alpha\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[4,132]}}"
 enum { DESCRIBE_BYTES = 132 };
 
-/* Describes f by a row of the registry: true, or false with a message. name: the prefix
- * of GGUF's keys, config.json's class. */
+/* Describes f by a row of the registry. False: refused; err has a message. name: the
+ * prefix of GGUF keys, or the class in config.json. */
 static inline bool describe_by_row(const model_file *f, const arch *a, const char *name, quire_error *err) {
     const config c = config_of(f, name, err);
     model_desc d = {.bos = -1};
@@ -25,9 +24,9 @@ static inline bool describe_by_row(const model_file *f, const arch *a, const cha
     return e == QUIRE_OK;
 }
 
-/* Describes f by every row, whatever its architecture is, config.json by every class of a
- * row. prefix: of GGUF's keys. Returns how many rows took it; *n_rows: how many there
- * are. */
+/* Describes f by every row, whatever its architecture; a config.json also by every class
+ * of a row. prefix: of GGUF keys. Returns how many rows accept it; *n_rows: number of
+ * rows. */
 static inline int describe_by_every_row(const model_file *f, const char *prefix, int *n_rows) {
     const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     int n_taken = 0;

@@ -1,5 +1,5 @@
-/* What fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer or driver.c
- * calls it. */
+/* Functions for fuzz targets. A target defines LLVMFuzzerTestOneInput, which libFuzzer or
+ * driver.c calls. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef uint64_t fuzz_sum;
 
-/* Reads the first and last bytes and some between, so that a sanitizer sees where they
- * lie. */
+/* Reads the first bytes, the last and some between, so that a sanitizer checks the
+ * range. */
 static inline void fuzz_read(fuzz_sum *sum, const void *p, size_t n) {
     const uint8_t *bytes = p;
     size_t stride = n / 64 + 1;
@@ -22,7 +22,7 @@ static inline void fuzz_read(fuzz_sum *sum, const void *p, size_t n) {
     *sum += n > 0 ? bytes[n - 1] : 0;
 }
 
-/* The reads must not be optimised away. */
+/* Uses the sum, so that the compiler does not remove the reads. */
 static inline void fuzz_keep(fuzz_sum sum) {
     volatile fuzz_sum kept = sum;
     (void)kept;

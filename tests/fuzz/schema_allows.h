@@ -1,5 +1,5 @@
-/* Whether a schema that src/request writes allows a value: of JSON Schema the keywords
- * that it uses. */
+/* Whether a schema written by src/request allows a value. Knows only the JSON Schema
+ * keywords that src/request uses. */
 #ifndef TESTS_FUZZ_SCHEMA_ALLOWS_H
 #define TESTS_FUZZ_SCHEMA_ALLOWS_H
 
@@ -85,7 +85,7 @@ static inline bool schema_allows(const json_value *schema, const json_value *v) 
         return false;
     }
     switch (json_kind_of(v)) {
-    case JSON_KIND_TEXT: /* bytes are at least characters */
+    case JSON_KIND_TEXT: /* minLength counts characters, of which there are at most n */
         return json_str(v).n >= (size_t)json_int64(json_get(schema, "minLength"));
     case JSON_KIND_ARRAY:
         return schema_allows_items(schema, v);

@@ -1,5 +1,5 @@
-/* A tokenizer file of any content: refused with a message, or a tokenizer that encodes,
- * decodes and streams any text. What the targets of the formats share. */
+/* For the fuzz targets of tokenizer files: a file is refused with a message, or gives a
+ * tokenizer that can encode, decode and stream any text. */
 #ifndef TESTS_FUZZ_USE_TOKENIZER_H
 #define TESTS_FUZZ_USE_TOKENIZER_H
 

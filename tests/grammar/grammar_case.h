@@ -1,5 +1,5 @@
-/* Helpers of grammar tests: compile, feed texts, and compare masks with tokens accepted
- * one by one. */
+/* For tests of grammars: compiles them, feeds texts, and compares masks with the tokens
+ * that are accepted one by one. */
 #ifndef TESTS_GRAMMAR_CASE_H
 #define TESTS_GRAMMAR_CASE_H
 
@@ -16,7 +16,7 @@ typedef struct grammar_case {
     grammar_run *r;
 } grammar_case;
 
-/* Tokens of every kind that a mask treats apart: plain, quoted, escaped, parts of
+/* Tokens of every kind that masks treat specially: plain, quoted, escaped, parts of
  * characters, white space, equal texts, control tokens. */
 static const char *const case_tokens[] = {
     "",
@@ -104,8 +104,7 @@ static const char *const case_tokens[] = {
 #define CASE_TOKENS ((int32_t)(sizeof case_tokens / sizeof *case_tokens))
 #define CASE_END    (CASE_TOKENS - 1)
 
-/* n_ends: 1, or 0 for a vocabulary whose end tokens are another's business, as the
- * engine's are. */
+/* Opens the vocabulary. n_ends: 1, or 0 for one without end tokens, as the engine's. */
 static inline grammar_vocab *case_vocab(int32_t n_ends) {
     str texts[CASE_TOKENS];
     int32_t end = CASE_END;
@@ -138,7 +137,8 @@ static inline void case_close(grammar_case *c) {
     grammar_vocab_drop(c->v);
 }
 
-/* Bytes that are taken; *final: they are a complete answer. */
+/* Returns how many bytes of a text are accepted. *final: the text is a complete
+ * answer. */
 static inline size_t case_take(grammar_case *c, const char *text, bool *final) {
     grammar_state s = grammar_start(c->r);
     size_t n = 0;
@@ -155,7 +155,8 @@ static inline void case_accepts(grammar_case *c, const char *text) {
     }
 }
 
-/* dead_at: the byte that cannot follow; -1: the text is unfinished. */
+/* Checks that a text is rejected. dead_at: index of the first byte that cannot follow;
+ * -1: the text is only incomplete. */
 static inline void case_rejects(grammar_case *c, const char *text, int dead_at) {
     bool final;
     size_t n = case_take(c, text, &final);
@@ -165,10 +166,10 @@ static inline void case_rejects(grammar_case *c, const char *text, int dead_at) 
     }
 }
 
-/* Every bit of the mask after s is what taking the token says. */
+/* Checks every bit of the mask in state s against grammar_allows. */
 static inline void case_mask(grammar_case *c, grammar_state s) {
     uint64_t bits[(CASE_TOKENS + 63) / 64];
-    for (int round = 0; round < 2; round++) { /* built, then kept */
+    for (int round = 0; round < 2; round++) { /* the mask is computed first, then cached */
         assert_int_equal(grammar_mask(c->r, s, bits), QUIRE_OK);
         for (int32_t t = 0; t < CASE_TOKENS; t++) {
             bool bit = (bits[t / 64] >> (t % 64) & 1) != 0;

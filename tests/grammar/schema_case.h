@@ -1,4 +1,4 @@
-/* Schemas, each with texts that it must accept or reject. */
+/* Checks JSON schemas with texts that each must accept or reject. */
 #ifndef TESTS_GRAMMAR_SCHEMA_CASE_H
 #define TESTS_GRAMMAR_SCHEMA_CASE_H
 

@@ -1,4 +1,4 @@
-/* Helpers of template tests: expect a rendered text, or a refusal. */
+/* For tests of templates: expects a rendered text or an error. */
 #ifndef TESTS_JINJA_JINJA_CASE_H
 #define TESTS_JINJA_JINJA_CASE_H
 

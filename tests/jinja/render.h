@@ -1,4 +1,5 @@
-/* Renders a template with the settings of a chat's, at the time of the vectors. */
+/* Renders a template with the settings for chat templates, at the time that the test
+ * vectors assume. */
 #ifndef TESTS_JINJA_RENDER_H
 #define TESTS_JINJA_RENDER_H
 
@@ -6,7 +7,7 @@
 
 static const jinja_options chat = {.trim_blocks = true, .lstrip_blocks = true};
 
-/* The vectors' clock. */
+/* The time that the test vectors assume. */
 static const struct tm clock_at = {
     .tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
 

@@ -1,7 +1,6 @@
-/* A cache driven as an engine drives it, for the index's tests: a pool, an index,
- * sequences, and a memory whose slots hold what keys and values would: a number made of
- * the whole prefix up to the token. So a page that is reused wrongly is found out by its
- * content. */
+/* Uses a KV cache as an engine does, to test the index: a pool, an index, sequences, and
+ * slots that hold a number in place of keys and values. The number is a hash of the whole
+ * prefix up to the token, so the content of a page shows if it was reused wrongly. */
 #ifndef TESTS_KV_CACHE_WORLD_H
 #define TESTS_KV_CACHE_WORLD_H
 
@@ -15,28 +14,28 @@
 
 enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3, WORLD_EVENTS = 1024 };
 
-/* Consecutive tokens. */
+/* Fills tokens[0..n) with consecutive numbers. */
 static inline void numbers(int32_t *tokens, int32_t from, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         tokens[i] = from + i;
     }
 }
 
-/* One that listens to the events: what it knows to be stored. */
+/* The pages that are stored, according to the events. */
 typedef struct world_mirror {
     struct {
         uint64_t hash, parent;
         int32_t group;
-    } * stored; /* [n], room for n_pages + 1 */
+    } * stored; /* [n] with room for n_pages + 1 */
     int32_t n, n_entries;
-    uint64_t number; /* of the last event it saw */
+    uint64_t number; /* number of the last event read */
 } world_mirror;
 
 typedef struct world_seq {
     bool live;
     kv_path path;
     kv_table tables[WORLD_GROUPS];
-    int32_t n; /* tokens computed */
+    int32_t n; /* number of computed tokens */
     int32_t tokens[WORLD_TOKENS];
 } world_seq;
 
@@ -47,24 +46,24 @@ typedef struct world {
     uint64_t *slots; /* [n_pages * page_tokens] */
     kv_copies copies;
     kv_events *events;
-    const char *scope; /* of public prefixes */
+    const char *scope; /* scope of public prefixes */
     world_mirror mirror;
     world_seq seqs[WORLD_SEQS];
     bool is_evicting;
-    /* tokens, over all sequences */
+    /* numbers of tokens, over all sequences */
     int64_t n_computed, n_reused;
-    /* before sequence i publishes */
+    /* called before and after sequence i publishes; may be NULL */
     void (*on_publish)(const struct world *w, int32_t i, int32_t n, kv_publish_what what, void *context);
     void (*on_published)(const struct world *w, int32_t i, void *context);
     void *context;
 } world;
 
-/* Opens an empty world with an index as o says; its events are the world's. */
+/* Opens an empty world whose index has the options o and the world's event queue. */
 static inline void world_open_with(world *w, int32_t n_pages, const kv_index_options *o) {
     const int32_t page_tokens = o->page_tokens;
     memset(w, 0, sizeof *w);
     w->o = *o;
-    w->o.seed = o->seed != 0 ? o->seed : 1; /* a run can be repeated */
+    w->o.seed = o->seed != 0 ? o->seed : 1; /* a fixed seed, so that runs can be repeated */
     w->scope = "model";
     assert_int_equal(kv_events_open(WORLD_EVENTS, page_tokens, &w->events), QUIRE_OK);
     w->o.events = w->events;
@@ -76,7 +75,7 @@ static inline void world_open_with(world *w, int32_t n_pages, const kv_index_opt
     w->copies.pairs = mem_new((size_t)w->copies.cap, sizeof *w->copies.pairs);
 }
 
-/* The same for plain options; windows NULL: full groups. */
+/* As world_open_with, with default options. windows: [n_groups]; NULL: no windows. */
 static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups,
                               const int32_t *windows) {
     kv_index_options o = {.page_tokens = page_tokens,
@@ -89,7 +88,7 @@ static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, in
     world_open_with(w, n_pages, &o);
 }
 
-/* ---- what the events tell is what the index holds ---- */
+/* ---- the events must agree with the index ---- */
 
 static inline int32_t mirror_find(const world_mirror *m, uint64_t hash, int32_t group) {
     int32_t i = m->n - 1;
@@ -124,7 +123,7 @@ static inline void mirror_take(const world *w, world_mirror *m, const kv_event *
     fail();
 }
 
-/* The chained hash of an indexed full page; 0 of any other. */
+/* Returns the chained hash of an indexed full page; 0 for any other page. */
 static inline uint64_t world_page_hash(const world *w, page_id page) {
     int32_t e = kv_pool_entry(w->pool, page);
     return e >= 0 && e < kv_index_cap_entries(w->ix) ? kv_index_describe(w->ix, e).hash : 0;
@@ -140,8 +139,8 @@ static inline void mirror_compare(const kv_index_entry *entry, void *context) {
     }
 }
 
-/* Drains the events and compares what they tell with the index. Narrow hashes name
- * several pages: then there is nothing to compare. */
+/* Reads all events and compares their result with the index, unless hashes are shortened
+ * (hash_bits), since then several pages have the same hash. */
 static inline void world_check_events(world *w) {
     kv_event e;
     while (kv_events_read(w->events, w->mirror.number + 1, &e) == KV_EVENT_FOUND) {
@@ -158,7 +157,7 @@ static inline void world_check_events(world *w) {
     }
 }
 
-/* What a slot holds for the last of n tokens, in group g. */
+/* Returns the number that the slot of the last of n tokens holds in group g. */
 static inline uint64_t world_content(const int32_t *tokens, int32_t n, int32_t g, uint64_t before) {
     return (before ^ (uint64_t)(uint32_t)tokens[n - 1]) * 0x9E3779B97F4A7C15u + (uint64_t)(g + 1);
 }
@@ -178,7 +177,8 @@ static inline void world_check_content(const world *w, const world_seq *s) {
     }
 }
 
-/* Proves pool, tables and index, and that every live sequence finds its own content. */
+/* Checks pool, tables and index, and that the slots of every live sequence hold its own
+ * content. */
 static inline void world_check(world *w) {
     const kv_table *tables[WORLD_SEQS * WORLD_GROUPS];
     int32_t n = 0;
@@ -197,7 +197,8 @@ static inline void world_check(world *w) {
     world_check_events(w);
 }
 
-/* Evicts until n pages are free, no more than that where only full groups are cached. */
+/* Evicts until n pages are free; without windows, exactly n. False: nothing is left to
+ * evict. */
 static inline bool world_evict(world *w, int32_t n) {
     int32_t n_free = kv_pool_counts(w->pool).n_free;
     w->is_evicting = true;
@@ -214,7 +215,7 @@ static inline bool world_evict(world *w, int32_t n) {
     return e == QUIRE_OK;
 }
 
-/* Room for n more tokens in every group, or in none. */
+/* Makes room for n more tokens in every group. False: too few pages; nothing changed. */
 static inline bool world_append(world *w, world_seq *s, int32_t n) {
     int32_t needs = 0, had = s->tables[0].n_tokens;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
@@ -247,7 +248,7 @@ static inline void world_publish(world *w, world_seq *s, kv_publish_what what) {
     }
 }
 
-/* Writes the slots of positions s->n..n, publishes, and gives back what lies behind the
+/* Writes the slots of positions s->n..n - 1, publishes, and releases pages before the
  * windows. */
 static inline void world_compute(world *w, world_seq *s, int32_t n) {
     for (int32_t g = 0; g < w->o.n_groups; g++) {
@@ -285,7 +286,7 @@ static inline void world_enter(world *w, const char *namespace, const int32_t *t
                      QUIRE_OK);
 }
 
-/* How many of tokens[0..n) a sequence in that namespace would reuse. */
+/* Returns how many of tokens[0..n) a sequence in the namespace would reuse. */
 static inline int32_t world_peek(world *w, const char *namespace, const int32_t *tokens, int32_t n) {
     kv_path path;
     world_enter(w, namespace, tokens, n, &path);
@@ -294,8 +295,8 @@ static inline int32_t world_peek(world *w, const char *namespace, const int32_t 
     return found;
 }
 
-/* Of what s matched, n_held entries took no room, and all others one page each but the
- * parts of pages that others hold. */
+/* Checks that matching took n_taken pages: one for each entry of s's tables, except
+ * n_held that were held already and partly used pages that others hold. */
 static inline void world_check_held(const world *w, const world_seq *s, int32_t n_held, int32_t n_taken) {
     int32_t n_entries = 0, n_parts = 0;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
@@ -307,9 +308,9 @@ static inline void world_check_held(const world *w, const world_seq *s, int32_t 
     assert_int_equal(n_entries - n_held - n_parts, n_taken);
 }
 
-/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last,
- * computes and publishes the rest. Evicts where it must. Returns how many were matched,
- * or -1 when the pages do not suffice (the sequence is not live then). */
+/* Starts sequence i in a namespace with a prompt of n tokens: matches up to n - 1 of
+ * them, evicts if necessary, computes and publishes the rest. Returns the number matched,
+ * or -1 if there are too few pages; the sequence is then not live. */
 static inline int32_t world_start(world *w, int32_t i, const char *namespace, const int32_t *tokens,
                                   int32_t n) {
     world_seq *s = &w->seqs[i];
@@ -340,7 +341,7 @@ static inline int32_t world_start(world *w, int32_t i, const char *namespace, co
     return n_matched;
 }
 
-/* Computes n more tokens; false when the pages do not suffice (nothing changed). */
+/* Computes n more tokens. False: there are too few pages; nothing changed. */
 static inline bool world_extend(world *w, int32_t i, const int32_t *tokens, int32_t n) {
     world_seq *s = &w->seqs[i];
     if (!world_append(w, s, n)) {
@@ -381,7 +382,8 @@ static inline void world_finish(world *w, int32_t i) {
     world_drop(w, s);
 }
 
-/* Ends every sequence and closes; everything must come back. */
+/* Ends all sequences, checks that nothing is left in pool and index, and closes the
+ * world. */
 static inline void world_close(world *w) {
     for (int32_t i = 0; i < WORLD_SEQS; i++) {
         if (w->seqs[i].live) {

@@ -1,6 +1,6 @@
-/* A device behind the host, for tests of what moves pages: it has their memory, and does
- * what it was given in order, but late. Each look at a fence lets it do a few calls more.
- * A page is PAGE_WORDS numbers. */
+/* A simulated device for tests of code that moves pages. It has the pages' memory,
+ * PAGE_WORDS numbers each, and executes calls in order but late: a few each time a fence
+ * is checked. */
 #ifndef TESTS_KV_MOVER_WORLD_H
 #define TESTS_KV_MOVER_WORLD_H
 
@@ -13,15 +13,15 @@ enum { PAGE_WORDS = 4, DEVICE_PAGES = 64, DEVICE_CALLS = 1 << 16, DEVICE_PACE = 
 
 typedef struct device_call {
     enum { CALL_READ, CALL_WRITE, CALL_COPY, CALL_STORE, CALL_DISCARD } kind;
-    int32_t page, from; /* from: a page to copy, or a word of the page */
+    int32_t page, from; /* from: the page to copy, or the index of a word in the page */
     uint64_t *host, word;
 } device_call;
 
 typedef struct device {
     uint64_t pages[DEVICE_PAGES][PAGE_WORDS];
     device_call calls[DEVICE_CALLS];
-    uint64_t n_given, n_done; /* a call's fence is its number, from 1 on */
-    bool is_prompt;           /* it does everything at once */
+    uint64_t n_given, n_done; /* calls submitted and executed; call n has the fence n, from 1 on */
+    bool is_prompt;           /* calls are executed at once */
 } device;
 
 static inline void device_do(device *d) {

@@ -1,9 +1,9 @@
-/* The index as plainly as it can be said: a list of what is cached, one record a page,
- * searched by trying every length.
+/* The simplest correct index: a list of cached pages, one record each, searched by trying
+ * every length.
  *
- * It foretells what is published, which pages sequences are given for equal ones, and
- * what a match finds, from the rules alone. From the index it takes only which pages were
- * evicted, where evicting was asked for; whatever else goes or comes is an error. */
+ * It predicts what is published, which pages dedup gives to sequences, and what a match
+ * finds. It learns from the real index only which pages an eviction has chosen; any other
+ * difference is an error. */
 #ifndef TESTS_KV_NAIVE_INDEX_H
 #define TESTS_KV_NAIVE_INDEX_H
 
@@ -12,11 +12,10 @@
 
 enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, NAIVE_PUBLIC = 1000 };
 
-/* A cached page: the prefix up to its last token, in a place (a tenant's namespace, or
- * the public one), for a group of layers. */
+/* A cached page: the prefix up to its last token, its place (a tenant's namespace or the
+ * public one), and its group of layers. */
 typedef struct naive_record {
-    /* going: its entry makes room for what is being published, which may lie in the same
-     * page */
+    /* going: its entry is being replaced by a longer one, perhaps of the same page */
     bool live, going;
     int32_t place, group, n;
     int32_t tokens[NAIVE_TOKENS];
@@ -24,16 +23,19 @@ typedef struct naive_record {
 
 typedef struct naive_index {
     world *w;
-    naive_record records[NAIVE_PAGES];                        /* by page */
-    int32_t *publics[NAIVE_PUBLICS], n_public[NAIVE_PUBLICS]; /* whole pages of tokens; the longer last */
+    naive_record records[NAIVE_PAGES]; /* indexed by page */
+    /* public prefixes of whole pages, the longer one last */
+    int32_t *publics[NAIVE_PUBLICS], n_public[NAIVE_PUBLICS];
     struct {
-        int32_t place, n_public; /* its own, and how many pages lie before it in NAIVE_PUBLIC */
+        /* the sequence's place, and the number of its leading pages in NAIVE_PUBLIC */
+        int32_t place, n_public;
         const int32_t *public;
     } seqs[WORLD_SEQS];
-    int32_t expected[WORLD_GROUPS][NAIVE_TOKENS]; /* pages of the publishing sequence once it has published */
+    /* pages of the publishing sequence after it has published */
+    int32_t expected[WORLD_GROUPS][NAIVE_TOKENS];
 } naive_index;
 
-/* Where a tenant's sequence belongs that begins with these tokens. */
+/* Sets the place of sequence q of a tenant, which begins with tokens[0..n). */
 static inline void naive_enter(naive_index *m, int32_t q, int32_t tenant, const int32_t *tokens, int32_t n) {
     m->seqs[q].place = tenant * 8;
     m->seqs[q].n_public = 0;
@@ -52,8 +54,8 @@ static inline int32_t naive_place(const naive_index *m, int32_t q, int32_t i) {
     return i < m->seqs[q].n_public ? NAIVE_PUBLIC : m->seqs[q].place;
 }
 
-/* The record, in that place and group, of a page i whose prefix begins with tokens[0..n);
- * -1. exact: and has no more. */
+/* Finds a page in a place and group that has token n - 1 and whose prefix begins with
+ * tokens[0..n); exact: is tokens[0..n). -1: there is none. */
 static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g, const int32_t *tokens,
                                  int32_t n, bool exact) {
     int32_t size = m->w->o.page_tokens, last = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
@@ -68,9 +70,9 @@ static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g,
     return -1;
 }
 
-/* Whether something is cached that begins with tokens[0..n), which end in page i of that
- * place, or a sequence has published that far. Then there is a place in the tree already,
- * even where its own page has gone. */
+/* Whether the tree has a node for tokens[0..n) in the place: a cached page's prefix
+ * begins with them, or a live sequence has published them, even if their own page is
+ * evicted. */
 static inline bool naive_has(const naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens, i = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
@@ -94,7 +96,7 @@ static inline bool naive_has(const naive_index *m, int32_t place, const int32_t 
 
 /* ---- matching ---- */
 
-/* Whether every group can go on after n tokens. */
+/* Whether every group has all pages that it needs to continue after n tokens. */
 static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens;
     for (int32_t g = 0; g < m->w->o.n_groups; g++) {
@@ -110,7 +112,8 @@ static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t 
     return true;
 }
 
-/* The longest prefix by trying all; whole_pages: of those that end with a page. */
+/* Returns the length of the longest cached prefix, by trying all; whole_pages: of whole
+ * pages only. */
 static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n,
                                     bool whole_pages) {
     for (; n > 0; n--) {
@@ -131,8 +134,8 @@ static inline void naive_record_page(naive_index *m, int32_t page, int32_t place
     memcpy(r->tokens, tokens, (size_t)n * sizeof *tokens);
 }
 
-/* Records in that place which are part-filled and a prefix of the page that ends with
- * tokens[0..n) make room for it. */
+/* Marks records in the place as going if they are prefixes, within the same page, of the
+ * page that ends with tokens[0..n), which replaces them. */
 static inline void naive_replace(naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
@@ -145,13 +148,13 @@ static inline void naive_replace(naive_index *m, int32_t place, const int32_t *t
     }
 }
 
-/* Page i of sequence q, whose tokens end at n. */
+/* Predicts the publishing of page i of sequence q, which ends at token n. */
 static inline void naive_publish_page(naive_index *m, int32_t q, int32_t i, int32_t n) {
     const world_seq *s = &m->w->seqs[q];
     int32_t place = naive_place(m, q, i);
     bool whole = n % m->w->o.page_tokens == 0;
     if (!whole && naive_has(m, place, s->tokens, n)) {
-        return; /* the beginning of what is there */
+        return; /* a longer or equal page is there already */
     }
     naive_replace(m, place, s->tokens, n);
     for (int32_t g = 0; g < m->w->o.n_groups; g++) {
@@ -167,7 +170,7 @@ static inline void naive_publish_page(naive_index *m, int32_t q, int32_t i, int3
     }
 }
 
-/* Before sequence q publishes n tokens: what will be there afterwards. */
+/* Predicts the state after sequence q has published n tokens. Called before it does. */
 static inline void naive_publish(const world *w, int32_t q, int32_t n, kv_publish_what what, void *context) {
     naive_index *m = context;
     const world_seq *s = &w->seqs[q];
@@ -180,7 +183,7 @@ static inline void naive_publish(const world *w, int32_t q, int32_t n, kv_publis
     for (; (i + 1) * size <= n; i++) {
         if (i < m->seqs[q].n_public && memcmp(s->tokens + i * size, m->seqs[q].public + i * size,
                                               (size_t)size * sizeof *s->tokens) != 0) {
-            return; /* it was rolled back and is no longer public */
+            return; /* the sequence was rolled back and is no longer public */
         }
         naive_publish_page(m, q, i, (i + 1) * size);
     }
@@ -199,10 +202,10 @@ static inline void naive_published(const world *w, int32_t q, void *context) {
     }
 }
 
-/* ---- what goes ---- */
+/* ---- removal ---- */
 
-/* A page goes: it was asked for, or takes its leave for a longer one, or is of no use
- * without what another group has lost. */
+/* Called when the index removes a page. Checks that there is a reason: an eviction, a
+ * longer page that replaces it, or the loss of the same page in another group. */
 static inline void naive_removed(void *context, int32_t entry, int32_t group) {
     naive_index *m = context;
     kv_index_entry e = kv_index_describe(m->w->ix, entry);
@@ -226,7 +229,7 @@ static inline void naive_dropped(void *context, int32_t entry) {
     (void)entry;
 }
 
-/* What is cached is what the list says. */
+/* Checks that exactly the pages with a live record are cached. */
 static inline void naive_check(const naive_index *m) {
     for (int32_t page = 0; page < kv_pool_counts(m->w->pool).n_pages; page++) {
         assert_false(m->records[page].going);

@@ -1,9 +1,8 @@
-/* Sequences with recurrent states for random use: a cache, a device behind the host, and
- * a model so simple that it is right by inspection. A number stands for each prefix (its
- * tokens, and the tenant where it is not public), and the device's pages hold it: a
- * token's word that of the prefix up to the token, each page of a state that of all
- * tokens behind it. So a page that is copied, shared, kept or found wrongly holds a wrong
- * number. */
+/* Sequences with recurrent states for random tests: a KV cache, a simulated device, and a
+ * simple reference. Each prefix has a number, a hash of its tokens and, if it is not
+ * public, its tenant. In the device's pages, a token's word is derived from the number of
+ * the prefix up to the token, a page of a state from that of all tokens before it. So a
+ * page that is copied, shared, kept or found wrongly holds a wrong number. */
 #ifndef TESTS_KV_STATE_WORLD_H
 #define TESTS_KV_STATE_WORLD_H
 
@@ -19,9 +18,9 @@ enum {
     N_SEQS = 6,
     SIZE = PAGE_WORDS,
     LEN = 44,
-    N_TOKENS = 2, /* of the vocabulary: prefixes meet often */
+    N_TOKENS = 2, /* size of the vocabulary: small, so that prefixes are often shared */
     MAX_DRAFTS = 4,
-    N_PUBLIC = 2 * SIZE, /* tokens of the public prefix, all 0 */
+    N_PUBLIC = 2 * SIZE, /* length of the public prefix, whose tokens are all 0 */
     N_TENANTS = 2,
     MAX_TABLES = N_SEQS * KV_MAX_GROUPS
 };
@@ -29,7 +28,7 @@ enum {
 typedef struct state_options {
     int32_t n_pages, n_groups, windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t max_snapshots, interval, n_frames, host_bytes;
-    bool has_rival; /* another pool shares the memory */
+    bool has_rival; /* another pool shares the memory budget */
     kv_policy policy;
 } state_options;
 
@@ -38,10 +37,10 @@ typedef enum user_state { USER_OUT, USER_WAITS, USER_RUNS } user_state;
 typedef struct user {
     kv_seq kv;
     user_state state;
-    int32_t tenant, n_known; /* of its tokens; those after n_computed are to be computed */
+    int32_t tenant, n_known; /* n_known: known tokens; those from n_computed on are not computed yet */
     bool is_public;
-    int32_t n_rows, n_drafts;         /* of the present step; drafts are the last of its rows */
-    int32_t tokens[LEN + MAX_DRAFTS]; /* drafts follow the known ones */
+    int32_t n_rows, n_drafts;         /* rows of the current step, the last of which are drafts */
+    int32_t tokens[LEN + MAX_DRAFTS]; /* the known tokens, then the drafts */
 } user;
 
 typedef struct state_counts {
@@ -49,19 +48,19 @@ typedef struct state_counts {
 } state_counts;
 
 static kv_cache cache;
-static kv_tiering *tiering; /* NULL: none */
+static kv_tiering *tiering; /* NULL: there are no tiers */
 static kv_mover mover;
 static device gpu;
 static user users[N_SEQS];
 static kv_copies copies;
-static kv_budget *budget; /* with a rival; else NULL */
+static kv_budget *budget; /* NULL without a rival */
 static kv_pool *rival;
-static int32_t rival_member, n_rival; /* pages that the rival holds */
+static int32_t rival_member, n_rival; /* n_rival: number of pages that the rival holds */
 static page_id rival_pages[DEVICE_PAGES];
 static bool is_poisoned[DEVICE_PAGES];
 static state_counts counts;
 
-/* Lets one of the next few allocations and reserves fail, once in a while. */
+/* Sometimes makes one of the next few allocations or reserves fail. */
 static inline void fault_arm(void) {
 #ifdef QUIRE_DEBUG
     fault_at(any(6) == 0 ? 1 + any(4) : 0);
@@ -106,7 +105,7 @@ static inline void store_state(const page_id *pages, uint64_t number, int32_t i0
     }
 }
 
-/* Page i of u's state, in the order of all groups. */
+/* Returns page i of u's states, counted over all groups. */
 static inline page_id state_page(const user *u, int32_t i) {
     int32_t g = cache.n_token_groups;
     for (; i >= cache.state_pages[g]; g++) {
@@ -115,7 +114,7 @@ static inline page_id state_page(const user *u, int32_t i) {
     return u->kv.tables[g].pages[i];
 }
 
-/* All that u could attend to is that of its computed tokens. */
+/* Checks that the pages of u's computed tokens and states hold the right numbers. */
 static inline void check_content(const user *u) {
     uint64_t number = prefix_number(u, u->kv.n_computed);
     device_finish(&gpu);
@@ -130,7 +129,7 @@ static inline void check_content(const user *u) {
     }
 }
 
-/* Overwrites free pages: nothing may be found in them. */
+/* Overwrites free pages, so that a use of their content shows. */
 static inline void poison_free_pages(void) {
     for (int32_t p = 0; p < cache.n_pages; p++) {
         page_id page = {p};
@@ -144,7 +143,8 @@ static inline void poison_free_pages(void) {
 
 /* ---- the audit ---- */
 
-/* Copies of states hold pages within a step. */
+/* Lists all block tables, including those of state copies, which hold pages during a
+ * step. */
 static inline int32_t list_tables(const kv_table **tables, kv_table *views) {
     int32_t n = 0, n_views = 0;
     for (int32_t i = 0; i < N_SEQS; i++) {
@@ -180,12 +180,13 @@ static inline void audit(bool in_step) {
     }
     assert_int_equal(n_frames, cache.swap.n_frames);
     assert_true(in_step || (cache.state_copies.n == 0 && cache.state_copies.n_live == 0));
-    if (!in_step) { /* else a page on the copy list may be free already */
+    if (!in_step) { /* within a step, a page on the copy list may be free already */
         poison_free_pages();
     }
 }
 
-/* ---- what can be found, by trying every length over what the device holds ---- */
+/* ---- the reference: finds cached prefixes by trying every length on the device's pages
+ * ---- */
 
 static inline bool is_indexed(page_id page) {
     return kv_pool_entry(cache.pool, page) >= 0;
@@ -204,7 +205,7 @@ static inline bool is_state_kept(uint64_t number) {
     return true;
 }
 
-/* Whether a page is kept that holds u's tokens from .. to - 1 for group g. */
+/* Whether an indexed page holds u's tokens from..to - 1 for group g. */
 static inline bool is_page_kept(const user *u, int32_t g, int32_t from, int32_t to) {
     for (int32_t p = 0; p < cache.n_pages; p++) {
         bool holds = is_indexed((page_id){p});
@@ -218,9 +219,10 @@ static inline bool is_page_kept(const user *u, int32_t g, int32_t from, int32_t 
     return false;
 }
 
-/* How many of u's first `limit` tokens it can start with. is_sure: as an admission finds
- * them, too; with windows it may miss some inside a page, where of siblings it takes the
- * one that agrees longest, although another has more pages. */
+/* Returns how many of u's first `limit` tokens are cached. is_sure: counts only what an
+ * admission is sure to find: with windows it may miss a prefix that ends inside a page,
+ * since among sibling pages it takes the one with the longest match, even if only another
+ * continues. */
 static inline int32_t longest_kept(const user *u, int32_t limit, bool is_sure) {
     bool has_window = false;
     for (int32_t g = 0; g < cache.n_token_groups; g++) {
@@ -260,7 +262,8 @@ static inline void open_tiers(int32_t host_bytes) {
     }
 }
 
-/* A pool of pages of twice the size, whose owner takes and releases them. */
+/* Opens the rival: a pool whose pages have twice the size, which takes and releases
+ * them. */
 static inline void open_rival(const state_options *o) {
     const int64_t page_bytes = 2 * mover.page_bytes;
     kv_budget_member m = {.page_bytes = page_bytes};
@@ -330,7 +333,7 @@ static inline void open_world(const state_options *o) {
     }
 }
 
-/* Ends all, and everything must come back. */
+/* Ends all sequences, and checks that all pages and memory are released. */
 static inline void close_world(void) {
     for (int32_t i = 0; i < N_SEQS; i++) {
         kv_seq *s = &users[i].kv;

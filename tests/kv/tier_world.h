@@ -1,6 +1,6 @@
-/* A small world of prefixes for the tests of tiers: few tokens, so that prefixes share a
- * lot, and pages whose bytes follow from the whole prefix, so that a page that is given
- * back wrongly is found out by its content. */
+/* A small world of prefixes to test tiers: a tiny vocabulary, so that prefixes often
+ * share pages, and pages whose bytes are derived from the whole prefix, so that a wrong
+ * page shows by its content. */
 #ifndef TESTS_KV_TIER_WORLD_H
 #define TESTS_KV_TIER_WORLD_H
 
@@ -40,7 +40,7 @@ static const char *const namespaces[N_NAMESPACES] = {"", "a", "tenant with a nam
 static inline prefix random_prefix(void) {
     prefix p = {.namespace = below(N_NAMESPACES), .n_pages = 1 + below(MAX_DEPTH), .group = below(N_GROUPS)};
     for (int32_t i = 0; i < MAX_DEPTH; i++) {
-        p.tokens[i * PAGE_TOKENS] = below(N_TOKENS); /* the rest is 0 */
+        p.tokens[i * PAGE_TOKENS] = below(N_TOKENS); /* other tokens are 0 */
     }
     return p;
 }
@@ -86,7 +86,7 @@ static inline bool put(kv_tiers *t, const prefix *p) {
     return body != NULL;
 }
 
-/* Whether the tiers give p's page; it is the right one then. */
+/* Fetches p's page. False: the tiers do not have it. If they do, checks its content. */
 static inline bool get(kv_tiers *t, const prefix *p) {
     kv_tier_key key = key_of(p);
     int32_t frame;
@@ -108,7 +108,7 @@ static inline bool get(kv_tiers *t, const prefix *p) {
     return body != NULL;
 }
 
-/* Until nothing is on its way. */
+/* Polls until no operation is pending. */
 static inline void settle(kv_tiers *t) {
     while (kv_tiers_n_pending(t) > 0) {
         kv_tiers_poll(t);

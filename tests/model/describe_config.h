@@ -1,4 +1,4 @@
-/* Describes a checkpoint that has a given config.json and a single tensor. */
+/* Describes a checkpoint with a given config.json and a single tensor. */
 #ifndef TESTS_MODEL_DESCRIBE_CONFIG_H
 #define TESTS_MODEL_DESCRIBE_CONFIG_H
 
@@ -6,8 +6,8 @@
 
 #include "model/model.h"
 
-/* Describes a checkpoint of one tensor, of that name. architecture: its class; numbers:
- * the rest of config.json. */
+/* Describes a checkpoint whose only tensor is `tensor`. architecture: the class in
+ * config.json; numbers: the rest of it. */
 static inline quire_err describe_config(const char *architecture, const char *numbers, const char *tensor,
                                         model_desc *d, quire_error *err) {
     static const char *const names[] = {"config.json", "model.safetensors", NULL};
@@ -28,7 +28,7 @@ static inline quire_err describe_config(const char *architecture, const char *nu
         model_file_close(f);
     }
     temp_delete(&dir, names);
-    /* it names the key that the file has, not those that it could have */
+    /* an error names the key in the file, not a list of alternatives */
     assert_true(e == QUIRE_OK || strchr(err->message, '|') == NULL);
     return e;
 }

@@ -1,5 +1,5 @@
 /* Variants of the models in ../shared/golden/models and models-2026: with another
- * config.json, or tensors under other names. */
+ * config.json, or with renamed tensors. */
 #ifndef TESTS_MODEL_GOLDEN_MODEL_H
 #define TESTS_MODEL_GOLDEN_MODEL_H
 
@@ -14,7 +14,7 @@ enum { GOLDEN_PATH = 512 };
 static const char *const golden_sets[] = {"golden/models", "golden/models-2026"};
 enum { N_GOLDEN_SETS = sizeof golden_sets / sizeof *golden_sets };
 
-/* NULL: there is no such file in either set, or no set here, which is said. */
+/* Finds a file of a model in either set. NULL, which is printed: there is none. */
 static inline const char *golden_path(const char *name, const char *file, char path[GOLDEN_PATH]) {
     const char *shared = shared_dir();
     for (int i = 0; i < N_GOLDEN_SETS && shared != NULL; i++) {
@@ -26,7 +26,7 @@ static inline const char *golden_path(const char *name, const char *file, char p
     return NULL;
 }
 
-/* Whether this build runs it as it stands. */
+/* Whether this build can describe the unchanged model. */
 static inline bool golden_describes(const char *name) {
     char path[GOLDEN_PATH];
     model_file *f;
@@ -46,8 +46,8 @@ static inline json_t *golden_config(const char *name) {
     return config;
 }
 
-/* A model's safetensors file in which the first `from` of each tensor's name has become
- * `to`. */
+/* Returns a model's safetensors file with the first `from` in each tensor's name replaced
+ * by `to`. */
 static inline strbuf golden_weights(const char *name, const char *from, const char *to) {
     char path[GOLDEN_PATH];
     size_t n, n_header;
@@ -77,8 +77,7 @@ static inline strbuf golden_weights(const char *name, const char *from, const ch
 
 static const char *const golden_files[] = {"config.json", "model.safetensors", NULL};
 
-/* Writes a directory with the config and the weights; weights NULL: those of the golden
- * model. */
+/* Writes a directory with a config and weights; weights NULL: the golden model's. */
 static inline temp_dir golden_write(const char *name, const json_t *config, const strbuf *weights) {
     temp_dir d = temp_new();
     char path[GOLDEN_PATH], here[GOLDEN_PATH], whole[2 * GOLDEN_PATH + 1];
@@ -94,9 +93,9 @@ static inline temp_dir golden_write(const char *name, const json_t *config, cons
     return d;
 }
 
-/* Opens what is at path and computes a prompt's logits; NULL: refused, with err. On one
- * thread: tests run many damaged models, and threads that wait for each other take most
- * of the time of one as small. */
+/* Opens the model at path and computes a prompt's logits. NULL: refused; err says why.
+ * Uses one thread, since for models as small as these threads mostly wait for each
+ * other. */
 static inline float *golden_run(const char *path, compute_mode compute, size_t *n, quire_error *err) {
     model_file *f;
     model *m = NULL;

@@ -1,5 +1,5 @@
-/* Runs prompts through a model without an engine, each with an adapter of its own or
- * none, all in the same batches. */
+/* Runs prompts through a model without an engine, in the same batches, each with its own
+ * adapter or none. */
 #ifndef TESTS_MODEL_LORA_RUN_H
 #define TESTS_MODEL_LORA_RUN_H
 
@@ -8,27 +8,28 @@
 #include "base/mem.h"
 #include "model/model.h"
 
-/* An open base; the backend has room for max_seqs sequences of at most max_tokens. */
+/* An open base model. The backend has room for max_seqs sequences of max_tokens
+ * tokens. */
 typedef struct lora_base {
     backend *b;
     model *m;
     int32_t max_seqs, max_tokens, n_vocab;
     kv_layout layout;
-    int32_t seq_pages; /* of one sequence, in all groups */
+    int32_t seq_pages; /* pages of one sequence in all groups */
 } lora_base;
 
 /* A prompt and its greedy continuation. */
 typedef struct lora_seq {
-    const struct adapter *adapter; /* NULL: the base alone */
+    const struct adapter *adapter; /* NULL: without an adapter */
     const int32_t *prompt;
     int32_t n_prompt, n_greedy;
-    float *logits;   /* [n_prompt + n_greedy - 1, n_vocab], filled */
-    int32_t *greedy; /* [n_greedy], filled */
+    float *logits;   /* out: [n_prompt + n_greedy - 1, n_vocab] */
+    int32_t *greedy; /* out: [n_greedy] */
 } lora_seq;
 
 enum { PAGE_TOKENS = 16 };
 
-/* Pages of a sequence in group g: of its tokens, or of its state. */
+/* Returns the number of pages of a sequence in group g, for its tokens or its state. */
 static inline int32_t pages_of(const lora_base *b, int32_t g) {
     const kv_group *group = &b->layout.groups[g];
     return group->kind == LAYER_STATE ? group->state_pages : (b->max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
@@ -103,7 +104,7 @@ static inline void arrays_deinit(lora_arrays *a) {
     mem_free(a->adapters);
 }
 
-/* Gives each sequence pages of each group, from 1 on. */
+/* Allocates the arrays and assigns pages, from 1 on, to the sequences in each group. */
 static inline quire_err arrays_init(const lora_base *b, int32_t n, lora_arrays *a, quire_error *err) {
     const size_t rows = (size_t)(b->max_seqs * b->max_tokens), pages = (size_t)b->seq_pages;
     a->max_work = b->max_seqs * b->max_tokens;
@@ -138,7 +139,7 @@ static inline quire_err arrays_init(const lora_base *b, int32_t n, lora_arrays *
     return QUIRE_OK;
 }
 
-/* The place of an adapter among those of the batch. */
+/* Returns the index of an adapter in the batch, adding it if it is new. */
 static inline int16_t place_of(lora_arrays *a, const struct adapter *wanted) {
     int32_t i = 0;
     while (wanted != NULL && i < a->n_adapters && a->adapters[i] != wanted) {
@@ -150,7 +151,7 @@ static inline int16_t place_of(lora_arrays *a, const struct adapter *wanted) {
     return (int16_t)(wanted == NULL ? -1 : i);
 }
 
-/* Adds the rows of a sequence from position `from` on. */
+/* Adds a sequence's rows from position `from` on to the batch. */
 static inline int32_t add_rows(const lora_base *b, lora_arrays *a, const lora_seq *s, int32_t i, int32_t from,
                                int32_t n_rows, int32_t row) {
     batch_seq *q = &a->seqs[i];
@@ -181,7 +182,7 @@ static inline int32_t best_of(const float *logits, int32_t n) {
     return best;
 }
 
-/* One step: the rows of each sequence from position done[i] on. */
+/* Runs a step with the rows of each sequence i from position done[i] on. */
 static inline quire_err run_step(lora_base *b, lora_arrays *a, lora_seq *seqs, int32_t n, int32_t *done,
                                  quire_error *err) {
     int32_t n_rows = 0, row = 0;
@@ -222,7 +223,7 @@ static inline quire_err run_step(lora_base *b, lora_arrays *a, lora_seq *seqs, i
     return QUIRE_OK;
 }
 
-/* n sequences at once: all prompts in one step, then a token of each a step. */
+/* Runs n sequences together: all prompts in one step, then one token of each per step. */
 static inline quire_err lora_run(lora_base *b, lora_seq *seqs, int32_t n, quire_error *err) {
     lora_arrays a = {0};
     int32_t *done = mem_new((size_t)n, sizeof *done), n_steps = 0;

@@ -1,4 +1,4 @@
-/* Adapters made by tests: their tensors, their files, and the output of a base with
+/* Adapters made by tests: their tensors, their files, and the logits of a base model with
  * one. */
 #ifndef TESTS_MODEL_MADE_ADAPTER_H
 #define TESTS_MODEL_MADE_ADAPTER_H
@@ -19,10 +19,10 @@ enum { RANK = 3, MOST_TENSORS = 4096 };
 
 typedef struct new_tensor {
     const char *name;
-    int64_t d0, d1;      /* d1 0: a vector */
-    const float *values; /* NULL: of a generator */
+    int64_t d0, d1;      /* shape; d1 0: a vector */
+    const float *values; /* NULL: random values */
     const char *type;    /* NULL: F32 */
-    int64_t d2;          /* 0: it has no third dimension */
+    int64_t d2;          /* third dimension; 0: none */
 } new_tensor;
 
 static inline void write_tensors(const temp_dir *d, const char *file, const new_tensor *t, int n) {
@@ -86,7 +86,7 @@ static inline size_t gguf_adapter_bytes(const int64_t dims[3]) {
     return (size_t)((dims[0] > 0 ? dims[0] : 1) * dims[1] * dims[2]) * sizeof(float);
 }
 
-/* A GGUF adapter of a module; dims[..][0] 0: its tensors have two dimensions. */
+/* Writes a GGUF adapter for one module. dims[..][0] 0: tensors have two dimensions. */
 static inline void write_gguf_adapter(const char *path, const char *architecture, const char *name,
                                       const int64_t (*dims)[3], float *const *values) {
     static const char *const ends[] = {".weight.lora_a", ".weight.lora_b"};
@@ -120,9 +120,9 @@ static inline void write_gguf_adapter(const char *path, const char *architecture
     strbuf_deinit(&b);
 }
 
-static compute_mode made_compute = COMPUTE_F32; /* of logits_with */
+static compute_mode made_compute = COMPUTE_F32; /* compute mode of logits_with */
 
-/* Logits of a base, with an adapter where `path` is not NULL. */
+/* Computes the logits of a base model with the adapter at path; NULL: without one. */
 static inline float *logits_with(const char *base, const char *path, size_t *n) {
     backend *b = open_backend(made_compute);
     model *m = open_base(base, b);
@@ -151,11 +151,11 @@ static inline float largest_difference(const float *a, const float *b, size_t n)
     return most;
 }
 
-/* An adapter of every product of a model, and the model's weights with it merged in. */
+/* An adapter for every product of a model, and the model's weights with it merged. */
 typedef struct made_adapter {
     new_tensor tensors[MOST_TENSORS];
     int n;
-    strbuf names; /* reserved before: pointers into it stay */
+    strbuf names; /* reserved in advance, since pointers into it must stay valid */
     void *values[MOST_TENSORS];
 } made_adapter;
 

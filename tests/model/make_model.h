@@ -1,5 +1,5 @@
-/* Makes small Llama files: a list of keys and tensors that a test may corrupt before it
- * becomes a GGUF file in memory. */
+/* Makes small GGUF files in memory from a plan, a list of keys and tensors that a test
+ * may change or corrupt first. */
 #ifndef TESTS_MODEL_MAKE_MODEL_H
 #define TESTS_MODEL_MAKE_MODEL_H
 
@@ -11,7 +11,7 @@
 
 typedef struct key_entry {
     char name[64];
-    gguf_type type; /* U32, I64, F32, BOOL, STRING, or ARRAY: of U32 */
+    gguf_type type; /* U32, I64, F32, BOOL, STRING, or ARRAY of U32 */
     int64_t i;
     float f;
     const char *s;
@@ -22,11 +22,11 @@ typedef struct key_entry {
 typedef struct tensor_entry {
     char name[64];
     uint32_t n_dims;
-    uint64_t dims[4]; /* row-major, as tensor_view has them */
-    uint32_t type;    /* 0: F32, 8: Q8_0 */
-    float fill;       /* not 0: every element */
-    float scale;      /* not 0: of the random elements, which else are within 0.1 */
-    const void *data; /* NULL, or its n_bytes bytes, of any type */
+    uint64_t dims[4]; /* row-major, as in tensor_view */
+    uint32_t type;    /* GGUF's number; 0: F32, 8: Q8_0 */
+    float fill;       /* value of all elements; 0: random */
+    float scale;      /* bound of random elements; 0: 0.1 */
+    const void *data; /* [n_bytes] the data, of any type; NULL: made */
     size_t n_bytes;
 } tensor_entry;
 
@@ -87,7 +87,7 @@ static inline tensor_entry *tensor_of(model_plan *p, const char *name) {
     snprintf(t->name, sizeof t->name, "%s", name);
     return t;
 }
-/* d1 0: one dimension. */
+/* Sets a tensor of F32; d1 0: a vector. */
 static inline void set_tensor(model_plan *p, const char *name, uint64_t d0, uint64_t d1) {
     tensor_entry *t = tensor_of(p, name);
     t->n_dims = d1 > 0 ? 2 : 1;
@@ -99,8 +99,8 @@ static inline void drop_tensor(model_plan *p, const char *name) {
     *t = p->tensors[--p->n_tensors];
 }
 
-/* 2 layers, width 64, 4 heads of 16 over 2 for keys and values, ff 96, 40 tokens, tied
- * head. */
+/* Plans a Llama: 2 layers, width 64, 4 heads of 16, 2 KV heads, feed-forward 96, 40
+ * tokens, tied head. */
 static inline void plan_llama(model_plan *p) {
     *p = (model_plan){0};
     set_str(p, "general.architecture", "llama");
@@ -128,7 +128,7 @@ static inline void plan_llama(model_plan *p) {
     }
 }
 
-/* Gives a plan_llama the keys of another architecture. */
+/* Renames the keys of a plan_llama for another architecture. */
 static inline void plan_rename(model_plan *p, const char *architecture) {
     for (int i = 0; i < p->n_keys; i++) {
         char rest[64];
@@ -140,7 +140,7 @@ static inline void plan_rename(model_plan *p, const char *architecture) {
     set_str(p, "general.architecture", architecture);
 }
 
-/* plan_llama with the keys of another architecture. */
+/* Returns a plan_llama with the keys of another architecture. */
 static inline model_plan plan_llama_as(const char *architecture) {
     model_plan p;
     plan_llama(&p);
@@ -148,8 +148,8 @@ static inline model_plan plan_llama_as(const char *architecture) {
     return p;
 }
 
-/* A Qwen2 mixture of one layer whose shared expert has a gate: a matrix of one row,
- * stored with that dimension or without. */
+/* Plans a Qwen2 mixture of experts with one layer, whose shared expert has a gate: stored
+ * as a vector or as a matrix with one row. */
 static inline void plan_shared_gate(model_plan *p, bool is_vector) {
     static const char *const parts[] = {"gate", "up", "down"};
     plan_llama(p);
@@ -241,7 +241,7 @@ static inline void put_plan(strbuf *b, const model_plan *p) {
             put(b, t->data, t->n_bytes);
         } else if (t->type == 8) {
             for (uint64_t k = 0; k < plan_elements(t) / 32; k++) {
-                put(b, "\x00\x14", 2); /* 2^-10 */
+                put(b, "\x00\x14", 2); /* an f16 scale of 2^-10 */
                 for (int j = 0; j < 32; j++) {
                     put(b, &(char){(char)rng_next(&state)}, 1);
                 }
@@ -256,7 +256,7 @@ static inline void put_plan(strbuf *b, const model_plan *p) {
     }
 }
 
-/* A file in memory, exactly as long as its bytes. */
+/* A plan's file in memory, in an allocation of exactly its size. */
 typedef struct plan_file {
     void *bytes;
     model_file *f;

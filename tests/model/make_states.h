@@ -1,6 +1,6 @@
-/* Small models with each kind of recurrent layer, as GGUF plans with random weights:
- * three layers (two for Mamba) of width 64, 40 tokens of vocabulary. Weights are so large
- * that every input affects the output. */
+/* Small models with each kind of recurrent layer, as GGUF plans: three layers (two for
+ * Mamba) of width 64, a vocabulary of 40, and random weights large enough that every
+ * input affects the output. */
 #ifndef TESTS_MODEL_MAKE_STATES_H
 #define TESTS_MODEL_MAKE_STATES_H
 
@@ -10,7 +10,7 @@ typedef enum state_model {
     STATE_MODEL_CONV,  /* LFM2: a convolution, attention in the second layer */
     STATE_MODEL_DELTA, /* Qwen3.5: the gated delta rule, attention in the third layer */
     STATE_MODEL_HEADS, /* Falcon-H1: Mamba-2 beside attention in every layer */
-    STATE_MODEL_SCAN,  /* Mamba: states alone */
+    STATE_MODEL_SCAN,  /* Mamba: no attention */
     N_STATE_MODELS
 } state_model;
 
@@ -18,8 +18,8 @@ static const char *const state_model_names[] = {"lfm2", "qwen35", "falcon-h1", "
 
 typedef struct tensor_shape {
     const char *name;
-    uint64_t d0, d1; /* d1 0: a vector */
-    float fill;      /* not 0: every element */
+    uint64_t d0, d1; /* shape; d1 0: a vector */
+    float fill;      /* value of all elements; 0: random */
 } tensor_shape;
 
 static const tensor_shape mlp_shapes[] = {{"ffn_norm.weight", 64, 0, 0},
@@ -65,7 +65,7 @@ static const tensor_shape mamba_shapes[] = {{"attn_norm.weight", 64, 0, 0},
                                             {"ssm_out.weight", 64, 128, 0},
                                             {NULL}};
 
-/* The tensors of one layer. */
+/* Adds the tensors of a layer. */
 static inline void add_shapes(model_plan *p, int layer, const tensor_shape *list) {
     for (; list->name != NULL; list++) {
         char name[64];
@@ -82,7 +82,7 @@ static inline void set_own(model_plan *p, state_model kind, const char *key, uin
     set_u32(p, name, value);
 }
 
-/* The sizes of recurrences. */
+/* Sets the keys with the sizes of recurrent layers. */
 static inline void plan_state_keys(model_plan *p, state_model kind) {
     static const uint32_t kv_heads[] = {0, 2, 0};
     if (kind == STATE_MODEL_CONV) {

@@ -1,5 +1,4 @@
-/* Plans of models with random matrices, all of one block type or of every type in
- * turn. */
+/* Plans of models with random matrices of one block type, or of all types in turn. */
 #ifndef TESTS_MODEL_MAKE_TYPES_H
 #define TESTS_MODEL_MAKE_TYPES_H
 
@@ -18,7 +17,7 @@ static inline uint32_t ggml_number(dtype type) {
     return i;
 }
 
-/* One layer as wide as a block, with a head of its own. */
+/* Plans a layer as wide as a block, and an untied head. */
 static inline void plan_wide(model_plan *p, bool has_experts) {
     plan_llama(p);
     set_u32(p, "llama.block_count", 1);
@@ -48,13 +47,13 @@ static inline void plan_wide(model_plan *p, bool has_experts) {
     }
     if (has_experts) {
         set_u32(p, "llama.expert_count", N_EXPERTS);
-        set_u32(p, "llama.expert_used_count", N_EXPERTS); /* none is chosen by a hair */
+        set_u32(p, "llama.expert_used_count", N_EXPERTS); /* use all: no choice may depend on rounding */
         set_tensor(p, "blk.0.ffn_gate_inp.weight", N_EXPERTS, WIDTH);
     }
 }
 
-/* Gives every matrix blocks of one type, or of the types in turn, in *blocks, and the
- * same values as F32 in *floats. */
+/* Fills every matrix: in *blocks with a type's random blocks (or with each type's in
+ * turn), in *floats with the same values as F32. */
 static inline void fill_plans(int type, model_plan *blocks, model_plan *floats) {
     uint64_t seed = 7;
     for (int i = 0; i < blocks->n_tensors; i++) {

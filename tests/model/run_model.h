@@ -1,5 +1,5 @@
-/* Runs a model on a prompt without an engine. Every cache group gets one page, or the
- * pages of one state. */
+/* Runs a model on a prompt without an engine. Every group has one page, or the pages of
+ * one state. */
 #ifndef TESTS_MODEL_RUN_MODEL_H
 #define TESTS_MODEL_RUN_MODEL_H
 
@@ -25,12 +25,12 @@ static inline backend *open_backend(compute_mode compute) {
     return open_backend_of(compute, 2);
 }
 
-/* Pages of a group. */
+/* Returns the number of pages of a group. */
 static inline int32_t run_pages_of(const kv_group *g) {
     return g->kind == LAYER_STATE ? g->state_pages : 1;
 }
 
-/* Gives every group its pages, from 1 on. */
+/* Assigns pages, from 1 on, to every group. */
 static inline void run_take_pages(const kv_layout *layout, int32_t *pages, const int32_t **of_group) {
     int32_t n = 0;
     for (int32_t g = 0; g < layout->n_groups; g++) {
@@ -42,10 +42,10 @@ static inline void run_take_pages(const kv_layout *layout, int32_t *pages, const
     }
 }
 
-/* Logits of the first N tokens of a prompt, or of as many as the model has positions,
- * [.., n_vocab], or the rows after the last norm of a model without a head, [..,
- * d_model]. fine_tune: of all rows; or NULL. The caller frees them with mem_free; *n: how
- * many values. NULL: the cache is refused, err says why. */
+/* Returns the logits [.., n_vocab] of a prompt's first tokens, at most the model's
+ * positions; for a model without a head, the rows after the last norm [.., d_model].
+ * fine_tune: adapter of all rows; NULL: none. *n: number of values, which the caller
+ * frees with mem_free. NULL: the cache is refused; err says why. */
 static inline float *run_prompt_with(model *m, backend *b, const struct adapter *fine_tune, size_t *n,
                                      quire_error *err) {
     const model_desc *d = model_description(m);
@@ -114,7 +114,7 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     return run_prompt_with(m, b, NULL, n, err);
 }
 
-/* The same for a file, which is closed once the model is open. It must open. */
+/* Opens a model, closes the file, and returns run_prompt_with's logits. Must succeed. */
 static inline float *logits_of(model_file *f, compute_mode compute, size_t *n) {
     backend *b = open_backend(compute);
     model *m;

@@ -1,5 +1,5 @@
-/* Programs over the small built-in model, each of whose values is compared with that of a
- * plain request with the same prompt ids. */
+/* Runs programs on the small built-in model. Compares their values with the results of
+ * plain requests with the same prompt ids. */
 #ifndef TESTS_PROGRAM_PROGRAM_WORLD_H
 #define TESTS_PROGRAM_PROGRAM_WORLD_H
 
@@ -7,17 +7,17 @@
 #include "base/clock.h"
 #include "quire_program.h"
 
-/* Runs events until the root is idle; counts those of each kind. */
+/* What the events of a program said, until its root was idle. */
 typedef struct seen {
     int32_t n[4];
-    quire_error failure; /* the first */
-    strbuf text;         /* of all TEXT events */
+    quire_error failure; /* error of the first FAILED event */
+    strbuf text;         /* concatenation of all TEXT events */
 } seen;
 
 static inline void run_to_idle(quire_programs *ps, seen *s) {
     quire_program_event ev;
     *s = (seen){0};
-    for (int64_t end_us = clock_us() + 120000000; clock_us() < end_us;) { /* no sound engine needs as long */
+    for (int64_t end_us = clock_us() + 120000000; clock_us() < end_us;) { /* a generous time limit */
         if (!quire_programs_next(ps, &ev)) {
             quire_programs_wait(ps, 1000000);
             continue;
@@ -55,7 +55,7 @@ static inline quire_variable variable_of(const quire_state *s, const char *name,
     return v;
 }
 
-/* No page is parked any more, once the engine has seen that. */
+/* Waits until no page is parked any more. */
 static inline void wait_until_none_is_parked(const quire_engine *e) {
     quire_parked_stats st = {.size = sizeof st};
     for (int i = 0; i < 20000; i++) {
@@ -68,8 +68,8 @@ static inline void wait_until_none_is_parked(const quire_engine *e) {
     fail_msg("%lld pages are still parked", (long long)st.n_pages);
 }
 
-/* What a file of tests begins with: the engine and the programs that they share, opened
- * once, and closed when no page is parked and no request runs. */
+/* Defines the engine and the programs that a file's tests share, and fixtures that open
+ * them and close them once no page is parked and no request runs. */
 #define PROGRAM_TESTS(n_pages)                                                                               \
     static quire_engine *e;                                                                                  \
     static quire_programs *ps;                                                                               \
@@ -109,7 +109,7 @@ static inline void expect_report(const quire_state *s, const char *part) {
     quire_free(json);
 }
 
-/* The text that a completion of the same text gives. */
+/* Checks that a completion of the prompt gives the expected text. */
 static inline void expect_completion(quire_engine *e, const char *prompt, const char *fields,
                                      const quire_variable *v) {
     quire_request *r;

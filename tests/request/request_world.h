@@ -1,5 +1,5 @@
-/* Parses request bodies for a model of 2,048 ids and 1,024 tokens of context, and checks
- * the errors of those that are refused. */
+/* Parses request bodies for a model with 2,048 ids and a context of 1,024 tokens, and
+ * checks the errors of bodies that are refused. */
 #ifndef TESTS_API_REQUEST_WORLD_H
 #define TESTS_API_REQUEST_WORLD_H
 
@@ -21,7 +21,7 @@ static inline quire_request *parse(quire_endpoint endpoint, const char *body) {
     return r;
 }
 
-/* Expects a refusal with this param, and these words in its message. */
+/* Expects an error with this param and with these words in its message. */
 static inline void refuse_by(const request_context *ctx, quire_endpoint endpoint, const char *body,
                              const char *param, const char *words) {
     quire_request *r = (quire_request *)1;

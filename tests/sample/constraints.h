@@ -1,7 +1,7 @@
-/* Constraints for tests: a choice of token sequences as a trie, whose states are nodes;
- * and nested brackets between runs of plain tokens, whose states are a stack, counters
- * and a token to repeat, so that a state that is lost, mixed up or shared shows in what
- * comes next. */
+/* Constraints for tests. A choice among token sequences is a trie, whose states are
+ * nodes. Nested brackets with plain tokens between them have a state of a stack, counters
+ * and a token to repeat, so that a state that is lost, mixed up or shared changes what
+ * may follow. */
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
 
@@ -16,7 +16,7 @@
 enum { CHOICE_MAX_NODES = 512 };
 
 typedef struct choice_node {
-    int32_t token, first, next; /* first child, next sibling; 0: none */
+    int32_t token, first, next; /* token, index of the first child, index of the next sibling; 0: none */
     bool is_end;
 } choice_node;
 
@@ -24,8 +24,8 @@ typedef struct choice_constraint {
     constraint head;
     choice_node nodes[CHOICE_MAX_NODES];
     int32_t n_nodes;
-    quire_err mask_error; /* what every mask returns */
-    atomic_int n_masks;   /* how often one was made */
+    quire_err mask_error; /* result of every call of mask */
+    atomic_int n_masks;   /* number of calls of mask */
 } choice_constraint;
 
 static inline int32_t choice_child(const choice_constraint *c, int32_t at, int32_t token) {
@@ -71,7 +71,7 @@ static inline int32_t choice_forced(const constraint *head, const void *state, i
     return n;
 }
 
-/* The sequence that was added last. */
+/* Guesses the sequence that was added last. */
 static inline int32_t choice_guess(const constraint *head, const void *state, const guess_bounds *bounds,
                                    int32_t *ids, int32_t *parents) {
     const choice_constraint *c = (const choice_constraint *)head;
@@ -92,7 +92,7 @@ static inline void choice_close(constraint *c) {
     mem_free(c);
 }
 
-/* An empty choice; guesses: it guesses too. */
+/* Makes a choice without sequences. guesses: it also guesses tokens. */
 static inline choice_constraint *choice_new(int32_t n_vocab, bool guesses) {
     static const constraint_ops plain = {choice_init, choice_mask,     choice_accept, choice_forced,
                                          NULL,        choice_is_final, choice_close,  NULL};
@@ -104,7 +104,7 @@ static inline choice_constraint *choice_new(int32_t n_vocab, bool guesses) {
     return c;
 }
 
-/* Adds tokens[0..n) to what may be chosen. */
+/* Adds the sequence tokens[0..n) to the choice. */
 static inline void choice_add(choice_constraint *c, const int32_t *tokens, int32_t n) {
     int32_t at = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -121,11 +121,10 @@ static inline void choice_add(choice_constraint *c, const int32_t *tokens, int32
 
 /* ---- brackets ---- */
 
-/* What a token is says its remainder by 8: two kinds of opening and of closing
- * bracket, and plain ones. Closing ones match. There are at most BRACKETS_DEPTH open
- * ones, and BRACKETS_PLAIN plain ones in a row. After a plain one with remainder 7
- * the token before it in id order comes BRACKETS_ECHO times. The output may end where
- * none is open. */
+/* Id modulo 8 is a token's kind: 0 and 1 open a bracket, 2 and 3 close the same one, the
+ * rest are plain. At most BRACKETS_DEPTH brackets are open, and BRACKETS_PLAIN plain
+ * tokens follow each other. A plain token with remainder 7 is followed by BRACKETS_ECHO
+ * tokens whose id is one less. The output may end if no bracket is open. */
 enum { BRACKETS_DEPTH = 6, BRACKETS_PLAIN = 4, BRACKETS_ECHO = 3 };
 
 typedef struct brackets_state {
@@ -212,10 +211,10 @@ static inline constraint *brackets_new(int32_t n_vocab) {
     return c;
 }
 
-/* ---- brackets that take long ---- */
+/* ---- brackets that are slow ---- */
 
-/* Brackets of which every few calls within a step do not fit into it, which ones is left
- * to chance. */
+/* As brackets, but some calls within a step, pseudo-randomly chosen, return
+ * QUIRE_BUSY. */
 static atomic_uint slow_calls;
 
 static inline bool is_slow_now(void) {
@@ -242,7 +241,7 @@ static inline constraint *slow_brackets_new(int32_t n_vocab) {
     return c;
 }
 
-/* How many of tokens[0..n) obey c from the beginning on. */
+/* Returns the length of the longest prefix of tokens[0..n) that c accepts. */
 static inline int32_t constraint_obeyed(const constraint *c, const int32_t *tokens, int32_t n,
                                         bool *is_final) {
     _Alignas(MEM_ALIGN) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];

@@ -1,5 +1,5 @@
-/* A server in a thread over a stand-in for the engine, and clients that ask it through
- * real sockets. */
+/* A server in a thread, with fake_quire as its engine, and clients that use real
+ * sockets. */
 #ifndef TESTS_SERVER_SITE_H
 #define TESTS_SERVER_SITE_H
 
@@ -21,7 +21,7 @@
 #include "test.h"
 
 #define TICK_US     2000
-#define PATIENCE_US 60000000 /* only what never comes takes so long */
+#define PATIENCE_US 60000000 /* time limit; only an event that never happens takes as long */
 #define NEVER_US    INT64_C(3600000000)
 
 /* ---- a server in a thread ---- */
@@ -82,7 +82,7 @@ static inline int dial(const site *s) {
     return fd;
 }
 
-/* A connection whose receiving side holds little. */
+/* Opens a connection with a small receive buffer. */
 static inline int dial_narrow(const site *s) {
     int fd = dial(s), small = 4096;
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
@@ -94,8 +94,8 @@ static inline void say(int fd, const char *text) {
     assert_int_equal(send(fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Reads until the connection closes or `until` (may be NULL) appears; the text is
- * static. */
+/* Reads until the connection closes or `until` (may be NULL) appears. Returns a static
+ * text. */
 static inline const char *hear(int fd, const char *until) {
     static char text[1 << 20];
     size_t n = 0;
@@ -121,7 +121,8 @@ static inline bool closed(int fd) {
     return rest[0] == '\0';
 }
 
-/* Sends text on a connection of its own and reads all that comes until it closes. */
+/* Sends text on a new connection, and returns what arrives until the connection
+ * closes. */
 static inline const char *ask(const site *s, const char *text) {
     int fd = dial(s);
     say(fd, text);
@@ -158,7 +159,7 @@ static inline int count(const char *text, const char *part) {
     return n;
 }
 
-/* Waits until f(e) is n. */
+/* Waits until f(e) == n. */
 static inline void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int64_t n) {
     int64_t end = clock_us() + PATIENCE_US;
     while (f(e) != n) {

@@ -17,7 +17,8 @@ static inline void shared_path(char out[1024], const char *relative) {
     (void)snprintf(out, 1024, "%s/%s", root != NULL ? root : "../shared", relative);
 }
 
-/* A file's bytes, freed by mem_free; NULL (and a SKIP line) when it is not there. */
+/* Reads a file; the caller frees it with mem_free. NULL, with a SKIP line: it does not
+ * exist. */
 static inline char *shared_read(const char *relative, size_t *n) {
     char path[1024];
     shared_path(path, relative);
@@ -37,8 +38,8 @@ static inline char *shared_read(const char *relative, size_t *n) {
     return b.p;
 }
 
-/* The tokenizer of a directory or of a file of any format; NULL when it is not there.
- * Fails the test when it does not open. */
+/* Opens the tokenizer in a directory, or a tokenizer file of any format. NULL: it does
+ * not exist. Fails the test if it cannot be opened. */
 static inline tokenizer *shared_tokenizer(const char *relative) {
     char path[1024];
     quire_error err = {0};
