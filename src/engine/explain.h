@@ -44,7 +44,6 @@ void explain_swapped(sequence *s, int64_t bytes);
 /* s has ended. */
 void explain_ended(engine *e, sequence *s);
 
-
 typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
 
 /* The kind of wait for an adapter's slot. It is not in the report's list, whose length is

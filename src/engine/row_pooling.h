@@ -31,7 +31,6 @@ void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t
  * not finite. */
 quire_err row_pooling_finish(const engine *e, sequence *s);
 
-
 typedef struct row_pooling {
     pooling_params params;
     int32_t n_gathered; /* rows [0, n_gathered) are gathered */

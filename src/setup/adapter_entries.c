@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 
-/* adapter_ref.idle */
+/* Is adapter_ref.idle: wakes the thread if a want waits for a free adapter. */
 static void adapters_ring(void *store) {
     adapter_store *s = store;
     if (atomic_load(&s->is_short)) {
@@ -84,7 +84,7 @@ static void free_entry(adapter_entry *e) {
 }
 
 void adapters_sweep(adapter_store *s) {
-    /* blends first, which hold others */
+    /* blends first, since they hold references to other entries */
     for (int pass = 0; pass < 2; pass++) {
         size_t kept = 0;
         for (size_t i = 0; i < s->n_entries; i++) {
@@ -111,7 +111,7 @@ void adapters_release_want(adapter_want *w) {
     for (int32_t i = 0; i < w->n_entries; i++) {
         adapter_entry *e = w->entries[i];
         e->n_wants--;
-        /* its load has ended without being answered */
+        /* no want is left for a load under a new name: it is dropped */
         e->is_gone = e->is_gone || (e->is_hidden && e->n_wants == 0);
     }
     w->n_entries = 0;
@@ -132,7 +132,7 @@ bool adapters_queue(adapter_store *s, adapter_want *w) {
     return false;
 }
 
-/* Makes e known by its name; an older adapter with this name no longer is. */
+/* Makes e known by its name, and removes older adapters of this name. */
 static void show_entry(adapter_store *s, adapter_entry *e) {
     for (size_t i = 0; i < s->n_entries && e->is_hidden; i++) {
         adapter_entry *other = s->entries[i];
@@ -174,7 +174,7 @@ static adapter_entry *find_blend(const adapter_store *s, const adapter_want *w) 
     return NULL;
 }
 
-/* Makes the blend of w's entries, which are resident; NULL: w->error. */
+/* Makes the blend of w's entries, which are resident. NULL: w->error is set. */
 static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     const struct adapter *weights[ADAPTER_MAX_PARTS];
     float scales[ADAPTER_MAX_PARTS];
@@ -210,7 +210,7 @@ static adapter_entry *make_blend(adapter_store *s, adapter_want *w) {
     blend_digest(w, e->ref.digest);
     e->ref.weights = made;
     e->ref.rank = rank;
-    e->ref.invocation = w->entries[0]->loaded.invocation; /* lives as long as the blend */
+    e->ref.invocation = w->entries[0]->loaded.invocation; /* stays valid, since the blend holds its parts */
     e->ref.n_invocation = w->entries[0]->loaded.n_invocation;
     atomic_store(&e->ref.holders, 1);
     for (int32_t i = 0; i < w->n_entries; i++) {
@@ -246,7 +246,7 @@ bool adapters_answer(adapter_store *s, adapter_want *w) {
 
 /* ---- the thread ---- */
 
-/* Answers the wants that can be answered, also after a failed load. Returns them as a
+/* Answers all wants that can be answered, with an adapter or an error. Returns them as a
  * list, so that their owners are notified without the lock. */
 static adapter_want *take_answered(adapter_store *s) {
     adapter_want *done = NULL, **at = &s->first;
@@ -272,7 +272,7 @@ static adapter_want *take_answered(adapter_store *s) {
 
 static void tell_wants(adapter_want *done) {
     for (adapter_want *next; done != NULL; done = next) {
-        next = done->next; /* from now on `done` belongs to its owner */
+        next = done->next; /* after ready(), `done` belongs to its owner */
         done->ready(done);
     }
 }
@@ -285,13 +285,14 @@ static bool is_part_of(const adapter_want *w, const adapter_entry *e) {
     return is;
 }
 
-/* Makes room for one more adapter, for w. False: all are in use, and the least recently
- * used one takes no further holders. */
+/* Makes room for one more adapter, for w. False: all are in use; the least recently used
+ * one now takes no further holders. */
 static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
     if (s->n_resident < s->options.max_resident) {
         return true;
     }
-    atomic_store(&s->is_short, true); /* set before the counts are read, so that a later drop rings */
+    /* set before the counts are read, so that a later drop rings the bell */
+    atomic_store(&s->is_short, true);
     adapters_sweep(s);
     adapter_entry *idle = NULL, *used = NULL;
     bool drains = false;
@@ -305,7 +306,7 @@ static bool adapters_make_room(adapter_store *s, const adapter_want *w) {
         adapter_entry **best = is_idle ? &idle : &used;
         *best = *best == NULL || e->last_used < (*best)->last_used ? e : *best;
     }
-    if (s->n_resident < s->options.max_resident) { /* the sweep freed one */
+    if (s->n_resident < s->options.max_resident) { /* the sweep made room */
         return true;
     }
     if (idle != NULL) {
@@ -328,12 +329,12 @@ static adapter_entry *next_to_load(adapter_store *s) {
     }
     bool has_room = cold != NULL && adapters_make_room(s, w);
     for (size_t i = 0; i < s->n_entries && (cold == NULL || has_room); i++) {
-        s->entries[i]->is_draining = false; /* its place is no longer needed */
+        s->entries[i]->is_draining = false; /* its place is no longer needed for another */
     }
     return has_room ? cold : NULL;
 }
 
-/* Stores the loaded adapter, or the error, in e and in the wants that wait for it. */
+/* Stores the loaded adapter in e, or the error in the wants that wait for it. */
 static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter *l, const quire_error *err,
                         int64_t us) {
     e->is_loading = false;
@@ -353,7 +354,7 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
         s->most_resident = s->n_resident > s->most_resident ? s->n_resident : s->most_resident;
         return;
     }
-    s->n_resident--; /* its room is free */
+    s->n_resident--; /* its place is free again */
     for (adapter_want *w = s->first; w != NULL; w = w->next) {
         if (is_part_of(w, e)) {
             w->error = *err;
@@ -362,8 +363,8 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
     e->is_gone = e->is_gone || e->is_found;
 }
 
-/* A file is read on a separate thread of low priority; the store's thread keeps the
- * normal one, since it takes the lock for which others wait. */
+/* A load on a separate thread of low priority. The store's thread keeps normal priority,
+ * since others wait for the lock that it takes. */
 typedef struct file_job {
     const adapter_loader *loader;
     const char *path;
@@ -383,7 +384,7 @@ static void run_file_job(file_job *job) {
     }
 }
 
-/* Loads e, without the lock. */
+/* Loads the file of e. Without the lock. */
 static void load_entry(adapter_store *s, adapter_entry *e) {
     file_job job = {.loader = &s->loader, .path = e->path};
     int64_t began_us = clock_us();
@@ -412,7 +413,7 @@ void *adapters_run(void *store) {
     while (!atomic_load(&s->stop)) {
         pthread_mutex_lock(&s->lock);
         atomic_store(&s->is_short, false);
-        for (size_t i = 0; i < s->n_entries; i++) { /* done before the sweep reads their counts */
+        for (size_t i = 0; i < s->n_entries; i++) { /* before the sweep reads reference counts */
             if (s->entries[i]->is_gone) {
                 atomic_store(&s->is_short, true);
             }

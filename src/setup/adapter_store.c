@@ -29,7 +29,7 @@ static bool adapter_name_is_valid(const char *name) {
     return is_valid;
 }
 
-/* Whether no part of the path between slashes is empty or begins with a dot. */
+/* Whether no component of the path is empty or begins with a dot. */
 static bool stays_below(const char *name) {
     bool begins = true, stays = true;
     for (const char *p = name; *p != '\0' && stays; p++) {
@@ -39,7 +39,8 @@ static bool stays_below(const char *name) {
     return stays && !begins;
 }
 
-/* The real path of dir/name with the suffix, if it is inside dir. */
+/* Writes the real path of dir/name with the suffix. QUIRE_NOT_FOUND: there is none, or it
+ * is outside of dir. */
 static quire_err find_real(const char *dir, const char *name, const char *suffix, strbuf *out) {
     strbuf whole = {0};
     char real[PATH_MAX];
@@ -55,9 +56,9 @@ static quire_err find_real(const char *dir, const char *name, const char *suffix
     return e;
 }
 
-/* The path of the directory's entry of that name, or of NAME.gguf, as realpath gives it.
- * QUIRE_NOT_FOUND: there is none, or it is outside of the directory because of "..", a
- * path or a link. dir: as realpath gives it. */
+/* Writes the real path of dir/name or dir/name.gguf. dir must be a real path.
+ * QUIRE_NOT_FOUND: there is neither, or it is outside of dir because of "..", an absolute
+ * path or a link. */
 static quire_err adapter_name_find(const char *dir, const char *name, strbuf *path) {
     if (!adapter_name_is_valid(name) || !stays_below(name)) {
         return QUIRE_NOT_FOUND;
@@ -68,8 +69,8 @@ static quire_err adapter_name_find(const char *dir, const char *name, strbuf *pa
 
 /* ---- lists ---- */
 
-/* The next line that is not empty, without white space around it; n 0: there is none.
- * ends: what ends a line. */
+/* The next line that is not empty, without white space around it; n 0: none is left.
+ * ends: the characters that end a line. */
 static str adapter_next_line(const char **lines, const char *ends) {
     const char *p = *lines != NULL ? *lines : "";
     p += strspn(p, " \t\r");
@@ -176,7 +177,8 @@ int32_t options_batch_rank(const quire_options *o) {
 
 /* ---- memory ---- */
 
-/* Bytes of the file of tensors at path, a directory or a GGUF file. */
+/* Size of an adapter's tensor file; path: a directory or a GGUF file. 0: there is
+ * none. */
 static int64_t file_bytes(const char *path) {
     static const char *const names[] = {"", "/adapter_model.safetensors"};
     struct stat about;
@@ -254,7 +256,7 @@ static quire_err open_dir(adapter_store *s, quire_error *err) {
 static quire_err start_thread(adapter_store *s) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads of the program handle signals */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's other threads */
     s->has_thread = pthread_create(&s->thread, NULL, adapters_run, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s->has_thread ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -297,7 +299,7 @@ void adapter_store_close(adapter_store *s) {
         s->entries[i]->is_gone = true;
     }
     adapters_sweep(s);
-    assert(s->n_entries == 0); /* otherwise someone still has a reference */
+    assert(s->n_entries == 0); /* otherwise a reference is left */
     mem_free(s->entries);
     mem_free(s->dir);
     pthread_mutex_destroy(&s->lock);
@@ -330,8 +332,8 @@ quire_err adapter_store_add(adapter_store *s, const char *name, const char *path
                       : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for adapters");
 }
 
-/* The entry of a number, among those that are not listed; *n: how many there are. Under
- * the lock. */
+/* The unlisted entry with this number, or NULL; *n: how many are unlisted. Under the
+ * lock. */
 static adapter_entry *adapters_at(adapter_store *s, int32_t number, int32_t *n) {
     adapter_entry *found = NULL;
     *n = 0;
@@ -457,7 +459,7 @@ adapter_bounds adapter_store_bounds(adapter_store *s) {
 
 /* ---- wants ---- */
 
-/* The entry of a part; NULL and w->error: there is none. Under the lock. */
+/* The entry that p names. NULL: there is none, and w->error is set. Under the lock. */
 static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_want *w) {
     int32_t n = 0;
     adapter_entry *found = p->name != NULL ? adapters_find(s, p->name) : adapters_at(s, p->number, &n);
@@ -472,7 +474,7 @@ static adapter_entry *entry_of(adapter_store *s, const want_part *p, adapter_wan
     return found;
 }
 
-/* Adds names that are entries of the directory. */
+/* Adds entries for names in w that are not known but in the directory. */
 static void find_in_dir(adapter_store *s, const adapter_want *w) {
     for (int32_t i = 0; i < w->n_parts && s->dir != NULL; i++) {
         const char *name = w->parts[i].name;
@@ -483,7 +485,7 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
         if (!is_known && adapter_name_find(s->dir, name, &path) == QUIRE_OK) {
             pthread_mutex_lock(&s->lock);
             adapter_entry *e = adapters_find(s, name) == NULL ? adapters_new_entry(s, name, path.p) : NULL;
-            if (e != NULL) { /* out of memory: the name remains unknown, and the request fails */
+            if (e != NULL) { /* NULL: out of memory; the name remains unknown, so the request fails */
                 e->is_found = true;
             }
             pthread_mutex_unlock(&s->lock);
@@ -492,8 +494,8 @@ static void find_in_dir(adapter_store *s, const adapter_want *w) {
     }
 }
 
-/* Sets the entries of w's parts whose scale is not 0. False: w->error is set. Under
- * the lock. */
+/* Sets w->entries to those of its parts with a scale other than 0. False: w->error is
+ * set. Under the lock. */
 static bool set_entries(adapter_store *s, adapter_want *w) {
     for (int32_t i = 0; i < w->n_parts; i++) {
         adapter_entry *e = entry_of(s, &w->parts[i], w);
@@ -550,7 +552,7 @@ static void adapters_cancel(void *context, adapter_want *w) {
     }
     pthread_mutex_unlock(&s->lock);
     if (waits) {
-        wake_ring(&s->bell); /* entries that were draining for it are available again */
+        wake_ring(&s->bell); /* entries that were draining for w can be used again */
         w->ready(w);
     }
 }

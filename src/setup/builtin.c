@@ -3,7 +3,7 @@
 
 #include "setup/engine_config.h"
 
-/* The assembler includes the files; their paths come from the build. */
+/* Makes the assembler include the file at path, which the build defines. */
 #define PLACE(name, path)                                                                                    \
     __asm__(".section .rodata, \"a\"\n"                                                                      \
             ".balign 64\n"                                                                                   \

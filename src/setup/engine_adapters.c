@@ -1,5 +1,5 @@
-/* The adapters that an engine's options name: opens the store, and loads adapters for the
- * engine's model. */
+/* Opens the store of the adapters that an engine's options name, and loads adapters for
+ * the engine's model. */
 #include "setup/engine_parts.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "base/mem.h"
 #include "setup/adapter_store.h"
 
-#define MOST_FILE_BYTES ((int64_t)16 << 30) /* most bytes of an adapter's tensors */
+#define MOST_FILE_BYTES ((int64_t)16 << 30) /* limit for the tensors of an adapter */
 
 /* ---- loading ---- */
 
-/* Tokenises the text that activates an adapter, as it would be within a prompt. */
+/* Tokenises the text that activates an adapter as if it stood inside a prompt. */
 static quire_err engine_adapters_tokenise(const tokenizer *t, const char *path, model_adapter *a,
                                           quire_error *err) {
     token_list ids = {0};
@@ -78,7 +78,7 @@ static void engine_adapters_free(void *context, loaded_adapter *a) {
 
 /* ---- options ---- */
 
-/* 0-terminates a text of a list in *out. */
+/* Copies text, 0-terminated, to *out. */
 static quire_err engine_adapters_text(str text, strbuf *out, quire_error *err) {
     strbuf_clear(out);
     return err_set(err, strbuf_add(out, text.p, text.n), -1, "out of memory for adapters");

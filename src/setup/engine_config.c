@@ -11,11 +11,11 @@
 #include "setup/adapter_store.h"
 #include "setup/pool_plan.h"
 
-/* smallest quire_options: it has at least a model */
+/* smallest valid size of quire_options: up to its member `model` */
 #define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *))
 #define MAX_SIZE   4096 /* a larger size is invalid */
 
-/* The defaults: those of the rows; other members are 0. */
+/* The default options: those of engine_flags; other members are 0. */
 static quire_options engine_config_defaults(void) {
     quire_options o = {.size = sizeof o};
     flags_set_defaults(engine_flags, &o);
@@ -24,7 +24,7 @@ static quire_options engine_config_defaults(void) {
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
-        return; /* too small for any member: reading it fails */
+        return; /* too small for any member; options_read will refuse it */
     }
     const quire_options own = engine_config_defaults();
     memset(o, 0, size);
@@ -138,7 +138,7 @@ kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv
     return kv_most_of_layout(l, engine_most_rows(&eo, d));
 }
 
-/* Appends the names of all formats of calls, or of reasoning. */
+/* Appends the names of all tool call formats, or of all reasoning formats. */
 static quire_err list_formats(bool calls, strbuf *out) {
     const answer_format *f;
     for (size_t i = 0; (f = calls ? call_format_at(i) : reasoning_format_at(i)) != NULL; i++) {
@@ -149,8 +149,8 @@ static quire_err list_formats(bool calls, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Reads the name of a format: *out is as the template has it for "auto", NULL for
- * "none". */
+/* Finds the format with the given name. "auto" leaves *out as the template has it; "none"
+ * sets NULL. */
 static quire_err engine_config_read_format(const char *option, const char *given, bool calls,
                                            const char **out, quire_error *err) {
     const answer_format *f = calls ? call_format_named(given) : reasoning_format_named(given);
@@ -181,7 +181,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
         return err_set(err, QUIRE_INVALID, -1,
                        "--preemption-mode swap: needs swap space; give --swap-space too");
     }
-    /* auto: without a server there are no keys that separate tenants */
+    /* auto is fcfs here: without a server, no API keys separate tenants */
     const quire_schedule schedule = o->schedule == QUIRE_SCHEDULE_AUTO ? QUIRE_SCHEDULE_FCFS : o->schedule;
     *out = (engine_options){
         .page_tokens = o->page_tokens,
@@ -219,7 +219,7 @@ bool options_tiers_last(const quire_options *o) {
     return o->tier_file != NULL || o->tier_redis != NULL;
 }
 
-/* Checks every option that has a row, and combinations of options. */
+/* Checks every option that engine_flags has, and combinations of options. */
 static quire_err engine_config_check(const quire_options *o, quire_error *err) {
     TRY(flags_check(engine_flags, o, err));
     if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && o->prefix_cache == QUIRE_PREFIX_CACHE_NONE) {

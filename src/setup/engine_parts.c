@@ -1,4 +1,4 @@
-/* Opens the parts of an engine in the order in which they need each other. */
+/* Opens the parts of an engine, each after those that it needs. */
 #include "setup/engine_parts.h"
 
 #include <assert.h>
@@ -15,12 +15,12 @@
 #include "setup/pool_plan.h"
 #include "text/turn_ends.h"
 
-#define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
+#define REQUESTS_A_SEQ 16 /* most requests per sequence of a batch; more get QUIRE_BUSY */
 #define MIN_REQUESTS   1024
 _Static_assert(PARAMS_MAX_CHOICES <= MIN_REQUESTS, "an engine that nothing else uses takes any request");
 
-/* Opens the tokenizer that o names instead of the model's. Its ids must be tokens of the
- * model. */
+/* Opens the tokenizer o->tokenizer in place of the model's. Its ids must be in the
+ * model's vocabulary. */
 static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, int32_t n_vocab,
                                       quire_error *err) {
     size_t n;
@@ -40,7 +40,8 @@ static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, i
                      o->tokenizer, (int)n_tokens, (int)n_vocab);
 }
 
-/* Continues with ids only if this build cannot use the vocabulary. */
+/* Opens the model's tokenizer. Without one (this build cannot use the vocabulary) the
+ * engine accepts ids only. */
 static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_error *err) {
     quire_err e = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
     if (e != QUIRE_OK && e != QUIRE_NOT_FOUND && e != QUIRE_UNSUPPORTED) {
@@ -53,13 +54,13 @@ static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_
     return QUIRE_OK;
 }
 
-/* The files whose chat templates are used: those of the other tokenizer, if they have
- * one, else the model's. */
+/* The file with the chat templates: that of o->tokenizer, if it has any, else the
+ * model's. */
 static const model_file *template_files(const engine_parts *p, const model_file *f) {
     return p->text_file != NULL && model_file_chat_template(p->text_file).n > 0 ? p->text_file : f;
 }
 
-/* Opens the templates besides the default one. A template that can't be parsed is left
+/* Opens the templates other than the default one. A template that can't be parsed is left
  * out, with a warning. */
 static quire_err engine_parts_add_templates(engine_parts *p, const model_file *f, quire_error *err) {
     for (size_t i = 0; i < model_file_n_templates(f); i++) {
@@ -78,8 +79,8 @@ static quire_err engine_parts_add_templates(engine_parts *p, const model_file *f
     return QUIRE_OK;
 }
 
-/* Detects the formats of responses by the marks in the template and in the one for
- * tools. Quire's own chat forms have none. */
+/* Detects the formats of responses by marks in the default template and in that for
+ * tools. Quire's own chat forms have no marks. */
 static void engine_parts_find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
     bool is_own = strcmp(p->chat.name, "model") == 0;
     str text = o->chat_template != NULL ? str_of(o->chat_template)
@@ -96,7 +97,7 @@ static void engine_parts_find_formats(engine_parts *p, const quire_options *o, c
     }
 }
 
-/* Whether the template's text begins with this text, possibly after white space. */
+/* Whether the template's output begins with this text, possibly after white space. */
 static bool template_begins(const chat_template *template, str text) {
     static const char variables[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true}";
@@ -111,9 +112,8 @@ static bool template_begins(const chat_template *template, str text) {
     return ok;
 }
 
-/* Appends a phrase that says how the prompts of chats begin, from the output of the
- * form's first template for a user's message: "with BOS, <s>: the template writes it".
- * QUIRE_NO_MEMORY. */
+/* Appends how chat prompts begin, "with BOS, <s>: the template writes it", found by
+ * applying the form's first template to a user's message. QUIRE_NO_MEMORY. */
 static quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out) {
     int32_t start = tokenizer_start(t);
     str bos = start >= 0 ? tokenizer_piece(t, start) : tokenizer_bos_text(t);
@@ -129,12 +129,12 @@ static quire_err chat_start_print(const chat_form *form, const tokenizer *t, str
                                           : ": the tokenizer adds it, since the template writes none");
 }
 
-/* Opens tokenizer and template. */
+/* Opens tokenizer and chat templates, and finds the formats of responses. */
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab,
                            quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     p->parses_messages = o->special_tokens_in_messages == QUIRE_MESSAGE_TOKENS_PARSE;
-    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked even if there is no chat */
+    TRY(options_formats(o, &(output_formats){0}, err)); /* checks the names even if there is no chat */
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -171,9 +171,8 @@ static quire_err write_shortage(const model_desc *d, const memory_room *room, st
                        d->is_packed ? ", or read them from the file repeatedly" : "");
 }
 
-/* Warns if the weights exceed the memory: a process that the system kills while they
- * are loaded gets no other message. A limit of the process itself makes a call fail
- * instead. */
+/* Warns if the weights exceed the memory, since the system may kill the process during
+ * loading without a message. With a limit of the process itself, a call fails instead. */
 static void warn_of_weights(const model_desc *d) {
     memory_room room;
     strbuf text = {0};
@@ -185,7 +184,7 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
-/* Logs once what is in the file but not read by the engine. */
+/* Logs which tensors of the file the engine does not use. */
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
         log_line(LOG_INFO,
@@ -196,7 +195,7 @@ static void name_left_out(const model_desc *d) {
     }
 }
 
-/* Adds the end tokens that the vocabulary suggests to the model's own. */
+/* Adds to the model's end tokens those that the vocabulary suggests. */
 static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err) {
     const model_file *f = p->text_file != NULL ? p->text_file : p->pack.file;
     answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);
@@ -207,13 +206,12 @@ static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err)
                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* Whether p is one of several models that share their memory. */
+/* Whether p's model shares its memory with other models. */
 static bool shares_memory(const engine_parts *p) {
     return p->memory != NULL && p->memory->n_models > 1;
 }
 
-/* For a model beside others, subtracts its weights and buffers from the shared memory,
- * once their size is known. */
+/* Subtracts `bytes` of weights and buffers of a further model from the shared memory. */
 static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *err) {
     const kv_budget_counts all = kv_budget_count(p->memory->budget);
     p->fixed_bytes = model_memory_fixed(p->memory, bytes);
@@ -226,16 +224,16 @@ static quire_err engine_parts_take(engine_parts *p, int64_t bytes, quire_error *
                          (long long)all.promised_bytes);
 }
 
-/* Does so before they are loaded, by the size of their files; for mapped files only the
- * part that stays in memory. */
+/* Subtracts a further model's weights before they are loaded, by the size of their files;
+ * of mapped files, only the part that stays in memory. */
 static quire_err engine_parts_take_weights(engine_parts *p, const model_desc *d, quire_error *err) {
     memory_room room;
     memory_room_read("", 0, &room);
     return engine_parts_take(p, d->is_packed ? pool_plan_kept(&room, d->weight_bytes) : d->weight_bytes, err);
 }
 
-/* Opens the text and, if check passes, loads the weights, from the model's own files or
- * their packed form. The weights come last because they take the time. */
+/* Opens tokenizer and template and, if check passes, loads the weights, from the model's
+ * own files or their packed form. The weights come last because they take longest. */
 static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o,
                                          const engine_parts_check *check, model_file *f, int32_t *max_len,
                                          quire_error *err) {
@@ -257,26 +255,27 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
-    if (options_tiers_last(o)) { /* from the source files, since the packed form is the same model */
+    /* by the source files, so that it is the same with and without a packed form */
+    if (options_tiers_last(o)) {
         tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len,
                      p->tier_version);
     }
     return QUIRE_OK;
 }
 
-/* Reads the file that o->generation_config names; f is the model. */
+/* Reads the sampling defaults from o->generation_config; f: the model's file. */
 static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f,
                                quire_error *err) {
     const char *from = o->generation_config;
-    if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* vLLM's name for none */
+    if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* "vllm" is vLLM's word for none */
         return QUIRE_OK;
     }
     return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err)
                                      : sampling_defaults_read(from, &p->defaults, err);
 }
 
-/* Adds the draft model, if there is one, to a plan. Returns the bytes that its buffers
- * and mapped weights will still take. */
+/* Adds the draft model, if there is one, to the plan. Returns the bytes of its buffers
+ * and mapped weights that are still to be allocated. */
 static int64_t add_draft(const speculation *s, pool_plan *plan) {
     const backend *b = s->model.b;
     if (b == NULL) {
@@ -288,7 +287,7 @@ static int64_t add_draft(const speculation *s, pool_plan *plan) {
     return buffers + (model_description(s->model.m)->is_packed ? weights : 0);
 }
 
-/* Plans the pages. Memory of weights and buffers is already allocated. */
+/* The plan of the pages, after weights and buffers were allocated. */
 static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
@@ -311,7 +310,8 @@ static quire_err explain_share(const model_memory *m, int64_t sure_bytes, strbuf
     return memory_print(sure_bytes, out);
 }
 
-/* The pages of one of several models. The first one opens the memory that they share. */
+/* Plans the pages of one of several models. The first opens the memory that they
+ * share. */
 static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_plan *plan,
                             const kv_most *most, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
     const kv_layout *l = &p->model.layout;
@@ -331,7 +331,7 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
                        "the model's weights and buffers leave no memory for KV pages");
     } else {
         TRY(engine_parts_take(p, plan->weight_bytes - plan->dropped_bytes + plan->buffer_bytes, err));
-        strbuf_clear(&p->pool_plan); /* planned by another model */
+        strbuf_clear(&p->pool_plan); /* does not apply: the first model's plan decides */
     }
     TRY(model_memory_share(p->memory, plan, l, most, least_tokens, n_pages, &p->sure_pages, err));
     if (is_first) {
@@ -341,8 +341,8 @@ static quire_err plan_share(engine_parts *p, const quire_options *o, const pool_
                    "out of memory");
 }
 
-/* Reports the planned number of pages and its reason, and warns if they exceed the
- * available memory. */
+/* Plans the number of pages and explains it in p->pool_plan. *exceeds: the pages may
+ * exceed the available memory. */
 static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most,
                             int32_t least_tokens, int32_t *n_pages, bool *exceeds, quire_error *err) {
     pool_plan plan = engine_parts_plan(p, o);
@@ -358,8 +358,8 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     return QUIRE_OK;
 }
 
-/* Allocates as many pages as fit; without --max-model-len the longest sequence is limited
- * to what the pool holds, or can always have beside other models. */
+/* Opens as many pages as fit. Without --max-model-len, *max_len is lowered to what the
+ * pool holds or, beside other models, to what is guaranteed. */
 static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o, int32_t *max_len,
                                          quire_error *err) {
     backend *b = p->model.b;
@@ -377,7 +377,7 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
     kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
     TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
     int64_t holds = kv_most_tokens(&most, p->sure_pages > 0 ? p->sure_pages : n_pages);
-    /* its inputs are bounded by the rows of a step, with a reason */
+    /* an encoder's inputs are limited by max_batched_tokens, and the error says so */
     bool is_encoder = model_description(p->model.m)->two_sided;
     *max_len =
         holds < *max_len && !(is_encoder && holds >= o->max_batched_tokens) ? (int32_t)holds : *max_len;
@@ -397,11 +397,11 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
 
 typedef struct prefix_list {
     token_list *ids;     /* [n] mem_new'd */
-    engine_prefix *list; /* [n] the same, for the engine */
+    engine_prefix *list; /* [n] the same prefixes, for engine_options */
     int32_t n;
 } prefix_list;
 
-/* Appends the ids of one prefix to the empty *out. */
+/* Appends the ids of one prefix to *out, which is empty. */
 static quire_err engine_parts_read_ids(const quire_prefix *p, const tokenizer *t, token_list *out,
                                        quire_error *err) {
     if (!p->ids) {
@@ -433,8 +433,8 @@ static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_v
     return QUIRE_OK;
 }
 
-/* Tokenises and checks the public prefixes. t may be NULL, then texts are UNSUPPORTED.
- * *out is freed with free_prefixes, also after a failure. */
+/* Tokenises and checks the public prefixes. QUIRE_UNSUPPORTED: a prefix is a text and t
+ * is NULL. Free *out with free_prefixes, also after a failure. */
 static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out,
                                quire_error *err) {
     *out = (prefix_list){0};
@@ -548,8 +548,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
-/* Opens the pages of the draft model, if there is one, in the memory that is planned for
- * the model's pages. */
+/* Opens the draft model's pages, if any, in the memory planned for the model's pages. */
 static quire_err open_draft_pages(engine_parts *p, const quire_options *o, int32_t max_len,
                                   quire_error *err) {
     const kv_layout *l = &p->model.layout;
@@ -564,7 +563,7 @@ static quire_err open_draft_pages(engine_parts *p, const quire_options *o, int32
     return speculation_open_pages(&p->speculation, o, n_tokens, max_len, p->memory->budget, err);
 }
 
-/* engine_parts_open_model on a thread of low priority. */
+/* A call of engine_parts_open_model on a thread of low priority. */
 typedef struct background_load {
     engine_parts *p;
     const quire_options *o;
@@ -580,7 +579,7 @@ static void load_in_background(void *context) {
     l->result = engine_parts_open_model(l->p, l->o, l->check, l->f, l->max_len, l->err);
 }
 
-/* Loads the model, alone or beside a running one. */
+/* Loads the model; at low priority if `beside` is a running one. */
 static quire_err load_beside(engine_parts *p, const quire_options *o, const engine_parts_check *check,
                              const engine_parts *beside, model_file *f, int32_t *max_len, quire_error *err) {
     if (beside == NULL) {

@@ -33,7 +33,7 @@ static bool are_caches_alike(const cache_desc *a, const cache_desc *b) {
            a->n_units == b->n_units && a->unit_bytes == b->unit_bytes;
 }
 
-/* The number of a layer's own caches, which is the step to the next layer's cache
+/* How many caches the layer does not share: the difference to the next layer's
  * numbers. */
 static int32_t count_own(const model_desc *d, const layer_desc *l) {
     int32_t n = 0;
@@ -43,8 +43,8 @@ static int32_t count_own(const model_desc *d, const layer_desc *l) {
     return n;
 }
 
-/* Whether at this place both have no cache, share one, or have equal caches with
- * consecutive numbers. */
+/* Whether layers a and b, in this order, have no cache at this place, share one, or have
+ * equal caches with consecutive numbers. */
 static bool are_places_alike(const model_desc *d, const layer_desc *a, const layer_desc *b, int place) {
     int32_t x = a->caches[place], y = b->caches[place];
     if (x == y) {
@@ -54,7 +54,7 @@ static bool are_places_alike(const model_desc *d, const layer_desc *a, const lay
            count_users(d, x) == 1 && count_users(d, y) == 1;
 }
 
-/* Whether a layer differs from the previous one at most in the number of its cache. */
+/* Whether layer i differs from the previous one only in its cache numbers, if at all. */
 static bool inspect_layers_goes_on(const model_desc *d, int32_t i) {
     const layer_desc *a = &d->layers[i - 1], *b = &d->layers[i];
     bool alike = a->rope == b->rope && a->n_heads == b->n_heads && a->window == b->window &&
@@ -109,7 +109,7 @@ static void feed_forward(const model_desc *d, const layer_desc *l, char out[2 * 
     }
 }
 
-/* Writes the cache numbers of layers first..last: "12-15"; of one layer "3, 17". */
+/* Writes the cache numbers of layers first..last: "12-15", or "3, 17" of one layer. */
 static void caches_of_run(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
     const layer_desc *a = &d->layers[first], *b = &d->layers[last];
     int32_t low = INT32_MAX, high = -1, n_caches = 0;
@@ -148,7 +148,7 @@ static quire_err write_layers(strbuf *b, const model_desc *d) {
     return QUIRE_OK;
 }
 
-/* The layers that use a cache: "13, 15-29". */
+/* Appends the layers that use a cache: "13, 15-29". */
 static quire_err add_users(strbuf *b, const model_desc *d, int32_t cache) {
     const char *before = "";
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -177,8 +177,7 @@ static int32_t only_user(const model_desc *d, int32_t cache) {
     return user;
 }
 
-/* The next of a run of equal caches of one layer each, in order of layers; -1 at the
- * end. */
+/* The number of the next layer's cache if it is equal and each has one user; else -1. */
 static int32_t next_alike(const model_desc *d, int32_t cache) {
     int32_t user = only_user(d, cache);
     if (user < 0) {
@@ -190,8 +189,7 @@ static int32_t next_alike(const model_desc *d, int32_t cache) {
     return goes_on ? next : -1;
 }
 
-/* The numbers of equal caches from first to last: "0-3", or "0-6/2" for every second
- * one. */
+/* Writes the numbers of equal caches: "0-3", or "0-6/2" for every second one. */
 static void cache_numbers(const model_desc *d, int32_t first, int32_t last, char out[MAX_CELL]) {
     int32_t next = next_alike(d, first);
     if (last == first || next == first + 1) {

@@ -6,10 +6,10 @@
 #include "core/kv_layout.h"
 #include "json/json_out.h"
 
-/* For people: a run of equal layers is one line, and so are their caches. l: the pages in
- * which the caches are. */
+/* Appends tables for people: a run of equal layers is one line, and so are its caches. l:
+ * the layout of the pages with these caches. Errors of strbuf_add. */
 quire_err inspect_layers_text(strbuf *b, const model_desc *d, const kv_layout *l);
-/* For programs: "layers", "caches" and "ropes", an element each. */
+/* Writes JSON members for programs: the arrays "layers", "caches" and "ropes". */
 void inspect_layers_json(json_out *o, const model_desc *d, const kv_layout *l);
 
 #endif

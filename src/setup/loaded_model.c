@@ -62,8 +62,7 @@ static quire_err model_pack_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the packed model");
 }
 
-/* Adds the metadata, with the tokenizer's tables where this build can use the
- * vocabulary. */
+/* Adds f's metadata, with the tokenizer's tables if this build can use the vocabulary. */
 static quire_err add_metadata(packed_image *image, const model_file *f, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -76,12 +75,13 @@ static quire_err add_metadata(packed_image *image, const model_file *f, quire_er
     return e;
 }
 
-/* Loads the model into b and writes it. */
+/* Loads the model into b and writes its packed form to path. */
 static quire_err model_pack_write_model(model_file *f, backend *b, packed_image *image, const char *path,
                                         quire_error *err) {
     packed_writer *w;
     model *m = NULL;
-    TRY(packed_writer_open(path, &w, err)); /* opened first, before time is spent on loading */
+    /* opened first, so that an error comes before the time for loading is spent */
+    TRY(packed_writer_open(path, &w, err));
     quire_err e = model_open_image(f, b, 1, image, &m, err);
     TRY_DONE(e, add_metadata(image, f, err));
     if (packed_image_finish(image) != QUIRE_OK) {

@@ -18,7 +18,7 @@ typedef struct loaded_model {
     kv_layout layout; /* its pages have o->page_tokens tokens */
 } loaded_model;
 
-/* Opens the backend for a model of this description. Close *out also after a failure. */
+/* Opens a backend for a model of this description. Close *out also after a failure. */
 quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded_model *out,
                              quire_error *err);
 /* Loads f's weights into the backend, for sequences of at most max_len tokens, and adds
@@ -26,15 +26,14 @@ quire_err loaded_model_begin(const quire_options *o, const model_desc *d, loaded
  * open yet. f may be closed afterwards. */
 quire_err loaded_model_load(loaded_model *l, const quire_options *o, model_file *f, packed_image *image,
                             int32_t max_len, quire_error *err);
-/* Does both, without an image. d is f's description. */
+/* Calls loaded_model_begin and loaded_model_load, without an image. d is f's
+ * description. */
 quire_err loaded_model_open(const quire_options *o, model_file *f, const model_desc *d, int32_t max_len,
                             loaded_model *out, quire_error *err);
 void loaded_model_close(loaded_model *l);
 
-/* Metadata of a packed image, for `quire pack` and the pack cache. */
-
-/* Adds f's metadata to an image. t: f's open tokenizer, whose tables then replace the
- * vocabulary's lists; NULL: they are kept. */
+/* Adds f's metadata to a packed image. t: f's tokenizer, whose tables replace the
+ * vocabulary's lists; NULL: the lists are kept. */
 quire_err image_metadata(packed_image *image, const model_file *f, const tokenizer *t, quire_error *err);
 
 #endif

@@ -15,29 +15,29 @@
 
 enum { N_KV_TYPES = 6 };
 
-/* The data of both forms of the summary. */
+/* The data of the summary, for its text and its JSON form. */
 typedef struct summary {
     model_desc d;
     answer_ends ends;
     output_formats formats;
     const model_file *f;
-    strbuf path, name, vocabulary; /* the file's texts, safe to show */
-    strbuf pool_plan;              /* pool_plan_explain, the same */
+    strbuf path, name, vocabulary; /* the file's texts, without control characters */
+    strbuf pool_plan;              /* text of pool_plan_explain, without control characters */
     compute_mode compute;
     int32_t max_len, page_tokens;
     pool_plan plan;
-    kv_types kv_types; /* types that an engine with these options uses */
+    kv_types kv_types; /* the types of an engine with these options */
     bool kv_is_asked;
     int64_t snapshot_bytes; /* value of --state-snapshot-bytes */
     struct {
         kv_layout layout;
-        int64_t n_pages; /* also 0 if unknown */
+        int64_t n_pages; /* 0: none, or unknown */
         kv_most most;
     } kv[N_KV_TYPES];
-    int n_kv; /* without types that the model's layers do not support */
+    int n_kv; /* number of entries; types that the model does not support are left out */
 } summary;
 
-/* Appends a text from a file: replaces invalid UTF-8 and control characters. */
+/* Appends a text from a file, with invalid UTF-8 and control characters replaced. */
 static quire_err add_shown(strbuf *b, str text) {
     size_t from = b->n;
     TRY(utf8_add_lossy(b, text));
@@ -65,7 +65,7 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
-/* The formats of calls and reasoning in answers, from the model's own template and the
+/* Sets the formats of tool calls and reasoning, from the model's template and the
  * options. */
 static quire_err model_inspect_fill_formats(const quire_options *o, const model_file *f, summary *s,
                                             quire_error *err) {
@@ -73,8 +73,8 @@ static quire_err model_inspect_fill_formats(const quire_options *o, const model_
     return options_formats(o, &s->formats, err);
 }
 
-/* The end tokens that an engine uses; for a vocabulary that this build cannot use, those
- * in its file. */
+/* Sets the end tokens that an engine uses; if this build cannot use the vocabulary, those
+ * in the file. */
 static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_error *err) {
     tokenizer *t = NULL;
     quire_error why = {0};
@@ -86,7 +86,7 @@ static quire_err model_inspect_fill_ends(const model_file *f, summary *s, quire_
     return QUIRE_OK;
 }
 
-/* Adds the draft model, if there is one, to the plan. */
+/* Adds the weights of the draft model, if there is one, to the plan. */
 static quire_err model_inspect_add_draft(const quire_options *o, pool_plan *plan, quire_error *err) {
     speculation s;
     model_desc d = {0};
@@ -180,7 +180,7 @@ static quire_err model_inspect_fill(const quire_options *o, const model_file *f,
     return fill_kv(o, s, err);
 }
 
-/* The plan for the type that an engine with these options uses. */
+/* Index of the plan with the types of an engine with these options. */
 static int own_kv(const summary *s) {
     int i = 0;
     while (i + 1 < s->n_kv && s->kv[i].layout.types.key != s->kv_types.key) {
@@ -231,7 +231,8 @@ static quire_err write_weights(strbuf *b, const summary *s) {
                        s->kv_is_asked ? "as asked" : "by default");
 }
 
-/* Writes one row for type *i and those after it with equal pages; *i moves past them. */
+/* Writes one row for type *i and the following types with equal pages, and moves *i past
+ * them. */
 static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
     const kv_layout *l = &s->kv[*i].layout;
     long long n_pages = (long long)s->kv[*i].n_pages;
@@ -269,9 +270,8 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     return QUIRE_OK;
 }
 
-/* The room that snapshots of a model with recurrent states take in its pool. A chat that
- * continues needs the one at the end of its last answer, or, if that was edited, the one
- * at the end of its last prompt. */
+/* Snapshots that a chat needs to be continued: the one at the end of its last answer or,
+ * if that was edited, the one at the end of its last prompt. */
 enum { SNAPSHOTS_A_CHAT = 2 };
 
 static quire_err write_snapshots(strbuf *b, const summary *s) {
@@ -291,7 +291,7 @@ static quire_err write_snapshots(strbuf *b, const summary *s) {
 
 static const char *const poolings[] = {NULL, "mean", "cls", "last"};
 
-/* Writes how an input's rows are pooled; nothing for a model that only generates text. */
+/* Writes how rows are pooled; nothing for a model that only generates text. */
 static quire_err write_pooling(strbuf *b, const model_desc *d) {
     static const char *const functions[N_ROW_FUNCTIONS] = {"", " tanh", " GELU", " ReLU", " sigmoid"};
     const pooling_desc *p = &d->pooling;
@@ -314,7 +314,8 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 
-/* Writes the layers in one line; heads are those of the first layer with attention. */
+/* Writes a line about the layers; head counts are those of the first layer with
+ * attention. */
 static quire_err write_shape(strbuf *b, const model_desc *d) {
     const layer_desc *l = desc_attention_layer(d);
     TRY(strbuf_addf(b, "shape           %d layers, width %d, ", (int)d->n_layers, (int)d->d_model));

@@ -1,6 +1,6 @@
-/* Chooses what a start loads from: the model's own files or, if the pack cache has it,
- * their packed form. */
-/* SCHED_IDLE is outside POSIX. */
+/* Chooses the file that a start loads: the model's own or, if the pack cache has one, its
+ * packed form. */
+/* for SCHED_IDLE, which is outside POSIX */
 #define _GNU_SOURCE
 #include "setup/engine_parts.h"
 
@@ -22,11 +22,11 @@
 
 /* ---- keeping a packed form ---- */
 
-#define WAIT_S 1 /* delay before it begins, since the first request usually comes at once */
+#define WAIT_S 1 /* delay before writing begins, since the first request usually comes at once */
 
 typedef enum keep_phase { KEEP_METADATA, KEEP_CHECKSUMS, KEEP_PLACE, KEEP_BYTES, KEEP_ENDED } keep_phase;
 
-/* Owned by the thread and, after it has ended, by pack_keeper_close. */
+/* The thread that writes a packed form owns it; after its end, pack_keeper_close does. */
 struct pack_keeper {
     pack_keep what;
     keep_phase phase;
@@ -40,8 +40,8 @@ struct pack_keeper {
     _Atomic bool stop;
 };
 
-/* Names the entry, with the absolute path of the model, links unresolved, for listings of
- * the cache. */
+/* Adds the key and, for listings of the cache, the absolute path of the model, without
+ * resolving links. */
 static quire_err pack_keep_add_key(pack_keeper *k) {
     const char *path = model_file_path(k->what.source);
     char here[4096];
@@ -82,7 +82,7 @@ static quire_err pack_keep_write_some(pack_keeper *k) {
     return QUIRE_OK;
 }
 
-/* One step of at most PACKED_BLOCK bytes. */
+/* Does the next step of the writing, of at most PACKED_BLOCK bytes. */
 static quire_err pack_keep_step(pack_keeper *k) {
     if (k->phase == KEEP_METADATA) {
         k->phase = KEEP_CHECKSUMS;
@@ -99,7 +99,7 @@ static quire_err pack_keep_step(pack_keeper *k) {
     return pack_keep_write_some(k);
 }
 
-/* Steps until all is written or failed, or stop is set. */
+/* Writes until the form is complete, an error occurs, or *stop is set (NULL: never). */
 static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
     while (k->phase != KEEP_ENDED && (stop == NULL || !atomic_load(stop))) {
         quire_err e = pack_keep_step(k);
@@ -107,7 +107,7 @@ static void pack_keep_run(pack_keeper *k, const _Atomic bool *stop) {
             continue;
         }
         k->phase = KEEP_ENDED;
-        if (e != QUIRE_BUSY) { /* otherwise another process is writing the same form */
+        if (e != QUIRE_BUSY) { /* QUIRE_BUSY: another process is writing the same form */
             log_line(LOG_WARN, "the packed form of this model was not kept: %s",
                      k->err.message[0] ? k->err.message : quire_err_text(e));
         }
@@ -126,15 +126,14 @@ static void wait_before(pack_keeper *k) {
 
 static void *pack_keep_do(void *argument) {
     pack_keeper *k = argument;
-    /* if the system refuses, it runs like any thread */
+    /* if the system refuses, the thread keeps its normal priority */
     (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     wait_before(k);
     pack_keep_run(k, &k->stop);
     return NULL;
 }
 
-/* Starts the thread. NULL: there is no memory or no thread for it, and nothing will be
- * kept. */
+/* Starts the thread. NULL: out of memory or threads; nothing will be written. */
 static pack_keeper *pack_keeper_open(const pack_keep *what) {
     sigset_t all, before;
     pack_keeper *k = mem_new(1, sizeof *k);
@@ -145,7 +144,7 @@ static pack_keeper *pack_keeper_open(const pack_keep *what) {
     pthread_mutex_init(&k->mutex, NULL);
     pthread_cond_init(&k->wake, NULL);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's other threads */
     int failed = pthread_create(&k->thread, NULL, pack_keep_do, k);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
@@ -157,7 +156,7 @@ static pack_keeper *pack_keeper_open(const pack_keep *what) {
     return k;
 }
 
-/* The bytes that are still to be written. */
+/* Number of bytes still to be written. */
 static uint64_t left_of(const pack_keeper *k) {
     return k->phase == KEEP_ENDED ? 0 : packed_image_data_bytes(k->what.image) - k->at;
 }
@@ -213,7 +212,7 @@ static bool pack_start_is_whole(const model_file *f, backend *b) {
 
 /* ---- the start ---- */
 
-/* Loads the entry, if there is a complete one. */
+/* Opens the cache's packed form as s->file, if there is a complete one. */
 static bool find_entry(pack_start *s, backend *b) {
     model_file *f;
     quire_error err = {0};
@@ -253,7 +252,7 @@ void pack_start_find(const quire_options *o, model_file *source, const model_des
                    TABLES_VERSION, d->quantise_to != DTYPE_F32 ? ", as " : "",
                    d->quantise_to != DTYPE_F32 ? dtype_name(d->quantise_to) : "");
     if (!pack_cache_key(source, form, out->key)) {
-        return; /* the built-in model */
+        return; /* the built-in model needs none */
     }
     if (pack_cache_open(o->pack_cache, o->pack_cache_bytes, &out->cache, &err) != QUIRE_OK) {
         log_line(LOG_WARN, "pack cache: %s; the model starts without it", err.message);

@@ -14,14 +14,12 @@
 #include "options/engine_flags.h"
 #include "setup/adapter_store.h"
 
-/* MCL_ONFAULT is outside POSIX. */
-
 #define PATH_BYTES 4096
-/* threads that start later: the engine's, text, server, log, tiers */
+/* stacks of threads that start later: engine, text, server, log, tiers */
 #define N_STACKS  6
-#define UNLIMITED ((int64_t)1 << 60) /* limits at or above this count as no limit */
+#define UNLIMITED ((int64_t)1 << 60) /* a limit of at least this is no limit */
 
-/* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
+/* The number in line "name N kB" of root/path, in bytes; -1: there is no such line. */
 static int64_t read_kib(const char *root, const char *path, const char *name) {
     char full[PATH_BYTES], line[256];
     int n = snprintf(full, sizeof full, "%s%s", root, path);
@@ -41,7 +39,7 @@ static int64_t read_kib(const char *root, const char *path, const char *name) {
     return bytes;
 }
 
-/* Lowers the room to `bytes` if that is less. */
+/* Lowers the room to `bytes`, with its bound and limit, if that is less. */
 static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int64_t limit) {
     if (room->bytes < 0 || bytes < room->bytes) {
         room->bytes = bytes > 0 ? bytes : 0;
@@ -50,7 +48,7 @@ static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int
     }
 }
 
-/* Address space for the stacks of later threads, most of which is never touched. */
+/* Address space of the stacks of later threads, most of which is never touched. */
 static int64_t stack_bytes(void) {
     pthread_attr_t attr;
     size_t n = 0;
@@ -61,8 +59,8 @@ static int64_t stack_bytes(void) {
     return N_STACKS * (int64_t)n;
 }
 
-/* Limits the room to what a soft limit leaves beyond the process's present usage, a line
- * of its status. */
+/* Limits the room to what a soft limit leaves beyond the process's present usage, which
+ * its status file has in line `name`. */
 static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound,
                             const char *name) {
     struct rlimit limit;
@@ -143,7 +141,7 @@ quire_err memory_lock(bool late, quire_error *err) {
                    strerror(code), may);
 }
 
-#define RULES_LEAST ((int64_t)1 << 20) /* least memory, with which short rules can still be obeyed */
+#define RULES_LEAST ((int64_t)1 << 20) /* with less memory, not even short rules could be obeyed */
 
 pool_plan pool_plan_of(const quire_options *o) {
     assert(o != NULL);
@@ -180,15 +178,14 @@ void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d
     p->step_seqs = o->max_seqs;
 }
 
-/* The pages of a step's rows: each sequence's last page may be part-filled, and a page
- * holds a row at least. INT64_MAX: no encoder. */
+/* The most pages of an encoder's step: each sequence may have a part-filled page, and
+ * each page holds at least a row. INT64_MAX: no encoder. */
 static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
     int64_t rows = p->step_rows, n = rows / l->page_tokens + p->step_seqs;
     return rows == 0 ? INT64_MAX : (n < rows ? n : rows) * l->n_groups;
 }
 
-/* What the cap leaves beside the model's weights and buffers; INT64_MAX: there is
- * none. */
+/* The bytes that cap_bytes leaves beside weights and buffers; INT64_MAX: no cap. */
 static int64_t cap_leaves(const pool_plan *p) {
     int64_t others = p->weight_bytes - p->dropped_bytes + p->buffer_bytes + p->draft_bytes;
     return p->cap_bytes == 0 ? INT64_MAX : p->cap_bytes > others ? p->cap_bytes - others : 0;
@@ -210,8 +207,7 @@ int64_t pool_plan_bytes(const pool_plan *p, int64_t page_bytes) {
     return n < most ? n : most;
 }
 
-/* The number of pages in so many bytes, limited to valid page numbers and to what an
- * encoder's step needs. */
+/* The pages in `bytes`, at most POOL_MAX_PAGES and what an encoder's step needs. */
 static int64_t pages_of_bytes(const pool_plan *p, const kv_layout *l, int64_t bytes) {
     int64_t n = bytes / l->page_bytes, most = p->given_pages > 0 ? INT64_MAX : step_pages(p, l);
     n = n < most ? n : most;
@@ -282,7 +278,7 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     return p->has_draft ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
 }
 
-/* Whether n pages suffice for a sequence of least_tokens. */
+/* Checks that n pages suffice for a sequence of least_tokens tokens. */
 static quire_err check_pages(const pool_plan *p, const kv_layout *l, const kv_most *most, int64_t n,
                              int32_t least_tokens, quire_error *err) {
     int64_t least = kv_most_pages(most, least_tokens);
@@ -319,7 +315,7 @@ quire_err model_memory_open(const pool_plan *p, int64_t bytes, int32_t n_models,
     quire_err e = kv_budget_open(bytes, &m->budget);
     if (e != QUIRE_OK) {
         mem_free(m);
-        return e == QUIRE_INVALID ? QUIRE_NO_MEMORY : e; /* there is none */
+        return e == QUIRE_INVALID ? QUIRE_NO_MEMORY : e; /* bytes is 0: no memory is left */
     }
     m->n_models = n_models;
     m->part = p->cap_bytes > 0 ? 1.0 : p->given_pages > 0 ? 0.0 : p->utilization;

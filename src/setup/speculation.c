@@ -1,5 +1,5 @@
-/* Parses `--speculative-config`, vLLM's JSON object, into the engine's options, and opens
- * the draft model. */
+/* Parses `--speculative-config`, a JSON object as in vLLM, to the engine's options, and
+ * opens the draft model. */
 #include "setup/engine_parts.h"
 
 #include <assert.h>
@@ -17,16 +17,16 @@
 #define LOOKUP_MIN 2
 #define LOOKUP_MAX 5
 
-/* As vLLM's. */
+/* The defaults of vLLM. */
 static const draft_options defaults = {
     .n_tokens = 5, .suffix_depth = 24, .suffix_texts = 10000, .suffix_factor = 1.0, .suffix_min_prob = 0.1};
 
-/* The members that are numbers: their bounds and where they go. */
+/* The members that are numbers, with their bounds and their places in draft_options. */
 #define AT(member) offsetof(draft_options, member)
 static const struct {
     const char *name;
     double least, most;
-    bool is_count; /* a whole number, to an int32_t; else any, to a double */
+    bool is_count; /* a whole number, stored as int32_t; otherwise any number, stored as double */
     size_t offset;
 } numbers[] = {
     {"num_speculative_tokens", 1, DRAFT_MAX, true, AT(n_tokens)},
@@ -65,7 +65,7 @@ static quire_err speculation_read_number(const json_member *m, draft_options *ou
     return QUIRE_OK;
 }
 
-/* Reads one of names[0..n), as its index. */
+/* Reads a member that must be one of names[0..n). *out: its index. */
 static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out,
                              quire_error *err) {
     for (int i = 0; i < n && json_is(m->value, JSON_KIND_TEXT); i++) {
@@ -77,7 +77,7 @@ static quire_err read_choice(const json_member *m, const char *const *names, int
     return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be %s", m->name, all);
 }
 
-/* Reads the member "model", once the method is known. */
+/* Reads the member "model". The method must have been read. */
 static quire_err speculation_read_model(const json_value *o, speculation *s, quire_error *err) {
     const json_value *v = json_get(o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
@@ -94,7 +94,7 @@ static quire_err speculation_read_model(const json_value *o, speculation *s, qui
     return s->name ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* Completes the lookup bounds: as in vLLM, one bound alone is used for both. */
+/* Completes the lookup bounds: if one is given, the other gets its value, as in vLLM. */
 static quire_err settle_lookup(draft_options *d, quire_error *err) {
     if (d->lookup_min == 0 && d->lookup_max == 0) {
         d->lookup_min = LOOKUP_MIN;
@@ -155,7 +155,7 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
-/* The draft model's own options; most of the target's do not apply to it. */
+/* The draft model's options: the target's, without those that do not apply to it. */
 static quire_options speculation_options(const speculation *s, const quire_options *target) {
     quire_options own = *target;
     own.model = s->name;
@@ -176,8 +176,8 @@ quire_err speculation_describe(const speculation *s, const quire_options *o, mod
     return e;
 }
 
-/* Loads the model, for sequences as long as the target's or, if it supports fewer tokens,
- * its own limit. */
+/* Loads the draft model, for sequences as long as the target's or, if it supports fewer
+ * tokens, as its own limit. */
 static quire_err speculation_load_model(speculation *s, const quire_options *o, model_file *f,
                                         int32_t max_len, quire_error *err) {
     model_desc d;
@@ -203,15 +203,15 @@ quire_err speculation_load(speculation *s, const quire_options *o, int32_t max_l
     return l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err);
 }
 
-/* Pages of one sequence besides those of its tokens: a state, and for its drafts another
- * state and a copy of the last page of tokens in each group. */
+/* Pages of one sequence besides those of its tokens: a state and, for its drafts, another
+ * state and a copy of the last page in each group. */
 static int64_t speculation_state_pages(const kv_layout *l) {
     const kv_group *last = &l->groups[l->n_groups - 1];
     return last->kind == LAYER_STATE ? 2 * (int64_t)last->state_pages + l->n_groups - 1 : 0;
 }
 
-/* The number of pages for which the draft model has addresses: those of its tokens and
- * states, or the whole budget. */
+/* The draft model's number of pages: those of its tokens and states, at most the whole
+ * budget. */
 static quire_err speculation_pages(const kv_layout *l, int64_t n_tokens, int32_t max_seqs,
                                    const kv_budget *budget, int32_t *n_pages, quire_error *err) {
     int64_t n_states = speculation_state_pages(l), n_token_groups = l->n_groups - (n_states > 0);

@@ -1,5 +1,5 @@
-/* The version of pages in tiers: everything besides the tokens on which the bytes of a
- * page depend. */
+/* The version of pages in tiers: identifies everything, besides the tokens, on which the
+ * bytes of a page depend. */
 #include "setup/engine_parts.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ static uint64_t hash_text(uint64_t h, const char *text) {
     return kv_hash_root(h, text, strlen(text));
 }
 
-/* Hashes the overrides, if there are any, and every tensor: name, type, shape, bytes. */
+/* Hash of the overrides, if any, and of every tensor: name, type, shape, bytes. */
 static uint64_t hash_weights(const model_file *f) {
     str set = model_file_overrides(f);
     uint64_t h = set.n > 0 ? kv_hash_root(0, set.p, set.n) : 0;
@@ -128,7 +128,7 @@ static uint64_t hash_shared_and_lru(uint64_t h, const shared_desc *s, const lru_
     return hash_text(h, text);
 }
 
-/* Hashes the numbers of a description that affect a layer's results. */
+/* Hash of the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
     (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d %d %d %d %d %d %d %d %a %d %a %a %a %a %a",
@@ -163,10 +163,10 @@ void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, 
                   const kv_layout *kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
     assert(b != NULL);
     char isa[64] = "any";
-    locale_t before = c_locale_enter(); /* hashed texts need numbers with a decimal point */
+    locale_t before = c_locale_enter(); /* so that numbers in hashed texts have a decimal point */
     uint64_t description = hash_description(d);
     c_locale_leave(before);
-    if (b->compute == COMPUTE_BF16) { /* the only mode in which the instruction set may change bits */
+    if (b->compute == COMPUTE_BF16) { /* only in this mode does the instruction set change bits */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
         char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": the threads do not matter */
         threads = threads ? strchr(threads + 1, ',') : NULL;
