@@ -125,6 +125,7 @@ typedef struct format_shape {
     int n;
     format_mark marks[FORMAT_MARKS];
 } format_shape;
+/* Derives the marks and flags of a format of calls; texts are borrowed from its row. */
 void answer_format_shape(const answer_format *calls, format_shape *out);
 /* The text of the first mark with this role; empty: none. */
 str format_shape_mark(const format_shape *s, mark_role role);
@@ -170,6 +171,7 @@ typedef struct reasoning_marks {
     int n, n_before, n_behind;
     str next;
 } reasoning_marks;
+/* Derives the marks of a format of reasoning; texts are borrowed from its row. */
 void reasoning_format_marks(const answer_format *reasoning, reasoning_marks *out);
 
 /* ---- formats of a model ---- */

@@ -174,7 +174,7 @@ typedef struct noted {
 } noted;
 
 #define SCHEMA_CHECK_KEYWORDS 10000             /* most keywords that a report lists */
-#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* approximate bytes of their texts */
+#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* approximate limit of the bytes of their texts */
 
 enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
 

@@ -39,7 +39,7 @@ static const char *regex_of(char hole) {
 
 enum { MAX_PIECES = 32 };
 
-/* The part of a writing's text, with its holes. */
+/* Converts a writing's text and its holes to a grammar part. */
 static grammar_part text_part(call_parts *m, str text) {
     grammar_part parts[MAX_PIECES];
     size_t n = 0;
@@ -522,7 +522,7 @@ static grammar_part head_part(call_parts *m, const call_writing *w) {
     return m->c->is_required ? calls[0] : call_parts_one_of(m, ways, 3);
 }
 
-/* Messages of harmony, then an optional call. */
+/* Builds the part of harmony's messages, then an optional call. */
 static grammar_part harmony_messages(call_parts *m, const reasoning_marks *r, grammar_part calls) {
     enum { N_HEADERS = 3 };
     const str headers[N_HEADERS] = {r->open[0], r->before[0], r->before[1]};

@@ -20,7 +20,8 @@ enum { CALL_REFUSALS = 32, CALL_REFUSAL_BYTES = 512 };
 typedef struct call_refusals {
     const output_tool *tool;
     struct {
-        /* path: JSON pointer of the keyword's schema, or of the property */
+        /* path: JSON pointer of the keyword's schema, or of the property. of: the
+         * keyword, or empty */
         char path[CALL_REFUSAL_BYTES], of[64];
     } list[CALL_REFUSALS];
     size_t n;

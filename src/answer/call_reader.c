@@ -308,7 +308,7 @@ static bool is_full(const call_reader *r, char c) {
     return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* Ends the call; the held text of a mark, and c, are read outside it. */
+/* Ends the call, then reads the held text of a mark, and c, as text outside calls. */
 static quire_err end_full(call_reader *r, char c) {
     char bytes[MARK_BYTES + 1];
     size_t n = mark_take(&r->match, bytes);

@@ -104,7 +104,7 @@ struct call_reader {
     int32_t n_calls;
     strbuf held;    /* the bytes of an attempt */
     strbuf pending; /* white space and section marks, dropped if a call follows */
-    strbuf special; /* a special token inside a call; gemma's scratch */
+    strbuf special; /* a special token inside a call; Gemma's reader uses it as scratch space */
     strbuf name, id;
     strbuf text;      /* the head, key or value being collected */
     size_t max_text;  /* an open call ends once `text` has more bytes than this */
@@ -130,10 +130,12 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
  * owner sets r->out, which receives the events of the calls below. */
 quire_err call_reader_init(call_reader *r, const answer_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
+/* Reads one byte of the answer and emits its events. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err call_reader_push(call_reader *r, char c);
 /* Handles a token without text: text held for a mark, or for an attempt without a call so
  * far, becomes content, and later text does not count as the beginning of the answer. */
 quire_err call_reader_break(call_reader *r);
+/* Ends the answer, as output_parser_finish. */
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 
 /* ---- for the machines ---- */
@@ -163,13 +165,15 @@ bool call_names_first(const call_reader *r);
 quire_err call_begin(call_reader *r);
 /* Emits the text of r->arguments, if any, and empties it. */
 quire_err call_flush_arguments(call_reader *r);
+/* Emits the remaining arguments and the end of the open call. */
 quire_err call_end(call_reader *r);
 /* Ends an attempt that was read completely, and drops the held text. */
 void call_leave(call_reader *r);
 /* Abandons the attempt because its last n bytes, p[0..n), do not fit: the held text
  * before them becomes content, and they are read again outside. No call may be open. */
 quire_err call_reject(call_reader *r, const char *p, size_t n);
-/* As call_reject, for mark_push's result: the bytes are text[0..n), then r->match's. */
+/* As call_reject, for mark_push's result: the bytes are text[0..n), then those of
+ * r->match. */
 quire_err call_reject_match(call_reader *r, const char *text, size_t n);
 /* Emits a piece of reasoning or content without MARK_BEGIN and MARK_END, and without
  * special tokens if the options drop them. */

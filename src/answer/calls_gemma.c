@@ -174,7 +174,7 @@ static quire_err calls_gemma_finish_call(call_reader *r) {
     return call_end(r);
 }
 
-/* Ends the call after its arguments; behind: text that is read outside it. */
+/* Ends the call after its arguments, then reads behind[0..n) as text outside calls. */
 static quire_err complete(call_reader *r, const char *behind, size_t n) {
     char bytes[2 * MARK_BYTES];
     memcpy(bytes, behind, n);

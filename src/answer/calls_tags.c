@@ -26,7 +26,7 @@ static quire_err end_value(call_reader *r) {
     return typed_end(&r->value, &r->arguments);
 }
 
-/* Ends the call at text that is not valid, which is read outside it. */
+/* Ends the call at invalid text, which it then reads as text outside calls. */
 static quire_err calls_tags_break_off(call_reader *r, const char *text, size_t n) {
     if (r->in_call) {
         TRY(calls_tags_finish_call(r));

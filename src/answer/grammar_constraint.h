@@ -73,6 +73,7 @@ typedef struct grammar_key {
     str whitespace_pattern, text;
 } grammar_key;
 
+/* Opens a cache with a limit in bytes (GRAMMAR_CACHE_BYTES). QUIRE_NO_MEMORY. */
 quire_err grammar_cache_open(size_t max_bytes, grammar_cache **out);
 void grammar_cache_close(grammar_cache *c);
 /* Returns a reference to the grammar with this key, which the caller drops; NULL:

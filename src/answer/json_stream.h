@@ -24,7 +24,7 @@ typedef enum json_stream_result {
 /* Zero-initialised: before a value. */
 typedef struct json_stream {
     uint8_t state, n_word, n_space;
-    bool in_name, has_comma; /* a comma is written only once the next item comes */
+    bool in_name, has_comma; /* has_comma: a comma that is written once the next item comes */
     uint16_t depth;
     char word[8], space[JSON_STREAM_SPACE];
     uint8_t is_object[(JSON_STREAM_DEPTH + 7) / 8]; /* a bit for each open bracket */

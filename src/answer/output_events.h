@@ -15,7 +15,7 @@ typedef enum output_kind {
 typedef struct output_event {
     output_kind kind;
     int32_t call;   /* index of the call: 0, 1, 2 .. */
-    size_t text, n; /* in output_events.text */
+    size_t text, n; /* the event's text is bytes [text, text + n) of output_events.text */
     size_t id, n_id;
 } output_event;
 

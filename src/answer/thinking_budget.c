@@ -22,7 +22,7 @@ typedef struct budget_state {
     uint8_t phase;
     uint8_t n_forced;       /* the index of the next token of the closing mark */
     uint8_t waited;         /* tokens in CLOSING before the mark's first */
-    uint8_t missing;        /* bytes that complete the output's last character */
+    uint8_t missing;        /* bytes still missing from the output's last character */
     uint16_t at[MAX_MARKS]; /* for each mark, how many of its bytes end the output */
 } budget_state;
 

@@ -22,10 +22,11 @@ enum {
 /* The types that a schema allows, as TYPE_ bits; 0: unspecified. root: the schema in
  * which local references are resolved. */
 unsigned schema_types(const json_value *schema, const json_value *root);
-/* The schema of a member, or of an array's items; NULL: unknown. name is any text. */
+/* The schema of the member `name`, which may be any text; NULL: unknown. */
 const json_value *schema_member(const json_value *schema, const json_value *root, str name);
 /* The schema's "properties" object; NULL: none. */
 const json_value *schema_properties(const json_value *schema, const json_value *root);
+/* The schema of an array's items; NULL: unknown. */
 const json_value *schema_items(const json_value *schema, const json_value *root);
 
 typedef struct typed_value {
@@ -39,6 +40,7 @@ void typed_begin(typed_value *v, unsigned types);
 /* Reads bytes of the value and appends its JSON to *out as soon as its type is certain. A
  * value longer than v->text.max becomes a string. Errors: out's. */
 quire_err typed_add(typed_value *v, const char *p, size_t n, strbuf *out);
+/* Ends the value: appends what is left of its JSON. Errors as typed_add. */
 quire_err typed_end(typed_value *v, strbuf *out);
 
 #endif

@@ -85,7 +85,7 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
         u->n = 0;
         return simple(u, kind, c, out);
     }
-    /* too few digits: the escape is kept unchanged, and c is read outside it */
+    /* too few digits: the escape is kept unchanged, and c follows it */
     if (u->n > 1 && hex_digit(c) < 0) {
         size_t n = flush_high(u, out);
         n = unescape_add(out, n, u->seen, u->n > 10 ? 10 : u->n);

@@ -19,7 +19,9 @@ typedef struct answer_call {
 typedef struct answer_run {
     quire_part_kind kind; /* REASONING, CONTENT or CALL; a CALL run is a whole call */
     size_t at, n;         /* bytes [at, at + n) of the reasoning or content; CALL: at is its index in calls */
-    size_t logprobs_end;  /* CONTENT, if the writer lists logprobs: end of the run's in that list */
+    /* CONTENT: where the run's log-probabilities end in the writer's list, if it has
+     * one */
+    size_t logprobs_end;
 } answer_run;
 
 /* The parts of one choice other than its content: all of them, or the withheld chunk's.

@@ -28,6 +28,7 @@ void auth_free(auth *a);
 
 /* Whether requests need a key: at least one was loaded. */
 bool auth_required(const auth *a);
+/* The number of tenants' keys. */
 int64_t auth_count(const auth *a);
 /* Copies the tenant of an Authorization header ("Bearer KEY"); false: no such key. */
 bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]);

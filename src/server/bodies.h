@@ -54,7 +54,7 @@
 /* A tenant's share: bytes that its bodies hold outside the lane, how many claims hold or
  * want room, and how many of these wait in line. */
 typedef struct body_share {
-    uint64_t tenant; /* a hash of its name */
+    uint64_t tenant; /* hash of the tenant's name */
     size_t held;
     int32_t n_claims, n_waiting; /* n_claims 0: a free share */
     bool is_passed;              /* while body_walk_line runs: a claim of this tenant stays in line */
@@ -85,6 +85,7 @@ typedef struct body_room {
 
 /* Opens a room. ring is called without the lock, on the thread whose call freed room. */
 void body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg);
+/* Closes a room, to which all claims must have been returned. */
 void body_room_close(body_room *r);
 
 /* Takes n > 0 more bytes for a tenant's body of about `whole` bytes. True: it has them.

@@ -59,11 +59,13 @@ typedef struct body_reader {
 void body_open(body_reader *b, loop *l, http_request *r, struct bufferevent *bev, struct event *deadline);
 /* Whether state s accepts event e; body_on may be called with no other. */
 bool body_has_event(body_state s, body_event e);
+/* Applies an event that the state accepts. May stop or resume reading. */
 void body_on(body_reader *b, body_event e);
 
 /* Notes that input came: after a wait for its turn, the rate is measured from now. */
 void body_note_input(body_reader *b);
-/* Ends the connection's turn at receiving if it is due. Not while the body waits. */
+/* Ends the connection's turn at receiving if it is used up. The body must not be waiting
+ * for anything. */
 void body_end_turn_if_due(body_reader *b);
 /* How many bytes of the body may be read now: SIZE_MAX: any number; 0: none until an
  * event. Takes the room from the tenant's share. */

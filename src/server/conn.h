@@ -165,9 +165,11 @@ void conn_reply_json(conn *c, const json_out *o, const char *headers);
 void conn_stream_begin(conn *c, const char *content_type);
 /* Returns how many bytes of output the client has not read yet. */
 size_t conn_unsent(const conn *c);
+/* Sends a copy of a piece of the response, which must not be empty. */
 void conn_stream_add(conn *c, str piece);
 /* As conn_stream_add, but moves a large piece's memory; *piece is empty afterwards. */
 void conn_stream_take(conn *c, strbuf *piece);
+/* Ends the response in pieces; continues with the next request, or closes. */
 void conn_stream_end(conn *c);
 
 #endif

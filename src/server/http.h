@@ -86,8 +86,10 @@ typedef struct http_request {
 
 /* Splits the next parameter, undecoded, off *rest (at first http_query); false: none. */
 bool http_query_next(str *rest, str *name, str *value);
+/* The undecoded query of the request's target; empty: none. */
 str http_query(const http_request *r);
 
+/* Initialises r with limits in bytes for the head and the body. */
 void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
 void http_deinit(http_request *r);
 /* Resets r for the connection's next request; keeps small buffers. */

@@ -102,7 +102,7 @@ struct server {
     bool is_waiting;           /* loops[0] runs on a thread of its own, without an engine (server_open) */
     atomic_bool stops_waiting; /* tells that thread to end */
     atomic_bool is_leaving;    /* a drain will begin soon: /ready answers 503 */
-    struct event *on_leave;    /* begins it */
+    struct event *on_leave;    /* timer that begins the drain */
     const char *socket_file;   /* socket file to remove at the end (server_loop.c); NULL: none */
     dev_t socket_device;       /* device and inode of that file */
     ino_t socket_inode;

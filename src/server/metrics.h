@@ -24,7 +24,8 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out);
 quire_err metrics_describe(strbuf *out, const char *name, const char *type, const char *help);
 /* Appends a metric with one value and no labels. */
 quire_err metrics_float(strbuf *out, const char *name, const char *type, const char *help, double v);
-/* Appends text as a label's value: escapes \, " and newlines; repairs UTF-8. */
+/* Appends text as a label's value: escapes \, " and newlines, and replaces invalid
+ * UTF-8. */
 quire_err metrics_escape(strbuf *out, const char *text);
 /* Appends a histogram of quire_stats. labels: `a="b",c="d"`, not empty. */
 quire_err metrics_histogram(strbuf *out, const char *name, const char *help, const char *labels,

@@ -161,7 +161,7 @@ static bool models_settle(models *all) {
     return true;
 }
 
-/* The quire_options.load_progress callback. Low-priority thread, so it takes no lock. */
+/* The quire_options.load_progress callback. Runs at low priority, so it takes no lock. */
 static bool models_watch_load(void *user, double part) {
     models *all = user;
     atomic_store(&all->load_progress, (int)(part * PROGRESS_PARTS));

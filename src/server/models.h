@@ -98,6 +98,7 @@ void models_stop(models *all);
  * NULL. No loop may have a queue, and no request a hold. */
 void models_close(models *all);
 
+/* Number of models, with the main one; the model with a number, 0: the main one. */
 int32_t models_count(const models *all);
 served_model *models_at(models *all, int32_t number);
 /* Finds a model other than the main one by name, with or without ":latest"; NULL:
@@ -145,6 +146,7 @@ sleep_level models_sleeping(const models *all);
 bool models_are_at_rest(models *all);
 /* Returns a copy of a model's state, without its facts, for lists. Any thread. */
 served_model models_look(models *all, const served_model *m);
+/* The name of a state in lists of models, constant. */
 const char *model_state_name(model_state s);
 
 #endif

@@ -38,7 +38,7 @@ typedef struct request_record {
     const char *client;
     /* background response: its id; its request has a record of its own. NULL: not one */
     const char *response;
-    size_t request_bytes, response_bytes;       /* of the bodies */
+    size_t request_bytes, response_bytes;       /* bytes of the request's and response's bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: no token */
     /* has_waited: for its model to load. found: the model_state when it arrived;
      * model_wait_us: its wait; model_load_us: how long loading took */

@@ -22,7 +22,7 @@
 typedef struct token_waiting {
     size_t n_text;           /* bytes of its text */
     int32_t id;              /* id shown in place of its text; -1: its text is shown */
-    size_t n_values, n_tops; /* lengths of `values` and `tops` after its numbers */
+    size_t n_values, n_tops; /* bytes of `values` and `tops` up to and with its numbers */
 } token_waiting;
 
 /* Log-probabilities of tokens, written as they arrive to lists of JSON values without
@@ -38,7 +38,7 @@ typedef struct token_waiting {
 typedef struct response_logprobs {
     strbuf tokens, values, tops, offsets; /* used by completions; `values` also by Responses */
     size_t n_values, n_tops;              /* bytes of values and tops for the listed tokens */
-    token_waiting *waiting;               /* [first_waiting, n_waiting) */
+    token_waiting *waiting;               /* entries [first_waiting, n_waiting) wait */
     size_t first_waiting, n_waiting, cap_waiting;
     /* completions: the shown part of the waiting tokens' text; Responses: the end of the
      * shown text, of which no part has come yet */
@@ -55,7 +55,7 @@ typedef struct response_logprobs {
  * written with each choice. */
 typedef struct response_prompt {
     bool taken, has_logprobs;
-    response_logprobs logprobs; /* of the echo */
+    response_logprobs logprobs; /* log-probabilities of the echo */
     strbuf text;                /* the echo or, for a reranking, the document */
     strbuf rendered;            /* the template's output, if requested */
     strbuf prompt_logprobs;     /* one JSON value for each token except the first */
@@ -78,18 +78,19 @@ typedef struct response_choice {
     size_t n_tokens, cap_tokens;
     int32_t prompt_tokens, completion_tokens, cached_tokens;
     response_prediction prediction;
-    double sum_logprob; /* set at its END */
-    double beam_score;  /* set at its END, valid if has_score */
+    double sum_logprob; /* sum of the tokens' log-probabilities, set at the choice's END event */
+    double beam_score;  /* set at the choice's END event, valid if has_score */
     bool has_score;
-    int32_t stop_token;           /* -1: none */
-    const quire_explain *explain; /* owned by the stream, set at its END; NULL: not requested */
-    loop_order *order;            /* a rollback or steer that waits for its event; NULL: none */
-    quire_finish finish;          /* QUIRE_FINISH_NONE until its END */
-    bool held;                    /* a chunk is withheld */
-    bool has_begun;               /* a chunk with tokens was sent */
-    int32_t n_withheld;           /* number of tokens since the last chunk */
-    bool prompt_sent;             /* what is shown of its prompt was sent */
-    bool progress_held;           /* the progress of its prompt is still to be sent */
+    int32_t stop_token; /* -1: none */
+    /* owned by the stream, set at the choice's END event; NULL: not requested */
+    const quire_explain *explain;
+    loop_order *order;   /* a rollback or steer that waits for its event; NULL: none */
+    quire_finish finish; /* QUIRE_FINISH_NONE until the choice's END event */
+    bool held;           /* a chunk is withheld */
+    bool has_begun;      /* a chunk with tokens was sent */
+    int32_t n_withheld;  /* number of tokens since the last chunk */
+    bool prompt_sent;    /* what is shown of its prompt was sent */
+    bool progress_held;  /* the progress of its prompt is still to be sent */
 } response_choice;
 
 typedef struct response response;
@@ -134,7 +135,8 @@ typedef struct response_writer {
     const char *stream_type; /* media type of streams; NULL: server-sent events */
     bool is_at_once;         /* a whole response is written at once, whatever its size */
     bool skips_empty;        /* a chunk without text is not sent */
-    /* even short bodies are parsed on a text thread (they continue stored ones) */
+    /* even short bodies are parsed on a text thread (they may continue a stored
+     * response) */
     bool parses_apart;
     bool is_linear;     /* its streams cannot be forked, rolled back or steered */
     bool is_cumulative; /* each chunk of its streams repeats all text and lists so far */
@@ -177,7 +179,7 @@ typedef struct response_writer {
     logprob_writer logprobs;
     /* Stores the row of an EMBEDDING event in c->text. NULL: the endpoint has no rows. */
     quire_err (*row)(const response *a, response_choice *c, const quire_event *ev);
-    /* Refuses a request that this model cannot serve. NULL: it can serve all. */
+    /* Refuses a request that this model cannot serve. NULL: refuses none. */
     quire_err (*check)(const quire_row_info *rows, const quire_request_more *more, quire_error *err);
 } response_writer;
 
@@ -210,9 +212,9 @@ struct response {
     char adapter_name[256];                                  /* name of the LoRA adapter; "": none */
     size_t n_bytes;                                          /* unsent bytes of choices and prompts */
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* sums over all choices, at DONE */
-    response_prediction prediction;                          /* likewise */
+    response_prediction prediction;                          /* sums over all choices, at DONE */
     bool opened;                                             /* the stream's head is sent */
-    bool started;                                            /* the first chunks are sent */
+    bool started;                                            /* the choices' first chunks were sent */
     int64_t sent_us;                                         /* time when it last sent something, or began */
     int32_t n_choices;
     bool is_done;       /* DONE has come; the rest is sent as the client reads */
@@ -305,6 +307,7 @@ void response_fail_detached(loop *l);
 
 /* The id of the response, 0-terminated: the client's, or else the server's. */
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]);
+/* Writes that id as a JSON string. */
 void response_write_id(const response *a, json_out *o);
 /* "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
@@ -350,11 +353,13 @@ quire_err response_end_logprobs(const response *a, response_choice *c);
 /* Appends an object for a DELTA's token to *list; nothing if it has no
  * log-probabilities. */
 quire_err chat_list_numbers(const response *a, strbuf *list, const quire_event *ev);
+/* Writes the member "content" of "logprobs", as in chats: the prompt's list, then l's. */
 void chat_write_logprobs(const response_logprobs *p, const response_logprobs *l, json_out *o);
 /* Bytes of memory that the log-probabilities take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
 /* Clears the log-probabilities of c that were written. */
 void response_clear_logprobs(response_choice *c);
+/* Frees the lists of l. */
 void response_deinit_logprobs(response_logprobs *l);
 /* Writes "logprobs":{..} or null. */
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);

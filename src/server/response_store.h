@@ -27,7 +27,7 @@ void response_store_close(response_store *s);
 /* A response to keep. Texts are copied. */
 typedef struct response_to_keep {
     const char *tenant, *id;
-    str object;            /* JSON */
+    str object;            /* the response's JSON object */
     str input, output;     /* the items, one JSON object a line */
     response_turn *parent; /* turn of the response that it continues; NULL: it begins a conversation */
     /* it replaces the response in progress with this id; without one it is not kept */

@@ -28,7 +28,8 @@ void requests_cancel(conn *c);
 
 /* ---- model_routes.c: LoRA adapters ---- */
 
-/* POST /v1/load_lora_adapter: {"lora_name", "lora_path", "load_inplace"}; operator. */
+/* POST /v1/load_lora_adapter: {"lora_name", "lora_path", "load_inplace"}. Operator
+ * only. */
 void adapter_api_load(conn *c);
 /* POST /v1/unload_lora_adapter: {"lora_name"}. Operator only. */
 void adapter_api_unload(conn *c);
@@ -89,6 +90,7 @@ void ollama_error(json_out *o, const api_error *e);
 #define PROGRAM_TEXT_BYTES ((int64_t)16 << 20) /* most text that a program may build on a loop's thread */
 #define PROGRAM_BODY_BYTES ((size_t)1 << 20)   /* largest body that a loop's thread parses */
 
+/* POST /v1/programs, and the paths that cancel a program (docs/programs.md). */
 void program_api_post(conn *c);
 void program_api_cancel(conn *c);
 /* Sends a ping on each of l's program streams silent for server_options.ping_us. */

@@ -28,6 +28,7 @@
 
 typedef struct sandboxes sandboxes;
 
+/* Opens a set of sandboxes, empty. QUIRE_NO_MEMORY. */
 quire_err sandboxes_open(sandboxes **out);
 /* Frees all sandboxes; NULL is allowed. */
 void sandboxes_close(sandboxes *s);

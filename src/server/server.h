@@ -25,7 +25,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
 /* Gives the engine to a server that was opened without one; its connections stay open. On
  * failure s can only be closed. */
 quire_err server_attach(server *s, quire_engine *e, quire_error *err);
-/* The number of keys, without the operator's. */
+/* The number of tenants' keys. */
 int64_t server_count_keys(const server *s);
 /* The port on which the server listens. */
 int32_t server_port(const server *s);

@@ -14,6 +14,7 @@
 
 #define WATCH_MAX 16 /* most watchers of one loop; more get 503 */
 
+/* Opens the watchers of a loop, without a view. QUIRE_NO_MEMORY. */
 quire_err watch_open(loop *l);
 /* Closes the loop's view. All its watchers' connections must be closed. */
 void watch_shut(loop *l);
