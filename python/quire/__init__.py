@@ -4,7 +4,7 @@
     with LLM("builtin") as llm:
         print(llm.generate("The prince", SamplingParams(max_tokens=20))[0].outputs[0].text)
 
-docs/python.md has more. The program is on the path as `quire`, and here as `python -m quire`.
+See docs/python.md. The program is `quire` on the path, or `python -m quire`.
 """
 from ._native import lib as _lib
 from .errors import QuireError, RequestError

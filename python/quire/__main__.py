@@ -1,4 +1,4 @@
-"""python -m quire: the program."""
+"""Runs the program quire: `python -m quire`."""
 from ._program import main
 
 main()

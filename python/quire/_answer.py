@@ -1,4 +1,4 @@
-"""What has come of a request: filled by the reader of the queue, taken by whoever waits for it."""
+"""The state and results of a request: filled by the thread that reads the queue, read by the thread that waits."""
 from __future__ import annotations
 
 import struct
@@ -21,7 +21,7 @@ def text_of(pieces: list[bytes]) -> str:
 
 
 class Choice:
-    """One choice: the pieces that have come and were not taken yet."""
+    """One choice of an answer: the pieces that have arrived but were not taken yet."""
 
     __slots__ = ("texts", "ids", "token", "token_at", "logprobs", "content", "reasoning", "calls", "finish", "stop_reason",
                  "sum_logprob", "has_ended")
@@ -40,12 +40,12 @@ class Choice:
         self.sum_logprob = 0.0
 
     def add_tokens(self, address: int, n: int) -> None:
-        """Adds the n ids at an address, of which it remembers the first's place."""
+        """Appends the n ids at an address, and keeps the address of the first."""
         self.token, self.token_at = c_int32.from_address(address), address
         self.ids.extend((c_int32 * n).from_address(address))
 
     def add_parts(self, address: int, n: int) -> None:
-        """Adds the n parts at an address."""
+        """Appends the n quire_parts at an address."""
         for at in range(address, address + n * _PART_BYTES, _PART_BYTES):
             kind, number, text, n_text, is_custom, id_, n_id = _unpack_part(string_at(at, _PART_BYTES))
             piece = string_at(text, n_text) if n_text else b""
@@ -61,7 +61,7 @@ class Choice:
                 call.arguments += piece.decode("utf-8", "replace")
 
     def take(self, index: int, answer: Answer) -> CompletionOutput:
-        """All that has come since the last time."""
+        """Returns and removes everything that has arrived since the last call."""
         text = text_of(self.texts)
         out = CompletionOutput(index, text, self.ids, finish_reason=self.finish, stop_reason=self.stop_reason,
                                content=text_of(self.content) if answer.has_parts else text,
@@ -75,16 +75,16 @@ class Choice:
 
 
 def wait_for(event: threading.Event) -> None:
-    """Returns when it is set. An interrupt that comes just before a wait begins does not end it, so each is short."""
+    """Waits until the event is set. Each wait is short, since an interrupt just before a wait does not end it."""
     while not event.wait(1.0):
         pass
 
 
 class Answer:
-    """A request and its answer. listener None: nothing is taken before it is done, which is what a batch does.
+    """A request and its answer. listener: called after each event; None, as in a batch: only `done` matters.
 
-    Threads: the queue's fills it under lock where there is a listener, which it calls after each event without the
-    lock. Whoever waits reads it once `done`, or takes under lock.
+    Threads: the thread that reads the queue fills it, under `lock` if there is a listener, and calls the listener
+    without the lock. Other threads call take() under the lock, or read it once `done` is set.
     """
 
     def __init__(self, request_id: str, endpoint: int, body: bytes, prompt: str | None = None) -> None:
@@ -115,7 +115,7 @@ class Answer:
         return self.choices[index]
 
     def take(self, only_new: bool = False) -> RequestOutput:
-        """All that has come since the last time; only_new: of choices that have anything new."""
+        """Returns everything that has arrived since the last call; only_new: leaves out choices without news."""
         choices = self.choices
         if self.n_best:
             choices = sorted(choices, key=lambda c: c.sum_logprob / max(len(c.ids), 1), reverse=True)[:self.n_best]
@@ -131,7 +131,7 @@ class Answer:
         return out
 
     def parse(self, engine: int, where: str = "") -> int:
-        """Parses the request, and notes what its answer will have. where: goes before the message of an error."""
+        """Parses the request and records what its answer will contain. where: put before an error's message."""
         request = parse(engine, self.endpoint, self.body, where)
         info = lib.quire_request_describe(request).contents
         self.logprobs_width, self.prompt_width = info.logprobs + 1, info.prompt_logprobs + 1

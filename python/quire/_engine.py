@@ -1,7 +1,7 @@
 """An open engine and the thread that reads its queue.
 
-One thread submits requests, reads events and releases streams, as the library wants it; other threads hand it
-commands. It ends by closing the queue and the engine.
+The library requires that one thread submits requests, reads events and releases streams. Other threads send it
+commands. At its end the thread closes the queue and the engine.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _closed() -> QuireError:
 
 
 class Engine:
-    """Owns the engine at `handle` and a queue of its own. Any thread."""
+    """Owns the engine at `handle`, and opens a queue for it. Any thread."""
 
     def __init__(self, handle: int) -> None:
         queue = c_void_p()
@@ -61,7 +61,7 @@ class Engine:
     # ---- any thread ----
 
     def check(self) -> None:
-        """Raises where nothing can be asked of it."""
+        """Raises QuireError if the engine is closed, or was opened by another process."""
         if os.getpid() != self._pid:
             raise QuireError("INVALID", f"the LLM was opened by process {self._pid}; a process that was forked opens its own")
         if self._is_closing:
@@ -69,7 +69,7 @@ class Engine:
 
     @contextmanager
     def use(self) -> Iterator[int]:
-        """The engine's handle, which stays open as long as the block runs. Nothing in it waits for a request."""
+        """Gives the engine's handle, which stays open during the block. The block must not wait for a request."""
         self.check()  # a fork leaves the lock as it was, held perhaps
         with self._lock:
             self.check()
@@ -91,19 +91,19 @@ class Engine:
             self._wake()
 
     def _wake(self) -> None:
-        """Under the lock: the pipe is open as long as it is not closing."""
+        """Wakes the reader. Call it under the lock and before closing, while the pipe is open."""
         try:
             os.write(self._wake_write, b"\0")
         except BlockingIOError:
             pass  # it is full: the reader wakes
 
     def submit(self, answers: Iterable[Answer]) -> None:
-        """Starts requests, all at once; their requests are parsed. Where it raises, they are the caller's still."""
+        """Starts parsed requests together, and takes them over unless it raises."""
         batch = list(answers)
         self._command(lambda: self._waiting.extend(batch))
 
     def cancel(self, answers: Iterable[Answer]) -> None:
-        """Ends those that are unfinished: nothing more comes of them."""
+        """Cancels the answers that are not done; their error becomes CANCELLED."""
         batch = list(answers)
         try:
             self._command(lambda: self._drop(batch))
@@ -111,7 +111,7 @@ class Engine:
             pass  # closed or forked: nothing runs
 
     def close(self) -> None:
-        """Cancels everything and waits until the engine is closed. Once more does nothing."""
+        """Cancels all requests and waits until the engine is closed. A second call does nothing."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -187,7 +187,7 @@ class Engine:
             self._running[key] = answer
 
     def _read_events(self) -> bool:
-        """Reads until nothing is left, or somebody waits for the reader: then it returns True."""
+        """Reads events. True: it stopped for commands or waiting requests; False: no event is left."""
         event, running, read, queue = self._event, self._running, lib.quire_queue_next, self._queue
         at, commands, texts_at = ctypes.addressof(event), self._commands, 0
         texts: Any = _texts_at(0)
@@ -216,7 +216,7 @@ class Engine:
         return False
 
     def _take_delta(self, answer: Answer, index: int, piece: bytes) -> None:
-        """Takes a DELTA with log-probabilities or parts, or one that somebody waits for."""
+        """Handles a DELTA with log-probabilities or parts, or of an answer with a listener."""
         event = self._event
         with answer.lock:
             choice = answer.choices[index]
@@ -232,7 +232,7 @@ class Engine:
             answer.listener()
 
     def _take_event(self, key: int, answer: Answer, kind: int, index: int) -> None:
-        """Takes an event that is no DELTA."""
+        """Handles an event other than DELTA."""
         event = self._event
         with answer.lock:
             choice = answer.choice(index)

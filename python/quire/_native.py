@@ -1,7 +1,7 @@
 """libquire.so through ctypes: its structs, its functions, and its errors as exceptions.
 
-Calls that may wait or compute release the interpreter's lock. quire_queue_next, which is called once a
-token and takes microseconds, keeps it: released, it would have to be fought for after each token.
+Calls that may wait or compute release the interpreter's lock. Short calls keep it, such as quire_queue_next, which
+is called for every token and takes microseconds: acquiring the lock again would take longer.
 """
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _CODES = {c_void_p: "P", c_char_p: "P", c_int: "i", c_int32: "i", c_int64: "q", 
 
 
 def unpacker(of: type[Structure], *names: str) -> Any:
-    """A function that reads these members, in the struct's order, from a buffer that holds one."""
+    """Returns a function that reads members of a struct from a buffer. names: in the struct's order."""
     types: dict[str, Any] = {field[0]: field[1] for field in of._fields_}
     form, at = "", 0
     for name in names:
@@ -162,7 +162,7 @@ lib = Library()
 
 
 def error_of(err: Error, where: str = "") -> QuireError:
-    """The exception for a filled quire_error; where goes before its message."""
+    """Returns the exception for a quire_error. where: put before its message."""
     code = lib.quire_err_name(err.code).decode()
     message = err.message.decode("utf-8", "replace") or code
     kind = RequestError if code in REQUEST_ERRORS else QuireError
@@ -174,7 +174,7 @@ def fail(err: Error) -> NoReturn:
 
 
 def parse(engine: int, endpoint: int, body: bytes, where: str = "") -> int:
-    """The request of a JSON body: the caller's, until quire_submit takes it."""
+    """Parses a JSON body. The caller owns the request until quire_submit takes it over."""
     request, err = c_void_p(), Error()
     if lib.quire_request_parse(engine, endpoint, body, len(body), byref(request), byref(err)) != 0:
         raise error_of(err, where)
@@ -182,7 +182,7 @@ def parse(engine: int, endpoint: int, body: bytes, where: str = "") -> int:
 
 
 def take_bytes(pointer: c_void_p, n: int) -> bytes:
-    """The bytes at a pointer of the library's, which is freed."""
+    """Copies n bytes from a pointer that the library allocated, and frees it."""
     try:
         return ctypes.string_at(pointer, n)
     finally:
@@ -190,7 +190,7 @@ def take_bytes(pointer: c_void_p, n: int) -> bytes:
 
 
 def take_ids(pointer: Any, n: int) -> list[int]:
-    """The ids at a pointer of the library's, which is freed."""
+    """Copies n ids from a pointer that the library allocated, and frees it."""
     try:
         return list(pointer[:n])
     finally:

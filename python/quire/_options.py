@@ -1,4 +1,4 @@
-"""LLM's arguments as options of the engine, and a model's name as a path."""
+"""Converts LLM's arguments to engine options, and a model's name to a path."""
 from __future__ import annotations
 
 import json
@@ -23,7 +23,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def option_text(value: Any) -> bytes:
-    """A value as the command line has it."""
+    """Returns a value as text, as on the command line."""
     if isinstance(value, bool):
         return b"true" if value else b"false"
     if isinstance(value, (dict, list, tuple)):
@@ -32,7 +32,7 @@ def option_text(value: Any) -> bytes:
 
 
 def _pair(name: str, value: Any) -> tuple[str, Any]:
-    """The option and the value that an argument means."""
+    """Returns the option and value for an argument of LLM."""
     if name == "enable_prefix_caching":
         return "prefix_cache", "token" if value else "none"
     if name == "enable_chunked_prefill" and value is False:
@@ -41,7 +41,7 @@ def _pair(name: str, value: Any) -> tuple[str, Any]:
 
 
 class Options:
-    """quire_options, with the texts that it borrows."""
+    """A quire_options struct, and the texts that it borrows."""
 
     def __init__(self) -> None:
         self.memory = create_string_buffer(_native.OPTIONS_BYTES)
@@ -49,7 +49,7 @@ class Options:
         self._texts: list[bytes] = []
 
     def set(self, name: str, value: Any) -> None:
-        """Sets an argument of LLM. TypeError: there is none of this name."""
+        """Sets the option for an argument of LLM. TypeError: unknown name. RequestError: wrong value."""
         option, value = _pair(name, value)
         if option == name and name in _ONLY:
             if value not in _ONLY[name]:
@@ -65,13 +65,13 @@ class Options:
 
 
 def _hub_home() -> str:
-    """The directory of huggingface_hub, whose variables hold here too."""
+    """Returns the directory of huggingface_hub, from its environment variables."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.environ.get("HF_HOME") or os.path.join(cache, "huggingface")
 
 
 def _hub_token(given: str | None) -> str | None:
-    """The token that is given, that of the variable, or that of the file."""
+    """Returns the given token, else that of HF_TOKEN, else that of the token file."""
     token = given or os.environ.get("HF_TOKEN")
     if token is None:
         try:
@@ -83,7 +83,7 @@ def _hub_token(given: str | None) -> str | None:
 
 
 def model_path(model: str, revision: str | None, download_dir: str | None, hf_token: str | None) -> str:
-    """The path of a model; one that is named as the Hugging Face hub names it, and is no file here, is fetched."""
+    """Returns a model's path. If it is not a local file but a name on the Hugging Face hub, downloads it."""
     name = f"{model}@{revision}" if revision else model
     if os.path.exists(model) or not lib.quire_hub_is_name(os.fsencode(name)):
         return model

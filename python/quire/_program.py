@@ -1,4 +1,4 @@
-"""The program quire, which lies beside this package."""
+"""Runs the program quire, which is installed with this package."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Becomes the program, with this process's arguments."""
+    """Replaces this process by the program, with the same arguments."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "quire")
     try:
         os.execv(path, ["quire", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""Errors of the library as exceptions."""
+"""Exceptions for the library's errors."""
 from __future__ import annotations
 
 __all__ = ["QuireError", "RequestError"]
@@ -10,7 +10,7 @@ class QuireError(Exception):
     code: the error's name, such as "BAD_REQUEST", "BUSY" or "NOT_FOUND" (quire_err.h).
     param: the wrong field of the request, or "".
     message: what is wrong, where, and what to do.
-    retry_after_s: with "BUSY", seconds after which the same request might be served; 0: unknown.
+    retry_after_s: with "BUSY", seconds after which the request may be tried again; 0: unknown.
     """
 
     def __init__(self, code: str, message: str, param: str = "", retry_after_s: int = 0) -> None:
@@ -25,4 +25,4 @@ class QuireError(Exception):
 
 
 class RequestError(QuireError, ValueError):
-    """An argument or a request's field is wrong, or the model cannot do what is asked."""
+    """An argument or a field of a request is wrong, or the model does not support it."""

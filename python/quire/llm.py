@@ -1,4 +1,4 @@
-"""LLM: a model that is open in this process."""
+"""LLM: an open model in this process."""
 from __future__ import annotations
 
 import itertools
@@ -32,20 +32,20 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class LLM:
-    """A model, open for requests from any thread of this process.
+    """An open model, for requests from any thread of this process.
 
     model: a .gguf file, a Hugging Face directory, a packed model, "builtin", or a name on the hub
-    (ORG/NAME[:QUANT]), which is fetched. All other arguments are keywords: vLLM's, as far as there is an option for
-    them, and any option of `quire serve` by its flag's name (kv_dtype="int8", threads=8). An unknown one raises
+    (ORG/NAME[:QUANT]), which is downloaded. All other arguments are keywords: vLLM's, if Quire has such an option,
+    and any option of `quire serve` by its flag's name (kv_dtype="int8", threads=8). An unknown name raises
     TypeError, a wrong value RequestError.
 
-    gpu_memory_utilization: part of the free host memory, after weights and buffers, for KV pages (0.5).
-    seed: requests without a seed get seeds made from it and their number, so that a program repeats itself.
-    override_generation_config: fields of requests that leave them out, such as {"temperature": 0.2}.
-    download_dir, revision, hf_token: of a model on the hub.
+    gpu_memory_utilization: part of the free host memory, after weights and buffers, to use for KV pages (0.5).
+    seed: makes runs reproducible: a request without a seed gets one derived from this and the request's number.
+    override_generation_config: defaults for fields of requests, such as {"temperature": 0.2}.
+    download_dir, revision, hf_token: where to download a model on the hub, which revision, and the access token.
 
-    Close it, or use it in a `with` block; what is not closed is at the end of the process. A process that forks
-    opens its own LLM.
+    Close it, or use it in a `with` block; the end of the process closes it too. A forked child process must open
+    its own LLM.
     """
 
     def __init__(self, model: str | os.PathLike[str], *, tokenizer: str | None = None, dtype: str | None = None,
@@ -82,7 +82,7 @@ class LLM:
     # ---- life ----
 
     close: Callable[[], Any]
-    """Cancels what runs, and frees the model. Once more does nothing."""
+    """Cancels running requests and frees the model. A second call does nothing."""
 
     def __enter__(self) -> LLM:
         return self
@@ -92,7 +92,7 @@ class LLM:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What was chosen: the members of quire_info (quire.h)."""
+        """The model's properties and the settings in use: the members of quire_info (quire.h)."""
         with self._engine.use() as engine:
             info = lib.quire_engine_info(engine).contents
             values = {name: getattr(info, name) for name, *_ in info._fields_}
@@ -104,10 +104,10 @@ class LLM:
                  sampling_params: SamplingParams | Sequence[SamplingParams] | None = None, *,
                  use_tqdm: bool = False) -> list[RequestOutput]:
         """Continues each prompt: a text, a list of token ids, {"prompt": ..} or {"prompt_token_ids": ..}, or a list
-        of these. All run at once, as many together as max_num_seqs. Returns when all have ended, in their order.
+        of these. Up to max_num_seqs run at once. Returns the results, in the order of the prompts, when all have ended.
 
-        sampling_params: for all, or one for each; None: the model's recommendations. use_tqdm: shows progress by the
-        package tqdm. Raises the first error, and cancels the others.
+        sampling_params: one for all prompts, or one for each; None: the model's defaults. use_tqdm: shows progress
+        with the package tqdm. After an error, cancels the other requests and raises it.
         """
         return self._texts(self._completions(prompts, sampling_params), use_tqdm)
 
@@ -117,17 +117,17 @@ class LLM:
              chat_template: str | None = None, add_generation_prompt: bool = True,
              continue_final_message: bool = False,
              chat_template_kwargs: Mapping[str, Any] | None = None) -> list[RequestOutput]:
-        """Answers a conversation, or each of several: lists of messages as OpenAI's API has them.
+        """Answers one or several conversations, each a list of messages as in OpenAI's API.
 
         tools, tool_choice: as in OpenAI's API; calls are in CompletionOutput.tool_calls. chat_template: the name of
-        one of the model's templates, or a template's text. Otherwise as generate.
+        one of the model's templates, or the text of a template. Everything else is as in generate.
         """
         fields = _chat_fields(tools, tool_choice, chat_template, add_generation_prompt, continue_final_message,
                               chat_template_kwargs)
         return self._texts(self._chats(messages, sampling_params, fields), use_tqdm)
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Stream:
-        """Continues one prompt; the answer is read as it comes, with `async for` or `for`."""
+        """Continues one prompt, and returns a stream to read with `async for` or `for`."""
         return self._stream(self._completions([prompt], sampling_params))
 
     def stream_chat(self, messages: Messages, sampling_params: SamplingParams | None = None, *,
@@ -135,7 +135,7 @@ class LLM:
                     tool_choice: str | Mapping[str, Any] | None = None, chat_template: str | None = None,
                     add_generation_prompt: bool = True, continue_final_message: bool = False,
                     chat_template_kwargs: Mapping[str, Any] | None = None) -> Stream:
-        """Answers one conversation; the answer is read as it comes, with `async for` or `for`."""
+        """Answers one conversation, and returns a stream to read with `async for` or `for`."""
         fields = _chat_fields(tools, tool_choice, chat_template, add_generation_prompt, continue_final_message,
                               chat_template_kwargs)
         return self._stream(self._chats([messages], sampling_params, fields))
@@ -145,7 +145,7 @@ class LLM:
     def embed(self, prompts: Prompt | Sequence[Prompt],
               pooling_params: PoolingParams | Sequence[PoolingParams] | None = None, *,
               use_tqdm: bool = False) -> list[EmbeddingRequestOutput]:
-        """Computes a row for each input, all at once. Inputs as generate's prompts."""
+        """Computes an embedding for each input, all in one batch. Takes the same inputs as generate."""
         inputs = _prompts(prompts)
         answers = [self._answer(EMBEDDINGS, {"input": text if ids is None else ids, **f}, text)
                    for (text, ids), f in zip(inputs, _fields(pooling_params, len(inputs), "pooling_params"))]
@@ -154,8 +154,8 @@ class LLM:
 
     def score(self, data_1: str | Sequence[str], data_2: str | Sequence[str], *,
               pooling_params: PoolingParams | None = None, use_tqdm: bool = False) -> list[ScoringRequestOutput]:
-        """Scores pairs: one text with each of several, or as many with as many. By the model's head of scores, as a
-        cross-encoder or reranker has; of other models the cosine of the texts' embeddings, which pooling_params are for."""
+        """Scores pairs of texts: one text with each of several, or the texts of two lists in turn. Uses the scoring head
+        of a cross-encoder or reranker; other models score by the cosine of embeddings, pooled by pooling_params."""
         first = [data_1] if isinstance(data_1, str) else list(data_1)
         second = [data_2] if isinstance(data_2, str) else list(data_2)
         if len(first) == 1:
@@ -177,8 +177,8 @@ class LLM:
                 for a, row in zip(answers, rows)]
 
     def logits(self, prompt: Prompt) -> memoryview[float]:
-        """The logits of all tokens of a prompt: 32-bit floats, [tokens, n_vocab], which numpy.asarray takes without a
-        copy. Row i is of what follows token i."""
+        """Returns the logits of a prompt's tokens: 32-bit floats, [tokens, n_vocab], which numpy.asarray uses without a
+        copy. Row i predicts the token after token i."""
         (text, given), = _prompts([prompt])
         ids = self.tokenize(text or "") if given is None else given
         n_vocab = self.info["n_vocab"]
@@ -190,8 +190,8 @@ class LLM:
     # ---- tokens ----
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """The token ids of a text. Special tokens in it are parsed; add_special_tokens adds BOS by the model's
-        setting."""
+        """Returns the token ids of a text. Names of special tokens in it become those tokens; add_special_tokens: adds
+        BOS if the model's tokenizer does."""
         data, ids, n, err = _bytes(text), POINTER(c_int32)(), c_size_t(), Error()
         with self._engine.use() as engine:
             if lib.quire_tokenize(engine, data, len(data), add_special_tokens, byref(ids), byref(n), byref(err)) != 0:
@@ -199,7 +199,7 @@ class LLM:
         return _native.take_ids(ids, n.value)
 
     def detokenize(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of token ids."""
+        """Returns the text of token ids."""
         try:
             ids = (c_int32 * len(token_ids)).from_buffer(array("i", token_ids))
         except OverflowError as e:
@@ -214,7 +214,7 @@ class LLM:
     # ---- requests ----
 
     def _answer(self, endpoint: int, body: dict[str, Any], prompt: str | None) -> Answer:
-        """A request that is not submitted, with the defaults of this LLM."""
+        """Makes a request with this LLM's defaults, without submitting it."""
         number = next(self._numbers)
         if endpoint != EMBEDDINGS:
             for name, value in self._defaults.items():
@@ -262,7 +262,7 @@ class LLM:
 
     @contextmanager
     def _parsed(self, answers: list[Answer]) -> Iterator[None]:
-        """Parses the requests of answers, all of them or none, for the block that submits them."""
+        """Parses all requests of answers for the block that submits them. On an error, frees those parsed."""
         with self._engine.use() as engine:
             try:
                 for i, answer in enumerate(answers):
@@ -281,7 +281,7 @@ class LLM:
                 raise
 
     def _run(self, answers: list[Answer], use_tqdm: bool) -> list[Answer]:
-        """Runs requests and waits until all have ended. On an error, or when it is interrupted, all are cancelled."""
+        """Runs requests and waits until all have ended. After an error or an interrupt, cancels all."""
         batch = _Batch(answers, use_tqdm)
         try:
             with self._parsed(answers):
@@ -302,7 +302,7 @@ class LLM:
             return Stream(self._engine, answers[0], self)
 
     def _token_text(self, token: int) -> str:
-        """The text that a token adds, for log-probabilities."""
+        """Returns the text of a token, for log-probabilities."""
         text = self._token_texts.get(token)
         if text is None:
             data, n, err = c_void_p(), c_size_t(), Error()
@@ -314,7 +314,7 @@ class LLM:
 
 
 class _Batch:
-    """Waits for answers."""
+    """Waits until all answers are done, or one has an error."""
 
     def __init__(self, answers: list[Answer], use_tqdm: bool) -> None:
         self._answers, self._n_left = answers, len(answers)
@@ -329,7 +329,7 @@ class _Batch:
             answer.on_done = lambda answer=answer: self._one_done(answer)
 
     def _one_done(self, answer: Answer) -> None:
-        """By the reader of the queue."""
+        """Called by the thread that reads the queue."""
         self._n_left -= 1
         if self._bar is not None:
             self._bar.update(1)
@@ -337,7 +337,7 @@ class _Batch:
             self._is_over.set()
 
     def wait(self) -> None:
-        """Returns when all have ended; raises the first error."""
+        """Waits until all answers are done. Raises the error of the first one that has one."""
         try:
             wait_for(self._is_over)
         finally:
@@ -364,7 +364,7 @@ def _row(answer: Answer) -> Any:
 
 
 def _one_prompt(prompt: Any) -> tuple[str | None, list[int] | None]:
-    """The text or the ids of a prompt."""
+    """Returns the text or the token ids of a prompt; the other is None."""
     if isinstance(prompt, str):
         return prompt, None
     if isinstance(prompt, Mapping):
@@ -379,13 +379,13 @@ def _one_prompt(prompt: Any) -> tuple[str | None, list[int] | None]:
 
 
 def _prompts(prompts: Any) -> list[tuple[str | None, list[int] | None]]:
-    """The prompts of a list, or the one that is given."""
+    """Returns the prompts of a list, or a list with a single prompt."""
     is_one = isinstance(prompts, (str, Mapping)) or (len(prompts) > 0 and all(isinstance(i, int) for i in prompts))
     return [_one_prompt(p) for p in ([prompts] if is_one else prompts)]
 
 
 def _fields(params: Any, n: int, name: str, *how: Any) -> list[dict[str, Any]]:
-    """The fields of each of n requests, whether one object was given for all or a list of them."""
+    """Returns the fields of each of n requests. params: one object for all, or a list of n."""
     if not isinstance(params, (list, tuple)):
         return [params.fields(*how) if params else {}] * n
     if len(params) != n:

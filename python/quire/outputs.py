@@ -1,4 +1,4 @@
-"""What requests return: vLLM's classes, as far as Quire fills them."""
+"""What requests return: vLLM's classes, with the members that Quire fills in."""
 from __future__ import annotations
 
 from array import array
@@ -11,7 +11,7 @@ __all__ = ["CompletionOutput", "EmbeddingOutput", "EmbeddingRequestOutput", "Log
 
 @dataclass
 class Logprob:
-    """A token's log-probability under the model's own logits. rank 1: the likeliest."""
+    """A token's log-probability by the model's logits, before sampling options. rank: 1 is the likeliest token."""
 
     logprob: float
     rank: int | None = None
@@ -20,8 +20,8 @@ class Logprob:
 
 @dataclass
 class ToolCall:
-    """A tool call of a chat's answer. arguments: JSON text, unless the answer was cut off; of a custom tool its
-    input as it is. id: the one that the model wrote, or ""."""
+    """A tool call in a chat's answer. arguments: JSON text, incomplete if the answer was cut off; for a custom tool its
+    plain input. id: the id that the model wrote, or ""."""
 
     name: str
     arguments: str = ""
@@ -33,10 +33,10 @@ class ToolCall:
 class CompletionOutput:
     """One choice of an answer.
 
-    text: what the model wrote, all of it. content, reasoning, tool_calls: the same text, divided, in chats whose
-    model's formats are known; elsewhere content is text. cumulative_logprob, logprobs: where they were asked for.
+    text: everything that the model wrote. content, reasoning, tool_calls: the same text split into parts, in a chat
+    with a model whose formats are known; otherwise content is text. cumulative_logprob, logprobs: if requested.
     finish_reason: "stop", "length", "abort", or None while it is unfinished. stop_reason: the stop string or stop
-    token that ended it, else None.
+    token that ended it, or None.
     """
 
     index: int
@@ -56,10 +56,10 @@ class CompletionOutput:
 
 @dataclass
 class RequestOutput:
-    """The answer to one prompt. In a stream each one carries what is new since the one before.
+    """The answer to one prompt. In a stream, each one has what is new since the previous one.
 
-    prompt: its text, where it was given as a text. prompt_logprobs: one for each token of the prompt, None for the
-    first. num_cached_tokens: tokens of the prompt that were found in the prefix cache.
+    prompt: its text, if it was given as text. prompt_logprobs: a dict for each token of the prompt, None for the
+    first. num_cached_tokens: number of the prompt's tokens that were in the prefix cache.
     """
 
     request_id: str
@@ -73,7 +73,7 @@ class RequestOutput:
 
 @dataclass
 class EmbeddingOutput:
-    """A row of 32-bit floats. numpy.asarray and memoryview take it without a copy."""
+    """An embedding of 32-bit floats, which numpy.asarray and memoryview use without a copy."""
 
     embedding: array[float]
 
@@ -84,7 +84,7 @@ class EmbeddingOutput:
 
 @dataclass
 class EmbeddingRequestOutput:
-    """The row of one input."""
+    """The embedding of one input."""
 
     request_id: str
     outputs: EmbeddingOutput
@@ -108,6 +108,6 @@ class ScoringRequestOutput:
 
 
 def logprob_dicts(triples: list[tuple[int, int, float]], width: int, decode: Any) -> list[dict[int, Logprob]]:
-    """A dict for each token from width triples of token, rank and log-probability; an empty one where the rank is 0."""
+    """Makes a dict for each token from `width` triples of token, rank and log-probability; skips those of rank 0."""
     return [{token: Logprob(logprob, rank, decode(token)) for token, rank, logprob in triples[i:i + width] if rank}
             for i in range(0, len(triples), width)]

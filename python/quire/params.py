@@ -1,4 +1,4 @@
-"""What a request asks for: SamplingParams, StructuredOutputsParams and PoolingParams, with vLLM's names."""
+"""Parameters of requests: SamplingParams, StructuredOutputsParams and PoolingParams, as in vLLM."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,10 +10,10 @@ __all__ = ["PoolingParams", "SamplingParams", "StructuredOutputsParams"]
 
 @dataclass
 class StructuredOutputsParams:
-    """The rule that an answer obeys: exactly one of json, regex, choice, grammar, json_object, structural_tag.
+    """A rule that the answer must obey: exactly one of json, regex, choice, grammar, json_object, structural_tag.
 
-    json: a JSON Schema, as an object or its text. grammar: rules in GBNF or Lark's notation.
-    structural_tag: as an object or its text. docs/structured.md has what is enforced.
+    json: a JSON Schema, as an object or JSON text. grammar: rules in the notation of GBNF or Lark.
+    structural_tag: an object or JSON text. docs/structured.md describes what is enforced.
     """
 
     json: str | dict[str, Any] | None = None
@@ -27,19 +27,19 @@ class StructuredOutputsParams:
     disable_additional_properties: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """The members of the request's structured_outputs."""
+        """Returns the members of a request's field structured_outputs."""
         return {f.name: value for f in dataclasses.fields(self)
                 if (value := getattr(self, f.name)) is not None and value is not False}
 
 
 @dataclass
 class SamplingParams:
-    """How an answer is sampled, when it ends and what is reported of it.
+    """How an answer is sampled, when it ends, and what is reported about it.
 
-    Names, meanings and defaults are vLLM's. max_tokens None: as many as fit. logprobs: likeliest tokens
-    reported beside each token of the answer; 0: the token's own alone. seed None: the LLM's, else a new one.
-    best_of is for generate alone: samples of which the n likeliest are returned. extra_args: any other fields of
-    the HTTP API by name, such as {"dry_multiplier": 0.8, "beam_width": 4, "cache_salt": "..."}.
+    Names, meanings and defaults are vLLM's. max_tokens None: up to the context length. logprobs: number of
+    likeliest tokens reported for each sampled one; 0: only the sampled one. seed None: derived from the LLM's,
+    or random. best_of, for generate only: number of samples, of which the n likeliest are returned. extra_args:
+    other fields of the HTTP API by name, such as {"dry_multiplier": 0.8, "beam_width": 4, "cache_salt": "..."}.
     """
 
     n: int = 1
@@ -69,7 +69,7 @@ class SamplingParams:
     extra_args: dict[str, Any] = field(default_factory=dict)
 
     def fields(self, is_chat: bool) -> dict[str, Any]:
-        """The fields of a request's body."""
+        """Returns the fields of a request's body."""
         body = {f.name: value for f in dataclasses.fields(self)
                 if f.name not in _APART and (value := getattr(self, f.name)) is not None}
         if self.structured_outputs is not None:
@@ -87,13 +87,13 @@ MOST_TOKENS = 2**31 - 1
 
 @dataclass
 class PoolingParams:
-    """How an input's rows become one: dimensions keeps the first elements; normalize divides by the length;
-    pooling is "mean", "cls", "last" or "rank". None: as the model's files say."""
+    """How the rows of an input become one. pooling: "mean", "cls", "last" or "rank"; dimensions: keeps only the first
+    elements; normalize: scales to length 1. None: as the model's files say."""
 
     dimensions: int | None = None
     normalize: bool | None = None
     pooling: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a request's body."""
+        """Returns the fields of a request's body."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}

@@ -1,4 +1,4 @@
-"""An answer while it is generated."""
+"""Stream: an answer that is read while it is generated."""
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +14,7 @@ __all__ = ["Stream"]
 
 
 class _News:
-    """Whether anything has come since the last look. It knows nothing of the stream, which may be dropped."""
+    """Signals that something has arrived. It has no reference to the stream, so that the stream can be collected."""
 
     def __init__(self) -> None:
         self.has_come = threading.Event()
@@ -22,7 +22,7 @@ class _News:
         self._async: asyncio.Event | None = None
 
     def tell(self) -> None:
-        """By the reader of the queue."""
+        """Called by the thread that reads the queue."""
         if self.has_come.is_set():
             return
         self.has_come.set()
@@ -45,11 +45,11 @@ class _News:
 
 
 class Stream:
-    """An answer as it comes: `async for output in stream`, or `for output in stream` without asyncio.
+    """An answer, read while it is generated: `async for output in stream`, or `for output in stream` without asyncio.
 
-    Each RequestOutput carries what is new: texts, token ids, logprobs, parts. A choice's finish_reason is in the
-    last one that names the choice; `finished` is set in the last of all. Leaving the loop, close(), the end of a
-    `with` or `async with` block, or dropping the stream cancels what is left of it. One loop at a time reads it.
+    Each RequestOutput has what is new: text, token ids, logprobs, parts. A choice's finish_reason is in the last
+    output with that choice; `finished` is set in the last output of all. close(), the end of a `with` or `async
+    with` block, and dropping the last reference to the stream cancel the rest. Only one loop may read at a time.
     """
 
     def __init__(self, engine: Engine, answer: Answer, owner: Any) -> None:
@@ -64,7 +64,7 @@ class Stream:
         return self._answer.request_id
 
     def _take(self) -> RequestOutput | None:
-        """What is new; None: nothing, or it is over."""
+        """Returns what is new; None: nothing, or the end was read before."""
         answer = self._answer
         self._news.has_come.clear()
         with answer.lock:
@@ -100,13 +100,13 @@ class Stream:
         raise StopAsyncIteration
 
     def close(self) -> None:
-        """Cancels what is left. Once more does nothing."""
+        """Cancels the rest of the answer. A second call does nothing."""
         if not self._is_over:
             self._is_over = True
             self._engine.cancel([self._answer])
 
     async def aclose(self) -> None:
-        """As close."""
+        """As close(), for asyncio."""
         self.close()
 
     def __enter__(self) -> Stream:
