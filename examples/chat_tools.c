@@ -1,5 +1,5 @@
-/* The C API, by example: a chat whose model may call a tool. Prints its reasoning, its
- * calls and its answer, each part as it comes.
+/* C API example: a chat in which the model may call a tool. Prints the model's reasoning,
+ * calls and answer as they are generated.
  *
  *   cc examples/chat_tools.c $(pkg-config --cflags --libs quire) -o chat_tools
  *   ./chat_tools builtin required hermes    hermes: a format that the model does not know */
@@ -19,7 +19,7 @@ static int failed(const quire_error *err) {
     return 1;
 }
 
-/* By the kind of a part: what is printed before it and after it. */
+/* Texts to print before and after a part, by its quire_part_kind. */
 static const char *const before[] = {"", "", "call ", "", "\n"}, *const after[] = {"", "", " with ", "", ""};
 
 int main(int argc, char **argv) {
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     if (quire_request_parse(engine, QUIRE_CHAT, body, strlen(body), &request, &err) != QUIRE_OK ||
         quire_request_set(request, "tool_choice", choice, &err) != QUIRE_OK ||
         quire_submit(q, request, NULL, &stream, &err) != QUIRE_OK) {
-        return failed(&err); /* the process ends, so nothing is closed */
+        return failed(&err); /* the end of the process frees everything */
     }
     do {
         while (!quire_queue_next(q, &ev)) {

@@ -1,4 +1,4 @@
-/* The C API, by example: computes embeddings of texts and prints how similar they are.
+/* C API example: computes embeddings of texts and prints how similar they are.
  *
  *   cc examples/embed.c $(pkg-config --cflags --libs quire) -o embed
  *   ./embed builtin last "The prince looked at her" "She looked at the prince" */
@@ -14,7 +14,8 @@ static int failed(const quire_error *err) {
     return 1;
 }
 
-/* Rows have the length 1, so their product is the cosine of the angle between them. */
+/* Returns the cosine of the angle between two rows: their dot product, since both have
+ * length 1. */
 static double cosine(const float *a, const float *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -28,7 +29,8 @@ int main(int argc, char **argv) {
     quire_engine *engine;
     quire_error err;
     quire_input inputs[MOST];
-    quire_embed_options how = {NULL, 0, 1}; /* the model's pooling, all elements, normalised */
+    /* the model's pooling; all elements; rows normalised to length 1 */
+    quire_embed_options how = {NULL, 0, 1};
     size_t n = argc > 3 ? (size_t)argc - 3 : 0, n_row;
     float *rows;
     if (n == 0 || n > MOST) {
@@ -46,7 +48,7 @@ int main(int argc, char **argv) {
     if (quire_engine_open(&options, &engine, &err) != QUIRE_OK) {
         return failed(&err);
     }
-    /* one call for all texts: they share the engine's steps */
+    /* one call for all texts, so that they share the engine's steps */
     bool good = quire_embed(engine, inputs, n, &how, &rows, &n_row, &err) == QUIRE_OK;
     for (size_t i = 0; good && i < n; i++) {
         for (size_t k = 0; k < n; k++) {

@@ -1,4 +1,4 @@
-/* The C API, by example: prints a model's continuation of a text while it is generated.
+/* C API example: prints a model's continuation of a text while it is generated.
  *
  *   cc examples/generate.c $(pkg-config --cflags --libs quire) -o generate
  *   ./generate builtin "The prince" 20 */
@@ -12,7 +12,7 @@ static int failed(const quire_error *err) {
     return 1;
 }
 
-/* Prints events until the last. */
+/* Prints the text of events until the stream is done. */
 static int print_answer(quire_queue *q) {
     for (;;) {
         quire_event ev;

@@ -1,6 +1,6 @@
-/* The KV cache alone, by example: two questions about one text, and three answers tried
- * for the second. There is no model: "computing" a token writes a number into its slot,
- * and reading it back checks that reused slots are right.
+/* Example of the KV cache without an engine: two questions about one text, and three
+ * answers to the second. There is no model: to "compute" a token, it writes a number into
+ * the token's slot, and reads slots back to check that reused ones are right.
  *
  *   cc examples/kv.c $(pkg-config --cflags --libs quire) -o kv */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { PAGES = 64, PAGE = 16, TEXT = 37, QUESTION = 13, ANSWERS = 3 };
 
-static int64_t memory[PAGES * PAGE]; /* what would be keys and values */
+static int64_t memory[PAGES * PAGE]; /* numbers in place of keys and values, one for each slot */
 
 static void must(quire_err e) {
     if (e != QUIRE_OK) {
@@ -20,7 +20,7 @@ static void must(quire_err e) {
     }
 }
 
-/* What a token's slot holds depends on all tokens up to it. */
+/* Returns the number for the slot of a token, which depends on all tokens up to it. */
 static int64_t value_of(const int32_t *tokens, int32_t position) {
     int64_t sum = 0;
     for (int32_t p = 0; p <= position; p++) {
@@ -29,8 +29,8 @@ static int64_t value_of(const int32_t *tokens, int32_t position) {
     return sum;
 }
 
-/* Copies first, then the slots from `from` on; then everything up to there can be found
- * by others. */
+/* Executes pending page copies, computes the tokens from `from` on, checks the earlier
+ * ones, and publishes all of them, so that other sequences can reuse them. */
 static void compute(quire_kv *kv, quire_kv_seq *seq, const int32_t *tokens, int32_t from) {
     const quire_kv_copy *copies;
     int32_t n_copies = quire_kv_copies(kv, &copies), n = quire_kv_seq_length(seq);

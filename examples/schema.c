@@ -1,4 +1,4 @@
-/* The C API, by example: JSON that obeys a schema, in one call that waits.
+/* C API example: generates JSON that obeys a schema, in one blocking call.
  *
  *   cc examples/schema.c $(pkg-config --cflags --libs quire) -o schema
  *   ./schema builtin "A person of the novel, as JSON: " */

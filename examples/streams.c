@@ -1,7 +1,7 @@
-/* The C API, by example: several streams on one queue. All texts are continued at once,
- * and one thread prints each as it ends.
- *   cc examples/streams.c $(pkg-config --cflags --libs quire) -o streams
- *   ./streams builtin 20 "The prince" "The king" "Her letter" */
+/* C API example: several streams on one queue. All texts are continued at the same time;
+ * one thread prints each answer when it has ended. cc examples/streams.c $(pkg-config
+ * --cflags --libs quire) -o streams ./streams builtin 20 "The prince" "The king" "Her
+ * letter" */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct answer {
 } answer;
 static answer answers[MOST];
 
-/* Starts a stream, whose events carry the answer. */
+/* Starts a stream. The `user` of its events is the answer. */
 static quire_err start(quire_engine *e, quire_queue *q, answer *a, const char *n_tokens, quire_error *err) {
     quire_request *r;
     quire_stream *s;
@@ -55,6 +55,6 @@ int main(int argc, char **argv) {
             n_running--;
         }
     }
-    /* the process ends, so nothing is closed */
+    /* the end of the process frees everything */
     return good ? 0 : (fprintf(stderr, "streams: %s\n", err.message), 1);
 }
