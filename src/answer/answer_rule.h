@@ -17,7 +17,7 @@ typedef struct rule_context {
     grammar_additional additional;
     grammar_cache *cache; /* cache of compiled rules, by tenant; NULL: not cached */
     uint64_t tenant;
-    const model_desc *model; /* NULL: not known */
+    const model_desc *model; /* model of the request; NULL: unknown, so special tokens are not checked */
     /* [n_ends] tokens that end the answer; in a structural tag they may only come last */
     const int32_t *ends;
     int32_t n_ends;

@@ -371,7 +371,7 @@ static void write_outline(const output_tool *tool, json_out *o) {
 }
 
 /* A copy in progress. path: JSON pointer of the value being copied. A path too long for
- * the array is too long to be refused. */
+ * the array cannot be one of `without`. */
 typedef struct copy {
     const call_refusals *without;
     json_out *o;

@@ -94,7 +94,7 @@ struct call_reader {
     bool after_call; /* a call has ended, and only white space and closing marks came since */
     /* a mark opened this call or an earlier one and is not closed yet */
     bool may_close;
-    bool in_section;     /* after ROLE_SECTION */
+    bool in_section;     /* a mark of role SECTION was read, and its section has not ended */
     bool section_is_new; /* nothing was read since the mark of role SECTION */
     bool section_has_calls;
     bool has_content;     /* content other than white space came */

@@ -68,8 +68,8 @@ static quire_err begin_container(call_reader *r, str child) {
     return strbuf_add_char(&r->arguments, is_list ? '[' : '{');
 }
 
-/* Whether calls or sections are elements of this name, with the mark before their end
- * tags. */
+/* Whether the format writes calls or sections as elements of this name; their end tags
+ * also follow a mark. */
 static bool element_is_call(const call_reader *r, str name) {
     call_writing w;
     bool is_call = false;

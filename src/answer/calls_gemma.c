@@ -66,7 +66,7 @@ static quire_err in_bare(call_reader *r, char c, bool *fits) {
         return strbuf_add_char(&r->text, c);
     }
     str bare = call_trim(call_str(&r->text));
-    r->text.n = bare.n; /* it began with no white space */
+    r->text.n = bare.n; /* the value has no white space at its beginning, so only its end is cut */
     TRY(end_typed(r, 0, fits));
     return *fits ? put_char(r, c, fits) : QUIRE_OK;
 }
@@ -166,7 +166,7 @@ static quire_err calls_gemma_finish_call(call_reader *r) {
     uint8_t state = r->u.g.state;
     bool fits = true;
     if (state == BARE || state == TYPED) {
-        /* it began with no white space */
+        /* the value has no white space at its beginning */
         r->text.n = state == BARE ? call_trim(call_str(&r->text)).n : r->text.n;
         TRY(end_typed(r, state == BARE ? 0 : r->value.types, &fits));
     }

@@ -212,7 +212,7 @@ static quire_err in_word(json_stream *s, char c, strbuf *out, json_stream_result
             *result = JSON_STREAM_BROKEN;
             return QUIRE_OK;
         }
-        s->word[s->n_word++] = c; /* at most five letters */
+        s->word[s->n_word++] = c; /* a word has at most five letters */
         return QUIRE_OK;
     }
     const word *w = find_word(s->word, s->n_word, true);

@@ -558,7 +558,7 @@ static quire_err check_tag(walker *w, const json_value *v, bool last) {
 
 static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence,
                             bool last) {
-    /* from last to first, to know whether the rest may be empty */
+    /* goes from last to first, to know whether the rest may be empty */
     for (size_t i = json_length(list); i-- > 0;) {
         TRY(check_member(w, json_at(list, i), name, (int64_t)i, last));
         last = last && (!is_sequence || may_be_empty(json_at(list, i)));

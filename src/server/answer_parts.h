@@ -32,7 +32,7 @@ typedef struct answer_parts {
     size_t n_calls, cap_calls;
     answer_run *runs; /* content, reasoning and calls in order of arrival */
     size_t n_runs, cap_runs;
-    size_t n_bytes; /* bytes of its texts and calls; 0: only content */
+    size_t n_bytes; /* bytes of the reasoning and calls; 0: there is only content */
     bool has_calls; /* a call has come since the beginning; survives answer_parts_clear */
 } answer_parts;
 

@@ -90,7 +90,7 @@ static bool body_walk_line(body_room *r, const body_claim *own) {
             *at = c->next;
             body_grant(r, c);
             others = others || c != own;
-            atomic_store(&c->waits, false); /* its owner's thread may use it from here on */
+            atomic_store(&c->waits, false); /* from here on the claim's owner may use it on another thread */
         } else {
             c->share->is_passed = true;
             at = &c->next;

@@ -63,10 +63,10 @@ typedef struct body_share {
 /* A body's claim to room. Zeroed: it holds none and wants none. */
 typedef struct body_claim {
     size_t held;       /* bytes that the body may have; its owner reads it only while it is not in line */
-    atomic_bool waits; /* in line; another thread may end this, and then rings */
+    atomic_bool waits; /* the claim is in line; another thread may end this, and then calls ring */
     body_share *share; /* NULL: no claim */
     size_t in_lane;    /* bytes of `held` in the lane, beyond the share */
-    size_t wanted;     /* bytes that it waits for in line */
+    size_t wanted;     /* bytes that the claim waits for */
     uint64_t turn;     /* place in line, lowest first */
     struct body_claim *next;
 } body_claim;
@@ -74,8 +74,8 @@ typedef struct body_claim {
 typedef struct body_room {
     pthread_mutex_t lock;
     size_t max_bytes, n_bytes; /* n_bytes: held outside the lane */
-    uint64_t n_taken;          /* bytes taken since the opening */
-    body_claim *first;         /* in line */
+    uint64_t n_taken;          /* bytes taken since the room was opened */
+    body_claim *first;         /* list of the claims in line */
     body_claim *lane;          /* the claim in the lane, or NULL */
     /* wakes the threads of other claims that have got room */
     void (*ring)(void *arg);
@@ -112,7 +112,7 @@ typedef struct body_turn {
     size_t n_bytes; /* received since its last turn; the connection counts them */
     bool waits;
     struct bufferevent *bev; /* while it waits: the bufferevent whose reading is off */
-    struct body_turn *next;  /* in line */
+    struct body_turn *next;  /* next turn in the queue */
 } body_turn;
 
 /* A loop's queue of connections that wait for their turn. */

@@ -75,7 +75,7 @@ struct conn {
     char client[64];             /* the peer's address and port, "" for a socket file */
     str parameter;               /* the path after the route's prefix; valid until the request ends */
     const pending_kind *pending; /* kind of the object that the response, or a look, waits for; NULL: none */
-    void *pending_of;            /* its object */
+    void *pending_of;            /* the object of that kind */
     request_record record;       /* log record of the request in progress */
     char headers[320];           /* header lines of the response in progress, each with CRLF; "": none */
     bool has_tenant;             /* the request has a key; `tenant` owns it */

@@ -39,7 +39,7 @@ static void conn_write_head(conn *c, int status, const char *content_type, const
     time_t now = (time_t)clock_unix_s();
     const char *origin = c->loop->server->options.allow_origin;
     struct evbuffer *out = conn_output(c);
-    conn_begin_request(c); /* one whose head was refused */
+    conn_begin_request(c); /* a request whose head was refused has not begun yet */
     c->record.status = status;
     c->keep_alive = conn_keeps_alive(c);
     gmtime_r(&now, &tm);
@@ -86,7 +86,7 @@ json_out conn_begin_json(const conn *c) {
 
 void conn_fail(conn *c, const api_error *e, const char *headers) {
     assert(e->status >= 400 && e->message != NULL);
-    conn_begin_request(c); /* one whose head was refused */
+    conn_begin_request(c); /* a request whose head was refused has not begun yet */
     request_record_fail(&c->record, e);
     if (e->status == 404) {
         path_show((str){c->request.path.p, c->request.path.n}, c->record.path);

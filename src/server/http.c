@@ -482,7 +482,7 @@ bool http_query_next(str *rest, str *name, str *value) {
 char *http_body_place(const http_request *r, uint64_t *left) {
     assert(r->head_done && r->n_encodings == 0);
     *left = r->length - r->n_body_bytes;
-    /* with room for a 0 byte after the body */
+    /* the body is followed by a 0 byte */
     bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n;
     return fits ? r->body.p + r->body.n : NULL;
 }

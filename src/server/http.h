@@ -41,7 +41,7 @@ typedef struct chunked {
     chunked_state state;
     uint64_t left; /* bytes of the chunk still to come; while its size is read, the size so far */
     int n_digits;
-    size_t n_extras; /* bytes of extensions and trailers so far */
+    size_t n_extras; /* bytes of chunk extensions and trailers read so far */
 } chunked;
 
 /* ---- requests ---- */

@@ -23,7 +23,7 @@ typedef struct models models;
 typedef enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_LEAVING } model_state;
 
 typedef struct served_model {
-    const char *name; /* in requests */
+    const char *name; /* the model's name in requests */
     /* options to open it with; NULL: the main model, which the server's owner opens */
     const quire_options *options;
     int32_t number; /* index among the models; 0: the main one */
@@ -37,8 +37,8 @@ typedef struct served_model {
     bool is_wanted;            /* LEAVING: it is to be loaded again */
     bool needs_room;           /* LOADING: memory was short, so another model is leaving */
     int32_t n_holds, n_queues; /* n_holds: requests that hold it; n_queues: loops with a queue of it */
-    int64_t used_us;           /* when the last hold was dropped (clock_us) */
-    int64_t wanted_us;         /* when its load was requested */
+    int64_t used_us;           /* time when the last hold was dropped (clock_us) */
+    int64_t wanted_us;         /* time when its load was requested */
     /* tenants for whom it is to be loaded, and was last loaded; "": none */
     char wanted_for[QUIRE_TENANT_BYTES + 1], loaded_for[QUIRE_TENANT_BYTES + 1];
     bool is_opening;   /* LOADING: the thread is loading it now */
@@ -46,11 +46,11 @@ typedef struct served_model {
     double progress;   /* only in models_look's copy, LOADING: fraction of the weights loaded */
     /* idle time after which it leaves; MODEL_STAYS: no limit */
     int64_t keep_us;
-    int64_t ready_us;      /* when it was last loaded */
+    int64_t ready_us;      /* time when it was last loaded */
     bool is_fresh;         /* loaded, but no request that waited for it has taken it yet */
     int64_t load_us;       /* time of its last load; 0: never loaded */
-    int32_t max_model_len; /* from the engine, at its last load; 0: never loaded */
-    /* from the engine, at its last load: it returns rows, not text */
+    int32_t max_model_len; /* the engine's, as of the last load; 0: never loaded */
+    /* the engine's, as of the last load: it returns rows, not text */
     bool gives_rows;
     uint32_t n_failures; /* failed attempts to load it or to read its facts */
     quire_error error;   /* the last failure */

@@ -83,7 +83,7 @@ static quire_err completions_settle_first(response_logprobs *l, size_t n) {
 
 /* Adds text that is shown now, and lists the tokens that it completes. */
 static quire_err completions_take_shown(response_logprobs *l, const char *text, size_t n) {
-    /* bytes of tokens that were settled before a rollback */
+    /* again: after a rollback, how much of the text belongs to tokens settled before */
     size_t known = l->base + l->shown.n, again = l->n_shown < known ? known - l->n_shown : 0;
     again = again < n ? again : n;
     l->n_shown += n;

@@ -76,7 +76,7 @@ typedef struct http_row {
 
 typedef struct tenant_row {
     char *name;                       /* owned */
-    int64_t n[HTTP_STATUS_END / 100]; /* by status class */
+    int64_t n[HTTP_STATUS_END / 100]; /* requests by the first digit of their status */
     int64_t prompt_tokens, cached_tokens, completion_tokens;
 } tenant_row;
 

@@ -20,7 +20,7 @@
 /* A token that may yet be left out of the list: in completions its text may begin a stop
  * string, in Responses it may belong to a mark. */
 typedef struct token_waiting {
-    size_t n_text;           /* bytes of its text */
+    size_t n_text;           /* bytes of the token's text */
     int32_t id;              /* id shown in place of its text; -1: its text is shown */
     size_t n_values, n_tops; /* bytes of `values` and `tops` up to and with its numbers */
 } token_waiting;
@@ -59,7 +59,7 @@ typedef struct response_prompt {
     strbuf text;                /* the echo or, for a reranking, the document */
     strbuf rendered;            /* the template's output, if requested */
     strbuf prompt_logprobs;     /* one JSON value for each token except the first */
-    int32_t *ids;               /* only if ids were requested */
+    int32_t *ids;               /* the prompt's ids; NULL: not requested */
     size_t n_ids;
 } response_prompt;
 
@@ -74,7 +74,7 @@ typedef struct response_choice {
     strbuf text;
     answer_parts parts;
     strbuf stop_string;
-    int32_t *tokens; /* only if ids were requested */
+    int32_t *tokens; /* the generated ids; NULL: not requested */
     size_t n_tokens, cap_tokens;
     int32_t prompt_tokens, completion_tokens, cached_tokens;
     response_prediction prediction;
@@ -222,9 +222,9 @@ struct response {
     int32_t next_shown; /* index in `shown` of the next choice to write */
     /* [n_shown] choices of a whole response: the best of each prompt; NULL before DONE */
     int32_t *shown, n_shown;
-    bool listed; /* in loop.unsent */
+    bool listed; /* the response is in the list loop.unsent */
     response *next_unsent;
-    response *next_background; /* in loop.background */
+    response *next_background; /* next response in the list loop.background */
     request_record record;     /* log record of a response in the background */
     char id[40];
     char tenant[QUIRE_TENANT_BYTES + 1]; /* "": the request needed no key */

@@ -32,7 +32,7 @@ typedef struct response_to_keep {
     response_turn *parent; /* turn of the response that it continues; NULL: it begins a conversation */
     /* it replaces the response in progress with this id; without one it is not kept */
     bool replaces;
-    bool in_progress; /* it is generated in the background */
+    bool in_progress; /* the response is still being generated, in the background */
 } response_to_keep;
 
 /* Keeps a response: under a new id, or in place of one in progress. It is not kept if
@@ -60,7 +60,7 @@ bool response_store_delete(response_store *s, const char *tenant, str id, int64_
 /* Returns a reference to a response's turn, for a response that continues it; NULL: the
  * tenant has none with this id. The caller drops it with response_turn_drop. */
 response_turn *response_store_turn(response_store *s, const char *tenant, str id, int64_t now_us);
-/* NULL is allowed. */
+/* Drops a reference to a turn; NULL is allowed. */
 void response_turn_drop(response_store *s, response_turn *t);
 
 /* Number of responses in the store, and bytes of them and all turns. */

@@ -213,7 +213,7 @@ static quire_err responses_settle(response_logprobs *l, size_t from, size_t to) 
     for (; n < l->n_waiting && l->base < to; n++) {
         const token_waiting *w = &l->waiting[n];
         bool is_text = l->base + w->n_text > from || (w->n_text == 0 && l->base == from);
-        size_t at = done + (done > 0); /* after a comma */
+        size_t at = done + (done > 0); /* skips the comma */
         if (is_text && w->n_values > at) {
             TRY(responses_join(&l->content, (str){l->values.p + at, w->n_values - at}));
         }
@@ -620,7 +620,7 @@ static quire_err responses_take(const response *a, json_out *o) {
             continue;
         }
         bool is_text = run->kind == QUIRE_PART_CONTENT;
-        size_t from = listed + (listed > 0 && run->logprobs_end > listed); /* after a comma */
+        size_t from = listed + (listed > 0 && run->logprobs_end > listed); /* skips the comma */
         str logprobs = is_text && run->logprobs_end > from ? (str){list->p + from, run->logprobs_end - from}
                                                            : (str){"", 0};
         listed = run->logprobs_end > listed ? run->logprobs_end : listed;
@@ -650,7 +650,7 @@ static void responses_write_chunk(const response *a, int32_t choice, json_out *o
 
 static void responses_write_last(const response *a, json_out *o) {
     responses_state *st = a->state;
-    if (st->n_items > 0 && !st->is_open) { /* only an empty message, which is made at the end */
+    if (st->n_items > 0 && !st->is_open) { /* the answer is an empty message, which is made at the end */
         st->is_open = true;
         responses_write_item_begin(a, o);
     }

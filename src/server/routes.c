@@ -29,9 +29,9 @@ typedef struct route {
     bool is_probe;       /* a monitoring probe, logged at level debug */
     /* starts a look at a long body's beginning (conn.look); NULL: no looks */
     bool (*look)(conn *c);
-    size_t max_body_bytes;   /* bytes; 0: the server's limit */
+    size_t max_body_bytes;   /* largest body of a request in bytes; 0: the server's limit */
     quire_endpoint endpoint; /* the endpoint, if the route generates */
-    error_writer error;      /* NULL: that of the endpoint's dialect, or OpenAI's */
+    error_writer error;      /* writer of errors; NULL: the endpoint's dialect's, or OpenAI's */
 } route;
 
 /* Whether the engines of all loaded models work. */
@@ -218,7 +218,7 @@ static void route_openapi(conn *c);
 #define OPERATORS        .is_operators = true, .max_body_bytes = 65536
 #define JSON_POST        .allow = "POST", .takes_json = true, .needs_key = true
 #define GENERATION(of)   JSON_POST, .run = body_parse, .look = body_look, .endpoint = of
-#define ANY_TYPE         .takes_any_type = true /* for curl as in Ollama's and llama.cpp's examples */
+#define ANY_TYPE         .takes_any_type = true /* for curl commands as in the docs of Ollama and llama.cpp */
 #define OLLAMA_POST      JSON_POST, ANY_TYPE, .error = ollama_error
 #define OLLAMA(of)       OLLAMA_POST, .run = ollama_post, .look = body_look, .endpoint = of
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has at most 1 MiB */
@@ -537,7 +537,7 @@ static void route_check(conn *c) {
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
         route_refuse(c, 413, "the body is too large", NULL);
     } else if (to->max_body_bytes > 0 && to->max_body_bytes < r->body_limit) {
-        r->body_limit = to->max_body_bytes; /* for a chunked body, whose length is unknown */
+        r->body_limit = to->max_body_bytes; /* a chunked body has no announced length */
     }
 }
 

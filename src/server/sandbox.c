@@ -345,7 +345,7 @@ static void sandbox_write_state(command *c) {
 static const struct sandbox_command {
     const char *name;
     quire_err (*run)(command *c);
-    bool names_seq;     /* in "seq" */
+    bool names_seq;     /* the command names a sequence, in "seq" */
     const char *number; /* name of its number, which is 1 to `most`; NULL: none */
     int64_t most;
 } commands[] = {

@@ -43,8 +43,8 @@ typedef struct server_options {
     bool no_request_log;     /* do not log a line for each request */
     int32_t n_loops;         /* loop threads */
     int32_t max_connections; /* most connections; more get 503 */
-    size_t max_header_bytes; /* bytes of a request's header; more gets 431; at most 65,536 */
-    size_t max_body_bytes;   /* bytes of a request's body; more gets 413 */
+    size_t max_header_bytes; /* most bytes of a request's header, up to 65,536; more gets 431 */
+    size_t max_body_bytes;   /* most bytes of a request's body; more gets 413 */
     /* bytes of all large bodies until their first token; more bodies wait (bodies.h) */
     size_t max_bodies_bytes;
     /* unsent bytes of a connection at which no more output is written */
@@ -52,9 +52,9 @@ typedef struct server_options {
     /* unread bytes of a loop's responses over which it closes the connections that have
      * read nothing for longest */
     size_t max_unread_bytes;
-    /* from a request's first byte (or the opening) to the end of its header */
+    /* time from a request's first byte (or the opening) to the end of its header */
     int64_t header_deadline_us;
-    int64_t body_deadline_us; /* from the end of the header to the end of the body */
+    int64_t body_deadline_us; /* time from the end of a request's header to the end of its body */
     /* minimum rate of a large body in bytes/s over each body_pace_us; a slower one gets
      * 408; 0: no minimum */
     int64_t body_least_rate;
@@ -69,7 +69,7 @@ typedef struct server_options {
     /* limits of a program (quire_program_limits) */
     int32_t program_states, program_depth, program_steps, program_tokens;
     int64_t program_us;
-    int64_t shutdown_deadline_us; /* from server_stop until running requests are cancelled */
+    int64_t shutdown_deadline_us; /* time from server_stop until running requests are cancelled */
     /* models besides the main one, loaded when a request names one (models.h) */
     const model_spec *other_models;
     int32_t n_other_models;

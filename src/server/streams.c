@@ -282,10 +282,10 @@ static bool requests_in_progress(const conn *c) {
 /* A request in progress, of a connection or in the background. */
 typedef struct request_row {
     const request_record *record;
-    const response *response; /* NULL: not submitted yet */
-    const char *tenant;       /* NULL: none */
-    bool is_receiving;        /* its body is arriving, or waits for room */
-    bool is_loading;          /* it waits for its model to load */
+    const response *response; /* response in progress; NULL: the request is not submitted yet */
+    const char *tenant;       /* name of the tenant; NULL: none */
+    bool is_receiving;        /* the request's body is arriving, or waits for room */
+    bool is_loading;          /* the request waits for its model to load */
 } request_row;
 
 static const char *requests_state_of(const request_row *row, const request_record *counts) {

@@ -18,7 +18,7 @@ static const char no_store[] = "Cache-Control: no-store\r\n";
 
 typedef struct watcher {
     conn *conn;
-    struct watcher *next; /* on its loop */
+    struct watcher *next; /* next watcher of the loop */
     watch_kind kind;
     int32_t page;     /* WATCH_PAGE */
     bool started;     /* a state was sent to it */
