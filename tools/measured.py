@@ -25,8 +25,7 @@ WORDED = re.compile(
     rf"|(?:halves|halved|doubles|doubled|triples|tripled|quadruples|quadrupled)\s(?:the|its|their)\s(?:[\w']+\s){{0,2}}?{QUANTITY}"
     rf"|{COUNT}fold)\b", re.I)
 # Comparisons that are no results: a phrase as it stands in its page, and what it follows from.
-COUNTED = {"twice as many entries as transfers can be under way": "the size that the ring is opened with",
-           "twice as many as before, up to that": "a rule of how many tokens are guessed next"}
+COUNTED = {"twice as many entries as transfers can be under way": "the size that the ring is opened with"}
 COMMAND = re.compile(r"quire\s(?:bench|demo|sim|perplexity|inspect)\b|quire-check\b|\btools/\w+\.(?:py|sh)\b|`make \w+|\btests/\w+|\w+_test_\w+")
 GIVEN = re.compile(r"\b(?:published|the paper|goals?|bounds:|at most|at least|by default)(?!\w)", re.I)
 SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z`*(])")

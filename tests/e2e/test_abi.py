@@ -45,7 +45,7 @@ BROKEN = [
     ("a member is gone", "quire.h", "    double beam_score;  ", "    // ", ["member quire_event.beam_score is gone", "member quire_event.prompt_tokens was"]),
     ("a member is in the middle of a sized struct", "quire.h", "    const char *chat_template; ", "    int32_t more;\n    const char *chat_template; ",
      ["member quire_options.more is new and lies before the end", "member quire_options.chat_template was"]),
-    ("two members change places", "quire_hub.h", "    int64_t bytes;\n    int64_t used_unix_s; /* when it was", "    int64_t used_unix_s;\n    int64_t bytes; /* when it was",
+    ("two members change places", "quire_hub.h", "    int64_t bytes;\n    int64_t used_unix_s; /* last time", "    int64_t used_unix_s;\n    int64_t bytes; /* last time",
      ["member quire_hub_model.bytes was", "member quire_hub_model.used_unix_s was"]),
     ("a member changes its type", "quire.h", "    int32_t max_seqs;           /*", "    uint32_t max_seqs;           /*", ["member quire_options.max_seqs was"]),
     ("an unsized struct grows", "quire.h", "    int32_t token, rank;\n", "    int32_t token, rank, more;\n", ["struct quire_logprob was 12, and is 16"]),

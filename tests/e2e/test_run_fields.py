@@ -22,7 +22,7 @@ ELSEWHERE = {
     "lora": "--lora, --lora-scaled", "attention": "--mask-mod, --score-mod, --attention-arrays",
     "encoding_format": "rows are printed", "prompt_logprobs_start": "only text is printed", "max_prompt_tokens": "a chat's own", "request_id": "a server's", "return_prompt_text": "only text is printed", "return_progress": "a server's stream",
     "return_tokens_as_token_ids": "only text is printed", "stream_interval": "text is printed as it comes", "suffix": "--request-fields", "vllm_xargs": "without effect", "truncation_side": "--request-fields",
-    "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
+    "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize", "use_activation": "--normalize",
 }
 
 
