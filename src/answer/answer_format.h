@@ -62,7 +62,7 @@ enum {
     FORMAT_LINES = 1 << 10,       /* python: calls need no brackets around them */
     FORMAT_VALUE_LINES = 1 << 11, /* tags: a newline on each side of a value is not part of it */
     FORMAT_NAME_TO_TAG = 1 << 12, /* tags: the name ends where the next mark begins */
-    FORMAT_VALUE_APART = 1 << 13  /* tags: a mark stands between a key's end and its value */
+    FORMAT_VALUE_APART = 1 << 13  /* tags: a mark separates a key's end from its value */
 };
 
 #define FORMAT_NAMES    17
@@ -103,7 +103,7 @@ typedef enum mark_role {
     ROLE_VALUE_END,
     ROLE_NEXT,    /* tags: the next parameter, if values have no end mark */
     ROLE_QUOTE,   /* gemma: both ends of a string */
-    ROLE_TAG,     /* elements: stands before every tag */
+    ROLE_TAG,     /* elements: precedes every tag */
     ROLE_MESSAGE, /* harmony: ends a message's header */
     ROLE_MESSAGE_END,
     ROLE_START,     /* harmony: begins a header */
@@ -212,7 +212,7 @@ typedef struct output_options {
     bool (*is_special)(const void *context, str text);
     const void *special_context;
     bool drops_specials; /* removes special tokens that are not marks from content and reasoning */
-    size_t max_held;     /* bytes held back at most, raised to the length of two marks; 0: OUTPUT_MAX_HELD */
+    size_t max_held;     /* most bytes held back, raised to two marks if less; 0: OUTPUT_MAX_HELD */
 } output_options;
 
 #endif

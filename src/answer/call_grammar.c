@@ -532,7 +532,7 @@ static grammar_part harmony_messages(call_parts *m, const reasoning_marks *r, gr
     if (tags == NULL || texts == NULL || !call_written_at(m->c->format, 0, &w)) {
         return nothing;
     }
-    const char *to = memchr(w.before.p, ' ', w.before.n); /* " to=functions." */
+    const char *to = memchr(w.before.p, ' ', w.before.n); /* at " to=functions." */
     texts[0] = w.open;
     texts[1] = (str){to, (size_t)(w.before.p + w.before.n - to)};
     for (size_t i = 0; i < N_HEADERS; i++) {

@@ -96,7 +96,7 @@ static quire_err calls_gemma_in_head(call_reader *r, char c, bool *fits) {
     }
     call_writing w;
     (void)call_writing_at(r->format, 0, &w);
-    str head = call_trim(call_str(&r->text)), before = call_trim(w.before); /* "call:" */
+    str head = call_trim(call_str(&r->text)), before = call_trim(w.before); /* before: "call:" */
     *fits = head.n >= before.n && memcmp(head.p, before.p, before.n) == 0;
     if (!*fits) {
         return QUIRE_OK;

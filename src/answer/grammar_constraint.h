@@ -82,7 +82,7 @@ grammar *grammar_cache_find(grammar_cache *c, const grammar_key *key);
 /* Adds g with a copy of the key, and takes a reference. Does nothing if both are larger
  * than a quarter of the limit, if the key is present, or if memory is out. */
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g);
-/* Bytes that the entries count as. */
+/* Bytes of all entries, as counted towards the limit. */
 size_t grammar_cache_bytes(grammar_cache *c);
 
 #endif

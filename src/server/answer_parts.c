@@ -117,7 +117,8 @@ static void answer_write_text(json_out *o, const char *name, const strbuf *text)
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* Writes the function or custom tool with its arguments; its name only if it begins. */
+/* Writes the function or custom tool of a call with its arguments; the name only if the
+ * call begins. */
 static void answer_write_called(const answer_call *call, json_out *o) {
     json_begin(o, '{');
     if (call->begins) {

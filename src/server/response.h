@@ -43,7 +43,8 @@ typedef struct response_logprobs {
     /* completions: the shown part of the waiting tokens' text; Responses: the end of the
      * shown text, of which no part has come yet */
     strbuf shown;
-    /* number of tokens that no longer wait: the response's text up to byte `base` */
+    /* number of tokens that no longer wait; their text ends at byte `base` of the
+     * response's */
     size_t n_settled;
     size_t base, n_shown; /* n_shown: bytes of the response's text that are shown */
     strbuf content;       /* used by chat and Responses: one object for each token */
@@ -98,7 +99,7 @@ typedef struct response response;
 /* How an endpoint shows log-probabilities. They are collected in response_logprobs. */
 typedef struct logprob_writer {
     /* Lists token i of an echoed prompt. p: its numbers, `width` of them; NULL: it has
-     * none. The member NULL: the endpoint does not show them. */
+     * none. If this member is NULL, the endpoint does not show them. */
     quire_err (*prompt)(const response *a, response_prompt *to, const quire_event *ev, int32_t i,
                         const quire_logprob *p);
     /* Lists the token of a DELTA event. */
@@ -127,13 +128,14 @@ typedef enum response_stage {
 
 #define RESPONSE_ANSWER_ID_BYTES 128
 
-/* How an endpoint writes its responses. Each is in one file. */
+/* How an endpoint writes its responses. Each writer is in one file. */
 typedef struct response_writer {
-    /* id_prefix: of ids, before the number; object, chunk_object: "object" of whole
-     * responses and of chunks. chunk_object NULL: its streams cannot be rolled back */
+    /* id_prefix: of ids, before the number; object, chunk_object: values of "object" in
+     * whole responses and in chunks. chunk_object NULL: its streams cannot be rolled
+     * back */
     const char *id_prefix, *object, *chunk_object;
     const char *stream_type; /* media type of streams; NULL: server-sent events */
-    bool is_at_once;         /* a whole response is written at once, whatever its size */
+    bool is_at_once;         /* the whole response is written at once, whatever its size */
     bool skips_empty;        /* a chunk without text is not sent */
     /* even short bodies are parsed on a text thread (they may continue a stored
      * response) */
@@ -159,7 +161,7 @@ typedef struct response_writer {
     void (*begin)(const response *a, json_out *o);
     void (*choice)(const response *a, int32_t i, json_out *o);
     void (*end)(const response *a, json_out *o);
-    /* Write server-sent events: a choice's first one (NULL: none; those of all choices
+    /* Write pieces of a stream: a choice's first one (NULL: none; those of all choices
      * are sent together, when the first one starts); the withheld chunk, which is the
      * choice's last if choice.finish is set; the end of a stream, and of one that
      * fails. */
@@ -250,8 +252,8 @@ static inline const char *response_model(const response *a) {
 /* The response that c has in progress; NULL: none. */
 response *response_of(const conn *c);
 /* Cancels the generation of a client that reads too slowly. Unsent output is followed by
- * an error event or, in a whole response, by the end of the connection. Frees a, and
- * perhaps its connection. */
+ * an error event or, in a whole response, by the end of the connection. a, and perhaps
+ * its connection, are freed: use neither afterwards. */
 void response_cut(response *a, const char *reason);
 
 /* ---- response_send.c: output, and its end ---- */
@@ -261,8 +263,8 @@ void response_count_tokens(const response *a, request_record *r);
 /* Cancels the generation if it still runs and frees a, without sending more. The
  * connection then has no response. */
 void response_close(response *a);
-/* Ends the response with an error (a status if nothing was sent, else an event); frees
- * it. */
+/* Ends the response with an error, a status if nothing was sent, else an event; frees it,
+ * and may close the connection. */
 void response_fail(response *a, api_error e);
 /* As response_fail, with a status and message only. */
 void response_fail_with(response *a, int status, const char *message);
@@ -307,9 +309,9 @@ void response_fail_detached(loop *l);
 
 /* The id of the response, 0-terminated: the client's, or else the server's. */
 void response_shown_id(const response *a, char out[RESPONSE_ANSWER_ID_BYTES]);
-/* Writes that id as a JSON string. */
+/* Writes the response's id as a JSON string. */
 void response_write_id(const response *a, json_out *o);
-/* "id":..,"object":..,"created":..,"model":.. */
+/* Writes "id":..,"object":..,"created":..,"model":.. */
 void response_write_head(const response *a, const char *object, json_out *o);
 /* Write the beginning of a whole response, and of a chunk ("data: " first), in OpenAI's
  * dialects: the opening brace, the head, and "choices":[. */

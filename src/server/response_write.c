@@ -412,7 +412,7 @@ str response_token_bytes(const response *a, int32_t token) {
     return known ? (str){t->p, t->n} : (str){"", 0};
 }
 
-/* "" if the token is only part of a character. */
+/* Returns "" for a token that is only part of a character. */
 str response_token_text(const response *a, int32_t token) {
     str bytes = response_token_bytes(a, token);
     return (str){bytes.p, utf8_is_valid(bytes) ? bytes.n : 0};

@@ -20,7 +20,7 @@ typedef struct watcher {
     conn *conn;
     struct watcher *next; /* next watcher of the loop */
     watch_kind kind;
-    int32_t page;     /* WATCH_PAGE */
+    int32_t page;     /* page that a WATCH_PAGE watcher reads */
     bool started;     /* a state was sent to it */
     bool behind;      /* the last state was not sent to it */
     uint64_t seen;    /* number of the last event sent to it */
