@@ -22,13 +22,13 @@ void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out) {
     }
 }
 
-/* The sums of a walk over tables. */
+/* Sums of a walk over tables. */
 typedef struct sums {
     int64_t n_entries, n_pages, n_own_pages, live_slots, live_bytes;
 } sums;
 
-/* Records which slots of its pages a table's sequence sees; for a shared page, the range
- * from the first to the last slot that any holder sees. */
+/* Records which slots of its pages the table's sequence sees; for a shared page, the
+ * range from the first to the last slot that any holder sees. */
 static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window,
                        kv_audit_page *scratch) {
     const int32_t size = shape->page_tokens;
@@ -50,7 +50,7 @@ static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t w
     }
 }
 
-/* Adds the pages of a table that were not added yet, and clears their records. */
+/* Adds to the sums the pages of a table that are new, and clears their scratch. */
 static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_bytes, kv_audit_page *scratch,
                       sums *s) {
     for (int32_t i = 0; i < t->n_pages; i++) {
@@ -164,7 +164,7 @@ quire_err kv_check(const kv_pool *pool, const kv_table *const *tables, int32_t n
 
 /* ---- the audit file ---- */
 
-#define N_LINES 16384 /* lines that may wait for the disk */
+#define N_LINES 16384 /* most lines that wait for the disk */
 
 typedef struct audit_line {
     audit_note note;
@@ -173,13 +173,13 @@ typedef struct audit_line {
 
 struct audit_file {
     const kv_pool *pool;
-    kv_audit_shape shape;   /* the engine thread's, with scratch */
-    kv_audit_page *scratch; /* [pages of the pool] */
+    kv_audit_shape shape;   /* used by the engine thread, like scratch */
+    kv_audit_page *scratch; /* [number of pages of the pool] */
     ring *lines;
     wake wake;
-    atomic_llong n_lost; /* lines lost since the last one was written */
+    atomic_llong n_lost; /* number of lines lost since one was last written */
     atomic_bool stop;
-    FILE *file; /* the writer's */
+    FILE *file; /* used by the writer */
     pthread_t writer;
     bool has_writer;
 };

@@ -13,21 +13,21 @@
 typedef struct member {
     kv_budget_member m; /* m.pool NULL: the entry is free */
     int32_t n_pages, granule_pages;
-    int32_t lowest; /* no granule before this one is absent */
+    int32_t lowest; /* all granules before this one are resident */
     bool claims;
 } member;
 
 struct kv_budget {
     int64_t bytes, granule_bytes;
-    /* written by the owner; others may read them */
+    /* written by the owner; other threads may read them */
     _Atomic int64_t used_bytes, fixed_bytes, promised_bytes;
     _Atomic int32_t n_pools;
-    int64_t clock; /* of the pools */
+    int64_t clock; /* clock of the pools */
     uint64_t n_moves;
     member members[KV_BUDGET_MAX_POOLS];
 };
 
-/* A key that orders evictions; the lowest goes first. */
+/* A key that orders evictions: the lowest is evicted first. */
 typedef struct worth {
     int32_t level;
     int64_t released;
@@ -35,7 +35,7 @@ typedef struct worth {
 
 /* A granule of a member. */
 typedef struct place {
-    int32_t member, granule; /* granule GRANULE_NONE: no place */
+    int32_t member, granule; /* granule GRANULE_NONE: none */
     worth worth;
 } place;
 
@@ -71,7 +71,7 @@ kv_budget_counts kv_budget_count(const kv_budget *b) {
                               .n_pools = b->n_pools};
 }
 
-/* Pages of a granule. */
+/* Number of pages of a granule. */
 static int64_t budget_granule_pages(const kv_budget *b, int64_t page_bytes) {
     return (b->granule_bytes + page_bytes - 1) / page_bytes;
 }
@@ -93,17 +93,17 @@ static int64_t resident_bytes(const member *m) {
     return (m->n_pages - kv_pool_counts(m->m.pool).n_absent) * m->m.page_bytes;
 }
 
-/* The memory of granules with held pages. */
+/* Bytes of granules with held pages. */
 static int64_t held_bytes(const member *m) {
     return resident_bytes(m) - kv_pool_idle_pages(m->m.pool) * m->m.page_bytes;
 }
 
-/* Whether the pool is a draft model's, whose pages can be taken at any time. */
+/* Whether the pool is spare: its pages can be taken at any time. */
 static bool is_spare(const member *m) {
     return m->m.yield != NULL && m->m.floor_bytes == 0;
 }
 
-/* Adds (sign 1) or subtracts (-1) what a member is promised. */
+/* Adds (sign 1) or subtracts (-1) a member's floor and fixed part. */
 static void budget_promise(kv_budget *b, const kv_budget_member *m, int sign) {
     b->used_bytes += sign * m->fixed_bytes;
     b->fixed_bytes += sign * m->fixed_bytes;
@@ -143,8 +143,8 @@ static int64_t budget_most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Memory that a member could obtain: what others neither hold nor claim and, up to its
- * own floor, what they hold above theirs. Negative: it has more than it may hold. */
+/* Bytes that a member could get: what others neither hold nor claim and, up to its own
+ * floor, what they hold above theirs. Negative: it has more than it may hold. */
 static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
     const member *own = &b->members[number];
     int64_t shared = b->bytes - b->fixed_bytes - resident_bytes(own), owed = shared;
@@ -154,7 +154,7 @@ static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
             continue;
         }
         int64_t held = held_bytes(m);
-        if (is_spare(own)) { /* it gives memory back at once, so it may use what others claim */
+        if (is_spare(own)) { /* a spare pool gives memory back at once, so it may use what others claim */
             shared -= held;
         } else if (!is_spare(m)) {
             shared -= m->claims ? budget_most(held, m->m.floor_bytes) : held;
@@ -165,8 +165,8 @@ static int64_t obtainable_bytes(const kv_budget *b, int32_t number) {
     return is_spare(own) ? shared : budget_most(shared, owed);
 }
 
-/* The pages of the pool's last granule, if it is shorter than the others and absent; else
- * 0. */
+/* Number of pages of the pool's last granule if it is shorter than the others and absent;
+ * else 0. */
 static int32_t absent_rest(const member *m) {
     kv_granule last = kv_pool_granule(m->m.pool, kv_pool_n_granules(m->m.pool) - 1);
     return last.n_pages < m->granule_pages && !last.is_resident ? last.n_pages : 0;
@@ -177,7 +177,7 @@ int32_t kv_budget_available(const kv_budget *b, int32_t number) {
     kv_counts c = kv_pool_counts(m->m.pool);
     int32_t rest = absent_rest(m), n_absent = (c.n_absent - rest) / m->granule_pages;
     int64_t each = m->granule_pages * m->m.page_bytes, bytes = obtainable_bytes(b, number);
-    if (bytes < 0) { /* granules that are given back first */
+    if (bytes < 0) { /* granules that must be given back first */
         int64_t n_given = (-bytes + each - 1) / each * m->granule_pages;
         return c.n_free + c.n_cached - (int32_t)budget_least(n_given, kv_pool_idle_pages(m->m.pool));
     }
@@ -192,8 +192,8 @@ static int64_t granule_cost(const member *m, int32_t granule) {
     return kv_pool_granule(m->m.pool, granule).n_pages * m->m.page_bytes;
 }
 
-/* The granule to bring next: the first absent one. The short last one comes last, since
- * its memory could complete another granule. */
+/* Returns the granule to bring next: the first absent one. A short last granule comes
+ * last, since its memory could complete another granule. */
 static int32_t next_granule(kv_budget *b, int32_t number) {
     member *m = &b->members[number];
     int32_t n = kv_pool_n_granules(m->m.pool), rest = absent_rest(m);
@@ -215,8 +215,8 @@ static void bring(kv_budget *b, int32_t number, int32_t granule) {
     b->n_moves++;
 }
 
-/* Discards a granule, all pages of which are free, if no other thread reserves one of
- * them. *went: whether its memory was returned to the system. */
+/* Gives back a granule in which all pages are free. False: another thread has reserved
+ * one of them. *went: whether the memory was returned to the system. */
 static bool give_back(kv_budget *b, int32_t number, int32_t granule, bool *went) {
     member *m = &b->members[number];
     const kv_mover *mover = m->m.mover;
@@ -231,8 +231,8 @@ static bool give_back(kv_budget *b, int32_t number, int32_t granule, bool *went)
     return true;
 }
 
-/* Evicts the cached pages of a granule and gives it back. False: another thread was
- * faster, and has pages of it. */
+/* Evicts the cached pages of a granule and gives it back. False: another thread has
+ * reserved one of its pages. */
 static bool empty(kv_budget *b, int32_t number, int32_t granule) {
     const kv_budget_member *m = &b->members[number].m;
     kv_granule g = kv_pool_granule(m->pool, granule);
@@ -264,7 +264,7 @@ static worth worth_of_page(const kv_budget_member *m, page_id page) {
     return (worth){kv_index_level(m->index, page), kv_pool_cached_at(m->pool, page)};
 }
 
-/* The worth of a granule without held pages: that of its most valuable page. */
+/* Worth of a granule without held pages: that of its most valuable page. */
 static worth worth_of_granule(const kv_budget_member *m, const kv_granule *g) {
     worth w = {g->n_cached > 0 ? KV_PRIORITY_DEFAULT : LEVEL_FREE, g->last_use};
     if (g->n_cached == 0 || !kv_index_has_levels(m->index)) {
@@ -280,7 +280,7 @@ static worth worth_of_granule(const kv_budget_member *m, const kv_granule *g) {
 }
 
 /* Sets *best to the least valuable of *best and a member's granules without held pages;
- * of free ones the last. */
+ * of free granules the last. */
 static void find_in(const kv_budget *b, int32_t number, place *best) {
     const kv_budget_member *m = &b->members[number].m;
     for (int32_t i = kv_pool_n_granules(m->pool) - 1; i >= 0; i--) {
@@ -298,7 +298,7 @@ static void find_in(const kv_budget *b, int32_t number, place *best) {
     }
 }
 
-/* The least valuable granule of the other pools, one that is free before all others. */
+/* Returns the least valuable granule of the other pools; free granules come first. */
 static place find_granule(const kv_budget *b, int32_t number) {
     place best = {.granule = GRANULE_NONE};
     for (int32_t i = 0;
@@ -323,8 +323,8 @@ static bool ask_spare(const kv_budget *b) {
     return false;
 }
 
-/* Asks the member that is furthest above its floor to release held pages, then the next
- * one. False: none does. */
+/* Asks the members above their floors, the furthest above first, to release held pages.
+ * False: none does. */
 static bool ask_above_floor(const kv_budget *b, int32_t number) {
     uint64_t asked = 0;
     _Static_assert(KV_BUDGET_MAX_POOLS <= 64, "a bit a pool");
@@ -348,7 +348,7 @@ static bool ask_above_floor(const kv_budget *b, int32_t number) {
     }
 }
 
-/* Asks other members to release held pages, so that a member can bring a granule of this
+/* Asks other members to release held pages so that a member can bring a granule of this
  * cost. */
 static bool ask_to_yield(const kv_budget *b, int32_t number, int64_t cost) {
     const member *m = &b->members[number];
@@ -357,7 +357,7 @@ static bool ask_to_yield(const kv_budget *b, int32_t number, int64_t cost) {
 }
 
 /* Makes one step towards a free page: brings a granule, evicts a page, makes memory
- * unused, or has pages released. False: nothing is left that could be done. */
+ * unused, or asks for a release of pages. False: nothing more can be done. */
 static bool step_towards_free(kv_budget *b, int32_t number) {
     const kv_budget_member *m = &b->members[number].m;
     int32_t next = next_granule(b, number);
@@ -397,7 +397,7 @@ void kv_budget_make_free(kv_budget *b, int32_t number, int32_t n) {
 
 /* ---- joining ---- */
 
-/* Makes this much memory unused. False: pages held within their pools' floors take it. */
+/* Makes this much memory unused. False: pages within floors prevent it. */
 static bool make_unused(kv_budget *b, int64_t bytes) {
     bool goes_on = true;
     while (goes_on && b->bytes - b->used_bytes < bytes) {
@@ -408,7 +408,7 @@ static bool make_unused(kv_budget *b, int64_t bytes) {
     return goes_on;
 }
 
-/* The floor in whole granules. */
+/* Returns the floor, rounded up to whole granules. */
 static int64_t round_floor(const member *m) {
     int64_t each = m->granule_pages * m->m.page_bytes, all = m->n_pages * m->m.page_bytes;
     return m->m.floor_bytes >= all ? all : budget_least((m->m.floor_bytes + each - 1) / each * each, all);

@@ -10,9 +10,9 @@
 #define MAX_EVENTS (1 << 24)
 
 /* A slot is an array of words: a head, then the name, then the tokens. Its stamp is the
- * number of its event, 0 while it is being written. Words are stored with release and
- * loaded with acquire: a reader that read a word of a newer event reads the newer stamp,
- * or its 0, when it reads the stamp again. */
+ * number of its event; 0 while it is being written. Words are stored with release and
+ * loaded with acquire. So a reader that has read a word of a newer event sees the newer
+ * stamp, or its 0, when it reads the stamp again. */
 enum { HEAD_WORDS = 8, NAME_WORDS = (KV_NAMESPACE_BYTES + 1) / 4 };
 
 typedef struct head {
@@ -114,8 +114,8 @@ static uint32_t word(const _Atomic uint32_t *words, size_t i) {
     return atomic_load_explicit(&words[i], memory_order_acquire);
 }
 
-/* Fills *out from a slot that may be overwritten meanwhile; false when its lengths show
- * that it was. */
+/* Fills *out from a slot that may be overwritten meanwhile. False: its lengths show that
+ * it was. */
 static bool events_copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_event *out) {
     out->kind = (kv_event_kind)word(words, 0);
     out->group = (int32_t)word(words, 1);

@@ -13,10 +13,10 @@
 /* A binary heap of small numbers (pages) with an index of their positions, so that any
  * number can be found, moved and removed.
  *
- * Keys are ordered by level, then score, then stamp. When each key has its own stamp the
- * order is total, the same on every run. Invariant (kv_heap_check): no number is above
- * one of a lower key, and position[] and slots[] refer to each other. Allocated at open.
- * Zeroed memory is an empty heap, so opening touches no memory. One thread. */
+ * Keys are ordered by level, then score, then stamp. If each key has its own stamp the
+ * order is total, the same in every run. Invariant (kv_heap_check): no number is above
+ * one with a lower key, and position[] and slots[] refer to each other. Allocated at
+ * open. Zeroed memory is an empty heap, so opening touches no memory. One thread. */
 
 typedef struct kv_heap_key {
     int32_t level;
@@ -31,10 +31,10 @@ typedef struct kv_heap_slot {
 } kv_heap_slot;
 
 typedef struct kv_heap {
-    kv_heap_slot *slots; /* [cap]; the lowest first */
+    kv_heap_slot *slots; /* [cap] the heap, with the lowest key first */
     int32_t *position;   /* [cap] slot + 1; 0: not in the heap */
     int32_t cap, n;
-    int64_t n_compared; /* keys compared since open, for measurements */
+    int64_t n_compared; /* number of comparisons since the open, for measurements */
 } kv_heap;
 
 #define HEAP_NONE (-1)
@@ -46,7 +46,7 @@ static void kv_heap_close(kv_heap *h) {
     h->position = NULL;
 }
 
-/* Opens a heap for numbers 0..cap. */
+/* Opens a heap for the numbers 0 .. cap - 1. */
 static quire_err kv_heap_open(kv_heap *h, int32_t cap) {
     *h = (kv_heap){.cap = cap};
     h->slots = mem_new_huge((size_t)cap, sizeof *h->slots);
@@ -70,8 +70,8 @@ static void set_slot(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     h->position[slot->id] = at + 1;
 }
 
-/* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower
- * ones, then fills it. */
+/* Puts *slot into the heap's hole at `at`: moves the hole up past higher keys or down
+ * past lower ones, then fills it. */
 static void heap_fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     while (at > 0 && (h->n_compared++, heap_is_before(slot, &h->slots[(at - 1) / 2]))) {
         set_slot(h, at, &h->slots[(at - 1) / 2]);
@@ -91,13 +91,13 @@ static void heap_fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     set_slot(h, at, slot);
 }
 
-/* Inserts id with this key, or moves it if it is there. O(log n). */
+/* Inserts id with this key, or changes its key if it is there. O(log n). */
 static void kv_heap_put(kv_heap *h, int32_t id, kv_heap_key key) {
     kv_heap_slot slot = {.score = key.score, .stamp = key.stamp, .level = key.level, .id = id};
     int32_t at = h->position[id] - 1;
     if (at < 0) {
         at = h->n++;
-        h->slots[at] = slot; /* so that the hole compares as its future content */
+        h->slots[at] = slot; /* the hole must compare like its future content */
     }
     heap_fill(h, at, &slot);
 }
@@ -116,7 +116,7 @@ static void kv_heap_take(kv_heap *h, int32_t id) {
     }
 }
 
-/* The number of the lowest key, or HEAP_NONE. O(1). */
+/* Returns the number with the lowest key, or HEAP_NONE. O(1). */
 static int32_t kv_heap_lowest(const kv_heap *h) {
     return h->n > 0 ? h->slots[0].id : HEAP_NONE;
 }
@@ -125,13 +125,13 @@ static bool kv_heap_has(const kv_heap *h, int32_t id) {
     return h->position[id] > 0;
 }
 
-/* The key of an id in the heap. */
+/* Returns the key of an id that is in the heap. */
 static kv_heap_key kv_heap_key_of(const kv_heap *h, int32_t id) {
     const kv_heap_slot *slot = &h->slots[h->position[id] - 1];
     return (kv_heap_key){slot->level, slot->score, slot->stamp};
 }
 
-/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. O(cap). */
+/* Checks the invariant. QUIRE_INTERNAL: err says what is wrong. O(cap). */
 static quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
     int32_t n = 0;
     for (int32_t at = 0; at < h->n; at++) {
@@ -154,14 +154,14 @@ static quire_err kv_heap_check(const kv_heap *h, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The level of a page whose time to live is over; the level of others is their
+/* Level of a page whose time to live is over. The level of other pages is their
  * priority. */
 #define LEVEL_OVER (-1)
 
-/* The policy's data about an entry. Zeroed: none. */
+/* The policy's data about an entry; all zero: none. */
 typedef struct entry_note {
     int64_t priority_us, ttl_us;
-    int32_t priority; /* over KV_PRIORITY_DEFAULT */
+    int32_t priority; /* difference to KV_PRIORITY_DEFAULT */
     kv_use use;
     uint64_t hash;
 } entry_note;
@@ -181,13 +181,13 @@ struct kv_evict {
     bool full[KV_MAX_GROUPS], all_full;
     bool is_active; /* the heap is in use; false while lru needs only the pool's queue */
     int64_t now_us, n_stamps;
-    double clock; /* gdsf */
+    double clock; /* clock of gdsf */
     kv_learned learned;
     int32_t n_entries;
     entry_note *entries; /* [n_entries] */
     page_note *pages;
-    kv_heap order;     /* candidates, the next to evict first */
-    kv_heap deadlines; /* candidates whose level will change, by time */
+    kv_heap order;     /* candidates, in the order of eviction */
+    kv_heap deadlines; /* candidates whose level will change, in the order of these times */
 };
 
 /* ---- names and ranges ---- */
@@ -219,12 +219,12 @@ static bool is_cached(const kv_evict *ev, page_id page) {
     return kv_pool_entry(ev->pool, page) >= 0 && kv_pool_count(ev->pool, page) == 0;
 }
 
-/* Whether e is a snapshot and no entry of the tree. */
+/* Whether e is a snapshot, not an entry of the tree. */
 static bool is_other(const kv_evict *ev, int32_t e) {
     return e >= ev->tree->cap_entries;
 }
 
-/* Whether a cached page may be evicted: nothing follows its entry, or its group does not
+/* Whether a cached page is a candidate: no entry follows its own, or its group does not
  * need all pages of a prefix. */
 static bool is_candidate(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page), g = 0;
@@ -240,7 +240,7 @@ static bool is_candidate(const kv_evict *ev, page_id page) {
     return !ev->full[g];
 }
 
-/* A page's present level; *next_us: when it will change, 0: never. */
+/* Returns a page's current level. *next_us: time when it will change; 0: never. */
 static int32_t evict_level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
     const entry_note *e = &ev->entries[kv_pool_entry(ev->pool, page)];
     int64_t cached_us = ev->pages[page.v].cached_us, age_us = ev->now_us - cached_us;
@@ -255,7 +255,7 @@ static int32_t evict_level_of(const kv_evict *ev, page_id page, int64_t *next_us
     return KV_PRIORITY_DEFAULT + (falls || e->priority_us == 0 ? e->priority : 0);
 }
 
-/* Puts a candidate into the heap by its present key. */
+/* Puts a candidate into the heap with its current key. */
 static void evict_put(kv_evict *ev, page_id page) {
     int64_t next_us;
     int32_t level = evict_level_of(ev, page, &next_us);
@@ -274,7 +274,7 @@ static void evict_take(kv_evict *ev, page_id page) {
 
 /* ---- values by the policies ---- */
 
-/* The cost of computing an entry's tokens again, in pages at depth 0. */
+/* Cost of computing an entry's tokens again; 1 is a page at depth 0. */
 static double evict_cost_of(const kv_evict *ev, int32_t e) {
     double size = ev->tree->page_tokens,
            n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
@@ -298,13 +298,13 @@ static double evict_score_of(const kv_evict *ev, page_id page) {
     }
 }
 
-/* The pool's callback: a page became cached, or is cached no more. */
+/* Callback of the pool: a page became cached, or is no longer cached. */
 static void page_changed(void *context, page_id page, bool cached) {
     kv_evict *ev = context;
     page_note *p = &ev->pages[page.v];
     if (!cached) {
         evict_take(ev, page);
-        /* the next use belonged to the page's content */
+        /* the next use was that of the page's former content */
         p->said = p->said && kv_pool_entry(ev->pool, page) >= 0;
         return;
     }
@@ -316,8 +316,7 @@ static void page_changed(void *context, page_id page, bool cached) {
     }
 }
 
-/* Starts to use the heap. Pages that are cached already enter in the order of the pool's
- * queue. */
+/* Starts to use the heap. Pages already cached enter in the order of the pool's queue. */
 static void evict_activate(kv_evict *ev) {
     ev->is_active = true;
     for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v;
@@ -417,7 +416,7 @@ void kv_evict_used(kv_evict *ev, int32_t e) {
 void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r) {
     if (!ev->is_active) {
         if (r->priority == KV_PRIORITY_DEFAULT && r->ttl_us == 0) {
-            return; /* the default, which all have */
+            return; /* all entries have the default already */
         }
         evict_activate(ev);
     }
@@ -442,7 +441,7 @@ void kv_evict_leaf_changed(kv_evict *ev, int32_t e) {
 
 /* ---- eviction ---- */
 
-/* Gives every candidate the level of the present time. */
+/* Updates the levels of all candidates to the current time. */
 static void keep_time(kv_evict *ev) {
     for (;;) {
         page_id page = {kv_heap_lowest(&ev->deadlines)};
@@ -456,8 +455,8 @@ static void keep_time(kv_evict *ev) {
 page_id kv_evict_peek(kv_evict *ev) {
     keep_time(ev);
     page_id page = {kv_heap_lowest(&ev->order)};
-    /* lru without retention; or what is left is before entries that have lost their pages
-     * but not their paths */
+    /* either lru without retention, or all remaining pages precede entries that have lost
+     * their pages but not their paths */
     return page.v == HEAP_NONE ? kv_pool_oldest(ev->pool) : page;
 }
 
@@ -488,8 +487,8 @@ page_id kv_evict_next(kv_evict *ev) {
 
 /* ---- audit ---- */
 
-/* Checks one page: it is in the heap exactly if it is a candidate, under its own key, and
- * has a deadline only there. */
+/* Checks one page: it is in the heap exactly if it is a candidate, with its own key, and
+ * only then may have a deadline. */
 static quire_err check_page(const kv_evict *ev, page_id page, quire_error *err) {
     bool may_go = is_cached(ev, page) && is_candidate(ev, page), is_in = kv_heap_has(&ev->order, page.v);
     if (may_go != is_in) {

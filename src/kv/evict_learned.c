@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-/* Learning rate of the first outcome; it falls with later ones. */
+/* Learning rate of the first outcome; it falls with each outcome. */
 #define RATE 0.1
 /* Log odds beyond this count as certain. */
 #define MAX_LOG_ODDS 30.0
@@ -37,8 +37,8 @@ int64_t kv_learned_bytes(const kv_learned *l) {
 
 /* ---- the model ---- */
 
-/* log2 with straight lines between powers of two: the same bits on every machine, unlike
- * the library's. v > 0. */
+/* log2 by linear interpolation between powers of two: the same bits on every machine,
+ * unlike the C library's. v > 0. */
 static double log2_lines(double v) {
     int exponent;
     double mantissa = frexp(v, &exponent);
@@ -55,8 +55,8 @@ static double logistic(double z) {
     return 1 / (1 + power);
 }
 
-/* All features except the tenant's, each of the order of 1. The unit of gaps is the
- * length of a trial. */
+/* Computes all features except the tenant's, each of the order of 1. The unit of gaps is
+ * the length of a trial. */
 static void features_of(const kv_learned *l, const kv_use *u, double *x) {
     double gap = u->gap > 0 ? log2_lines((double)u->gap / l->cap) / 4 : 0;
     x[0] = 1;
@@ -113,13 +113,13 @@ static void teach(kv_learned *l, const kv_trial *t) {
 
 /* ---- trials ---- */
 
-/* The number of the trial that began at a name's time. */
+/* Number of the trial that began at the time in a table entry. */
 static int32_t evict_learned_number_of(const kv_learned *l, uint32_t time) {
     uint32_t age = (uint32_t)l->now - (time - 1);
     return (int32_t)((l->now - age) % l->cap);
 }
 
-/* Whether a name's trial still runs. */
+/* Whether the trial of a table entry is still running. */
 static bool evict_learned_is_running(const kv_learned *l, uint32_t time) {
     return time != 0 && (uint32_t)l->now - (time - 1) <= (uint32_t)l->cap;
 }
@@ -132,7 +132,7 @@ static uint32_t tag_of(uint64_t hash) {
     return (uint32_t)(hash >> 32);
 }
 
-/* The index of that hash in its set, if a trial of it runs; else KV_NAMES_A_SET. */
+/* Index of that hash in its set if a trial of it is running; else KV_NAMES_A_SET. */
 static int32_t evict_learned_find(const kv_learned *l, const kv_names *set, uint64_t hash) {
     int32_t i = 0;
     while (i < KV_NAMES_A_SET &&
@@ -143,7 +143,7 @@ static int32_t evict_learned_find(const kv_learned *l, const kv_names *set, uint
     return i;
 }
 
-/* The index for a new name: a free one, else the oldest's. */
+/* Index for a new entry of a set: a free one, else that of the oldest. */
 static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     int32_t oldest = 0;
     for (int32_t i = 0; i < KV_NAMES_A_SET; i++) {
@@ -155,8 +155,8 @@ static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     return oldest;
 }
 
-/* Starts a trial of u with that number; it takes over the name of the trial before, whose
- * page was used again. */
+/* Starts a trial of u with that number. It takes over the table entry of the page's
+ * previous trial, in which the page was used again. */
 static void evict_learned_begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
     kv_names *set = evict_learned_set_of(l, hash);
     int32_t i = evict_learned_find(l, set, hash);
@@ -169,7 +169,7 @@ static void evict_learned_begin(kv_learned *l, int32_t number, uint64_t hash, co
     }
     l->trials[number] = (kv_trial){.use = *u, .hash = hash};
     set->tags[i] = tag_of(hash);
-    set->times[i] = (uint32_t)l->now; /* it began one use ago */
+    set->times[i] = (uint32_t)l->now; /* the trial began one use ago */
 }
 
 void kv_learned_made(const kv_learned *l, uint64_t hash, int32_t depth, int32_t tenant, kv_use *u) {

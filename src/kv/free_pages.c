@@ -9,33 +9,33 @@
 
 #define SPAN_PAGES  64
 #define MAX_REGIONS 8
-#define N_HOMES     8 /* threads beyond these share one */
+#define N_HOMES     8 /* number of homes; further threads share them */
 
-/* Consecutive spans. Zeroed memory is a region of free pages: opening touches no
- * words. */
+/* A region: consecutive spans. Zeroed memory is a region of free pages, so opening
+ * touches no words. */
 typedef struct region {
     /* number of returns so far << 32 | free pages that are not claimed */
     _Alignas(MEM_ALIGN) _Atomic uint64_t account;
-    /* a hint: no word of `empty` before this one has a span with free pages */
+    /* hint: words of `empty` before this one have no span with free pages */
     _Atomic int32_t lowest;
     int32_t first_span, n_spans;
-    _Atomic uint64_t *taken; /* [n_spans] a bit for each page that is not free */
-    /* [n_spans / 64, rounded up] a bit for each span without a free page; may be out of
-     * date */
+    _Atomic uint64_t *taken; /* [n_spans] a word for each span: the bits of pages that are not free are set */
+    /* [n_spans / 64, rounded up] bits of spans without a free page are set; may be
+     * stale */
     _Atomic uint64_t *empty;
 } region;
 
-/* Where the threads with one number take pages. Region base ^ i is the i-th nearest. */
+/* The home of a thread: where it takes pages. Region base ^ i is the i-th nearest. */
 typedef struct home {
-    /* the region where they last took pages, or a nearer one to which they returned some
+    /* region where it last took pages, or a nearer one to which it has returned some
      * since */
     _Alignas(MEM_ALIGN) _Atomic int32_t region;
-    int32_t base; /* at first */
+    int32_t base; /* region at the start */
 } home;
 
 struct free_pages {
-    int32_t n_pages, n_spans, n_regions; /* regions: a power of two */
-    uint8_t *region_of;                  /* [n_spans] */
+    int32_t n_pages, n_spans, n_regions; /* n_regions: a power of two */
+    uint8_t *region_of;                  /* [n_spans] region of each span */
     /* [i]: the i-th thread that used this set; 0: none yet */
     _Atomic int32_t owners[N_HOMES];
     _Alignas(MEM_ALIGN) pthread_mutex_t gathering;
@@ -53,8 +53,8 @@ static int32_t lowest_bit(uint64_t word) {
 
 /* ---- opening ---- */
 
-/* The region in which the threads with a number begin: the number's bits reversed, so
- * that the first two threads have half of the regions each. */
+/* Region in which threads with this number begin: the number's bits reversed, so that the
+ * first two threads have half of the regions each. */
 static int32_t base_region(const free_pages *f, int32_t number) {
     int32_t base = 0;
     for (int32_t bit = 1; bit < f->n_regions; bit *= 2) {
@@ -64,7 +64,7 @@ static int32_t base_region(const free_pages *f, int32_t number) {
     return base;
 }
 
-/* Marks the bits from n on of the last word as set. */
+/* Sets the bits from n on in the last word. */
 static void close_tail(_Atomic uint64_t *words, int32_t n) {
     if (n % 64 != 0) {
         atomic_init(&words[n / 64], ~UINT64_C(0) << (n % 64));
@@ -133,9 +133,9 @@ void free_pages_close(free_pages *f) {
 
 /* ---- claims ---- */
 
-/* The number of the calling thread's home. Threads are counted as they first come to this
- * set, so that the pages which a set gives to one thread do not depend on the process's
- * other threads. A thread that starts when another has ended may have that one's home. */
+/* Returns the number of the calling thread's home. Threads are counted when they first
+ * use this set, so that the pages that a thread gets do not depend on other threads of
+ * the process. A new thread may get the home of one that has ended. */
 static int32_t thread_number(free_pages *f) {
     int32_t me = thread_name();
     for (int32_t i = 0; i < N_HOMES; i++) {
@@ -158,8 +158,8 @@ static void move_home(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Pages came back to a region: the next takes go there if it is nearer. So a thread
- * leaves another thread's region as soon as a nearer one has pages. */
+/* Call it when pages came back to a region: the thread's next takes go there if it is
+ * nearer. So a thread leaves the region of another as soon as a nearer one has pages. */
 static void free_pages_come_back(free_pages *f, int32_t number, int32_t to) {
     const home *h = &f->homes[number];
     if ((to ^ h->base) < (atomic_load_explicit(&h->region, memory_order_relaxed) ^ h->base)) {
@@ -167,8 +167,8 @@ static void free_pages_come_back(free_pages *f, int32_t number, int32_t to) {
     }
 }
 
-/* Claims n pages of a region, or with `all` false as many of them as there are. Returns
- * how many. */
+/* Claims n pages of a region; if `all` is false, as many of them as are free. Returns how
+ * many. */
 static int32_t claim(region *r, int32_t n, bool all) {
     uint64_t account = atomic_load_explicit(&r->account, memory_order_relaxed);
     int32_t got;
@@ -183,7 +183,7 @@ static int32_t claim(region *r, int32_t n, bool all) {
     return got;
 }
 
-/* The number of returns so far, modulo 2^64. */
+/* Number of returns to all regions so far, modulo 2^64. */
 static uint64_t count_returns(const free_pages *f) {
     uint64_t n = 0;
     for (int32_t i = 0; i < f->n_regions; i++) {
@@ -192,13 +192,13 @@ static uint64_t count_returns(const free_pages *f) {
     return n;
 }
 
-/* Claims n pages of any regions into claimed[0..n_regions), the thread's own regions
- * first, or none. A pass over all regions that found too few may have missed a page which
- * was returned after it: so it fails only after a pass during which none was. */
+/* Claims n pages of any regions, the nearest first, and adds them to
+ * claimed[0..n_regions). False: too few. A pass may miss a page returned to a region that
+ * it has passed, so this fails only after a pass without returns. */
 static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *claimed) {
     int32_t n_claimed = 0;
     uint64_t before, after;
-    /* two threads that gather could each hold pages that the other lacks */
+    /* unlocked, two gathering threads could each hold pages that the other lacks */
     pthread_mutex_lock(&f->gathering);
     do {
         before = count_returns(f);
@@ -218,11 +218,11 @@ static bool claim_anywhere(free_pages *f, int32_t base, int32_t n, int32_t *clai
 
 /* ---- bits ---- */
 
-/* Marks a span, all of whose pages were taken, as empty. */
+/* Marks a span as empty after all of its pages were taken. */
 static void mark_empty(region *r, int32_t span) {
     uint64_t bit = UINT64_C(1) << (span % 64);
     atomic_fetch_or_explicit(&r->empty[span / 64], bit, memory_order_seq_cst);
-    /* a page came back meanwhile */
+    /* a page was returned meanwhile */
     if (atomic_load_explicit(&r->taken[span], memory_order_seq_cst) != ~UINT64_C(0)) {
         atomic_fetch_and_explicit(&r->empty[span / 64], ~bit, memory_order_relaxed);
     }
@@ -254,8 +254,8 @@ static int32_t take_from_span(region *r, int32_t span, int32_t n, page_id *ids) 
     return got;
 }
 
-/* Takes up to n pages of the spans that are not marked empty, from word `from` of the
- * marks on. Returns how many. */
+/* Takes up to n pages of spans that are not marked empty, from word `from` of the marks
+ * on. Returns how many. */
 static int32_t take_marked(region *r, int32_t from, int32_t n, page_id *ids) {
     int32_t got = 0;
     for (int32_t w = from; w < word_count(r->n_spans) && got < n; w++) {
@@ -269,7 +269,7 @@ static int32_t take_marked(region *r, int32_t from, int32_t n, page_id *ids) {
 }
 
 /* Takes n claimed pages of a region. They exist, but a hint or a mark may hide them while
- * other threads run: the last pass looks at every span. */
+ * other threads run, so the last pass looks at every span. */
 static void take_claimed(region *r, int32_t n, page_id *ids) {
     int32_t got = take_marked(r, atomic_load_explicit(&r->lowest, memory_order_relaxed), n, ids);
     while (got < n) {
@@ -280,8 +280,7 @@ static void take_claimed(region *r, int32_t n, page_id *ids) {
     }
 }
 
-/* Takes n pages of one region, the home of the calling thread's number before all
- * others. */
+/* Takes n pages of one region, preferably the thread's home. False: no region has n. */
 static bool take_from_one(free_pages *f, int32_t number, int32_t n, page_id *ids) {
     int32_t at = atomic_load_explicit(&f->homes[number].region, memory_order_relaxed);
     int32_t got = claim(&f->regions[at], n, true);
@@ -318,14 +317,14 @@ bool free_pages_take(free_pages *f, int32_t n, page_id *ids) {
 
 /* ---- runs ---- */
 
-/* The pages of a span that lie in first..end, as bits. */
+/* Bits of the pages of a span that lie in [first, end). */
 static uint64_t run_bits(int32_t span, int32_t first, int32_t end) {
     int32_t from = first > span * SPAN_PAGES ? first % SPAN_PAGES : 0,
             n = (end - 1) / SPAN_PAGES == span ? (end - 1) % SPAN_PAGES + 1 - from : SPAN_PAGES - from;
     return (n == SPAN_PAGES ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1) << from;
 }
 
-/* Takes all of these pages of a span, which are claimed, or none. */
+/* Takes all of these pages of a span, which are claimed, or none (false). */
 static bool take_bits(free_pages *f, int32_t span, uint64_t bits) {
     region *r = &f->regions[f->region_of[span]];
     _Atomic uint64_t *word = &r->taken[span - r->first_span];
@@ -342,8 +341,8 @@ static bool take_bits(free_pages *f, int32_t span, uint64_t bits) {
     return true;
 }
 
-/* Claims these pages of a span and takes all of them, or none. Others cannot fail for a
- * claim that is given back: they gather only after this. */
+/* Claims these pages of a span and takes all of them, or none (false). A claim that is
+ * given back makes no other take fail, because others gather only after this. */
 static bool take_in_span(free_pages *f, int32_t span, uint64_t bits) {
     region *r = &f->regions[f->region_of[span]];
     int32_t n = __builtin_popcountll(bits);
@@ -390,7 +389,7 @@ void free_pages_return(free_pages *f, free_batch *batch) {
     region *r = &f->regions[f->region_of[batch->span]];
     int32_t span = batch->span - r->first_span, word = span / 64, at = f->region_of[batch->span];
     uint64_t taken = atomic_fetch_and_explicit(&r->taken[span], ~batch->bits, memory_order_seq_cst);
-    assert((taken & batch->bits) == batch->bits); /* none of them was free */
+    assert((taken & batch->bits) == batch->bits); /* none of them may be free */
     if (taken == ~UINT64_C(0)) {
         atomic_fetch_and_explicit(&r->empty[word], ~(UINT64_C(1) << (span % 64)), memory_order_seq_cst);
     }

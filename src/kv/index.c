@@ -8,17 +8,17 @@
 #include "kv/index_impl.h"
 #include "kv/namespace.h"
 
-/* The number of entries of an index over n_pages pages. */
+/* Returns the capacity in entries of an index over n_pages pages. */
 static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {
     if (o->max_entries > 0) {
         return o->max_entries;
     }
     for (int32_t g = 0; g < o->n_groups; g++) {
         if (o->windows[g] == 0) {
-            return n_pages; /* a full group has a page for every entry */
+            return n_pages; /* a full group needs a page for every entry */
         }
     }
-    /* a chain of entries is kept by the pages of its last window */
+    /* the pages of its last window alone keep a chain of entries */
     return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2;
 }
 
@@ -129,7 +129,7 @@ static kv_namespace *namespace_at(const kv_index *ix, int32_t namespace) {
     return &ix->namespaces.slots[namespace];
 }
 
-/* Removes a namespace that has neither paths nor cached pages. */
+/* Removes a namespace if it has neither paths nor cached pages. */
 static void drop_idle_namespace(kv_index *ix, int32_t namespace) {
     const kv_namespace *s = namespace_at(ix, namespace);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].children == TREE_NONE) {
@@ -158,7 +158,7 @@ uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
     return h != 0 ? h : 1;
 }
 
-/* Gives entry e a page of group g, which is held. */
+/* Adds a held page to entry e in group g. */
 static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page_id page) {
     kv_pool_index(ix->pool, page, e);
     kv_tree_pages(&ix->tree, e)[g] = page.v;
@@ -182,7 +182,7 @@ void kv_index_remove_page(kv_index *ix, int32_t e, int32_t g) {
     }
 }
 
-/* Removes an entry that nothing follows from the tree; its cached pages become free. */
+/* Removes from the tree an entry that no other follows. Its cached pages become free. */
 static void index_drop_entry(kv_index *ix, int32_t e) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
@@ -217,15 +217,15 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     return lacks;
 }
 
-/* Whether e is the first entry of its namespace on its path; *parent: its node's. */
+/* Whether e is the first entry of its namespace on its path. *parent: its node's. */
 static bool is_start_of(const kv_index *ix, int32_t e, int32_t *parent) {
     const kv_node *node = &ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node];
     *parent = node->parent;
     return ix->tree.nodes[*parent].parent == TREE_NONE && node->first == e;
 }
 
-/* Drops an entry that nothing follows, and the namespace if none is left; returns the
- * entry before it. */
+/* Drops an entry that no other follows, and the namespace with its last entry. Returns
+ * the entry before it. */
 static int32_t index_cut(kv_index *ix, int32_t e) {
     int32_t up = kv_tree_entry(&ix->tree, e)->up, parent;
     bool is_start = is_start_of(ix, e, &parent);
@@ -247,7 +247,7 @@ void kv_index_prune(kv_index *ix, int32_t e) {
 
 /* ---- trees of states alone: entries have no pages that would end with them ---- */
 
-/* Whether a path ends at e or a state is kept after its tokens or a part of them. */
+/* Whether a path ends at e, or there is a snapshot after its tokens or a part of them. */
 static bool leads_to_state(const kv_index *ix, int32_t e) {
     const kv_snapshots *s = &ix->snapshots;
     const kv_entry *entry = kv_tree_entry(&ix->tree, e);
@@ -275,8 +275,8 @@ bool kv_index_drop_stateless(kv_index *ix) {
     return ix->tree.n_entries < n_before;
 }
 
-/* Makes room for an entry: drops entries that lead to no state, else the least
- * valuable state. False: neither exists. */
+/* Makes room for an entry: drops entries that lead to no state, or else the least
+ * valuable snapshot. False: there is neither. */
 static bool make_entry_room(kv_index *ix) {
     if (kv_index_drop_stateless(ix)) {
         return true;
@@ -300,7 +300,7 @@ void kv_index_move_pin(kv_index *ix, kv_path *path, int32_t e) {
     }
 }
 
-/* Adds a path to the namespace with that name and `behind`, which is made if need be. */
+/* Adds a path to the namespace of that name and `behind`; creates it if needed. */
 static quire_err index_enter_namespace(kv_index *ix, int32_t behind, const void *name, size_t n,
                                        int32_t *out) {
     if (n > KV_NAMESPACE_BYTES) {
@@ -405,20 +405,20 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 
 /* ---- matching ---- */
 
-/* The result of a walk: a prefix of n_tokens. Its last whole page is entry; source is the
- * entry with the tokens after it, if there are any; snapshot is the state after the
- * prefix, where there are states. */
+/* The result of a walk: a prefix of n_tokens. entry: its last whole page. source: the
+ * entry with the tokens after that, if there are any. snapshot: the state after the
+ * prefix, if there are state groups. */
 typedef struct found {
     int32_t n_tokens, n_pages, entry, source, snapshot;
 } found;
 
-/* The first page that a group needs to continue after n_tokens tokens. */
+/* Index of the first page that a group needs to continue after n_tokens tokens. */
 static int32_t first_needed(int32_t window, int32_t n_tokens, int32_t page_tokens) {
     int32_t first_token = window == 0 || n_tokens < window ? 0 : n_tokens - window + 1;
     return first_token / page_tokens;
 }
 
-/* since[g]: how many entries in a row, up to e, have a page of group g. */
+/* Updates since[g], the number of entries in a row, up to e, with a page of group g. */
 static void index_count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -426,8 +426,8 @@ static void index_count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     }
 }
 
-/* Whether every group can continue after n_tokens tokens in n_pages pages, given since[]
- * at the last. */
+/* Whether every group can continue after n_tokens tokens in n_pages pages; since[] is
+ * that of the last page. */
 static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, const int32_t *since) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (since[g] < n_pages - first_needed(ix->o.windows[g], n_tokens, ix->o.page_tokens)) {
@@ -443,8 +443,8 @@ int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_
     return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
 }
 
-/* The longest prefix of tokens[0..n) from which every group can continue; with_states:
- * those of states too. */
+/* Finds the longest prefix of tokens[0..n) from which every group can continue, state
+ * groups only if with_states. */
 static found index_walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n,
                         bool with_states) {
     const int32_t size = ix->o.page_tokens;
@@ -525,8 +525,8 @@ static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table 
     }
 }
 
-/* Records that path's request uses page i, entry e. A request's retention does not apply
- * to public pages. */
+/* Records that path's request uses page i, entry e. Its retention does not apply to
+ * public pages. */
 static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     kv_evict_used(ix->evict, e);
     if (path->retains && i >= path->n_public) {
@@ -577,7 +577,7 @@ quire_err kv_index_match_pages(kv_index *ix, kv_path *path, const int32_t *token
 /* ---- publishing ---- */
 
 /* Dedup: the sequence's page i and entry e hold the same tokens after the same prefix, so
- * one page a group is enough. */
+ * keeps one page for each group. */
 static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, int32_t i) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -595,9 +595,8 @@ static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, 
     }
 }
 
-/* Publishes page i of the sequence, n tokens, after path. A part-filled entry that is a
- * prefix of it is replaced; where the page is a prefix of an entry, there is nothing to
- * add. */
+/* Publishes the sequence's next page after path, of n tokens. Replaces a part-filled
+ * entry that is a prefix of it. Adds nothing if the page is a prefix of an entry. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables,
                               int32_t i) {
     int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root,
@@ -633,8 +632,8 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     return QUIRE_OK;
 }
 
-/* Whether path may publish page i. A public namespace takes only whole pages of its
- * prefixes, also when a sequence was truncated and has other tokens there. */
+/* Whether path may publish its next page. A public namespace takes only whole pages of
+ * its prefixes, even if a sequence was truncated and has other tokens there. */
 static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     if (path->n_pages >= path->n_public) {
         return true;

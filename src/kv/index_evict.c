@@ -1,11 +1,11 @@
-/* Eviction from the index: pages by the policy's order, or one page with all that follows
+/* Eviction from the index: pages in the policy's order, or one page with all that follow
  * it. */
 #include <assert.h>
 #include <string.h>
 
 #include "kv/index_impl.h"
 
-/* Evicts one cached page, and nothing else except the snapshot to which it belongs. */
+/* Evicts one cached page alone; of a snapshot, the whole snapshot. */
 static void evict_alone(kv_index *ix, page_id page) {
     int32_t e = kv_pool_entry(ix->pool, page), g = 0;
     if (e >= ix->tree.cap_entries) {
@@ -19,7 +19,7 @@ static void evict_alone(kv_index *ix, page_id page) {
     kv_index_prune(ix, e);
 }
 
-/* An entry that follows e directly under another root, of which there is one. */
+/* Returns an entry that follows e directly under another root; there must be one. */
 static int32_t index_hung(const kv_index *ix, int32_t e) {
     const kv_tree *t = &ix->tree;
     for (int32_t n = 0; n < t->made_nodes; n++) {
@@ -32,7 +32,7 @@ static int32_t index_hung(const kv_index *ix, int32_t e) {
     return TREE_NONE;
 }
 
-/* The end of a branch after e; e itself if nothing follows it. */
+/* Returns the end of a branch after e; e itself if no entry follows it. */
 static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     const kv_tree *t = &ix->tree;
     while (!kv_tree_is_last(t, e)) {
@@ -44,8 +44,8 @@ static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     return e;
 }
 
-/* Evicts what follows the page of entry e, except what sequences hold and where paths
- * stand. With its last follower e may go too, if it lacks pages. */
+/* Evicts what follows the page of entry e, except pages that sequences hold and entries
+ * with a path. With its last follower e may go too, if it lacks pages. */
 static void evict_after(kv_index *ix, int32_t e, page_id page) {
     int32_t end = index_branch_end(ix, e), n_before = ix->tree.n_entries + 1;
     while (end != e && ix->tree.n_entries < n_before) {
@@ -136,8 +136,8 @@ static void index_clear_states(kv_index *ix, int32_t place) {
     }
 }
 
-/* Evicts the cached pages of a namespace, each after what follows it. The walk is a
- * path, which keeps its entry and the namespace alive. Returns the number of entries. */
+/* Evicts the cached pages of a namespace, each after those that follow it. walk: a path
+ * that keeps its entry and the namespace alive. Returns the number of entries visited. */
 static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
     int32_t n = 0;
     kv_index_move_pin(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));
@@ -164,8 +164,8 @@ int32_t kv_index_clear_tenant(kv_index *ix, const void *tenant, size_t n) {
             const bool is_tenants = index_is_tenants(&all->slots[i], tenant, n);
             kv_path walk = is_tenants ? kv_index_fork(ix, &root) : root;
             n_entries += is_tenants ? index_clear_namespace(ix, &walk) : 0;
-            /* read now, since public namespaces before it may have been removed with
-             * it */
+            /* read before the namespace is left: public namespaces before it may be
+             * removed with it */
             next = all->slots[i].next;
             if (is_tenants) {
                 kv_index_leave(ix, &walk);

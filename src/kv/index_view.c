@@ -1,4 +1,5 @@
-/* Read access to the index: its audit, and a walk over its entries. */
+/* Read access to the index (its audit, and a walk over its entries), and the recurrent
+ * states in it. */
 #include <assert.h>
 
 #include "base/mem.h"
@@ -6,8 +7,8 @@
 
 /* ---- audit ---- */
 
-/* Checks entry e: each page it names is indexed under it, and its hash is that of its
- * tokens. Adds the number of pages to *n_pages. */
+/* Checks entry e: each page that it names is indexed by it, and its hash is right. Adds
+ * the number of pages to *n_pages. */
 static quire_err index_view_check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     int32_t n_before = *n_pages;
@@ -34,8 +35,8 @@ static quire_err index_view_check_entry(const kv_index *ix, int32_t e, int32_t *
     return QUIRE_OK;
 }
 
-/* Checks that every snapshot's prefix is in the tree (kv_snapshots_check too); adds the
- * snapshots' pages to *n_pages. */
+/* Checks the snapshots (kv_snapshots_check), and that every snapshot's prefix is in the
+ * tree. Adds their number of pages to *n_pages. */
 static quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err) {
     const kv_snapshots *s = &ix->snapshots;
     for (int32_t i = 0; i < s->shape.cap; i++) {
@@ -83,7 +84,7 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
 
 /* ---- a walk ---- */
 
-/* Pushes the nodes of a treap so that the first in order is popped first. */
+/* Pushes the nodes of a treap in such an order that the first sibling is popped first. */
 static void push_siblings(const kv_tree *t, int32_t n, int32_t *stack, int32_t *n_stack) {
     if (n != TREE_NONE) {
         push_siblings(t, t->nodes[n].right, stack, n_stack);
@@ -122,7 +123,7 @@ kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t names
     return (kv_index_namespace){s->name, s->n_name, s->behind == NAMESPACE_PUBLIC};
 }
 
-/* Shows the entries of node n. */
+/* Calls fn for the entries of node n. */
 static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_index_visit_fn *fn,
                        void *context) {
     for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
@@ -196,13 +197,13 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
 
 /* ---- places ---- */
 
-/* A place is an entry's number, for what follows that entry; or the capacity of entries
- * plus a namespace's number, for what comes first in the namespace. */
+/* Returns the place of a namespace's start: the capacity of entries plus its number. The
+ * place after an entry is the entry's number. */
 static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
     return ix->tree.cap_entries + namespace;
 }
 
-/* The place (kv/snapshot.h) of snapshots whose tail is a part of page i after entry e. */
+/* Returns the place (kv/snapshot.h) of snapshots with a tail in page i after entry e. */
 static int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e) {
     int32_t after = kv_index_before(path, i, e);
     return after != TREE_NONE ? after : position_in_namespace(ix, kv_index_namespace_of(path, i));
@@ -237,7 +238,7 @@ int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *
 
 /* ---- taking and restoring ---- */
 
-/* The entry of a path's page before page n_pages, at most its own number. */
+/* Returns the entry of the last page before page n_pages <= path->n_pages. */
 static int32_t index_view_entry_back(const kv_index *ix, const kv_path *path, int32_t n_pages) {
     int32_t e = path->entry;
     for (int32_t i = path->n_pages; i > n_pages; i--) {
@@ -246,8 +247,8 @@ static int32_t index_view_entry_back(const kv_index *ix, const kv_path *path, in
     return e;
 }
 
-/* How many of the path's first `at` tokens lie after the last snapshot before them.
- * tail: those of its last page. */
+/* Returns how many of the path's first `at` tokens lie after the last snapshot before
+ * them. tail: tokens of its last page. */
 static int32_t tokens_saved(const kv_index *ix, const kv_path *path, int32_t at, const int32_t *tail) {
     const kv_snapshots *s = &ix->snapshots;
     const int32_t size = ix->o.page_tokens, n_tail = at % size;

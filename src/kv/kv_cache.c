@@ -36,7 +36,7 @@ int32_t kv_most_snapshots(const kv_layout *l, int32_t n_pages, int64_t bytes) {
     return is_alone ? n_all : n_half > 0 ? n_half : 1;
 }
 
-/* The index's options: state groups follow those of tokens. */
+/* Converts the options to those of the index: groups of tokens, then state groups. */
 static kv_index_options index_options(const kv_cache_options *o) {
     kv_index_options io = {.page_tokens = o->page_tokens,
                            .max_namespaces = o->max_namespaces,
@@ -53,8 +53,8 @@ static kv_index_options index_options(const kv_cache_options *o) {
     return io;
 }
 
-/* QUIRE_INVALID if a group of tokens comes after a state group, or a state group has a
- * window or more pages than the pool. */
+/* Copies the groups. QUIRE_INVALID: a group of tokens comes after a state group, or a
+ * state group has a window or more pages than the pool. */
 static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
     int64_t n_state_pages = 0;
     c->page_tokens = o->page_tokens;
@@ -84,7 +84,7 @@ static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
     c->budget = o->budget;
     c->member = -1;
     c->mover = o->mover;
-    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* kv_seq_reserve needs no scratch then */
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* plain: kv_seq_reserve needs no scratch */
     c->ids = o->n_pages > 0 && !is_plain ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
     if (o->n_pages > 0 && !is_plain && c->ids == NULL) {
         return QUIRE_NO_MEMORY;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "kv/audit.h"
 
-#define EVICT_FOR_NAMESPACE 64 /* pages to evict when there is no namespace for one more sequence */
+#define EVICT_FOR_NAMESPACE 64 /* pages to evict if all namespaces are in use */
 
 /* ---- open and close ---- */
 
@@ -40,7 +40,7 @@ quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope,
         return QUIRE_OK;
     }
     quire_err e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
-    if (e == QUIRE_NO_ROOM) { /* evicting a namespace's last page removes it */
+    if (e == QUIRE_NO_ROOM) { /* evicting the last page of a namespace removes the namespace */
         (void)kv_index_evict(c->index, kv_pool_counts(c->pool).n_free + EVICT_FOR_NAMESPACE);
         e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
     }
@@ -91,7 +91,7 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
         quire_err e = g < c->n_token_groups
                           ? kv_table_fork_first(c->pool, &s->tables[g], n, c->page_tokens, &to->tables[g])
                           : kv_table_fork(c->pool, &s->tables[g], &to->tables[g]);
-        assert(e == QUIRE_OK); /* the caller ensures that there is room */
+        assert(e == QUIRE_OK); /* the caller has ensured that there is room */
         (void)e;
     }
     to->n_computed = n < s->n_computed ? n : s->n_computed;
@@ -99,13 +99,13 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
 
 /* ---- growth ---- */
 
-/* Reserves pages for n more tokens in c->ids, and room for them in the tables and
+/* Reserves pages for n more tokens into c->ids, and room for them in the tables and
  * copies. */
 static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
         int32_t n_group = kv_seq_group_needs(c, s, g, n), n_held = s->tables[g].n_pages;
-        /* a state's new pages replace those that it shares */
+        /* new pages of a state replace its shared ones, so it needs no more entries */
         TRY(kv_table_reserve(&s->tables[g], g < c->n_token_groups ? n_held + n_group : c->state_pages[g]));
         n_pages += n_group;
     }
@@ -141,7 +141,7 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
 
 /* ---- recurrent states ---- */
 
-/* Reserves pages for a whole state in ids. Evicts nothing when that would not suffice. */
+/* Reserves pages for a whole state into ids. Evicts nothing if that would not suffice. */
 static quire_err reserve_state_ids(kv_cache *c, page_id *ids) {
     if (kv_cache_available(c) < c->n_state_pages) {
         return QUIRE_NO_ROOM;
@@ -154,7 +154,7 @@ static page_id *pages_of_copy(const kv_cache *c, const kv_seq *s, int32_t i) {
     return c->state_copies.pages + (int64_t)(s->copies0 + i) * c->n_state_pages;
 }
 
-/* The copy of s's states after its first n tokens; -1: there is none. */
+/* Index of the copy of s's states after its first n tokens; -1: there is none. */
 static int32_t find_copy(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t i = 0; i < s->n_copies; i++) {
         if (c->state_copies.list[s->copies0 + i].row == n - s->n_copied_from - 1) {
@@ -164,7 +164,7 @@ static int32_t find_copy(const kv_cache *c, const kv_seq *s, int32_t n) {
     return -1;
 }
 
-/* Adds a copy after the first n tokens. False: no room. */
+/* Adds a copy of s's states after its first n tokens. False: there is no room. */
 static bool add_state_copy(kv_cache *c, kv_seq *s, int32_t n) {
     kv_state_copies *all = &c->state_copies;
     if (s->n_copies == 0) {
@@ -197,7 +197,7 @@ void kv_seq_copy_due(kv_cache *c, kv_seq *s, int32_t n_rows) {
     for (int32_t next = kv_snapshot_next(&plan);
          s->has_path && next < s->n_computed + n_rows && next == kv_seq_shareable(s, next);
          next = kv_snapshot_next(&plan)) {
-        (void)add_state_copy(c, s, next); /* no room for this one; the next is due later */
+        (void)add_state_copy(c, s, next); /* without room this snapshot is skipped */
         plan.last = next;
     }
 }
@@ -253,7 +253,7 @@ void kv_seq_settle(kv_cache *c, kv_seq *s) {
 }
 
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
-    s->snapshots.last = s->n_computed; /* no room for this one either; the next is due later */
+    s->snapshots.last = s->n_computed; /* without room this snapshot is skipped */
     if (s->n_computed > kv_seq_shareable(s, s->n_computed)) {
         return;
     }
@@ -281,7 +281,7 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
 bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, n);
-        /* needed for attention to earlier tokens, or to append */
+        /* the page is needed for attention to earlier tokens, or for appends */
         bool needs_page = first < n || n % c->page_tokens != 0;
         if (needs_page && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
             return false;
@@ -320,7 +320,7 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
         int32_t n = kv_seq_shareable(s, s->n_computed);
         bool owns = n == s->n_computed && kv_seq_owns_tail(c, s);
         if (owns && c->n_state_pages > 0) {
-            kv_seq_snapshot(c, s, tokens, false, NULL); /* publishes the tail */
+            kv_seq_snapshot(c, s, tokens, false, NULL); /* also publishes the tail */
         } else {
             (void)kv_index_publish(c->index, &s->path, tokens, n, s->tables,
                                    owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
@@ -339,8 +339,8 @@ quire_err kv_seq_park(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     assert(s != NULL);
     int32_t n = s->n_computed;
     kv_seq_settle(c, s);
-    /* even a tail that others hold: while s holds it, they must copy it before they write
-     * anyway */
+    /* publishes even a tail that others hold: while s holds it too, they must copy it
+     * before they write anyway */
     if (s->has_path && c->n_state_pages > 0) {
         kv_seq_snapshot(c, s, tokens, false, NULL);
     } else {
@@ -425,10 +425,10 @@ quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32
     return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }
 
-/* The swap functions of a kv_seq. A frame's tag is (entry of the table) * n_tables +
- * group. States are kept as a whole. */
+/* Swapping. A frame's tag is (entry of the table) * n_tables + group. States are kept as
+ * a whole. */
 
-/* Leading whole pages that others hold in every group. */
+/* Number of leading whole pages that others hold in every group. */
 static int32_t kv_seq_swap_shared_pages(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
     for (; n < kv_seq_shareable(s, s->n_computed) / c->page_tokens; n++) {
@@ -441,14 +441,13 @@ static int32_t kv_seq_swap_shared_pages(const kv_cache *c, const kv_seq *s) {
     return n;
 }
 
-/* The first entry of group g's table that a swap keeps, where `first` is that of
- * tokens. */
+/* First entry of group g's table that a swap keeps; first: that of groups of tokens. */
 static int32_t kv_seq_swap_first_of(const kv_cache *c, int32_t g, int32_t first) {
     return g < c->n_token_groups ? first : 0;
 }
 
-/* Its pages from entry `first` of the tables on, without holes before windows, and its
- * states. */
+/* Number of s's pages from entry `first` of the tables on, without holes before windows,
+ * and of its states. */
 static int32_t kv_seq_swap_count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -460,7 +459,7 @@ static int32_t kv_seq_swap_count_pages(const kv_cache *c, const kv_seq *s, int32
 }
 
 int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from) {
-    /* with states an admission finds no more than a snapshot's tokens, so all are kept */
+    /* with states an admission may find less than others hold, so all pages are kept */
     int32_t first = s->has_path && c->n_state_pages == 0 ? kv_seq_swap_shared_pages(c, s) : 0;
     *from = first * c->page_tokens;
     return kv_seq_swap_count_pages(c, s, first);
@@ -490,16 +489,16 @@ kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
     return did;
 }
 
-/* The start of the first page that group g sees after s's swapped tokens, but none before
- * those it has. */
+/* Start of the first page that group g sees after s's swapped tokens, but not before
+ * n_computed. */
 static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
     int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
     first -= first % c->page_tokens;
     return first > s->n_computed ? first : s->n_computed;
 }
 
-/* Pages that s takes up to swap_tokens, without those before windows. *n_given: pages
- * that are free once its windows have moved. */
+/* Number of pages that s takes up to swap_tokens, without those before windows. *n_given:
+ * pages that become free once its windows have moved. */
 static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
     int32_t n = c->n_state_pages;
     *n_given = 0;
@@ -514,8 +513,8 @@ static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_give
     return n;
 }
 
-/* Releases what windows no longer see after s's swapped tokens, and leaves holes up to
- * what they see. */
+/* Releases pages that windows no longer see after s's swapped tokens, and adds holes up
+ * to the pages that they see. */
 static void move_windows(kv_cache *c, kv_seq *s) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
@@ -525,12 +524,12 @@ static void move_windows(kv_cache *c, kv_seq *s) {
     }
 }
 
-/* Reserves n_pages for s up to swap_tokens, in every group or in none. The tables have
- * room. */
+/* Reserves n_pages for s up to swap_tokens, in all groups or in none. The tables must
+ * have room. */
 static quire_err kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t n_pages) {
-    kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
+    kv_copies none = {0}; /* s ends with a whole page, so nothing is copied */
     const page_id *ids = c->ids;
-    if (ids == NULL) { /* one group, of tokens */
+    if (ids == NULL) { /* the only group is one of tokens */
         return kv_table_append(c->pool, s->tables, s->swap_tokens - s->tables->n_tokens, c->page_tokens,
                                &none);
     }
@@ -549,11 +548,11 @@ static quire_err kv_seq_swap_append(kv_cache *c, kv_seq *s, int32_t n_pages) {
     return QUIRE_OK;
 }
 
-/* Reserves pages for s up to swap_tokens where windows see them, in all groups or in
- * none. On failure its windows may have moved, and its states are released. */
+/* Reserves the pages up to swap_tokens that s's windows see, in all groups or in none.
+ * After a failure its windows may have moved, and its states are released. */
 static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
+        kv_table_clear(c->pool, &s->tables[g]); /* the frames replace the states as a whole */
     }
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         TRY(kv_table_reserve(&s->tables[g], (int32_t)kv_pages_for(s->swap_tokens, c->page_tokens)));
@@ -567,7 +566,7 @@ static quire_err kv_seq_swap_reserve(kv_cache *c, kv_seq *s) {
     return kv_seq_swap_append(c, s, n_pages);
 }
 
-/* Copies the frames in from entry `first` of the tables on. */
+/* Copies frames back into the pages from entry `first` of the tables on. */
 static void kv_seq_swap_copy_in(kv_cache *c, const kv_seq *s, int32_t first, kv_swapped *did) {
     int64_t start_us = clock_us();
     for (int32_t f = s->swap_frames; f != 0; f = c->swap.next[f]) {
@@ -589,7 +588,7 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             kv_seq_swap_copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-        } else { /* its windows may have moved: releases what they passed */
+        } else { /* windows may have moved: truncates to what they can still continue from */
             bool is_whole = c->n_state_pages == 0 && kv_seq_sees_back(c, s, did.n_found);
             did.n_found = is_whole ? did.n_found : 0;
             kv_seq_truncate(c, s, did.n_found);

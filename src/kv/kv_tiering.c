@@ -5,47 +5,49 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define MAX_PROMOTIONS 8   /* sequences whose pages are fetched at once */
-#define WINDOW         16  /* pages of tokens that are fetched ahead for each */
-#define MAX_MOVES      256 /* moves that the device has not done yet */
+#define MAX_PROMOTIONS 8   /* most sequences whose pages are fetched at the same time */
+#define WINDOW         16  /* most pages of tokens in flight for each of them */
+#define MAX_MOVES      256 /* most moves in progress on the device */
 #define ENTRY_NONE     (-1)
 
 /* The tier key of the prefix up to the end of an index entry, computed at first use. */
 typedef struct entry_name {
     kv_tier_id id;
     bool is_known;
-    bool was_queued; /* its pages are queued to be written through, or were written */
+    bool was_queued; /* its pages are in the queue for write-through, or were written */
 } entry_name;
 
-/* The promotion of the pages of tokens n_done..n_total of a waiting sequence. Pages
- * before n_asked have frames. */
+/* The promotion of pages [n_done, n_total) of tokens of a waiting sequence. Frames are
+ * assigned to pages before n_asked. */
 typedef struct promotion {
-    kv_seq *s; /* NULL: free */
+    kv_seq *s; /* NULL: the entry is free */
     const int32_t *tokens;
     int32_t n_done, n_asked, n_total;
-    /* the key of the prefix before page n_asked; at the start of a namespace see
+    /* id of the prefix before page n_asked; at the start of a namespace see
      * tiering_root */
     kv_tier_id before;
     int32_t *frames; /* [WINDOW, n_token_groups], page i at i % WINDOW */
-    /* then a snapshot's pages: the snapshot is after n_state pages of tokens, or tried at
-     * fewer, but more than n_least, with which s can begin already; n_state_asked of its
+    /* after the pages, a snapshot: it is tried after n_state pages of tokens, and then
+     * after fewer, but more than n_least, where s can begin already; n_state_asked of its
      * pages have frames */
     int32_t n_state, n_least, n_state_asked;
     int32_t *state_frames; /* [n_state_pages] */
-    kv_tier_id *ids; /* [most pages of a sequence] of the prefix up to each page's end; NULL: no states */
+    /* [most pages of a sequence] id of the prefix up to each page's end; NULL: no
+     * states */
+    kv_tier_id *ids;
 } promotion;
 
-/* A ring of full entries whose pages are to be written through, oldest first. */
+/* A ring of full entries whose pages will be written through, oldest first. */
 typedef struct write_queue {
     int32_t *entries; /* [cap]; NULL: write-through is off */
     int32_t cap, first, n;
 } write_queue;
 
-/* A move between a page and a frame of the tiers, under way on the device. */
+/* A move between a page and a frame of the tiers, in progress on the device. */
 typedef struct frame_move {
     kv_fence fence;
     int32_t frame;
-    bool is_put;   /* the page is stored when the move is done; otherwise the frame is released */
+    bool is_put;   /* true: stores the page when the move is done; false: releases the frame */
     kv_tier_id id; /* id of the page being put */
     int32_t group;
 } frame_move;
@@ -54,9 +56,9 @@ struct kv_tiering {
     kv_cache *c;
     kv_tiers *tiers;
     kv_index_watch watch;
-    entry_name *names; /* [kv_index_cap_entries] by index entry */
+    entry_name *names; /* [kv_index_cap_entries] name of each index entry */
     int32_t *path;     /* [max pages of a sequence] entries of a path, from its end to its root */
-    kv_seq seq;        /* the position at which pages are published; its tables are empty between calls */
+    kv_seq seq;        /* a position for publishing pages; its tables are empty between calls */
     promotion promotions[MAX_PROMOTIONS];
     write_queue to_write;
     frame_move moves[MAX_MOVES]; /* a ring, oldest first */
@@ -64,38 +66,39 @@ struct kv_tiering {
     const wake *reader;
     void (*on_promoted)(void *context, kv_seq *s, int32_t n_tokens);
     void *context;
-    bool are_kept; /* a tier outlives the process */
+    bool are_kept; /* some tier outlives the process */
     bool closes;
 };
 
 #define FLUSH_US      5000000 /* longest time to flush when closing */
-#define FLUSH_PENDING 4       /* pages that are being written at once during the flush */
+#define FLUSH_PENDING 4       /* most pages being written at a time during the flush */
 #define SHORT_WAIT_US 1000
-/* pages of tokens that a step writes through; each costs the engine thread a copy and a
- * checksum */
+/* most pages of tokens that a step writes through; each costs the engine thread a copy
+ * and a checksum */
 #define WRITES_A_STEP 4
-/* queued pages that a step checks for that, since the tiers may have most of them */
-#define LOOKS_A_STEP   16
-#define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
+/* most queued pages that a step checks: tiers may have many of them */
+#define LOOKS_A_STEP 16
+/* write-through pauses at this many transfers, to leave frames to other moves */
+#define WRITES_AT_ONCE 8
 
 /* ---- keys ---- */
 
-/* The key of the next page's parent: `before`, or the root's key at the beginning of a
- * namespace. */
+/* Id of the prefix before the first page of a namespace; before: id of the public
+ * prefix. */
 static kv_tier_id tiering_root(const kv_tiering *t, kv_tier_id before, int32_t namespace) {
     kv_index_namespace s = kv_index_describe_namespace(t->c->index, namespace);
     return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
 }
 
-/* The key of the parent of a full entry, before which all have keys. */
+/* Id of the prefix before a full entry. All entries before it must have ids. */
 static kv_tier_id parent_of(const kv_tiering *t, const kv_index_entry *d) {
     kv_tier_id before = d->up != ENTRY_NONE ? t->names[d->up].id : (kv_tier_id){0, 0};
     bool begins = d->up == ENTRY_NONE || kv_index_describe(t->c->index, d->up).namespace != d->namespace;
     return begins ? tiering_root(t, before, d->namespace) : before;
 }
 
-/* The key of the prefix up to the end of a full entry; computes the keys of all entries
- * before it too. */
+/* Id of the prefix up to the end of a full entry. Also computes the ids of all entries
+ * before it. */
 static kv_tier_id tiering_name(kv_tiering *t, int32_t entry) {
     int32_t n = 0;
     for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known;
@@ -133,8 +136,8 @@ static void kv_tiering_settle(kv_tiering *t) {
     }
 }
 
-/* Ends a move that was just given to the mover: at once if it is done, otherwise in a
- * later poll. Waits for the device if too many are in progress. */
+/* Ends a move that was just given to the mover: now if it is done, otherwise in a later
+ * poll. Waits for the device if too many are in progress. */
 static void tiering_end_move(kv_tiering *t, const frame_move *m) {
     if (t->n_moves == 0 && kv_tiering_is_done(t, m->fence)) {
         land(t, m);
@@ -170,8 +173,8 @@ static void promotion_close(promotion *p) {
 
 /* ---- a path in the index while pages are published ---- */
 
-/* Moves t->seq to s's first n tokens in the index, or as many as it has. s itself waits
- * at its root. t->seq only has groups of tokens. */
+/* Moves t->seq to the end of s's first n tokens in the index, or of as many as it has. s
+ * itself waits at its root. t->seq has only groups of tokens. */
 static void stand(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     kv_seq *at = &t->seq;
     kv_seq_fork(t->c, s, 0, at);
@@ -185,14 +188,14 @@ static void kv_tiering_promotion_leave(kv_tiering *t, const int32_t *tokens) {
     kv_seq_close(t->c, &t->seq);
 }
 
-/* Like stand, but at the end of whole pages after which every window can continue. */
+/* Like stand, but stops after whole pages from which every window can continue. */
 static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     stand(t, s, tokens, n);
-    /* it could only continue from within the next page */
+    /* it could continue only from inside the next page */
     while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
         n = t->seq.n_computed;
         kv_tiering_promotion_leave(t, tokens);
-        stand(t, s, tokens, n); /* it ends before them, or its windows can continue now */
+        stand(t, s, tokens, n); /* it now ends before them, or its windows can continue */
     }
 }
 
@@ -202,7 +205,7 @@ static int32_t *frame_at(const kv_tiering *t, const promotion *p, int32_t page, 
     return &p->frames[page % WINDOW * t->c->n_token_groups + group];
 }
 
-/* Releases the frames of pages from..to. */
+/* Releases the frames of pages [from, to). */
 static void release_frames(kv_tiering *t, const promotion *p, int32_t from, int32_t to) {
     for (int32_t i = from; i < to; i++) {
         for (int32_t g = 0; g < t->c->n_token_groups; g++) {
@@ -224,7 +227,7 @@ static void kv_tiering_promotion_finish(kv_tiering *t, promotion *p) {
     p->s = NULL;
 }
 
-/* The key of page n_asked. */
+/* Key of page n_asked. */
 static kv_tier_key next_key(const kv_tiering *t, const promotion *p) {
     const kv_path *path = &p->s->path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
@@ -238,7 +241,7 @@ static kv_tier_key next_key(const kv_tiering *t, const promotion *p) {
     return key;
 }
 
-/* Records that page n_asked, with this key, was requested. */
+/* Records that page n_asked, with this id, was requested. */
 static void pass_page(promotion *p, kv_tier_id id) {
     p->before = id;
     if (p->ids != NULL) {
@@ -276,7 +279,7 @@ static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
     }
 }
 
-/* How many pages of tokens from n_done on have arrived. A miss ends the promotion. */
+/* Number of pages of tokens from n_done on that have arrived. Ends there after a miss. */
 static int32_t count_come(kv_tiering *t, promotion *p) {
     const kv_tiers *tiers = t->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {
@@ -298,13 +301,13 @@ static int32_t count_come(kv_tiering *t, promotion *p) {
 
 /* Reserves room for n more pages of tokens, in every group. */
 static quire_err kv_tiering_promotion_reserve(kv_tiering *t, int32_t n) {
-    kv_copies none = {0}; /* they end with whole pages, so nothing is copied */
+    kv_copies none = {0}; /* the sequence ends with a whole page, so nothing is copied */
     kv_cache_make_free(t->c, n * t->c->n_token_groups);
     return kv_seq_reserve(t->c, &t->seq, n * t->c->page_tokens, &none);
 }
 
 /* Puts n fetched pages of tokens into the pool and the index, and releases their frames.
- * False if there is no room. */
+ * False: there is no room. */
 static bool publish(kv_tiering *t, promotion *p, int32_t n) {
     stand(t, p->s, p->tokens, p->n_done * t->c->page_tokens);
     const kv_mover *mover = t->c->mover;
@@ -330,8 +333,8 @@ static bool publish(kv_tiering *t, promotion *p, int32_t n) {
 /* ---- snapshots: after the pages of tokens, the deepest one whose pages the tiers have
  * ---- */
 
-/* The key of the pages of a snapshot after a prefix of whole pages. tokens: those of its
- * last page. */
+/* Key of the pages of a snapshot after a prefix of whole pages. tokens: those of the
+ * prefix's last page. */
 static kv_tier_key state_key(const kv_tiering *t, kv_index_namespace namespace, kv_tier_id prefix,
                              const int32_t *tokens) {
     return (kv_tier_key){.namespace = namespace.name,
@@ -372,7 +375,7 @@ static void publish_state(kv_tiering *t, promotion *p) {
     kv_table tables[KV_MAX_GROUPS];
     kv_cache_make_free(c, c->n_state_pages);
     stand(t, p->s, p->tokens, n);
-    /* without groups of tokens the snapshot brings its tokens into the index */
+    /* without groups of tokens, publishing the snapshot adds its tokens to the index */
     bool fits = (has_states_alone(t) || t->seq.path.n_pages == p->n_state) &&
                 kv_pool_reserve(c->pool, c->n_state_pages, c->ids) == QUIRE_OK;
     for (int32_t i = 0; fits && i < c->n_state_pages; i++) {
@@ -381,7 +384,7 @@ static void publish_state(kv_tiering *t, promotion *p) {
         tiering_end_move(t, &m);
     }
     if (fits) {
-        p->n_state_asked = 0; /* the moves release the frames */
+        p->n_state_asked = 0; /* the moves will release the frames */
         kv_state_views(c, c->ids, tables);
         (void)kv_index_snapshot(c->index, &t->seq.path, p->tokens, n, n, t->seq.tables, tables);
         kv_pool_release_all(c->pool, c->ids, c->n_state_pages);
@@ -392,8 +395,7 @@ static void publish_state(kv_tiering *t, promotion *p) {
     kv_tiering_promotion_leave(t, p->tokens);
 }
 
-/* Whether the requested pages are all there (1), not yet (0), or one of them is missing
- * (-1). */
+/* Returns 1 if all requested pages have arrived, 0 if not yet, -1 if one is missing. */
 static int state_has_come(const kv_tiering *t, const promotion *p) {
     for (int32_t i = 0; i < p->n_state_asked; i++) {
         if (!kv_tiers_is_ready(t->tiers, p->state_frames[i])) {
@@ -406,7 +408,7 @@ static int state_has_come(const kv_tiering *t, const promotion *p) {
     return p->n_state_asked == t->c->n_state_pages ? 1 : 0;
 }
 
-/* Continues to fetch a snapshot. True: done, or there is none. */
+/* Continues to fetch a snapshot. True: it is done, or there is none. */
 static bool advance_state(kv_tiering *t, promotion *p) {
     while (p->n_state > p->n_least) {
         kv_fetch f = ask_for_state(t, p);
@@ -456,8 +458,8 @@ static void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
     }
 }
 
-/* Without groups of tokens there is nothing to fetch of a page, and each may end with a
- * snapshot. */
+/* Passes over all pages of tokens if there are no groups of tokens: nothing of them is
+ * fetched, and each may end with a snapshot. */
 static void pass_all_pages(const kv_tiering *t, promotion *p) {
     while (p->n_asked < p->n_total) {
         pass_page(p, next_key(t, p).id);
@@ -465,8 +467,8 @@ static void pass_all_pages(const kv_tiering *t, promotion *p) {
     p->n_done = p->n_total;
 }
 
-/* Begins to promote the pages of tokens[0..n) after those in the pool, if these are not
- * all that s can use. */
+/* Begins to promote the pages of tokens[0..n) after those in the pool, unless the pool
+ * has all that s can use. */
 static void kv_tiering_promotion_begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens,
                                        int32_t n, int64_t now_us) {
     int32_t n_total = n / t->c->page_tokens;
@@ -530,7 +532,7 @@ void kv_tiering_forget(kv_tiering *t, kv_seq *s) {
     s->tier_deadline_us = 0;
 }
 
-/* Whether the page is being stored, so that the tiers do not know it yet. */
+/* Whether the page is being stored; until that is done the tiers do not have it. */
 static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
     for (int32_t i = 0; i < t->n_moves; i++) {
         const frame_move *m = &t->moves[(t->first_move + i) % MAX_MOVES];
@@ -543,8 +545,7 @@ static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
 
 /* ---- demotion ---- */
 
-/* Stores a page in the tiers that lack it. False: there is nothing to store, or no
- * room. */
+/* Stores a page in the tiers that lack it. False: nothing to store, or no room. */
 static bool put_page(kv_tiering *t, const kv_tier_key *key, int32_t page, kv_put to) {
     frame_move m = {.is_put = true, .id = key->id, .group = key->group};
     void *body =
@@ -556,7 +557,7 @@ static bool put_page(kv_tiering *t, const kv_tier_key *key, int32_t page, kv_put
     return body != NULL;
 }
 
-/* The same, for the page of a full entry in one group. */
+/* Like put_page, for a full entry's page in one group. */
 static bool put_entry(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(t, d->entry);
     kv_tier_key key = {.namespace = d->name,
@@ -568,7 +569,7 @@ static bool put_entry(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_
     return put_page(t, &key, d->pages[group], to);
 }
 
-/* The same, for the pages of the snapshot at a full entry's end. */
+/* Like put_page, for the pages of the snapshot at a full entry's end. */
 static bool put_state(kv_tiering *t, const kv_index_entry *d, const int32_t *pages, kv_put to) {
     kv_index_namespace namespace = {.name = d->name, .n_name = d->n_name};
     kv_tier_key key = state_key(t, namespace, tiering_name(t, d->entry), d->tokens);
@@ -579,8 +580,8 @@ static bool put_state(kv_tiering *t, const kv_index_entry *d, const int32_t *pag
     return did;
 }
 
-/* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not
- * stored. */
+/* Callback before a page is removed: stores its bytes in the tiers, unless it is
+ * part-filled. */
 static void on_remove(void *context, int32_t entry, int32_t group) {
     kv_tiering *t = context;
     kv_index_entry d = kv_index_describe(t->c->index, entry);
@@ -612,7 +613,7 @@ void kv_tiering_published(kv_tiering *t, const kv_seq *s) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;
-    for (; n > 0 && q->n < q->cap; q->n++) { /* the rest is demoted when it is evicted */
+    for (; n > 0 && q->n < q->cap; q->n++) { /* the other pages are stored when they are evicted */
         q->entries[(q->first + q->n) % q->cap] = t->path[--n];
         t->names[t->path[n]].was_queued = true;
     }
@@ -622,8 +623,8 @@ int32_t kv_tiering_n_pending(const kv_tiering *t) {
     return t != NULL ? t->n_moves + kv_tiers_n_pending(t->tiers) : 0;
 }
 
-/* Takes the oldest queued page of tokens and writes it through. False: it was removed
- * meanwhile, or nothing was stored. */
+/* Takes the oldest entry off the queue and writes its pages through. False: it was
+ * removed meanwhile, or nothing was stored. */
 static bool write_next(kv_tiering *t) {
     write_queue *q = &t->to_write;
     int32_t entry = q->entries[q->first];
@@ -643,14 +644,14 @@ static bool write_next(kv_tiering *t) {
 }
 
 /* Writes some of the queued pages through, the beginning of a prefix first. A transfer
- * that ends wakes the reader, who polls again; if none was begun, since none of the
- * checked pages had to be stored, this wakes the reader for the rest. */
+ * that ends wakes the reader, which polls again. If no transfer was begun because none of
+ * the checked pages had to be stored, wakes the reader itself for the rest. */
 static void kv_tiering_write_some(kv_tiering *t) {
     const write_queue *q = &t->to_write;
     int32_t n_written = 0;
     for (int32_t k = 0; k < LOOKS_A_STEP && n_written < WRITES_A_STEP && q->n > 0; k++) {
         if (kv_tiering_n_pending(t) >= WRITES_AT_ONCE || !kv_tiers_has_room(t->tiers)) {
-            return; /* frames are used by transfers, or by promotions for waiting sequences */
+            return; /* frames are needed for transfers, or for promotions of waiting sequences */
         }
         n_written += write_next(t);
     }
@@ -709,7 +710,7 @@ static quire_err kv_tiering_open_parts(kv_tiering *t, const kv_tiering_options *
     }
     kv_tiers_options tiers = o->tiers;
     tiers.shape.page_tokens = t->c->page_tokens;
-    /* the pages of snapshots are records of further groups */
+    /* pages of snapshots are records of further groups */
     tiers.shape.n_groups = t->c->n_token_groups + t->c->n_state_pages;
     tiers.shape.page_bytes = t->c->mover->page_bytes;
     TRY(kv_tiers_open(&tiers, &t->tiers, err));
@@ -743,7 +744,7 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
     return QUIRE_OK;
 }
 
-/* Writes cached pages to the tiers that outlive the process, as far as time allows. */
+/* Writes cached pages to the tiers that outlive the process, for at most FLUSH_US. */
 static void kv_tiering_flush(kv_tiering *t) {
     int64_t end_us = clock_us() + FLUSH_US;
     while (kv_pool_counts(t->c->pool).n_cached > 0 && clock_us() < end_us) {

@@ -1,6 +1,6 @@
 #include "kv/most_pages.h"
 
-/* Pages that n >= 1 consecutive tokens touch at most, wherever the first one lies in its
+/* Most pages that n >= 1 consecutive tokens touch, wherever the first one lies in its
  * page. */
 static int32_t touched(int64_t n, int32_t page_tokens) {
     int64_t pages = (n - 1 + page_tokens - 1) / page_tokens + 1;
@@ -17,10 +17,10 @@ static void add_cap(kv_most *m, int32_t n_pages) {
     m->n_caps += i == m->n_caps;
 }
 
-/* Adds a group: of states, with a window, or full. */
+/* Adds a group: of states (state_pages > 0), with a window, or full. */
 static void most_pages_add_group(kv_most *m, int32_t state_pages, int32_t window, int32_t n_rows) {
     m->n_states += state_pages;
-    if (window > 0) { /* the first of the rows sees window - 1 tokens before itself */
+    if (window > 0) { /* the first row sees the window - 1 tokens before it */
         add_cap(m, touched((int64_t)window - 1 + n_rows, m->page_tokens));
     } else if (state_pages == 0) {
         m->n_full++;
@@ -44,7 +44,7 @@ kv_most kv_most_of_layout(const kv_layout *l, int32_t n_rows) {
     return m;
 }
 
-/* The most pages of a sequence whose tables have n_entries each. */
+/* Most pages of a sequence whose tables have n_entries each. */
 static int64_t most_pages_of(const kv_most *m, int64_t n_entries) {
     int64_t n = m->n_states + m->n_full * n_entries;
     for (int32_t i = 0; i < m->n_caps; i++) {
@@ -58,7 +58,7 @@ int64_t kv_most_pages(const kv_most *m, int64_t n_tokens) {
 }
 
 int64_t kv_most_tokens(const kv_most *m, int64_t n_pages) {
-    int64_t low = 0, high = INT32_MAX; /* entries: `low` fit, `high` + 1 do not */
+    int64_t low = 0, high = INT32_MAX; /* numbers of entries: `low` fit, `high` + 1 do not */
     if (m->n_full == 0 && most_pages_of(m, high) <= n_pages) {
         return INT64_MAX;
     }

@@ -7,16 +7,16 @@
 #include "base/mem.h"
 #include "kv/free_pages.h"
 
-#define AHEAD 8 /* prefetch distance in pages: about as many memory accesses as can be under way */
+#define AHEAD 8 /* prefetch distance in pages: about the number of memory accesses in flight */
 
-/* A page's metadata lies in one cache line: the pages of a long-used pool come in no
- * order, and each access waits for memory. Entries are encoded so that zeroed memory is a
- * pool of free pages: opening touches no page's metadata. */
+/* A page's metadata lies in one cache line, because the pages of a long-used pool come in
+ * no order, and each access waits for memory. Members are encoded so that zeroed memory
+ * is a pool of free pages: opening touches no metadata. */
 typedef struct page_state {
-    _Atomic int32_t count; /* references */
-    _Atomic int32_t next;  /* younger in the eviction queue */
-    _Atomic int32_t prev;  /* older in it */
-    int32_t entry;         /* complement of the index's, or of -1 for none */
+    _Atomic int32_t count; /* number of references */
+    _Atomic int32_t next;  /* next younger page in the eviction queue */
+    _Atomic int32_t prev;  /* next older page in the eviction queue */
+    int32_t entry;         /* complement of the index's entry; of -1: not indexed */
 } page_state;
 
 typedef struct granule_state {
@@ -26,21 +26,21 @@ typedef struct granule_state {
     bool is_resident;
 } granule_state;
 
-/* Additional data of a pool with granules. */
+/* Additional data of a pool that has granules. */
 typedef struct granules {
-    int32_t size, n;  /* pages of one; how many there are */
-    int32_t n_absent; /* pages */
-    int64_t *clock;   /* the caller's, or own_clock */
+    int32_t size, n;  /* pages of a granule; number of granules */
+    int32_t n_absent; /* number of absent pages */
+    int64_t *clock;   /* the shared clock, or own_clock */
     int64_t own_clock;
-    int64_t *stamps;                            /* [n_pages] the clock when the page became cached last */
-    _Alignas(MEM_ALIGN) _Atomic int32_t n_idle; /* pages of resident granules without a held one */
+    int64_t *stamps;                            /* [n_pages] clock when each page last became cached */
+    _Alignas(MEM_ALIGN) _Atomic int32_t n_idle; /* number of pages in resident granules without a held page */
     granule_state all[];
 } granules;
 
 struct kv_pool {
     int32_t n_pages;
     free_pages *free;
-    page_state *page; /* [n_pages + 1]; the last is the queue's sentinel */
+    page_state *page; /* [n_pages + 1] the last is the sentinel of the eviction queue */
     kv_pool_watch_fn *watch;
     void *watch_context;
     granules *granules; /* NULL: no page is ever absent */
@@ -67,7 +67,7 @@ static int32_t get_entry(const kv_pool *pool, int32_t page) {
     return ~pool->page[page].entry;
 }
 
-/* Prefetches a page's metadata. A macro, since gcc drops calls of a function that only
+/* Prefetches a page's metadata. A macro, because gcc drops calls of a function that only
  * prefetches. */
 #define PREFETCH(pool, id) __builtin_prefetch(&(pool)->page[(id) >= 0 ? (id) : 0], 1)
 
@@ -142,8 +142,8 @@ void kv_pool_leave_clock(kv_pool *pool) {
     a->clock = &a->own_clock;
 }
 
-/* Adds to the held pages of a page's granule: 1 or -1. The page's bit in the free set is
- * taken whenever this runs, so a granule whose bits are all free counts none as held. */
+/* Adds `by`, 1 or -1, to the held pages of a page's granule. The page's bit in the free
+ * set is taken whenever this runs, so a free granule has no held page. */
 static void granule_hold(kv_pool *pool, int32_t page, int32_t by) {
     granules *a = pool->granules;
     int32_t g = page / a->size;
@@ -228,7 +228,7 @@ static void granule_cache(granules *a, int32_t page) {
     s->last_use = a->stamps[page] = ++*a->clock;
 }
 
-/* The page is no longer cached: it is held, or about to be free. */
+/* Call it when a page is no longer cached: it is held, or about to be free. */
 static void granule_uncache(kv_pool *pool, int32_t page) {
     pool->granules->all[page / pool->granules->size].n_cached--;
     if (kv_pool_count(pool, (page_id){page}) > 0) {
@@ -267,13 +267,13 @@ static void pool_unqueue(kv_pool *pool, int32_t page) {
 void kv_pool_share(kv_pool *pool, page_id id) {
     int32_t before = atomic_fetch_add_explicit(&pool->page[id.v].count, 1, memory_order_relaxed);
     if (before == 0) {
-        assert(get_entry(pool, id.v) >= 0); /* a free page has no content to share */
+        assert(get_entry(pool, id.v) >= 0); /* a free page must not be shared: it has no content */
         pool_unqueue(pool, id.v);
     }
 }
 
-/* Drops a reference; true if it was the last one. A single holder needs no atomic
- * exchange, since no other thread can share what only it holds. */
+/* Drops a reference; true: it was the last one. A single holder needs no atomic exchange,
+ * because no other thread can share a page that only it holds. */
 static bool pool_let_go(kv_pool *pool, int32_t page) {
     _Atomic int32_t *count = &pool->page[page].count;
     if (atomic_load_explicit(count, memory_order_acquire) == 1) {
@@ -285,7 +285,7 @@ static bool pool_let_go(kv_pool *pool, int32_t page) {
     return before == 1;
 }
 
-/* A page has lost its last holder: it becomes cached, or free with the batch. */
+/* Makes a page without holders cached, or frees it with the batch. */
 static void pool_let_rest(kv_pool *pool, int32_t page, free_batch *freed) {
     if (pool->granules != NULL) {
         granule_hold(pool, page, -1);
@@ -319,7 +319,7 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
         }
         pool_let_rest(pool, page, &freed);
     }
-    if (freed.bits != 0) { /* a sequence without pages may have no pool */
+    if (freed.bits != 0) { /* pool may be NULL for a sequence without pages */
         free_pages_return(pool->free, &freed);
     }
 }
@@ -403,7 +403,7 @@ static bool is_resident(const kv_pool *pool, int32_t page) {
     return pool->granules == NULL || pool->granules->all[page / pool->granules->size].is_resident;
 }
 
-/* Checks that just the pages with memory and count 0 that are not indexed are free. */
+/* Checks that a page is free exactly if it has memory, count 0 and no index entry. */
 static quire_err check_free(const kv_pool *pool, quire_error *err) {
     TRY(free_pages_check(pool->free, err));
     for (page_id id = {0}; id.v < pool->n_pages; id.v++) {

@@ -1,4 +1,4 @@
-/* Implements quire_kv.h over kv_cache and kv_seq: sequences that keep their tokens,
+/* Implements quire_kv.h with kv_cache and kv_seq: sequences that keep their tokens,
  * snapshots and lists of copies, for users without an engine. */
 #include "quire_kv.h"
 
@@ -11,8 +11,8 @@
 
 struct quire_kv_seq {
     quire_kv *kv;
-    quire_kv_seq *prev, *next; /* in the ring of open sequences */
-    kv_seq s;                  /* s.n_computed: tokens that were committed */
+    quire_kv_seq *prev, *next; /* neighbours in the ring of open sequences */
+    kv_seq s;                  /* s.n_computed: number of committed tokens */
     int32_t *tokens;
     size_t cap_tokens;
     int32_t n;
@@ -22,12 +22,12 @@ struct quire_kv_seq {
 struct quire_kv {
     quire_kv_options o;
     kv_cache c;
-    quire_kv_seq open; /* the head of the ring, which is no sequence */
+    quire_kv_seq open; /* head of the ring; not a sequence */
     int32_t n_seqs;
     int64_t n_opened;
     kv_copies copies;
-    /* last result of quire_kv_copies; grows with copies, so that returning them cannot
-     * fail */
+    /* the last result of quire_kv_copies; its capacity grows with copies, so that
+     * returning them cannot fail */
     quire_kv_copy *taken;
     size_t cap_taken;
 };
@@ -48,7 +48,7 @@ static bool options_are_valid(const quire_kv_options *o) {
     return valid;
 }
 
-/* Converts the options to kv_cache's; QUIRE_INVALID for snapshots that no pool can
+/* Converts the options to those of kv_cache. QUIRE_INVALID: snapshots that no pool can
  * hold. */
 static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) {
     int64_t n_state_pages = 0;
@@ -115,7 +115,7 @@ void quire_kv_close(quire_kv *kv) {
 
 /* ---- sequences ---- */
 
-/* Makes an empty sequence, in the ring, without a path in the tree. */
+/* Makes an empty sequence in the ring, without a path in the index. */
 static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     if (kv->n_seqs == kv->o.max_seqs) {
         return QUIRE_NO_ROOM;
@@ -143,8 +143,8 @@ static bool is_state(const quire_kv *kv, int32_t g) {
     return g >= kv->c.n_token_groups;
 }
 
-/* Reserves memory for one more copy per group and for a copy of a whole state, here and
- * in the list that is returned. */
+/* Reserves memory for one more copy per group and for a copy of a whole state, in
+ * kv->copies and in kv->taken. */
 static quire_err reserve_copies(quire_kv *kv) {
     size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages,
            cap = (size_t)kv->copies.cap;
@@ -153,13 +153,12 @@ static quire_err reserve_copies(quire_kv *kv) {
     return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
-/* Reserves pages for n more tokens. Apart from evictions, nothing changes before all
- * that may fail. */
+/* Reserves pages for n more tokens. On failure nothing has changed but evictions. */
 static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     TRY(reserve_copies(kv));
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
-        /* so that reuse never takes more pages than computing from scratch */
+        /* so that reuse never needs more pages than computing from scratch */
         (void)kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups);
     }
     int64_t needs = kv_seq_needs(&kv->c, &seq->s, n);
@@ -170,7 +169,7 @@ static quire_err quire_kv_grow(quire_kv_seq *seq, int32_t n) {
     return kv_seq_reserve(&kv->c, &seq->s, n, &kv->copies);
 }
 
-/* Fills an empty sequence: cached pages first, then new pages for the rest. */
+/* Fills an empty sequence with cached pages, then new pages for the rest. */
 static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, int32_t *n_cached) {
     TRY(reserve_tokens(seq, n));
     TRY(kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1));
@@ -181,7 +180,7 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     return QUIRE_OK;
 }
 
-/* Opens the sequence at path, which it owns: the path is left when this fails. */
+/* Opens a sequence at path and takes ownership of path, which is left after a failure. */
 static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                          int32_t *n_cached) {
     quire_kv_seq *seq;
@@ -263,7 +262,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         return QUIRE_INVALID;
     }
     int32_t n_before = seq->s.n_computed;
-    kv_seq_advance(&seq->s, n - n_before); /* may be negative: what lies after n is not published yet */
+    kv_seq_advance(&seq->s, n - n_before); /* may be negative: tokens after n are not published yet */
     if (what == QUIRE_KV_PAGES) {
         kv_seq_publish_pages(&kv->c, &seq->s, seq->tokens);
     } else {
@@ -275,7 +274,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         if (!goes_on || reserve_copies(kv) == QUIRE_OK) {
             kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, goes_on, &kv->copies);
         }
-        seq->s.snapshots.last = n; /* no memory for copies either; the next one is due later */
+        seq->s.snapshots.last = n; /* without memory for copies this snapshot is skipped */
     }
     kv_seq_forget(&kv->c, &seq->s);
     kv_seq_advance(&seq->s, n_before > n ? n_before - n : 0);

@@ -22,7 +22,7 @@ quire_err kv_snapshots_open(kv_snapshots *s, kv_pool *pool, const kv_snapshot_sh
     int32_t n_pool = kv_pool_counts(pool).n_pages;
     for (int32_t g = 0; g < shape->n_groups; g++) {
         if (shape->state_pages[g] < 1 || shape->state_pages[g] > n_pool - s->n_pages) {
-            return QUIRE_INVALID; /* no room for one state */
+            return QUIRE_INVALID; /* there is no room for one state */
         }
         s->n_pages += shape->state_pages[g];
     }
@@ -188,7 +188,7 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place) {
 
 /* ---- when a sequence takes snapshots ---- */
 
-/* The nearer of `next` and a point, if that is still to come. */
+/* Returns the smaller of `next` and a position, if that is still to come; else `next`. */
 static int32_t nearer_point(const kv_snapshot_plan *plan, int32_t point, int32_t next) {
     point -= plan->unit > 1 ? point % plan->unit : 0;
     return point > plan->last && point < next ? point : next;

@@ -17,7 +17,7 @@ quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
 
 quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
     *t = (kv_table){0};
-    /* append puts a copied tail after the last entry, then moves it */
+    /* an append puts the copy of the tail after the last entry, then moves it */
     return kv_table_reserve(t, cap_pages + 1);
 }
 
@@ -33,14 +33,14 @@ void kv_table_clear(kv_pool *pool, kv_table *t) {
     t->n_tokens = 0;
 }
 
-/* The effect of an append: new entries at the end, and whether the part-filled tail is
- * shared and must be copied first. */
+/* The effect of an append: number of new entries at the end, and whether the part-filled
+ * tail is shared and must be copied first. */
 typedef struct growth {
     int32_t n_new;
     bool copies_tail;
 } growth;
 
-/* Most appends fit into the tail, which needs no division. */
+/* Plans an append. Most fit into the tail, which needs no division. */
 static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     int64_t room = (int64_t)t->n_pages * page_tokens;
     assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens &&
@@ -65,8 +65,8 @@ static void add_copy(kv_copies *copies, page_id src, page_id dst) {
     copies->pairs[copies->n++].dst = dst;
 }
 
-/* Applies the growth: new pages are at the end already, `copy` replaces the shared
- * tail. */
+/* Applies the growth. The new pages are already after the last entry; `copy` replaces the
+ * shared tail. */
 static void table_grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens,
                        kv_copies *copies) {
     if (g.copies_tail) {
@@ -86,7 +86,7 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
         return QUIRE_NO_ROOM;
     }
     page_id copy = PAGE_NONE;
-    if (g.n_new + g.copies_tail > 0) { /* one reservation for all; the last page is for the copy */
+    if (g.n_new + g.copies_tail > 0) { /* one reservation for all pages; the last is for the copy */
         TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
         TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
         copy = t->pages[t->n_pages + g.n_new + g.copies_tail - 1];

@@ -9,23 +9,23 @@
 #include "kv/tier_file.h"
 #include "kv/tier_redis.h"
 
-#define FRAME_NONE    (-1)
-#define STAGING_BYTES ((int64_t)64 << 20) /* frames for pages in transfer, besides the host tier's */
+#define FRAME_NONE (-1)
+/* bytes of frames for pages in transfer */
+#define STAGING_BYTES ((int64_t)64 << 20)
 #define MIN_STAGING   16
 #define MAX_STAGING   1024
-/* pages of tokens of which every group has a staging frame, however many groups there
- * are */
+/* least number of pages of tokens for which every group has a staging frame */
 #define PAGES_STAGED   2
-#define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
-#define KEPT_FOR_READS 4 /* one part in so many of the staging frames is not used for writing */
+#define JOBS_A_FRAME   2 /* most jobs of a frame at a time: one for the file, one for Redis */
+#define KEPT_FOR_READS 4 /* writes leave 1/KEPT_FOR_READS of the staging frames to reads */
 
 typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY, FRAME_MISSED } frame_state;
 
 typedef struct frame {
     frame_state state;
-    int32_t n_holders;               /* references: the host tier, transfers, the caller */
-    int32_t next;                    /* the next free one */
-    bool to_host, to_file, to_redis; /* tiers to which it goes once filled */
+    int32_t n_holders;               /* number of references: of the host tier, transfers, the caller */
+    int32_t next;                    /* next free frame */
+    bool to_host, to_file, to_redis; /* tiers that it is written to once filled */
 } frame;
 
 struct kv_tiers {
@@ -40,7 +40,7 @@ struct kv_tiers {
     kv_file *file;   /* NULL: no file tier */
     kv_redis *redis; /* NULL: no Redis tier */
     kv_io_done done;
-    int32_t n_pending; /* jobs that are not finished */
+    int32_t n_pending; /* number of unfinished jobs */
     uint64_t stamp;
     quire_tier_stats stats[KV_N_TIERS];
 };
@@ -67,7 +67,7 @@ static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     int64_t least = PAGES_STAGED * (int64_t)t->shape.n_groups;
     n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
     n_staging = n_staging < least ? least : n_staging;
-    if (n_host > INT32_MAX / 4) { /* the ring holds two jobs per frame */
+    if (n_host > INT32_MAX / 4) { /* the ring has room for two jobs per frame */
         return QUIRE_TOO_LARGE;
     }
     t->n_frames = (int32_t)(n_host + n_staging);
@@ -155,7 +155,7 @@ void kv_tiers_close(kv_tiers *t) {
     if (t == NULL) {
         return;
     }
-    kv_file_close(t->file); /* closed first, since their threads use frames and the done ring */
+    kv_file_close(t->file); /* closed first, because their threads use the frames and the done ring */
     kv_redis_close(t->redis);
     ring_close(t->done.ring);
     if (t->has_host) {
@@ -190,8 +190,7 @@ static void drop_frame(kv_tiers *t, int32_t f) {
 
 /* ---- demotion ---- */
 
-/* Whether the host tier, or the file, lacks the page; where it has it, the page counts as
- * used. */
+/* Whether the host tier lacks the page. If it has it, the page counts as used. */
 static bool host_lacks(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
@@ -215,7 +214,7 @@ bool kv_tiers_has_room(const kv_tiers *t) {
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
     bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
-    /* pages of the other tier were sent when that tier stored them */
+    /* a page that another tier has was sent to Redis when that tier stored it */
     bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis);
     if (!to_host && !to_file && !to_redis) {
         return NULL;
@@ -236,7 +235,7 @@ void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t
     return body_of(t, f);
 }
 
-/* Keeps frame f in the host tier. */
+/* Stores frame f in the host tier. */
 static void keep_in_host(kv_tiers *t, const kv_record *r, int32_t f) {
     int32_t was, slot = kv_dir_take(&t->host, &was);
     if (was >= 0) {
@@ -258,7 +257,7 @@ static void hold_for_job(kv_tiers *t, int32_t f) {
     t->n_pending++;
 }
 
-/* After frame f was given to a tier to write; submitted: that tier has taken it. */
+/* Records that frame f was given to a tier to write. submitted: the tier accepted it. */
 static void begin_write(kv_tiers *t, kv_tier_kind to, int32_t f, bool submitted) {
     if (submitted) {
         hold_for_job(t, f);
@@ -271,7 +270,7 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
     kv_record r;
     assert(t->frames[f].state == FRAME_FILLING);
     kv_record_seal(&t->shape, kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes), head_of(t, f));
-    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* cannot fail: kv_tiers_put_begin has written it */
+    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* cannot fail: put_begin wrote the head */
     t->frames[f].state = FRAME_READY;
     if (t->frames[f].to_host) {
         keep_in_host(t, &r, f);
@@ -287,7 +286,7 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
 
 /* ---- promotion ---- */
 
-/* The host tier's frame of the key if it is intact; otherwise drops it. */
+/* Returns the host tier's frame of the key if it is intact; otherwise drops it. */
 static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot == SLOT_NONE) {
@@ -313,7 +312,7 @@ static bool read_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t f) {
     return kv_redis_read(t->redis, f, head_of(t, f));
 }
 
-/* Starts to read the key's page into a frame, from the file's slot or, where that is
+/* Starts to read the key's page into a frame: from the file's slot or, if that is
  * SLOT_NONE, from Redis. */
 static kv_fetch begin_read(kv_tiers *t, const kv_tier_key *key, int32_t slot, int32_t *out) {
     int32_t f = take_frame(t, FRAME_PENDING);
@@ -357,7 +356,7 @@ static void end_read(kv_tiers *t, quire_tier_stats *s, const kv_job *job) {
     t->frames[job->frame].state = job->result == QUIRE_OK ? FRAME_READY : FRAME_MISSED;
 }
 
-/* Fetches a page that the file failed to read from Redis, into the same frame. */
+/* Fetches a page that could not be read from the file from Redis into the same frame. */
 static void ask_redis_instead(kv_tiers *t, int32_t f) {
     if (t->redis != NULL && kv_redis_is_up(t->redis) && kv_redis_read(t->redis, f, head_of(t, f))) {
         t->frames[f].state = FRAME_PENDING;

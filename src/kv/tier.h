@@ -7,16 +7,15 @@
  *            kv_tiers_release
  *
  * A page is stored as a record (tier_record.h), which names its exact prefix and carries
- * checksums. A page that is missing, damaged, of another version or late is a miss and
- * nothing else: a tier that fails loses its pages, but never causes an error of a
- * request.
+ * checksums. A page that is missing, damaged, of another version or late is a miss, never
+ * an error of a request: a tier that fails only loses its pages.
  *
  * Frames hold one record each: those of the host tier and those in transfer. A frame is
  * written by the thread that fills it, and not again until it is free, so threads that
  * write it out need no lock.
  *
  * No call except close blocks; none allocates after open. Owner: the engine thread.
- * Transfers run on threads of their own, which wake `reader` when kv_tiers_poll has
+ * Transfers run on their own threads, which wake `reader` when kv_tiers_poll has
  * something to process. */
 #ifndef KV_TIER_H
 #define KV_TIER_H
@@ -28,20 +27,20 @@
 typedef struct kv_tiers kv_tiers;
 
 typedef struct kv_tiers_options {
-    kv_record_shape shape; /* version is copied */
-    int64_t host_bytes;    /* 0: no host tier */
+    kv_record_shape shape; /* the text of version is copied */
+    int64_t host_bytes;    /* size of the host tier; 0: none */
     const char *file_path; /* directory of the file tier; NULL: none */
     int64_t file_bytes;
     kv_io_way file_way;
-    const kv_io_calls *file_calls; /* as kv_io_open */
+    const kv_io_calls *file_calls; /* see kv_io_open */
     const char *redis_url;         /* address of the Redis tier (tier_redis.h); NULL: none */
     int64_t redis_bytes;
-    int32_t hash_bits;  /* bits of an id that are hashed, for tests; 0: all */
-    const wake *reader; /* outlives the tiers; NULL: none */
+    int32_t hash_bits;  /* number of bits of an id to hash, for tests; 0: all */
+    const wake *reader; /* woken after transfers; outlives the tiers; NULL: none */
 } kv_tiers_options;
 
-/* Opens the tiers. QUIRE_INVALID for impossible options; err says why a tier cannot be
- * opened. */
+/* Opens the tiers. QUIRE_INVALID: impossible options. Other errors: err says why a tier
+ * cannot be opened. */
 quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *err);
 /* Finishes pending writes, then frees everything. The caller must have released all
  * frames. */
@@ -49,19 +48,18 @@ void kv_tiers_close(kv_tiers *t);
 
 /* ---- demotion ---- */
 
-/* Which tiers a page goes to. */
+/* The tiers that a page goes to. */
 typedef enum kv_put {
-    KV_PUT_ALL, /* it leaves the pool */
-    KV_PUT_KEPT /* it stays in the pool: only to tiers that outlive the process */
+    KV_PUT_ALL, /* all: it leaves the pool */
+    KV_PUT_KEPT /* only tiers that outlive the process: it stays in the pool */
 } kv_put;
 
-/* Reserves memory for the page's bytes in frame *out, to be filled before
- * kv_tiers_put_end; key is copied. Meanwhile other pages may be put, but not the same
- * one. NULL: these tiers have the page, or there is no free frame (counted as
- * dropped). */
+/* Reserves frame *out for a page, and returns the memory that the caller fills before
+ * kv_tiers_put_end. key is copied. Meanwhile other pages may be put, but not the same
+ * one. NULL: these tiers have the page, or no frame is free (counted as dropped). */
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out);
-/* Stores the page that frame was filled with after kv_tiers_put_begin. Before that it
- * cannot be found. */
+/* Stores the page that was filled into a frame of kv_tiers_put_begin. It can be found
+ * from now on. */
 void kv_tiers_put_end(kv_tiers *t, int32_t frame);
 /* Whether kv_tiers_put_begin would find a free frame. */
 bool kv_tiers_has_room(const kv_tiers *t);
@@ -69,20 +67,20 @@ bool kv_tiers_has_room(const kv_tiers *t);
 /* ---- promotion ---- */
 
 typedef enum kv_fetch {
-    KV_FETCH_STARTED, /* *out is a frame that the caller must release */
+    KV_FETCH_STARTED, /* the caller must release frame *out */
     KV_FETCH_NOWHERE, /* no tier has it */
-    KV_FETCH_LATER    /* no free frame now: try again */
+    KV_FETCH_LATER    /* no frame is free now: try again */
 } kv_fetch;
 
-/* Starts to fetch the key's page. */
+/* Starts to fetch the page of a key. */
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out);
-/* Processes the transfers that other threads have finished. */
+/* Processes finished transfers. Call it when `reader` is woken. */
 void kv_tiers_poll(kv_tiers *t);
-/* Pages that are being written or read. */
+/* Number of pages being written or read. */
 int32_t kv_tiers_n_pending(const kv_tiers *t);
-/* Whether the frame is final: it holds the page, or the page was missed. */
+/* Whether the fetch into this frame is over: the frame has the page, or it was a miss. */
 bool kv_tiers_is_ready(const kv_tiers *t, int32_t frame);
-/* The page of a ready frame, valid until that is released; NULL if it was missed. */
+/* Returns the page of a ready frame, valid until its release; NULL: it was a miss. */
 const void *kv_tiers_take(const kv_tiers *t, int32_t frame);
 /* Releases a frame, ready or not. */
 void kv_tiers_release(kv_tiers *t, int32_t frame);
@@ -92,7 +90,7 @@ void kv_tiers_release(kv_tiers *t, int32_t frame);
 typedef enum kv_tier_kind { KV_TIER_HOST, KV_TIER_FILE, KV_TIER_REDIS, KV_N_TIERS } kv_tier_kind;
 
 void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]);
-/* Checks that directories, frames and counts agree; else QUIRE_INTERNAL and what is
+/* Checks that directories, frames and counts agree. QUIRE_INTERNAL: err says what is
  * wrong. O(frames). */
 quire_err kv_tiers_check(const kv_tiers *t, quire_error *err);
 

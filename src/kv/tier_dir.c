@@ -21,7 +21,7 @@ quire_err kv_dir_open(kv_dir *d, int32_t cap, int32_t page_tokens, int32_t hash_
         kv_dir_close(d);
         return QUIRE_NO_MEMORY;
     }
-    memset(d->buckets, 0xff, (size_t)cap * sizeof *d->buckets); /* SLOT_NONE each */
+    memset(d->buckets, 0xff, (size_t)cap * sizeof *d->buckets); /* sets each to SLOT_NONE */
     d->slots[cap].older = d->slots[cap].younger = cap;
     return QUIRE_OK;
 }

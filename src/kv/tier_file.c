@@ -13,15 +13,15 @@
 
 #define BLOCK_BYTES 4096
 #define PATH_BYTES  4096
-/* pause after a failed write, doubled each time up to a minute, so that a full disk is
- * not retried at once */
+/* pause after a failed write, so that a full disk is not retried at once; doubled each
+ * time up to a minute */
 #define FIRST_PAUSE_US 1000000
 #define LAST_PAUSE_US  60000000
 
 struct kv_file {
     kv_record_shape shape;
     size_t head_bytes;
-    kv_dir dir; /* slot numbers are those in the files */
+    kv_dir dir; /* its slot numbers are those in the files */
     kv_io *io;
     int heads, pages; /* -1: not open */
     uint64_t last_stamp;
@@ -42,7 +42,7 @@ static quire_err tier_file_fail(quire_error *err, const char *path, const char *
     return err_set(err, QUIRE_IO, -1, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* Locks the files for one process. The lock ends with the process. */
+/* Locks the files for this process, until it ends. */
 static quire_err tier_file_lock(int fd, const char *path, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_SETLK, &l) != 0) {
@@ -54,8 +54,8 @@ static quire_err tier_file_lock(int fd, const char *path, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Writes the first block of a heads file: shape and version in full, as a record without
- * a page. */
+/* Builds the first block of a heads file: shape and version in full, in the form of a
+ * record without a page. */
 static void describe_files(const kv_file *f, unsigned char *block) {
     int32_t no_tokens[256] = {0};
     kv_record r = {.key = {.tokens = no_tokens}};
@@ -74,7 +74,7 @@ static quire_err tier_file_open_file(const char *dir, uint64_t name, const char 
     return *fd >= 0 ? tier_file_lock(*fd, path, err) : tier_file_fail(err, path, "cannot be opened");
 }
 
-/* Empties the files unless their first block is right. */
+/* Empties the files if their first block is not right. */
 static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
     unsigned char expected[BLOCK_BYTES], block[BLOCK_BYTES];
     describe_files(f, expected);
@@ -101,7 +101,7 @@ static quire_err open_files(kv_file *f, const char *dir, quire_error *err) {
 
 /* ---- adoption ---- */
 
-/* A slot that holds a record, and when it was written. */
+/* A slot that holds a record, and the record's stamp. */
 typedef struct found_slot {
     uint64_t stamp;
     int32_t slot;
@@ -117,8 +117,8 @@ static bool tier_file_read_head(const kv_file *f, int32_t slot, unsigned char *h
            kv_record_read(&f->shape, head, r);
 }
 
-/* The number of whole slots that both files have, at most as many as the directory has.
- * Truncates the files after them. */
+/* Sets *n to the number of whole slots that both files have, at most the directory's
+ * capacity. Truncates the files after them. */
 static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_error *err) {
     struct stat heads, pages;
     if (fstat(f->heads, &heads) != 0 || fstat(f->pages, &pages) != 0) {
@@ -135,8 +135,8 @@ static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_
     return QUIRE_OK;
 }
 
-/* Puts slots 0..n into the directory, in the order of writing. Of records with one key
- * the first written is kept; a slot without a record is free. */
+/* Puts slots 0 .. n - 1 into the directory, in the order of writing. Of records with
+ * equal keys the first written is kept. A slot without a record is free. */
 static void adopt(kv_file *f, found_slot *found, int32_t n, unsigned char *head) {
     kv_record r;
     for (int32_t i = 0; i < n; i++) {
@@ -280,8 +280,8 @@ bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, 
     return true;
 }
 
-/* After a write: the record can be found, unless it failed or an equal one was written
- * before. */
+/* Ends a write: the record can now be found, unless the write failed or an equal record
+ * was written before. */
 static void finish_write(kv_file *f, const kv_job *job) {
     kv_record r;
     if (job->result == QUIRE_OK) {

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-#define N_THREADS 4 /* a disk works on several requests at once; each thread waits for one */
+#define N_THREADS 4 /* a disk serves several requests at once, and each thread waits for one */
 
 typedef struct io_thread {
     kv_io *io;
@@ -21,12 +21,12 @@ typedef struct io_thread {
 } io_thread;
 
 struct kv_io {
-    kv_uring *uring; /* NULL: threads */
+    kv_uring *uring; /* NULL: threads are used */
     kv_io_calls calls;
     kv_io_done done;
     atomic_bool stop;
     io_thread threads[N_THREADS];
-    uint32_t next; /* thread that gets the next job */
+    uint32_t next; /* index of the thread that gets the next job */
 };
 
 void kv_io_finish(const kv_io_done *done, const kv_job *job) {
@@ -169,17 +169,17 @@ bool kv_io_submit(kv_io *io, const kv_job *job) {
     return true;
 }
 
-/* File transfers through io_uring: one thread submits to the kernel and takes
- * completions, so many transfers are under way at once. */
+/* File transfers with io_uring: one thread submits to the kernel and reaps completions,
+ * so many transfers run at once. */
 
 #define DEPTH 32 /* most transfers in the kernel at once */
 
-/* A job in the kernel: its present part, and how much of it is done. */
+/* A job in the kernel: its current part, and how many bytes of that are done. */
 typedef struct uring_op {
     kv_job job;
     int32_t part;
     size_t n_done;
-    int32_t next; /* the next free one */
+    int32_t next; /* next free op */
 } uring_op;
 
 struct kv_uring {
@@ -190,13 +190,13 @@ struct kv_uring {
     atomic_bool stop;
     kv_io_done done;
     bool has_ring, runs;
-    bool polls; /* a poll of `wake` is in the kernel */
+    bool polls; /* the kernel has a poll of `wake` */
     uring_op ops[DEPTH];
     int32_t free_op, n_ops;
 };
 
-/* Submits the rest of the op's part. There is always an entry: each op and the poll use
- * one at a time. */
+/* Submits the rest of an op's current part. An entry is always free, because each op and
+ * the poll use one at a time. */
 static void submit_part(kv_uring *u, int32_t i) {
     uring_op *op = &u->ops[i];
     const kv_io_part *part = &op->job.parts[op->part];
@@ -221,7 +221,7 @@ static void end_op(kv_uring *u, int32_t i, quire_err result) {
     u->n_ops--;
 }
 
-/* Completes res bytes of an op's part, or its failure. */
+/* Handles a completion: res bytes of the op's current part, or a failure. */
 static void advance_op(kv_uring *u, int32_t i, int res) {
     uring_op *op = &u->ops[i];
     if (res == -EINTR || res == -EAGAIN) {
@@ -244,7 +244,7 @@ static void advance_op(kv_uring *u, int32_t i, int res) {
     }
 }
 
-/* Starts new jobs, as many as there are ops for. */
+/* Starts new jobs while ops are free. */
 static void take_jobs(kv_uring *u) {
     while (u->n_ops < DEPTH && kv_io_queue_pop(&u->jobs, &u->ops[u->free_op].job)) {
         int32_t i = u->free_op;

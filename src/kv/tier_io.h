@@ -1,7 +1,7 @@
-/* Asynchronous reads and writes of a tier's file: through io_uring where the kernel
- * allows it, else by a few threads with pread and pwrite. The engine thread submits jobs,
- * and a done ring returns each of them once, in any order. Reads take precedence over
- * writes, since requests wait for them.
+/* Asynchronous reads and writes of a tier's file: with io_uring if the kernel allows it,
+ * else with a few threads that call pread and pwrite. The engine thread submits jobs, and
+ * a done ring returns each of them once, in any order. Reads go before writes, because
+ * requests wait for them.
  *
  * Owner: the engine thread. A job's memory belongs to the transfer until the job is
  * returned. */
@@ -12,7 +12,7 @@
 
 #include "base/ring.h"
 
-/* One extent of a file to or from memory. */
+/* One extent of a file, and the memory to copy from or to. */
 typedef struct kv_io_part {
     int fd;
     void *p;
@@ -27,21 +27,20 @@ typedef enum kv_job_kind {
     KV_JOB_REDIS_WRITE
 } kv_job_kind;
 
-/* One transfer of a frame. kind, frame and slot are the submitter's data and come back
+/* One transfer of a frame. kind, frame and slot are data of the submitter, and come back
  * unchanged. */
 typedef struct kv_job {
     kv_job_kind kind;
     int32_t frame, slot;
-    kv_io_part parts[2]; /* for a file: done in order */
+    kv_io_part parts[2]; /* for a file: transferred in order */
     int32_t n_parts;
-    /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, but not the wanted record),
-     * QUIRE_IO */
+    /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (a wrong or damaged record), QUIRE_IO */
     quire_err result;
 } kv_job;
 
-/* Where finished jobs go. */
+/* The destination of finished jobs. */
 typedef struct kv_io_done {
-    ring *ring;         /* ring of kv_job, with a cell for each frame: never full */
+    ring *ring;         /* ring of kv_job, with cells for all jobs: never full */
     const wake *reader; /* woken after each push; NULL: none */
 } kv_io_done;
 
@@ -59,16 +58,16 @@ typedef struct kv_io_calls {
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t offset);
 } kv_io_calls;
 
-/* Opens a queue of at most `most` jobs (a power of two). KV_IO_AUTO uses io_uring where
- * it opens; `calls` (NULL: the system's) are used by threads only. QUIRE_UNSUPPORTED
- * where KV_IO_URING does not open. */
+/* Opens a queue of at most `most` jobs, a power of two. KV_IO_AUTO uses io_uring if it
+ * opens. calls: used only by threads; NULL: those of the system. QUIRE_UNSUPPORTED:
+ * KV_IO_URING does not open. */
 quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io_done done, kv_io **out);
-/* Finishes every submitted job, then closes. */
+/* Waits for every submitted job, then closes. */
 void kv_io_close(kv_io *io);
 /* Submits a job. False: the queue is full. */
 bool kv_io_submit(kv_io *io, const kv_job *job);
 
-/* Two queues of jobs, reads and writes. */
+/* A queue of reads and a queue of writes. */
 typedef struct kv_io_queue {
     ring *reads, *writes;
 } kv_io_queue;

@@ -13,10 +13,10 @@
 
 #define MAGIC 0x32564b4552495551u /* "QUIREKV2" in little-endian order: also distinguishes byte orders */
 
-/* The fixed part of a head; version, namespace and tokens follow, then zeros. No
+/* The fixed part of a head; version, namespace and tokens follow, then zeros. Has no
  * padding. */
 typedef struct head_fields {
-    uint64_t magic, head_sum; /* over the whole head, with this field as 0 */
+    uint64_t magic, head_sum; /* head_sum: checksum of the whole head with this field 0 */
     uint64_t page_bytes, sum, stamp;
     kv_tier_id parent, id;
     int32_t page_tokens, n_groups, group;
@@ -29,7 +29,7 @@ _Static_assert(sizeof(head_fields) == 88, "the head's fixed part is written as i
 
 typedef enum id_of { ID_OF_PAGE, ID_OF_NAMESPACE, ID_OF_PUBLIC_NAMESPACE } id_of;
 
-/* The digest of the kind, the id before it, and n bytes, at most a page of tokens. */
+/* Id made from the kind, the id before it, and n bytes, at most a page of tokens. */
 static kv_tier_id tier_record_digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
     struct {
         uint64_t what;
@@ -73,7 +73,7 @@ uint64_t kv_record_sum(const void *body, size_t n) {
     return XXH3_64bits(body, n);
 }
 
-/* Tokens end the head, so that they are aligned for any lengths of the names. */
+/* Offset of the tokens. They end the head, so they are aligned whatever the names. */
 static size_t tokens_at(const kv_record_shape *shape) {
     return kv_record_head_bytes(shape) - (size_t)shape->page_tokens * sizeof(int32_t);
 }

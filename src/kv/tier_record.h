@@ -6,13 +6,13 @@
  * Ids. A page belongs after a whole prefix, which is too long for a record. So each
  * prefix of whole pages has an id: the first 128 bits of a SHA-256 digest over the id of
  * the prefix before it and the tokens of its last page. All processes compute the same id
- * for a prefix, and it is infeasible to find two prefixes that collide. A record carries
- * its parent's id and its own; these, its namespace, version and tokens are compared
- * whole. Bytes that are not intact, of another version or of another shape are not a
- * record.
+ * for a prefix, and nobody can feasibly find two prefixes with the same id. A record
+ * carries its parent's id and its own. These, its namespace, version and tokens are
+ * compared in full. Bytes that are damaged, of another version or of another shape are
+ * not a record.
  *
- * Numbers are in the processor's byte order; to a machine of the other order a shared
- * file or server holds no records. Any thread. */
+ * Numbers are in the CPU's byte order; a machine of the other order finds no records in a
+ * shared file or server. Any thread. */
 #ifndef KV_TIER_RECORD_H
 #define KV_TIER_RECORD_H
 
@@ -24,25 +24,25 @@
 
 #define KV_VERSION_BYTES 255
 
-/* The id of a prefix of whole pages in a namespace. */
+/* Id of a prefix of whole pages in a namespace. */
 typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
-/* The id that precedes the first page of a namespace. `before` is the id of the public
- * prefix that the namespace begins after, zeros: none. A namespace of public prefixes has
- * another id than a tenant's of the same name. O(n). */
+/* Returns the id that precedes the first page of a namespace. before: id of the public
+ * prefix after which the namespace begins; zeros: none. A namespace of public prefixes
+ * has another id than a tenant's namespace of the same name. O(n). */
 kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public);
-/* The id of the prefix `parent` extended by a page of n tokens, at most
- * KV_MAX_PAGE_TOKENS. O(n). */
+/* Returns the id of the prefix `parent` extended by a page of n <= KV_MAX_PAGE_TOKENS
+ * tokens. O(n). */
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n);
 
 static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
 
-/* The key of a page: page_tokens tokens of one group, after the prefix `parent`, in a
- * namespace. id is that of the prefix up to its end. */
+/* Key of a page: page_tokens tokens of one group, after the prefix `parent`, in a
+ * namespace. id: the prefix up to the page's end. */
 typedef struct kv_tier_key {
     const void *namespace;
     size_t n_namespace; /* at most KV_NAMESPACE_BYTES */
@@ -52,7 +52,7 @@ typedef struct kv_tier_key {
 } kv_tier_key;
 
 /* What all records of a store have in common. version names the model and the numeric
- * configuration, on which the bytes depend. */
+ * configuration, on which a page's bytes depend. */
 typedef struct kv_record_shape {
     const char *version;
     size_t n_version; /* at most KV_VERSION_BYTES */
@@ -60,27 +60,27 @@ typedef struct kv_record_shape {
     int64_t page_bytes;
 } kv_record_shape;
 
-/* A parsed head; namespace and tokens point into it. */
+/* A parsed head; its namespace and tokens point into the head's bytes. */
 typedef struct kv_record {
     kv_tier_key key;
-    uint64_t stamp; /* grows with the time of writing */
-    uint64_t sum;   /* the body's checksum */
+    uint64_t stamp; /* grows with each write */
+    uint64_t sum;   /* checksum of the body */
 } kv_record;
 
-/* The size of a head, a multiple of 64. */
+/* Bytes of a head, a multiple of 64. */
 size_t kv_record_head_bytes(const kv_record_shape *shape);
-/* A hash of the whole shape, for the names of files and Redis keys. */
+/* Hash of the whole shape, for names of files and Redis keys. */
 uint64_t kv_record_shape_hash(const kv_record_shape *shape);
-/* The checksum of a body. */
+/* Checksum of a body. */
 uint64_t kv_record_sum(const void *body, size_t n);
-/* Fills head[kv_record_head_bytes]. */
+/* Writes a record's head to head[kv_record_head_bytes]. */
 void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head);
-/* Sets the body's checksum in a head that was written without it. */
+/* Sets the checksum of the body in a head that was written without it. */
 void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *head);
-/* Parses head (aligned to 8 bytes) into *out. False when it is not intact or not of this
- * shape. Does not read the body. */
+/* Parses head, aligned to 8 bytes, into *out. False: it is damaged or not of this shape.
+ * Does not read the body. */
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out);
-/* Whether both name the same page. */
+/* Whether both keys name the same page. */
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y);
 
 #endif

@@ -1,4 +1,4 @@
-/* struct timeval in hiredis' interface needs it. */
+/* hiredis.h needs it for struct timeval. */
 #define _DEFAULT_SOURCE
 #include "kv/tier_redis.h"
 
@@ -14,25 +14,26 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define DEFAULT_PORT   6379
-#define CONNECT_US     500000  /* to connect, and to send or receive anything */
-#define TRANSFER_US    1000000 /* longer than the pause of a server that forks, or of a busy machine */
-#define REPLY_US       2000000 /* for one whole reply, however slowly it comes */
-#define SMALL_REPLIES  65536   /* bytes allowed for replies besides records */
+#define DEFAULT_PORT 6379
+#define CONNECT_US   500000 /* timeout to connect, and to send or receive anything */
+/* timeout of a transfer: outlasts the pause of a server that forks, or a busy machine */
+#define TRANSFER_US    1000000
+#define REPLY_US       2000000 /* timeout of one whole reply, however slowly it arrives */
+#define SMALL_REPLIES  65536   /* most bytes of a reply besides its record */
 #define FIRST_PAUSE_US 100000  /* pause before the next try, doubled each time */
 #define LAST_PAUSE_US  10000000
-#define MOST_READS     16 /* reads that are sent before the first reply */
+#define MOST_READS     16 /* most reads sent before the first reply */
 #define MAX_PUTS       (1 << 24)
 #define KEY_BYTES      80
 #define PART_BYTES     256
 
 typedef struct redis_url {
-    char host[PART_BYTES], user[PART_BYTES], password[PART_BYTES]; /* host: or a socket's path */
+    char host[PART_BYTES], user[PART_BYTES], password[PART_BYTES]; /* host: a name, or a socket's path */
     bool is_socket;
     int port, number;
 } redis_url;
 
-/* A stored key, to be deleted when the total is too large. */
+/* A stored key, deleted when the total becomes too large. */
 typedef struct put_key {
     kv_tier_id id;
     int32_t group;
@@ -45,18 +46,18 @@ struct kv_redis {
     uint64_t version_hash;
     kv_io_done done;
     kv_io_queue jobs;
-    wake wake, tried; /* wake: there is work, or it stops; tried: it has tried to connect */
+    wake wake, tried; /* wake: there is work, or the thread stops; tried: it has tried to connect */
     pthread_t thread;
     bool runs;
     atomic_bool stop, up;
     atomic_llong bytes;
 
-    /* the Redis thread's: */
+    /* used by the Redis thread only: */
     redisContext *c; /* NULL: not connected */
-    bool failed;     /* the state of the connection is unknown: it is closed before the next use */
+    bool failed;     /* the connection's state is unknown: it is closed before the next use */
     int64_t pause_us, next_try_us;
-    unsigned char *head; /* head of a reply, aligned */
-    put_key *puts;       /* [cap_puts] a ring, oldest first */
+    unsigned char *head; /* aligned copy of a reply's head */
+    put_key *puts;       /* [cap_puts] ring, oldest first */
     int32_t cap_puts, first_put, n_puts;
 };
 
@@ -71,7 +72,7 @@ static bool copy_part(char out[PART_BYTES], const char *from, size_t n) {
     return true;
 }
 
-/* digits up to the end of text, 0..most. */
+/* Parses digits up to the end of text as a number 0..most. */
 static bool parse_number(const char *text, int most, int *out) {
     char *end;
     long v = strtol(text, &end, 10);
@@ -79,7 +80,7 @@ static bool parse_number(const char *text, int most, int *out) {
     return *text >= '0' && *text <= '9' && *end == 0 && v >= 0 && v <= most;
 }
 
-/* [[user]:password@]host[:port][/number] */
+/* Parses [[user]:password@]host[:port][/number]. */
 static bool parse_server(const char *text, redis_url *out) {
     const char *at = strrchr(text, '@'), *host = at != NULL ? at + 1 : text;
     if (at != NULL) {
@@ -126,7 +127,7 @@ static struct timeval timeval_of(int64_t us) {
     return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
-/* Disconnects after a failure: the next try is after a pause. */
+/* Disconnects after a failure. The next try is after a pause. */
 static void disconnect(kv_redis *r) {
     redisFree(r->c);
     r->c = NULL;
@@ -138,8 +139,8 @@ static void disconnect(kv_redis *r) {
     r->next_try_us = clock_us() + r->pause_us;
 }
 
-/* Sends what was appended and returns the next reply. NULL when the server fails, takes
- * too long, or sends more than was requested: the connection has failed then. */
+/* Sends the appended commands and returns the next reply. NULL: the server fails, takes
+ * too long, or sends more than was requested; the connection then counts as failed. */
 static redisReply *next_reply(kv_redis *r) {
     int64_t end_us = clock_us() + REPLY_US;
     size_t most = MOST_READS * r->record_bytes + SMALL_REPLIES;
@@ -214,7 +215,7 @@ static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
 
 /* ---- writing ---- */
 
-/* Records a stored key; deletes the oldest when the total is too large. */
+/* Records a stored key, and deletes the oldest keys if the total is too large. */
 static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     if (r->n_puts == r->cap_puts) {
         put_key oldest = r->puts[r->first_put];
@@ -226,7 +227,7 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     atomic_store(&r->bytes, (int64_t)r->n_puts * (int64_t)r->record_bytes);
 }
 
-/* Whether the key exists: checked to save sending a whole page. */
+/* Asks whether the key exists, to avoid sending a page that is there. */
 static quire_err ask_exists(kv_redis *r, const char *key) {
     redisReply *reply = command(r, "EXISTS %s", key);
     quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO
@@ -262,7 +263,7 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
 
 /* ---- reading ---- */
 
-/* Copies the reply into the job's frame, if it is the wanted record. */
+/* Copies a reply into the job's frame if it is the wanted record. */
 static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_record *wanted,
                             const kv_job *job) {
     if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_STRING && reply->len == 0)) {
@@ -286,14 +287,14 @@ static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_recor
     return QUIRE_OK;
 }
 
-/* Requests n records at once, then takes the replies, in order. */
+/* Requests n records at once, then takes their replies in order. */
 static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     char key[KEY_BYTES];
     kv_record wanted[MOST_READS];
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
-        (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
+        (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* checked by kv_redis_read */
         tier_redis_write_key(r, wanted[i].key.id, wanted[i].key.group, key);
-        /* one byte more than a record has */
+        /* requests one byte more than a record has, to detect longer values */
         int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes);
         if (sent != REDIS_OK) {
             disconnect(r);
@@ -317,7 +318,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
 
 /* ---- the thread ---- */
 
-/* Does one round of work, reads first. False: nothing to do. */
+/* Does one round of work, reads first. False: there is nothing to do. */
 static bool tier_redis_work(kv_redis *r) {
     kv_job jobs[MOST_READS];
     int32_t n = 0;
@@ -346,7 +347,7 @@ static void *redis_main(void *arg) {
     kv_redis *r = arg;
     sigset_t pipe;
     sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE); /* a server that closes the connection shows as an error of the write */
+    sigaddset(&pipe, SIGPIPE); /* if the server closes the connection, the write returns an error */
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     try_connect(r);
     wake_ring(&r->tried);

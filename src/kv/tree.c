@@ -12,7 +12,7 @@ quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_
         cap_entries > INT32_MAX - cap_roots) {
         return QUIRE_INVALID;
     }
-    /* every node but a root has its own entry */
+    /* every node except a root has its own entry */
     size_t n_nodes = (size_t)cap_entries + (size_t)cap_roots;
     *t = (kv_tree){.page_tokens = page_tokens,
                    .n_groups = n_groups,
@@ -90,9 +90,9 @@ static void give_node(kv_tree *t, int32_t n) {
 
 /* ---- order among siblings ---- */
 
-/* How many tokens an entry shares with tokens[0..n), and in *order the position of
- * these tokens: < 0 before it, 0 equal, > 0 after it. A prefix comes before its
- * continuations. */
+/* Returns how many tokens an entry shares with tokens[0..n), and sets *order to the
+ * position of these tokens: < 0 before the entry, 0 equal, > 0 after it. A prefix comes
+ * before its continuations. */
 static int32_t tree_compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
     const int32_t *own = kv_tree_tokens(t, e);
     int32_t n_own = kv_tree_entry(t, e)->n_tokens, n_both = n < n_own ? n : n_own, i = 0;
@@ -107,7 +107,7 @@ static int32_t tree_compare(const kv_tree *t, int32_t e, const int32_t *tokens, 
     return i;
 }
 
-/* As compare, with node's first entry. n > 0. */
+/* Like tree_compare, with node's first entry; n > 0. */
 static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *tokens, int32_t n,
                              int32_t *order) {
     int32_t key = t->nodes[node].key;
@@ -118,7 +118,7 @@ static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *toke
     return tree_compare(t, t->nodes[node].first, tokens, n, order);
 }
 
-/* The position of node b's first entry relative to node a's. */
+/* Compares node b's first entry with node a's: < 0 if b comes first. */
 static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
     int32_t order, e = t->nodes[b].first;
     (void)compare_first(t, a, kv_tree_tokens(t, e), kv_tree_entry(t, e)->n_tokens, &order);
@@ -138,7 +138,7 @@ static void tree_cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_
     }
 }
 
-/* Joins two treaps; all nodes of the first come before those of the second. */
+/* Joins two treaps. All nodes of the first come before those of the second. */
 static int32_t tree_join(kv_tree *t, int32_t before, int32_t behind) {
     if (before == TREE_NONE || behind == TREE_NONE) {
         return before == TREE_NONE ? behind : before;
@@ -151,8 +151,8 @@ static int32_t tree_join(kv_tree *t, int32_t before, int32_t behind) {
     return behind;
 }
 
-/* The link in parent's treap to node n, or the link that n would replace by its
- * priority. */
+/* Returns the link in parent's treap to node n, or the link at which n must be inserted
+ * by its priority. */
 static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
     int32_t *link = &t->nodes[parent].children;
     while (*link != TREE_NONE && *link != n && t->nodes[*link].priority >= t->nodes[n].priority) {
@@ -161,7 +161,7 @@ static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
     return link;
 }
 
-/* Makes node n, which has its first entry already, a child of its parent. */
+/* Makes node n a child of its parent. It must have its first entry. */
 static void tree_add_child(kv_tree *t, int32_t n) {
     kv_node *node = &t->nodes[n];
     node->key = kv_tree_tokens(t, node->first)[0];
@@ -211,7 +211,7 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
-/* The last entry of node n and of all that follows it; of an empty root TREE_NONE. */
+/* Returns the last entry of node n and the nodes below; TREE_NONE: an empty root. */
 static int32_t last_under(const kv_tree *t, int32_t n) {
     while (t->nodes[n].children != TREE_NONE) {
         n = t->nodes[n].children;
@@ -242,8 +242,8 @@ int32_t kv_tree_previous(const kv_tree *t, int32_t e) {
                                                   : TREE_NONE;
 }
 
-/* Splits e's node after e: a new node takes the entries up to e and replaces the old one,
- * which becomes its only child with its own children. */
+/* Splits e's node after e: a new node takes the entries up to e and the place of the old
+ * node, which becomes its only child and keeps its own children. */
 static void split_behind(kv_tree *t, int32_t e) {
     int32_t lower = kv_tree_entry(t, e)->node;
     int32_t upper = take_node(t, t->nodes[lower].parent);
@@ -260,8 +260,8 @@ static void split_behind(kv_tree *t, int32_t e) {
     tree_add_child(t, lower);
 }
 
-/* The node that an entry following `after` joins: after's own where it ends there without
- * children, else a new child. */
+/* Returns the node for a new entry after `after`: after's own node if `after` is its end
+ * and it has no children, else a new child. */
 static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     if (after == TREE_NONE) {
         return take_node(t, root);
@@ -290,7 +290,7 @@ int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, cons
     entry->n_tokens = n;
     entry->n_pins = 0;
     entry->n_hung = 0;
-    memset(kv_tree_pages(t, e), 0xff, (size_t)t->n_groups * sizeof(int32_t)); /* TREE_NONE each */
+    memset(kv_tree_pages(t, e), 0xff, (size_t)t->n_groups * sizeof(int32_t)); /* sets each to TREE_NONE */
     memcpy(kv_tree_tokens(t, e), tokens, (size_t)n * sizeof *tokens);
     entry->node = node_behind(t, root, after);
     kv_node *node = &t->nodes[entry->node];
@@ -304,7 +304,7 @@ int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, cons
     return e;
 }
 
-/* Moves the entries of a node with one child to the child, which replaces it. */
+/* Moves the entries of a node with one child to the child, which takes its place. */
 static void merge_with_only_child(kv_tree *t, int32_t upper) {
     int32_t lower = t->nodes[upper].children;
     remove_child(t, upper);
@@ -338,19 +338,17 @@ void kv_tree_remove(kv_tree *t, int32_t e) {
     give_entry(t, e);
 }
 
-/* Checks the prefix tree's invariants. */
-
 static quire_err broken(quire_error *err, const char *what, int32_t number) {
     return err_set(err, QUIRE_INTERNAL, -1, "kv index: %s (%d)", what, number);
 }
 
-/* Checks a node's run of entries: linked both ways, all its own, full except for the last
- * of a leaf. Adds their number to *n_entries. */
+/* Checks a node's run of entries: linked both ways, all of this node, full except for the
+ * last of a leaf. Adds their number to *n_entries. */
 static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quire_error *err) {
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
     int32_t e = node->first, up = parent->last;
-    if (parent->parent == TREE_NONE) { /* this is the same for all children of a root */
+    if (parent->parent == TREE_NONE) { /* the same for all children of a root */
         int32_t of_first = t->nodes[parent->children].first;
         up = of_first >= 0 && of_first < t->made_entries ? kv_tree_entry(t, of_first)->up : TREE_NONE;
     }
@@ -385,7 +383,8 @@ static bool stands_before(const kv_tree *t, int32_t a, int32_t b) {
     return false;
 }
 
-/* Walks the treap under n in order; *last is the node visited before, *count how many. */
+/* Walks the treap under n in order. *last: the node visited before; *count: their
+ * number. */
 static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_t *last, int32_t *count,
                              quire_error *err) {
     if (n == TREE_NONE) {
@@ -412,8 +411,8 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
     return check_treap(t, node->right, parent, last, count, err);
 }
 
-/* Checks that the entry which a root's entries follow under another root exists and is
- * full. If there is one, adds the number of those entries, n_children, to *n_hanging. */
+/* Checks the entry under another root that a root's entries follow: it exists and is
+ * full. If there is one, adds n_children, the number of those entries, to *n_hanging. */
 static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, int32_t *n_hanging,
                             quire_error *err) {
     int32_t top = t->nodes[root].children, first = top != TREE_NONE ? t->nodes[top].first : TREE_NONE;

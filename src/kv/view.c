@@ -63,7 +63,7 @@ void kv_view_begin(quire_kv_view *v, const kv_pool *pool, int32_t page_tokens, i
         if (i < v->cap_pages) {
             v->pages[i].count = count;
             v->pages[i].entry = kv_pool_entry(pool, (page_id){i});
-            memset(v->pages[i].holders, 0xff, sizeof v->pages[i].holders); /* all -1 */
+            memset(v->pages[i].holders, 0xff, sizeof v->pages[i].holders); /* sets all to -1 */
         }
     }
 }
@@ -77,8 +77,8 @@ static void view_add_holder(quire_kv_view_page *p, int32_t seq) {
     }
 }
 
-/* Shows the n tokens in the requested page. Of its holders the one with most tokens in it
- * is used. */
+/* Shows n tokens of the requested page; of its holders the one with most tokens in it is
+ * used. */
 static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     if (n > v->n_page_tokens) {
         memcpy(v->page_token, tokens, (size_t)n * sizeof *tokens);
@@ -171,7 +171,7 @@ void kv_view_end(quire_kv_view *v, const kv_index *ix, const kv_events *events) 
         v->n_nodes = c.n_nodes - c.n_namespaces;
         v->n_namespaces = c.n_namespaces;
         if (c.n_entries <= v->cap_entries) {
-            (void)kv_index_visit(ix, view_show_entry, v); /* without memory the tree is not shown */
+            (void)kv_index_visit(ix, view_show_entry, v); /* if memory is short the tree is not shown */
         }
     }
     if (events != NULL) {
