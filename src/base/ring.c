@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define PREFETCHED_AHEAD 4 /* prefetch distance in cells; another processor's cache holds the cells */
+#define PREFETCHED_AHEAD 4 /* number of cells to prefetch ahead; they are in the consumer's cache */
 
 /* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and
  * read when it is 2 p + 1; the reader then sets 2 (p + capacity), the turn of the next

@@ -14,6 +14,7 @@
 
 typedef struct ring ring;
 
+/* QUIRE_INVALID: a size is wrong; QUIRE_TOO_LARGE: over SIZE_MAX; QUIRE_NO_MEMORY. */
 quire_err ring_open(size_t entry_bytes, size_t capacity, ring **out);
 void ring_close(ring *r);
 /* Copies *entry into the ring. False: it is full. Any thread. */
@@ -33,6 +34,7 @@ typedef struct wake {
     bool is_open;
 } wake;
 
+/* Opens the wake. QUIRE_IO: the system refused. */
 quire_err wake_init(wake *w);
 void wake_deinit(wake *w);
 /* Wakes the waiting thread, or its next wait. Any thread. */

@@ -8,10 +8,11 @@
 
 #define SHA256_BYTES 32
 
-/* The digest of n bytes. O(n). */
+/* Computes the digest of n bytes. O(n). */
 void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 
-/* The digest of bytes that come in pieces: begin, add any number of times, end. */
+/* The state of a digest of bytes that come in pieces: begin, add any number of times,
+ * end. */
 typedef struct sha256_sum {
     uint32_t h[8];
     uint8_t rest[64]; /* [n_rest] bytes after the last whole block */
@@ -24,8 +25,8 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n);
 /* Afterwards s needs sha256_begin before it is used again. */
 void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]);
 
-/* HMAC-SHA-256 (RFC 2104) of n bytes under a key of n_key bytes: a digest that only
- * holders of the key can compute. O(n + n_key). */
+/* Computes the HMAC-SHA-256 (RFC 2104) of n bytes under a key of n_key bytes: a digest
+ * that only holders of the key can compute. O(n + n_key). */
 void hmac_sha256(const void *key, size_t n_key, const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 
 #endif

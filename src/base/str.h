@@ -60,7 +60,7 @@ static inline int hex_digit(char c) {
 typedef struct strbuf {
     char *p;
     size_t n, cap;
-    size_t max; /* most bytes that it may hold, beyond which it is QUIRE_TOO_LARGE; 0: no limit */
+    size_t max; /* most bytes that it may hold, or else QUIRE_TOO_LARGE; 0: no limit */
 } strbuf;
 
 void strbuf_deinit(strbuf *b);

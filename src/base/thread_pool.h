@@ -45,9 +45,9 @@ bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 
-/* Runs fn on a new thread of low priority, which gets about a tenth of the time of a
- * normal thread on the same processor, as do the threads that fn starts; returns when fn
- * has. False: no thread could be started, and fn was not called. */
+/* Runs fn on a new thread of low priority, and returns when fn has. That thread, and
+ * threads that fn starts, get about a tenth of the time of a normal thread on the same
+ * processor. False: no thread could be started; fn was not called. */
 bool thread_run_low(void (*fn)(void *context), void *context);
 
 #endif

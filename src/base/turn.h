@@ -5,7 +5,7 @@
  * and the call returns when this computation may continue. On other threads turn_poll
  * only tests a pointer.
  *
- * Owner: the thread that began it; a thread has one turn at most. */
+ * A turn belongs to the thread that began it; a thread has at most one. */
 #ifndef BASE_TURN_H
 #define BASE_TURN_H
 
@@ -85,7 +85,7 @@ typedef struct work_room {
 } work_room;
 
 typedef struct work_meter {
-    work_room *room;  /* NULL: no bounds */
+    work_room *room;  /* NULL: work is not limited */
     uint64_t n, next; /* n: units done; next: the value of n at which to check the room */
     int64_t from_us;  /* clock_thread_us at the last check of the room; 0: no check yet */
     bool is_over;     /* no more work is allowed */
