@@ -98,8 +98,7 @@ bool flag_is(const flag *f, str name);
 bool flag_is_switch(const flag *f);
 /* Whether the flag sets a single member of a struct of options. */
 bool flag_is_option(const flag *f);
-/* Whether the flag is Quire's own and no synonym. Help, man pages, completions show
- * these. */
+/* Whether help, man pages and completions show the flag: Quire's own, no synonym. */
 bool flag_is_own(const flag *f);
 /* Whether help lists a choice of the flag: a first spelling, of no synonym. */
 bool flag_choice_is_shown(const flag *f, const flag_choice *c);
