@@ -5,8 +5,8 @@
  *           any of them -> FAILED
  *
  * A state's steps run one after the other; steps of different states run as soon as their
- * inputs are available. REST: no step is left; a call may append more. Owner of
- * everything: the thread of its quire_programs. */
+ * inputs are available. REST: no step is left; a call may append more. One thread owns
+ * everything: that of the quire_programs. */
 #ifndef PROGRAM_PROGRAM_STATE_H
 #define PROGRAM_PROGRAM_STATE_H
 
@@ -25,10 +25,10 @@ typedef enum step_kind {
     STEP_TEXT,   /* appends `text` */
     STEP_TOKENS, /* appends ids */
     STEP_ROLE,   /* appends a turn of `role`, and runs lists[0] in it */
-    STEP_END,    /* ends the turn; for calls, since a role's list ends its turn */
+    STEP_END,    /* ends a turn that a call began by a STEP_ROLE without a list */
     STEP_GEN,    /* generates `name` with `fields` */
     STEP_SELECT, /* chooses `name` among `choices` */
-    STEP_FORK,   /* begins branches: one runs each list, or one per item runs lists[0] */
+    STEP_FORK,   /* begins a branch for each list or, on lists[0], for each item */
     STEP_JOIN,   /* waits for the branches, and copies their variables to the state */
     STEP_IF,     /* runs lists[0] if the test holds, else lists[1] */
     STEP_REPEAT, /* runs lists[0] up to `times` times, until the test holds */
