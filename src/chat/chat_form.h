@@ -47,7 +47,8 @@ quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, 
 /* Adds a named template of the model, if there is room; copies its name. Errors as
  * chat_template_open: f is unchanged. */
 quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err);
-/* Returns a template by name, or NULL. f->template is "default" unless another one is. */
+/* Returns the template with a name, or NULL. "default" is f->template, unless the model
+ * has a named template "default". */
 const chat_template *chat_form_find(const chat_form *f, str name);
 /* Appends the names of all templates, for an error message. QUIRE_NO_MEMORY. */
 quire_err chat_form_names(const chat_form *f, strbuf *out);

@@ -7,7 +7,7 @@
 /* A conversation being read: messages before i are written, message i is in progress. */
 typedef struct conversation {
     chat_messages m;
-    json_out o; /* into m.json */
+    json_out o; /* writes to m.json */
     const chat_traits *traits;
     const char *path;
     size_t i;
