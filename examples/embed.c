@@ -14,8 +14,7 @@ static int failed(const quire_error *err) {
     return 1;
 }
 
-/* Returns the cosine of the angle between two rows: their dot product, since both have
- * length 1. */
+/* Returns the cosine of two rows: their dot product, since both have length 1. */
 static double cosine(const float *a, const float *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {

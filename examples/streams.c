@@ -1,7 +1,7 @@
 /* C API example: several streams on one queue. All texts are continued at the same time;
- * one thread prints each answer when it has ended. cc examples/streams.c $(pkg-config
- * --cflags --libs quire) -o streams ./streams builtin 20 "The prince" "The king" "Her
- * letter" */
+ * one thread prints each answer when it has ended.
+ *   cc examples/streams.c $(pkg-config --cflags --libs quire) -o streams
+ *   ./streams builtin 20 "The prince" "The king" "Her letter" */
 #include <stdio.h>
 #include <string.h>
 
