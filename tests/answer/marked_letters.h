@@ -1,5 +1,4 @@
-/* A vocabulary of the ASCII characters, some of which, from \1 on, stand for special
- * tokens. */
+/* A vocabulary of ASCII characters; some, from \1 on, stand for special tokens. */
 #ifndef TESTS_ANSWER_MARKED_LETTERS_H
 #define TESTS_ANSWER_MARKED_LETTERS_H
 

@@ -1,5 +1,4 @@
-/* For tests of output parsers: writes an answer's events as one text, however the answer
- * is cut. */
+/* For tests of output parsers: writes the events of an answer, cut anywhere, as text. */
 #ifndef TESTS_ANSWER_PARSE_CASE_H
 #define TESTS_ANSWER_PARSE_CASE_H
 

@@ -54,8 +54,8 @@ static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
     return e;
 }
 
-/* Defines open_e and close_e, fixtures of a file whose tests share the engine in its
- * variable e. */
+/* Defines open_e and close_e, fixtures for tests that share the engine in the variable
+ * e. */
 #define ENGINE_FIXTURES(e, n_pages, max_seqs)                                                                \
     static int open_##e(void **state) {                                                                      \
         (void)state;                                                                                         \

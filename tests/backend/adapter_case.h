@@ -1,5 +1,4 @@
-/* A small one-layer model with every op that an adapter can change, and random adapters
- * for it. */
+/* A one-layer model with every op that an adapter can change, and random adapters. */
 #ifndef TESTS_ADAPTER_CASE_H
 #define TESTS_ADAPTER_CASE_H
 

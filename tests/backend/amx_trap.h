@@ -1,6 +1,6 @@
-/* Runs AMX code on processors without AMX: each AMX instruction traps as illegal, and the
- * handler executes it with the plain C model, so that tests run the real object code. For
- * one thread. */
+/* Runs AMX code on processors without AMX: each AMX instruction traps as illegal, and a
+ * handler executes it by the plain C model, so that tests run real object code. One
+ * thread. */
 #ifndef TESTS_AMX_TRAP_H
 #define TESTS_AMX_TRAP_H
 
@@ -14,8 +14,8 @@
 
 static long amx_trapped; /* number of instructions executed so far */
 
-/* A decoded instruction with a three-byte VEX prefix and an opcode of map 0F 38, as all
- * AMX instructions are. */
+/* A decoded instruction with a three-byte VEX prefix and an opcode of map 0F 38. All AMX
+ * instructions have both. */
 typedef struct amx_instruction {
     int pp, opcode; /* pp: implied prefix, 0: none, 1: 66, 2: F3, 3: F2 */
     int mod, reg, rm, vvvv;

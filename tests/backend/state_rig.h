@@ -168,8 +168,7 @@ static inline void rig_widen(const uint8_t *from, int32_t n, float *to) {
     }
 }
 
-/* Returns all states of sequence `number`, concatenated, as floats. The caller frees
- * them. */
+/* Returns all states of sequence `number` as floats, which the caller frees. */
 static inline float *rig_state(const state_rig *g, int32_t number) {
     float *state = malloc(rig_state_floats(g) * sizeof *state), *to = state;
     uint8_t *page = malloc((size_t)g->layout.page_bytes);
@@ -210,8 +209,7 @@ static inline bool are_close(const float *x, const double *expected, size_t n, d
     return true;
 }
 
-/* Makes a sequence of random tokens with the pages of `number`. Free it with
- * rig_free_tokens. */
+/* Makes a sequence of random tokens with pages[number]; rig_free_tokens frees it. */
 static inline rig_seq rig_tokens(const state_rig *g, int32_t number, int32_t n_tokens, uint64_t seed) {
     rig_seq s = {.number = number, .out = calloc((size_t)n_tokens * (size_t)g->out_width, sizeof(float))};
     for (int32_t k = 0; k < g->n_inputs; k++) {
@@ -227,8 +225,7 @@ static inline void rig_free_tokens(rig_seq *s) {
     free(s->out);
 }
 
-/* Hashes a sequence's outputs so far and its states without their first n_skipped
- * elements. */
+/* Hashes a sequence's outputs and its states, skipping the first n_skipped elements. */
 static inline uint64_t rig_hash(const state_rig *g, const rig_seq *s, size_t n_skipped) {
     float *state = rig_state(g, s->number);
     uint64_t hash = hash_bytes(HASH_START, s->out, sizeof(float) * (size_t)s->n_done * (size_t)g->out_width);

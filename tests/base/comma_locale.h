@@ -8,9 +8,8 @@
 
 #include <locale.h>
 
-/* Writes glibc's LC_NUMERIC file: a magic number, the number of strings, their offsets,
- * and the strings: the decimal point, no separators, both as wide characters, and the
- * encoding. */
+/* Writes glibc's LC_NUMERIC file: magic number, number of strings, offsets, and strings:
+ * decimal point, no separators, both as wide characters, encoding. */
 static inline void put_numeric(void) {
     char path[256];
     const uint32_t head[] = {0x20031114, 6, 32, 34, 35, 36, 40, 44};

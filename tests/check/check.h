@@ -28,8 +28,7 @@ void check_fail(check_report *r, const char *kind, const char *case_name, const 
     __attribute__((format(printf, 4, 5)));
 void check_unsupported(check_report *r, const char *kind, const char *case_name, const char *why);
 
-/* Reads a whole file and appends a 0 byte. The caller frees *bytes with mem_free. Errors
- * name the path. */
+/* Reads a file, adding a 0 byte; mem_free frees *bytes. Errors name the path. */
 quire_err check_read(const char *path, char **bytes, size_t *n, quire_error *err);
 /* Reads a .npy file of float32 in C order with one or two dimensions. The caller frees
  * *values with mem_free. */

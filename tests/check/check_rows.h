@@ -9,8 +9,7 @@
 
 #include "check/check.h"
 
-/* Runs the prompt on the model at path. Reports the first value whose error exceeds
- * `tolerance`. */
+/* Runs the prompt on the model at path. Reports the first error over `tolerance`. */
 void check_rows(check_report *r, const char *kind, const char *where, const char *path, const char *dir,
                 const int32_t *prompt, size_t n, float tolerance);
 

@@ -1,6 +1,5 @@
 /* Prints the tables of bench/results/models.txt: each architecture's name, its largest
- * difference from the reference, and its operations with a fast kernel on this
- * processor. */
+ * difference from the reference, and its operations with fast kernels here. */
 #ifndef CHECK_CHECK_TABLE_H
 #define CHECK_CHECK_TABLE_H
 

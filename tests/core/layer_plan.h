@@ -1,12 +1,10 @@
-/* Model descriptions for tests of KV layouts: layers of given kinds, each with its own
- * cache. */
+/* Model descriptions for tests of KV layouts: layers of given kinds, a cache for each. */
 #ifndef TESTS_CORE_LAYER_PLAN_H
 #define TESTS_CORE_LAYER_PLAN_H
 
 #include "core/kv_layout.h"
 
-/* kinds: [n_layers]; NULL: all full attention. Sizes of kinds that do not occur are not
- * read. */
+/* kinds: [n_layers]; NULL: full attention. Sizes of absent kinds are not read. */
 typedef struct layer_plan {
     int32_t n_layers, n_kv_heads, d_head;
     const layer_kind *kinds;

@@ -1,5 +1,4 @@
-/* Adapters for an engine under test: their files, and the references that requests
- * use. */
+/* Adapters for an engine under test: their files, and references for requests. */
 #ifndef TESTS_ENGINE_ADAPTER_WORLD_H
 #define TESTS_ENGINE_ADAPTER_WORLD_H
 
@@ -29,8 +28,7 @@ typedef struct world_linear {
     size_t n_in, n_out;
 } world_linear;
 
-/* Writes a PEFT directory that changes n_linears linears of the first 8 layers at
- * most. */
+/* Writes a PEFT directory that changes n_linears linears of up to 8 layers. */
 static inline void adapter_write(const char *dir, const model_desc *d, const world_linear *linears,
                                  int n_linears, uint64_t seed) {
     char path[128];

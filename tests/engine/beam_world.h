@@ -107,8 +107,7 @@ static inline bool search_take(harness *h, const search *s, const engine_event *
     return true;
 }
 
-/* Waits until n results have ended, of searches whose log-probabilities have s's
- * widths. */
+/* Waits until n results of searches with s's log-probability widths have ended. */
 static inline void search_wait(harness *h, const search *s, int32_t n) {
     while (n > 0) {
         engine_event ev;

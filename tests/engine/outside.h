@@ -1,5 +1,4 @@
-/* A thread that runs work on constraints outside of steps: in order, or only when the
- * test lets it. */
+/* A thread that runs constraints' work outside of steps, unless the test holds it. */
 #ifndef TESTS_ENGINE_OUTSIDE_H
 #define TESTS_ENGINE_OUTSIDE_H
 

@@ -275,8 +275,7 @@ static inline void case_run(const attn_program *p, attn_run_fn *run, int64_t q0,
     free(vectors);
 }
 
-/* Whether attn_program_seen for these queries and keys agrees with the value at each
- * point. */
+/* Whether attn_program_seen for a rectangle agrees with the value at each point. */
 static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const case_result *r,
                                        attn_range queries, attn_range keys) {
     attn_rectangle all = {.kv_idx = keys};
@@ -299,8 +298,7 @@ static inline bool case_verdict_agrees(const attn_program *p, int64_t q0, const 
     return true;
 }
 
-/* Whether it agrees for the whole rectangle, for some of its queries, and for eight keys
- * at a time. */
+/* Whether that holds for all queries and some, with all keys and with eight at a time. */
 static inline bool case_seen_agrees(const attn_program *p, int64_t q0, const case_result *r) {
     static const attn_range queries[] = {{0, CASE_QUERIES - 1}, {0, 2}, {4, 4}};
     bool agree = true;

@@ -1,5 +1,4 @@
-/* Small model files for tests, made in memory or in a temporary directory, and checks of
- * opened files. */
+/* Small model files for tests, in memory or in a temporary directory, and checks. */
 #ifndef TESTS_FILE_MAKE_FILES_H
 #define TESTS_FILE_MAKE_FILES_H
 
@@ -58,8 +57,7 @@ static inline void put_key_u32(strbuf *b, const char *key, uint32_t value) {
     put_key(b, key, GGUF_U32);
     put_u32(b, value);
 }
-/* Appends a tensor's directory entry with two dimensions, the fastest first, as in
- * GGUF. */
+/* Appends a tensor's directory entry with two dimensions, the fastest one first. */
 static inline void put_tensor(strbuf *b, const char *name, uint64_t dim0, uint64_t dim1, uint32_t type,
                               uint64_t offset) {
     put_str(b, name);
@@ -80,7 +78,7 @@ static inline void put_floats(strbuf *b, int n) {
     }
 }
 
-/* Makes a GGUF file with every type of value. *n_header (may be NULL): the offset of its
+/* Makes a GGUF file with every type of value. *n_header (may be NULL): offset of its
  * data. */
 static inline void make_gguf(strbuf *b, uint32_t version, size_t *n_header) {
     put_header(b, version, 3, 14);
@@ -176,8 +174,7 @@ static inline void temp_delete(const temp_dir *d, const char *const *names) {
     }
     assert_int_equal(rmdir(d->path), 0);
 }
-/* Returns the directory of the shared test data. NULL, which is printed: there is
- * none. */
+/* Returns the directory of the shared test data. NULL, which is printed: none. */
 static inline const char *shared_dir(void) {
     const char *dir = getenv("QUIRE_SHARED");
     dir = dir != NULL ? dir : "../shared";

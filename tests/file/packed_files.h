@@ -8,8 +8,7 @@
 #include "file/packed_image.h"
 #include "test.h"
 
-/* Reads a file to an address that is a multiple of 64; the caller frees it with
- * mem_free. */
+/* Reads a file to an address that is a multiple of 64; mem_free frees it. */
 static inline uint8_t *read_whole(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);

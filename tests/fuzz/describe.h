@@ -25,8 +25,7 @@ static inline bool describe_by_row(const model_file *f, const arch *a, const cha
 }
 
 /* Describes f by every row, whatever its architecture; a config.json also by every class
- * of a row. prefix: of GGUF keys. Returns how many rows accept it; *n_rows: number of
- * rows. */
+ * of a row. prefix: of GGUF keys. Returns the number of rows that accept it. */
 static inline int describe_by_every_row(const model_file *f, const char *prefix, int *n_rows) {
     const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     int n_taken = 0;

@@ -1,5 +1,5 @@
-/* Functions for fuzz targets. A target defines LLVMFuzzerTestOneInput, which libFuzzer or
- * driver.c calls. */
+/* For fuzz targets, which define LLVMFuzzerTestOneInput for libFuzzer or driver.c to
+ * call. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -11,8 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef uint64_t fuzz_sum;
 
-/* Reads the first bytes, the last and some between, so that a sanitizer checks the
- * range. */
+/* Reads the first bytes, the last and some between: a sanitizer checks the range. */
 static inline void fuzz_read(fuzz_sum *sum, const void *p, size_t n) {
     const uint8_t *bytes = p;
     size_t stride = n / 64 + 1;

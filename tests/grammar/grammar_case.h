@@ -137,8 +137,7 @@ static inline void case_close(grammar_case *c) {
     grammar_vocab_drop(c->v);
 }
 
-/* Returns how many bytes of a text are accepted. *final: the text is a complete
- * answer. */
+/* Returns how many bytes of a text are accepted. *final: it is a complete answer. */
 static inline size_t case_take(grammar_case *c, const char *text, bool *final) {
     grammar_state s = grammar_start(c->r);
     size_t n = 0;

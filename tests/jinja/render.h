@@ -1,5 +1,4 @@
-/* Renders a template with the settings for chat templates, at the time that the test
- * vectors assume. */
+/* Renders with the settings of chat templates, at the time that test vectors assume. */
 #ifndef TESTS_JINJA_RENDER_H
 #define TESTS_JINJA_RENDER_H
 

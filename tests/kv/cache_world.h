@@ -177,8 +177,7 @@ static inline void world_check_content(const world *w, const world_seq *s) {
     }
 }
 
-/* Checks pool, tables and index, and that the slots of every live sequence hold its own
- * content. */
+/* Checks pool, tables, index, and the content of every live sequence's slots. */
 static inline void world_check(world *w) {
     const kv_table *tables[WORLD_SEQS * WORLD_GROUPS];
     int32_t n = 0;
@@ -197,8 +196,8 @@ static inline void world_check(world *w) {
     world_check_events(w);
 }
 
-/* Evicts until n pages are free; without windows, exactly n. False: nothing is left to
- * evict. */
+/* Evicts until n pages are free; without windows, exactly n. False: too few are
+ * cached. */
 static inline bool world_evict(world *w, int32_t n) {
     int32_t n_free = kv_pool_counts(w->pool).n_free;
     w->is_evicting = true;
@@ -248,8 +247,7 @@ static inline void world_publish(world *w, world_seq *s, kv_publish_what what) {
     }
 }
 
-/* Writes the slots of positions s->n..n - 1, publishes, and releases pages before the
- * windows. */
+/* Writes the slots of positions s->n..n - 1, publishes, frees pages before windows. */
 static inline void world_compute(world *w, world_seq *s, int32_t n) {
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         uint64_t h = 0;
@@ -382,8 +380,7 @@ static inline void world_finish(world *w, int32_t i) {
     world_drop(w, s);
 }
 
-/* Ends all sequences, checks that nothing is left in pool and index, and closes the
- * world. */
+/* Ends all sequences, checks that pool and index are empty, and closes the world. */
 static inline void world_close(world *w) {
     for (int32_t i = 0; i < WORLD_SEQS; i++) {
         if (w->seqs[i].live) {

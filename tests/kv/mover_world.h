@@ -1,6 +1,5 @@
-/* A simulated device for tests of code that moves pages. It has the pages' memory,
- * PAGE_WORDS numbers each, and executes calls in order but late: a few each time a fence
- * is checked. */
+/* A simulated device for tests of code that moves pages. It has pages of PAGE_WORDS
+ * numbers, and executes calls in order but late: a few at each check of a fence. */
 #ifndef TESTS_KV_MOVER_WORLD_H
 #define TESTS_KV_MOVER_WORLD_H
 

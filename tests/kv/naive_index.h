@@ -70,9 +70,8 @@ static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g,
     return -1;
 }
 
-/* Whether the tree has a node for tokens[0..n) in the place: a cached page's prefix
- * begins with them, or a live sequence has published them, even if their own page is
- * evicted. */
+/* Whether the tree has a node for tokens[0..n) in the place: a cached prefix begins with
+ * them, or a live sequence has published them, even if their page is evicted. */
 static inline bool naive_has(const naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
     int32_t size = m->w->o.page_tokens, i = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
@@ -112,8 +111,7 @@ static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t 
     return true;
 }
 
-/* Returns the length of the longest cached prefix, by trying all; whole_pages: of whole
- * pages only. */
+/* Returns the longest cached length, by trying all; whole_pages: of whole pages only. */
 static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n,
                                     bool whole_pages) {
     for (; n > 0; n--) {

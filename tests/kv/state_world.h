@@ -143,8 +143,7 @@ static inline void poison_free_pages(void) {
 
 /* ---- the audit ---- */
 
-/* Lists all block tables, including those of state copies, which hold pages during a
- * step. */
+/* Lists all block tables, with those of state copies, which hold pages in a step. */
 static inline int32_t list_tables(const kv_table **tables, kv_table *views) {
     int32_t n = 0, n_views = 0;
     for (int32_t i = 0; i < N_SEQS; i++) {
@@ -185,8 +184,7 @@ static inline void audit(bool in_step) {
     }
 }
 
-/* ---- the reference: finds cached prefixes by trying every length on the device's pages
- * ---- */
+/* ---- the reference: finds prefixes by trying every length on the device's pages ---- */
 
 static inline bool is_indexed(page_id page) {
     return kv_pool_entry(cache.pool, page) >= 0;
@@ -221,7 +219,7 @@ static inline bool is_page_kept(const user *u, int32_t g, int32_t from, int32_t 
 
 /* Returns how many of u's first `limit` tokens are cached. is_sure: counts only what an
  * admission is sure to find: with windows it may miss a prefix that ends inside a page,
- * since among sibling pages it takes the one with the longest match, even if only another
+ * since it takes the sibling page with the longest match, even if only another
  * continues. */
 static inline int32_t longest_kept(const user *u, int32_t limit, bool is_sure) {
     bool has_window = false;
@@ -262,8 +260,7 @@ static inline void open_tiers(int32_t host_bytes) {
     }
 }
 
-/* Opens the rival: a pool whose pages have twice the size, which takes and releases
- * them. */
+/* Opens the rival, a pool with pages of twice the size. */
 static inline void open_rival(const state_options *o) {
     const int64_t page_bytes = 2 * mover.page_bytes;
     kv_budget_member m = {.page_bytes = page_bytes};

@@ -46,8 +46,7 @@ static inline json_t *golden_config(const char *name) {
     return config;
 }
 
-/* Returns a model's safetensors file with the first `from` in each tensor's name replaced
- * by `to`. */
+/* Returns a model's safetensors file; in each tensor's name, `to` replaces a `from`. */
 static inline strbuf golden_weights(const char *name, const char *from, const char *to) {
     char path[GOLDEN_PATH];
     size_t n, n_header;
@@ -94,8 +93,7 @@ static inline temp_dir golden_write(const char *name, const json_t *config, cons
 }
 
 /* Opens the model at path and computes a prompt's logits. NULL: refused; err says why.
- * Uses one thread, since for models as small as these threads mostly wait for each
- * other. */
+ * Uses one thread, since with models this small, threads mostly wait for each other. */
 static inline float *golden_run(const char *path, compute_mode compute, size_t *n, quire_error *err) {
     model_file *f;
     model *m = NULL;

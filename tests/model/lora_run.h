@@ -1,5 +1,4 @@
-/* Runs prompts through a model without an engine, in the same batches, each with its own
- * adapter or none. */
+/* Runs prompts with different adapters, or none, in one batch, without an engine. */
 #ifndef TESTS_MODEL_LORA_RUN_H
 #define TESTS_MODEL_LORA_RUN_H
 
@@ -8,8 +7,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 
-/* An open base model. The backend has room for max_seqs sequences of max_tokens
- * tokens. */
+/* An open base model, with room for max_seqs sequences of max_tokens tokens. */
 typedef struct lora_base {
     backend *b;
     model *m;

@@ -1,5 +1,4 @@
-/* Adapters made by tests: their tensors, their files, and the logits of a base model with
- * one. */
+/* Adapters made by tests: tensors, files, and the logits of a base model with one. */
 #ifndef TESTS_MODEL_MADE_ADAPTER_H
 #define TESTS_MODEL_MADE_ADAPTER_H
 

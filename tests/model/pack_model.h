@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "test.h"
 
-/* Packs an open model file, which stays open. */
+/* Writes an open model file, which stays open, to path as a packed model. */
 static inline void pack_model(model_file *f, compute_mode compute, const char *path) {
     backend *b;
     packed_writer *w;

@@ -1,5 +1,4 @@
-/* Runs a model on a prompt without an engine. Every group has one page, or the pages of
- * one state. */
+/* Runs a model without an engine. Every group has one page, or the pages of one state. */
 #ifndef TESTS_MODEL_RUN_MODEL_H
 #define TESTS_MODEL_RUN_MODEL_H
 

@@ -1,6 +1,6 @@
 /* Constraints for tests. A choice among token sequences is a trie, whose states are
- * nodes. Nested brackets with plain tokens between them have a state of a stack, counters
- * and a token to repeat, so that a state that is lost, mixed up or shared changes what
+ * nodes. Nested brackets with plain tokens between them have a stack, counters and a
+ * token to repeat as their state, so that a lost, mixed up or shared state changes what
  * may follow. */
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
@@ -213,8 +213,7 @@ static inline constraint *brackets_new(int32_t n_vocab) {
 
 /* ---- brackets that are slow ---- */
 
-/* As brackets, but some calls within a step, pseudo-randomly chosen, return
- * QUIRE_BUSY. */
+/* As brackets, but some calls in a step, pseudo-randomly chosen, are QUIRE_BUSY. */
 static atomic_uint slow_calls;
 
 static inline bool is_slow_now(void) {

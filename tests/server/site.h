@@ -1,5 +1,4 @@
-/* A server in a thread, with fake_quire as its engine, and clients that use real
- * sockets. */
+/* A server in a thread, over fake_quire, and clients that use real sockets. */
 #ifndef TESTS_SERVER_SITE_H
 #define TESTS_SERVER_SITE_H
 
@@ -94,8 +93,8 @@ static inline void say(int fd, const char *text) {
     assert_int_equal(send(fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Reads until the connection closes or `until` (may be NULL) appears. Returns a static
- * text. */
+/* Reads until the connection closes or `until` (may be NULL) appears; the result is
+ * static. */
 static inline const char *hear(int fd, const char *until) {
     static char text[1 << 20];
     size_t n = 0;
@@ -121,8 +120,7 @@ static inline bool closed(int fd) {
     return rest[0] == '\0';
 }
 
-/* Sends text on a new connection, and returns what arrives until the connection
- * closes. */
+/* Sends text on a new connection; returns what arrives until it closes. */
 static inline const char *ask(const site *s, const char *text) {
     int fd = dial(s);
     say(fd, text);

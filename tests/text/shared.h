@@ -1,5 +1,4 @@
-/* Finds the shared test data: in QUIRE_SHARED, else in ../shared. Tests run in the
- * repository root. */
+/* Finds the shared test data: in QUIRE_SHARED, else in ../shared of the repository. */
 #ifndef TESTS_TEXT_SHARED_H
 #define TESTS_TEXT_SHARED_H
 
@@ -17,8 +16,7 @@ static inline void shared_path(char out[1024], const char *relative) {
     (void)snprintf(out, 1024, "%s/%s", root != NULL ? root : "../shared", relative);
 }
 
-/* Reads a file; the caller frees it with mem_free. NULL, with a SKIP line: it does not
- * exist. */
+/* Reads a file; mem_free frees it. NULL, with a SKIP line: it does not exist. */
 static inline char *shared_read(const char *relative, size_t *n) {
     char path[1024];
     shared_path(path, relative);
