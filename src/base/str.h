@@ -115,7 +115,7 @@ typedef struct nearest {
     size_t distance; /* number of edits between wanted and best */
 } nearest;
 
-/* Returns the edits between two texts; SIZE_MAX if one is longer than EDIT_MAX bytes. */
+/* Returns the number of edits between two texts; SIZE_MAX: one exceeds EDIT_MAX bytes. */
 #define EDIT_MAX 64
 size_t edit_distance(str a, str b);
 

@@ -41,7 +41,7 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
 typedef struct topology_cpu {
     int32_t cpu;
-    int32_t sibling; /* its index among the processors of its core */
+    int32_t sibling; /* index among the processors of the same core */
     int32_t node;
 } topology_cpu;
 

@@ -20,7 +20,7 @@ typedef struct turn {
     /* called at the end of a slice; returns when the computation may continue.
      * QUIRE_CANCELLED: the computation must end */
     quire_err (*over)(struct turn *t);
-    int64_t slice_ends_us; /* on clock_us; `over` moves it forward */
+    int64_t slice_ends_us; /* end of the current slice on clock_us; `over` moves it forward */
     int64_t used_us;       /* processor time of earlier slices, updated by the owner */
     int64_t limit_us; /* most used_us for the current part of the computation (turn_limit); 0: no limit */
     uint32_t n_work;  /* units of work since the clock was last read */
