@@ -7,7 +7,7 @@
 #include "program/program_state.h"
 #include "json/json_out.h"
 
-/* Bytes of a random text that stands in messages for content that is tokenised already. A
+/* Bytes of a random text that replaces content in a message if it is tokenised already. A
  * client cannot guess it, so no other text contains it. */
 #define MARK_BYTES 40
 
@@ -50,7 +50,7 @@ typedef struct engine_state {
 typedef struct call_request {
     struct engine_call *call;
     quire_stream *stream;
-    int32_t index; /* in a select: index of the choice */
+    int32_t index; /* index of the choice, in a select; otherwise 0 */
     bool is_alone; /* the request scores the choice's tokens with nothing before them */
 } call_request;
 

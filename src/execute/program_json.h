@@ -14,7 +14,8 @@
 /* Reads a whole program. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE or QUIRE_NO_MEMORY: *out is
  * empty. Any thread, as all functions here that read. */
 quire_err program_read(str json, program_steps *out, quire_error *err);
-/* Reads an array of steps and appends them. Errors as program_read; *to is unchanged. */
+/* Reads an array of steps and appends them. Errors as program_read; *to is then
+ * unchanged. */
 quire_err program_read_steps(str json, step_list *to, quire_error *err);
 /* Checks that json is an object whose members are fields that a gen may have.
  * QUIRE_BAD_REQUEST names the first other member, or says that it is no object. */
