@@ -147,7 +147,7 @@ typedef struct program_value {
     size_t n_ids;
     quire_error *error; /* why there is no value; otherwise NULL */
     bool is_list;
-    int32_t choice; /* of a select: index of the chosen choice; otherwise -1 */
+    int32_t choice; /* index of the choice that a select chose; otherwise -1 */
     double *scores; /* [n_scores] of a select: scores of the choices */
     size_t n_scores;
     int32_t record; /* index in root->records of the call that made the value; -1: none */
@@ -159,7 +159,7 @@ typedef struct program_value {
 typedef struct program_variable {
     char name[PROGRAM_NAME_BYTES];
     program_value *value;
-    uint32_t hash; /* of the name, as variable_hash computes it */
+    uint32_t hash; /* hash of the name, by variable_hash */
     bool is_own;   /* set by a step of this state; not inherited, an input or a fork's item */
     int32_t join;  /* number of the state's last join that set it; 0: none */
 } program_variable;
@@ -212,7 +212,7 @@ typedef struct program_call {
     bool is_ahead;                 /* its request was made while the call before it ran */
     program_output *outputs;       /* [n_outputs] of a gen: one per choice; of a select: one, without text */
     size_t n_outputs;
-    int32_t chosen; /* of a select: index of the best choice */
+    int32_t chosen; /* index of the best choice of a select; otherwise -1 */
     double *scores; /* [n_choices] of a select, mem_new'd; or NULL */
     void *of_executor;
 } program_call;
@@ -261,7 +261,7 @@ typedef struct program_frame {
     const step_list *list;
     size_t next;
     const step *of; /* the step that holds the list; NULL: the state's own list */
-    int32_t left;   /* of a REPEAT: most rounds after this one */
+    int32_t left;   /* rounds that a REPEAT may still run after this one */
 } program_frame;
 
 /* An event that waits to be delivered. */
@@ -296,7 +296,7 @@ struct quire_state {
     size_t n_parts, cap_parts;
     program_variable *variables;
     size_t n_variables, cap_variables;
-    hash_index names; /* of the variables, by program_variable.hash */
+    hash_index names; /* index of the variables by program_variable.hash */
     /* value that joins take for variables this state has not set; NULL: not made yet */
     program_value *absent;
     program_call *call;   /* the call in progress, or NULL */
@@ -316,7 +316,7 @@ typedef struct program_record {
     int32_t after; /* index of the record of the call that it waited for; -1: none */
     int64_t ready_us, submitted_us, first_us, end_us, queue_us;
     int64_t prompt_tokens, computed_tokens, completion_tokens;
-    int64_t first_step, last_step; /* as in program_call */
+    int64_t first_step, last_step; /* the engine's steps of its first and last token; -1: unknown */
     bool is_ahead;
     program_value *value; /* result of a gen or select, borrowed; NULL: it failed */
 } program_record;
