@@ -7,10 +7,10 @@
 
 typedef struct endpoint_facts {
     const char *path; /* URL path; NULL: not an endpoint */
-    bool gives_text;  /* it returns tokens; the server has a route and a writer for it */
-    bool gives_rows;  /* it returns rows (embeddings, scores); route and writer too */
-    bool prompt_only; /* it handles prompts without generating; route and writer too */
-    bool is_form;     /* it shares the fields of an earlier endpoint */
+    bool gives_text;  /* returns tokens; the server has a route and a writer for it */
+    bool gives_rows;  /* returns rows (embeddings, scores); has a route and a writer too */
+    bool prompt_only; /* handles prompts without generating; has a route and a writer too */
+    bool is_form;     /* shares the fields of an earlier endpoint */
 } endpoint_facts;
 
 /* Returns an endpoint's properties. The compiler warns about an endpoint missing here. */

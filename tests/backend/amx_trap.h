@@ -20,7 +20,7 @@ typedef struct amx_instruction {
     int pp, opcode; /* pp: implied prefix, 0: none, 1: 66, 2: F3, 3: F2 */
     int mod, reg, rm, vvvv;
     uint8_t *base; /* address of the memory operand */
-    size_t stride; /* of the memory operand: index times scale */
+    size_t stride; /* index times scale of the memory operand */
     const uint8_t *end;
 } amx_instruction;
 

@@ -289,8 +289,8 @@ static inline int32_t case_run_all(const attention_case *c, float *out) {
     return r.n_carried;
 }
 
-/* Returns x rounded to a page's type. Types with scales depend on a whole head, so x is
- * returned as it is. */
+/* Returns x rounded to a page's type. Types with scales depend on a whole head: returns x
+ * unchanged. */
 static inline float stored(dtype type, float x) {
     bool stays = type == DTYPE_F32 || type == DTYPE_F8_E4M3 || type == DTYPE_I8 || type == DTYPE_I4;
     return stays ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));

@@ -69,8 +69,8 @@ typedef struct harness_options {
     int64_t step_target_us;
     draft_options draft;
     bool shares_budget; /* the draft model's pages use the memory of the engine's n_pages */
-    /* with floor_pages: bytes of the memory budget that it opens, unless it uses that of
-     * `beside`; bytes that it takes from the budget for other uses than pages */
+    /* if floor_pages > 0: bytes of the memory budget to open, unless `beside` has one;
+     * bytes that weights and buffers take from the budget */
     int64_t budget_bytes, fixed_bytes;
     int32_t floor_pages;
     engine_ablations ablations;
@@ -123,12 +123,12 @@ typedef struct harness_run {
     /* [n_prompt - prompt_logprobs_start, prompt_width], the test's; NULL: not wanted */
     token_logprob *prompt_logprobs;
     int32_t prompt_width, prompt_logprobs_start;
-    constraint *constraint; /* or NULL; the test's */
+    constraint *constraint; /* the test's; NULL: none */
     engine_outside outside; /* runs the constraint's work outside of steps; zero: nothing does */
     attn_mods *mods;        /* mask and score change; NULL: none */
     int32_t mods_b;
     bool mods_are_common;
-    adapter_ref *adapter; /* or NULL; the test's */
+    adapter_ref *adapter; /* the test's; NULL: none */
     int32_t adapter_from;
     const char *namespace; /* NULL: "test" */
     bool retains;
@@ -146,14 +146,14 @@ typedef struct harness_run {
     float *row; /* [n_row] pooled row of the end event; the test frees it with mem_free */
     int32_t n_row;
     int32_t marks[ENGINE_MARKS], n_marks;
-    engine_park *park; /* or NULL; the test's */
+    engine_park *park; /* the test's; NULL: none */
     bool no_tokens;
     uint64_t tree;
     int32_t depth;
     engine_fork *fork_from;      /* the request to fork, after its prompt; the test's; NULL: none */
-    prediction *prediction;      /* or NULL; the test's */
+    prediction *prediction;      /* the test's; NULL: none */
     prediction_counts predicted; /* counts in the last event */
-    explain *report;             /* of the end event, if `explain`; the test frees it with mem_free */
+    explain *report;             /* report of the end event, if `explain`; the test frees it with mem_free */
 } harness_run;
 
 /* Opens an engine. On failure *h is closed again. */
