@@ -9,7 +9,7 @@
 /* Computes the checksum of n bytes. Any thread. */
 uint64_t checksum(const void *bytes, size_t n);
 
-/* The same with AVX2, which the CPU must have. */
+/* Like checksum, with AVX2, which the CPU must have. */
 uint64_t checksum_avx2(const void *bytes, size_t n);
 
 #endif

@@ -44,7 +44,7 @@ typedef struct gguf_key {
 
 /* A zero-initialised gguf is empty. */
 typedef struct gguf {
-    gguf_key *keys; /* in file order */
+    gguf_key *keys; /* keys in the order of the file */
     int32_t n_keys;
     name_ref *by_name;
 } gguf;

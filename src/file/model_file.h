@@ -75,6 +75,7 @@ const char *model_file_path(const model_file *f);
 
 /* ---- tensors ---- */
 int32_t model_file_n_tensors(const model_file *f);
+/* Tensor i < n_tensors, in file order. Borrowed. */
 const tensor_view *model_file_tensor(const model_file *f, int32_t i);
 /* Finds a tensor by its exact name; NULL: there is none. At most O(log n). */
 const tensor_view *model_file_find(const model_file *f, const char *name);

@@ -384,7 +384,7 @@ void foreign_base_of_card(str readme, char out[FOREIGN_BASE_BYTES]) {
         str line = {readme.p + at, end != NULL ? (size_t)(end - readme.p) - at : readme.n - at};
         at += line.n + 1;
         if (str_begins(line, "---") != (i == 0)) {
-            return; /* no front matter, or its end */
+            return; /* there is no front matter, or it ends here */
         }
         if (is_item || str_begins(line, key.p)) {
             not_a_model_read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);

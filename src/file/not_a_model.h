@@ -8,10 +8,10 @@
 
 #define FOREIGN_BASE_BYTES 194 /* ORG/NAME and a 0 byte */
 
-/* A kind of checkpoint; what is NULL if the kind is unknown. */
+/* A kind of checkpoint; `what` is NULL if the kind is unknown. */
 typedef struct foreign {
     const char *what;    /* "a LoRA adapter, not a model" */
-    const char *instead; /* what to do, as an imperative */
+    const char *instead; /* advice, as an imperative */
 } foreign;
 
 /* Identifies a file by its content, which may be truncated. */

@@ -53,7 +53,7 @@ static quire_err no_npz(const reader *r, const char *what) {
 
 /* One member of the zip. */
 typedef struct member {
-    str name; /* its name without ".npy" */
+    str name; /* the member's name without ".npy" */
     const uint8_t *p;
     size_t n;
 } member;

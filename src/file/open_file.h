@@ -16,7 +16,7 @@ typedef struct file_section {
 
 /* A module of a sentence-transformers model (model_file.h). */
 typedef struct file_module {
-    char path[64]; /* its directory, a plain name; empty: that of the model */
+    char path[64]; /* the module's directory, a plain name; empty: the model's own */
     str type, config_text;
     json_doc config;
 } file_module;

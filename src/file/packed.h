@@ -42,8 +42,8 @@
 /* overrides in force when it was packed (overrides_text); empty: none */
 #define PACKED_OVERRIDES "overrides"
 #define PACKED_CHECKSUMS "checksums"
-#define PACKED_KEY       "key" /* in an entry of the pack cache: its name there */
-/* in an entry of the pack cache: absolute path of its source */
+#define PACKED_KEY       "key" /* in entries of the pack cache: the entry's name */
+/* in entries of the pack cache: absolute path of the entry's source */
 #define PACKED_SOURCE   "source"
 #define PACKED_N_TOKENS "quire.n_tokens" /* key of "gguf": length of the lists that PACKED_TABLES replaces */
 

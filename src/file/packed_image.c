@@ -26,13 +26,13 @@ typedef struct piece {
 } piece;
 
 struct packed_image {
-    piece *pieces; /* in the order of their places; the first piece is the header */
+    piece *pieces; /* pieces in the order of their places; the first is the header */
     size_t n_pieces, cap_pieces;
     uint64_t at; /* end of the last piece */
     packed_header header;
     strbuf sections, tensors; /* the two halves of the directory */
     uint32_t n_sections, n_tensors;
-    /* as in the file: `end`, the checksums of n_blocks blocks, and the checksum of
+    /* layout of the file: `end`, the checksums of n_blocks blocks, and the checksum of
      * these */
     uint64_t *checksums;
     int32_t n_blocks;

@@ -252,7 +252,7 @@ static bool link_below(int dir, const char *path, const char *id) {
         errno = code;
         dir = below;
         path = slash + 1;
-        strcat(target, "../"); /* at most 7 times (hub_path_is_safe) */
+        strcat(target, "../"); /* runs at most 7 times (hub_path_is_safe) */
     }
     strcat(target, "blobs/");
     strcat(target, id);

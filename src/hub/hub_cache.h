@@ -37,6 +37,7 @@ quire_err hub_repo_file(const hub_repo *r, const char *commit, const char *path,
 
 /* Finds the commit of a revision or commit. False: it is not in the cache. */
 bool hub_repo_commit(const hub_repo *r, const char *revision, char commit[41]);
+/* Sets the reference of a revision to a commit, by an atomic rename. IO; NO_MEMORY. */
 quire_err hub_repo_set_ref(const hub_repo *r, const char *revision, const char *commit, quire_error *err);
 
 /* Lists a snapshot's files whose blobs exist. NOT_FOUND, without a message: no such
@@ -54,6 +55,7 @@ typedef enum hub_lock_mode { HUB_LOCK_SHARED, HUB_LOCK_EXCLUSIVE } hub_lock_mode
  * hub_unlock; it is -1 after a failure. BUSY, without a message: another process or
  * thread holds it. */
 quire_err hub_lock(const hub_repo *r, const char *name, hub_lock_mode mode, int *fd, quire_error *err);
+/* Releases a lock and closes fd; -1 does nothing. */
 void hub_unlock(int fd);
 
 /* ---- the repositories and snapshots in the cache, for its list and for removals ---- */

@@ -85,7 +85,7 @@ static quire_err check_token(const char *token, quire_error *err) {
                          "the hub's token (HF_TOKEN, or its file) is not valid: it has blanks or is empty");
 }
 
-/* The token, if it may be sent to the endpoint; else NULL. */
+/* Returns the token if it may be sent to the endpoint; else NULL. */
 static const char *usable_token(const char *endpoint, const char *token) {
     if (token != NULL && strncmp(endpoint, "http://", 7) == 0 && !hub_is_loopback(endpoint)) {
         log_line(LOG_WARN, "%s: the hub's token is not sent over plain HTTP; give an https:// address",
@@ -217,7 +217,7 @@ static quire_err hub_client_on_begin(void *user, const hub_reply *r) {
         x->sink->is_joined = x->sink->at > 0;
         return QUIRE_OK;
     }
-    if (r->status == 206) { /* not the requested range */
+    if (r->status == 206) { /* the server sent another range than requested */
         TRY(x->sink->restart(x->sink, x->err));
         return err_set(x->err, QUIRE_BUSY, -1,
                        "%s: the server sent a part of %s other than the one asked for", t->repo,

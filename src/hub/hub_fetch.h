@@ -25,9 +25,9 @@ quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, h
                           quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Where received bytes go. `at`: number of bytes received so far, and the offset at which
- * the next request starts. is_joined: the bytes came in several responses or to several
- * processes. */
+/* The destination of received bytes. `at`: number of bytes received so far, and the
+ * offset at which the next request starts. is_joined: the bytes came in several responses
+ * or to several processes. */
 typedef struct hub_sink {
     int64_t at;
     bool is_joined;
@@ -41,7 +41,7 @@ typedef struct hub_target {
     const char *repo; /* "ORG/NAME" */
     const char *what; /* named in errors: a file's path, or "its list of files" */
     const char *path; /* appended to the endpoint; begins with '/' */
-    const char *id;   /* the hash that the hub must report for it; NULL: any */
+    const char *id;   /* hash that the hub must report for the target; NULL: any hash */
     int64_t n_bytes;  /* size of the whole target; -1: unknown */
 } hub_target;
 
@@ -63,9 +63,9 @@ bool hub_is_loopback(const char *endpoint);
 typedef struct hub_meter {
     _Atomic int64_t bytes;   /* bytes on disk, of all files of the pull */
     _Atomic int64_t fetched; /* bytes received over the network */
-    atomic_int n_files;      /* files that are complete */
-    atomic_int n_waiting;    /* fetches that wait for another process */
-    atomic_bool stop;        /* ends all fetches */
+    atomic_int n_files;      /* number of complete files */
+    atomic_int n_waiting;    /* number of fetches that wait for another process */
+    atomic_bool stop;        /* true: all fetches end with CANCELLED */
 } hub_meter;
 
 /* Whether the file's blob exists, as a regular file of the right size. */

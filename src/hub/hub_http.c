@@ -61,10 +61,10 @@ struct hub_http {
     CURL *handle;
     hub_http_options options;
     char error[CURL_ERROR_SIZE];
-    /* of the current exchange */
+    /* the members below belong to the current exchange */
     const hub_receiver *to;
     hub_reply *reply;
-    quire_err result; /* result of the receiver */
+    quire_err result; /* first error of the receiver */
     bool has_begun;
     int64_t n_unread;
 };

@@ -174,7 +174,7 @@ static quire_err hub_list_visit_snapshot(void *user, const char *name) {
     return e;
 }
 
-/* Adds up blobs without a snapshot, left by an interrupted pull. */
+/* Adds the size of a blob that an interrupted pull has left without a snapshot. */
 static quire_err hub_list_visit_blob(void *user, const char *name) {
     listing_of_cache *x = user;
     struct stat st;
@@ -465,7 +465,7 @@ static quire_err remove_part(removal *x) {
     for (size_t i = 0; i < x->going.n; i++) {
         remove_path(x->going.files[i].path, x);
     }
-    x->bytes = 0; /* links and references are not content */
+    x->bytes = 0; /* bytes counts only blobs, not links and references */
     if (x->failed) {
         return QUIRE_IO;
     }

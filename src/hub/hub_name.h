@@ -27,7 +27,7 @@ bool hub_path_is_safe(str path);
 /* True for an unsafe path that looks malicious: absolute, or with "..", a backslash or a
  * control character. */
 bool hub_path_is_hostile(str path);
-/* True for n lower-case hexadecimal digits. */
+/* True if text is n lower-case hexadecimal digits. */
 bool hub_is_hex(str text, size_t n);
 /* True for the name of a blob: 40 or 64 digits. */
 bool hub_is_digest(str text);

@@ -333,7 +333,7 @@ static quire_err fetch_all(pull *x, quire_error *err) {
         n++;
     }
     pthread_mutex_lock(&x->mutex);
-    x->n_running -= most - n; /* threads that could not be started */
+    x->n_running -= most - n; /* subtracts the threads that could not be started */
     pthread_mutex_unlock(&x->mutex);
     if (n == 0 && x->n_todo > 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: a thread to fetch it could not be started",

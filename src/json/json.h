@@ -55,6 +55,7 @@ json_value *json_model_document(str text);
 /* Adds a reference to the value, which may be NULL, and returns it. Each reference needs
  * a json_drop. The count is atomic. */
 json_value *json_share(json_value *v);
+/* Drops a reference; the last one frees the tree. NULL does nothing. */
 void json_drop(json_value *v);
 
 /* ---- reading values ---- */
@@ -63,7 +64,7 @@ json_kind json_kind_of(const json_value *v);
 static inline bool json_is(const json_value *v, json_kind kind) {
     return json_kind_of(v) == kind;
 }
-/* True for true; false for everything else. */
+/* True for JSON's true; false for every other value. */
 bool json_truth(const json_value *v);
 /* The value of an integer; 0 for other kinds. */
 int64_t json_int64(const json_value *v);
@@ -86,6 +87,7 @@ size_t json_length(const json_value *v);
 json_value *json_at(const json_value *v, size_t i);
 /* The member of that name; NULL if it is absent or v is no object. */
 json_value *json_get(const json_value *v, const char *name);
+/* Whether v has a member of that name, which may be null. */
 bool json_has(const json_value *v, const char *name);
 /* Read a member of one kind, or a default if it is missing or of another kind.
  * json_get_str borrows the text; its default is empty. */
@@ -100,7 +102,7 @@ bool json_same(const json_value *a, const json_value *b);
 /* Iterates over an object's members in the order of the text; other kinds have none:
  * json_member m = {0}; while (json_next(object, &m)) {..} */
 typedef struct json_member {
-    const char *name; /* no NUL inside */
+    const char *name; /* has no NUL inside */
     json_value *value;
     void *at; /* position, private to json_next */
 } json_member;

@@ -155,7 +155,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
-#define MOST_OF_A_HASH 8 /* most names with one hash; even two are unlikely by chance */
+#define MOST_OF_A_HASH 8 /* most names with the same hash; by chance even two are unlikely */
 
 /* Fails if an earlier entry with the same hash has the same name as entry i. */
 static quire_err check_name(walk *w, const name_seen *n, size_t i) {

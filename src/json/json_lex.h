@@ -12,8 +12,8 @@
 #include "base/str.h"
 
 typedef struct json_number {
-    bool is_integer; /* neither fraction nor exponent */
-    bool fits;       /* an integer that an int64 holds */
+    bool is_integer; /* the number has neither fraction nor exponent */
+    bool fits;       /* the number is an integer that fits int64 */
     bool is_long;    /* over 15 digits, or an exponent: a double may print differently */
     int64_t value;   /* the value if it fits */
 } json_number;

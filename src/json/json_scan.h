@@ -19,8 +19,8 @@ typedef struct json_scan {
 /* A number and its text. */
 typedef struct json_scan_value {
     str text;
-    bool is_integer; /* neither fraction nor exponent */
-    bool fits;       /* an integer that fits int64; `value` holds it */
+    bool is_integer; /* the number has neither fraction nor exponent */
+    bool fits;       /* the number is an integer that fits int64, and `value` holds it */
     int64_t value;
 } json_scan_value;
 

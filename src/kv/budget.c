@@ -264,7 +264,8 @@ static worth worth_of_page(const kv_budget_member *m, page_id page) {
     return (worth){kv_index_level(m->index, page), kv_pool_cached_at(m->pool, page)};
 }
 
-/* Worth of a granule without held pages: that of its most valuable page. */
+/* Returns the worth of a granule without held pages, which is that of its most valuable
+ * page. */
 static worth worth_of_granule(const kv_budget_member *m, const kv_granule *g) {
     worth w = {g->n_cached > 0 ? KV_PRIORITY_DEFAULT : LEVEL_FREE, g->last_use};
     if (g->n_cached == 0 || !kv_index_has_levels(m->index)) {

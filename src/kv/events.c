@@ -25,8 +25,8 @@ struct kv_events {
     int32_t page_tokens;
     size_t slot_words;
     _Atomic uint64_t last;
-    _Atomic uint64_t *stamps; /* [mask + 1] */
-    _Atomic uint32_t *words;  /* [mask + 1][slot_words] */
+    _Atomic uint64_t *stamps; /* [mask + 1] stamp of each slot */
+    _Atomic uint32_t *words;  /* [mask + 1][slot_words] the slots */
 };
 
 quire_err kv_events_open(int32_t n_events, int32_t page_tokens, kv_events **out) {

@@ -44,8 +44,7 @@ void kv_events_close(kv_events *ev);
 
 /* ---- the writer ---- */
 /* Adds an event for tokens[page_tokens], name[n_name <= KV_NAMESPACE_BYTES].
- * O(page_tokens + n_name). This and the next two calls never block and allocate
- * nothing. */
+ * O(page_tokens + n_name). None of the three calls blocks or allocates. */
 void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens,
                       const void *name, size_t n_name);
 void kv_events_removed(kv_events *ev, int32_t group, uint64_t hash);

@@ -61,11 +61,11 @@ const char *kv_policy_name(kv_policy policy);
 
 typedef struct kv_retention {
     int32_t priority;    /* 0..KV_PRIORITY_MAX */
-    int64_t priority_us; /* how long the priority lasts; 0: for ever */
+    int64_t priority_us; /* duration of the priority; 0: unlimited */
     int64_t ttl_us;      /* time to live; 0: unlimited */
 } kv_retention;
 
-/* Priority 50 for ever, no time to live. */
+/* Default retention: priority 50, no time to live. */
 #define KV_RETENTION_DEFAULT ((kv_retention){.priority = KV_PRIORITY_DEFAULT})
 /* Whether r is in range. */
 bool kv_retention_is_valid(const kv_retention *r);
@@ -88,6 +88,7 @@ void kv_evict_close(kv_evict *ev);
  * is then only address space and not counted. */
 int64_t kv_evict_bytes(const kv_evict *ev);
 
+/* As kv_index_set_time and kv_index_set_next_use. */
 void kv_evict_set_time(kv_evict *ev, int64_t now_us);
 void kv_evict_set_next_use(kv_evict *ev, page_id page, double when);
 

@@ -25,7 +25,7 @@
 /* The history of an entry up to its last use. All zero: it was never used. */
 typedef struct kv_use {
     int64_t at, gap; /* time of the last use; time between the last two uses, 0: there was only one */
-    int64_t n_uses;  /* including the last one */
+    int64_t n_uses;  /* number of uses, the last one included */
     int32_t depth;   /* number of pages that precede it in its prefix */
     int32_t tenant;
 } kv_use;
@@ -49,7 +49,7 @@ enum { KV_NAMES_A_SET = 8 };
 
 typedef struct kv_names {
     uint32_t tags[KV_NAMES_A_SET];  /* one half of the hash */
-    uint32_t times[KV_NAMES_A_SET]; /* when the trial began, plus 1; 0: no entry */
+    uint32_t times[KV_NAMES_A_SET]; /* start time of the trial + 1; 0: no entry */
 } kv_names;
 
 typedef struct kv_learned {

@@ -50,6 +50,7 @@ void free_pages_add(free_pages *f, free_batch *batch, page_id id);
 /* Returns the pages of the batch to the set; the batch is then empty. */
 void free_pages_return(free_pages *f, free_batch *batch);
 
+/* Number of free pages; whether a page is free; bytes of memory of the set. */
 int32_t free_pages_count(const free_pages *f);
 bool free_pages_has(const free_pages *f, page_id id);
 int64_t free_pages_bytes(const free_pages *f);

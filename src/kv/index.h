@@ -134,6 +134,7 @@ quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope,
                                 const int32_t *tokens, int32_t n_tokens, kv_path *out);
 /* Returns a second path at the same position, for a forked sequence. */
 kv_path kv_index_fork(kv_index *ix, const kv_path *path);
+/* Unpins path's entry and leaves its namespaces; what becomes useless is dropped. */
 void kv_index_leave(kv_index *ix, kv_path *path);
 /* Sets the retention (kv/evict.h) of the pages before path's position, and of those that
  * it matches and publishes later. Later forks inherit it. QUIRE_INVALID: r is out of
@@ -248,9 +249,10 @@ typedef struct kv_index_entry {
     int32_t namespace; /* number of its namespace; name[n_name] is its name */
     const unsigned char *name;
     size_t n_name;
-    /* its tree node (a run of entries without a branch), and the node before; -1: none */
+    /* node of the entry (a run of entries without a branch), and the node before; -1:
+     * none */
     int32_t node, parent;
-    int32_t entry, up; /* its number, and that of the preceding entry on its path; -1: none */
+    int32_t entry, up; /* number of the entry, and of the entry before it on its path; -1: none */
     int32_t n_tokens;
     const int32_t *tokens;
     const int32_t *pages; /* [n_groups] page of each group; -1: not cached */

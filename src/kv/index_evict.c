@@ -32,7 +32,7 @@ static int32_t index_hung(const kv_index *ix, int32_t e) {
     return TREE_NONE;
 }
 
-/* Returns the end of a branch after e; e itself if no entry follows it. */
+/* Returns the last entry of a branch after e; e itself if no entry follows it. */
 static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     const kv_tree *t = &ix->tree;
     while (!kv_tree_is_last(t, e)) {

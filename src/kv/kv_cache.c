@@ -84,7 +84,7 @@ static quire_err kv_cache_open_parts(const kv_cache_options *o, kv_cache *c) {
     c->budget = o->budget;
     c->member = -1;
     c->mover = o->mover;
-    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* plain: kv_seq_reserve needs no scratch */
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* plain: no scratch for kv_seq_reserve */
     c->ids = o->n_pages > 0 && !is_plain ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
     if (o->n_pages > 0 && !is_plain && c->ids == NULL) {
         return QUIRE_NO_MEMORY;

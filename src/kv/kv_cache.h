@@ -42,7 +42,7 @@ typedef struct kv_cache_options {
     int64_t page_bytes;
     int32_t floor_pages; /* with a budget: the floor in pages; 0: none (kv/budget.h) */
     int64_t fixed_bytes; /* with a budget: the fixed part (kv/budget.h) */
-    /* with a budget: kv_budget_member.yield */
+    /* with a budget: releases held pages (see kv_budget_member); NULL: does not yield */
     bool (*yield)(void *context);
     void *yield_context;
 } kv_cache_options;
@@ -69,8 +69,8 @@ typedef struct kv_cache {
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
     kv_budget *budget;          /* NULL: all pages have memory */
-    kv_budget_member as_member; /* its data as a member of the budget */
-    int32_t member;             /* its member number; -1: it has not joined, or has left */
+    kv_budget_member as_member; /* the cache's data as a member of the budget */
+    int32_t member;             /* the cache's member number; -1: it has not joined, or has left */
     const kv_mover *mover;
     kv_swap swap; /* empty until kv_cache_add_swap */
     page_id *ids; /* [n_pages] scratch for reservations; NULL if the only group is one of tokens */

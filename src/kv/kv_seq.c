@@ -320,7 +320,7 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
         int32_t n = kv_seq_shareable(s, s->n_computed);
         bool owns = n == s->n_computed && kv_seq_owns_tail(c, s);
         if (owns && c->n_state_pages > 0) {
-            kv_seq_snapshot(c, s, tokens, false, NULL); /* also publishes the tail */
+            kv_seq_snapshot(c, s, tokens, false, NULL); /* the snapshot also publishes the tail */
         } else {
             (void)kv_index_publish(c->index, &s->path, tokens, n, s->tables,
                                    owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);

@@ -80,7 +80,7 @@ void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
 
-/* How many of its first n tokens may be published. */
+/* Returns how many of s's first n tokens may be published. */
 static inline int32_t kv_seq_shareable(const kv_seq *s, int32_t n) {
     return s->share_limit > 0 && s->share_limit < n ? s->share_limit : n;
 }
@@ -202,10 +202,10 @@ static inline void kv_seq_give_back(kv_cache *c, kv_seq *s, int32_t n) {
 static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
     kv_seq_keep_pages(c, s, s->n_computed);
 }
-/* What becomes of released pages. */
+/* Whether released pages are published first. */
 typedef enum kv_keep {
-    /* they stay findable; so do a snapshot and the part-filled last page, if no other
-     * sequence holds it */
+    /* published, with a snapshot, and with the part-filled last page if no other sequence
+     * holds it */
     KV_KEEP,
     KV_DROP /* not published: their values are wrong, or no sequence can reuse them */
 } kv_keep;

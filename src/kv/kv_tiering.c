@@ -14,7 +14,7 @@
 typedef struct entry_name {
     kv_tier_id id;
     bool is_known;
-    bool was_queued; /* its pages are in the queue for write-through, or were written */
+    bool was_queued; /* the entry's pages are in the queue for write-through, or were written */
 } entry_name;
 
 /* The promotion of pages [n_done, n_total) of tokens of a waiting sequence. Frames are
@@ -191,11 +191,11 @@ static void kv_tiering_promotion_leave(kv_tiering *t, const int32_t *tokens) {
 /* Like stand, but stops after whole pages from which every window can continue. */
 static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
     stand(t, s, tokens, n);
-    /* it could continue only from inside the next page */
+    /* t->seq could continue only from inside the next page */
     while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) {
         n = t->seq.n_computed;
         kv_tiering_promotion_leave(t, tokens);
-        stand(t, s, tokens, n); /* it now ends before them, or its windows can continue */
+        stand(t, s, tokens, n); /* t->seq now ends before n tokens, or its windows can continue */
     }
 }
 

@@ -54,6 +54,7 @@ void kv_pool_release(kv_pool *pool, page_id id);
  * the end, so that the eviction queue has a page before those that precede it in the
  * prefix. */
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
+/* Returns the page's reference count. */
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);
 /* Bytes of the pool's metadata. */

@@ -34,7 +34,7 @@ typedef struct kv_snapshot_shape {
 } kv_snapshot_shape;
 
 typedef struct kv_snapshot {
-    int32_t place;  /* its place; SNAPSHOT_NONE: the number is free */
+    int32_t place;  /* where it is in the tree; SNAPSHOT_NONE: the number is free */
     int32_t n_tail; /* tokens after the place, fewer than a page */
     int32_t next;   /* next snapshot at the same place, or next free number */
     int32_t saves;  /* tokens that a request would have to compute without it */
@@ -87,6 +87,7 @@ int32_t kv_snapshots_least(const kv_snapshots *s);
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables);
 /* Drops a snapshot and unindexes its pages: cached ones become free. */
 void kv_snapshots_drop(kv_snapshots *s, int32_t snapshot);
+/* Drops all snapshots at a place. */
 void kv_snapshots_drop_place(kv_snapshots *s, int32_t place);
 
 /* ---- when a sequence takes snapshots ---- */

@@ -50,8 +50,8 @@ void kv_tiers_close(kv_tiers *t);
 
 /* The tiers that a page goes to. */
 typedef enum kv_put {
-    KV_PUT_ALL, /* all: it leaves the pool */
-    KV_PUT_KEPT /* only tiers that outlive the process: it stays in the pool */
+    KV_PUT_ALL, /* all tiers, because the page leaves the pool */
+    KV_PUT_KEPT /* only the tiers that outlive the process, because the page stays in the pool */
 } kv_put;
 
 /* Reserves frame *out for a page, and returns the memory that the caller fills before
@@ -68,7 +68,7 @@ bool kv_tiers_has_room(const kv_tiers *t);
 
 typedef enum kv_fetch {
     KV_FETCH_STARTED, /* the caller must release frame *out */
-    KV_FETCH_NOWHERE, /* no tier has it */
+    KV_FETCH_NOWHERE, /* no tier has the page */
     KV_FETCH_LATER    /* no frame is free now: try again */
 } kv_fetch;
 

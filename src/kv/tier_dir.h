@@ -53,6 +53,7 @@ bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value
 void kv_dir_give(kv_dir *d, int32_t slot);
 /* Frees a filled, unpinned slot. */
 void kv_dir_drop(kv_dir *d, int32_t slot);
+/* Count a pin of a filled slot; kv_dir_take does not evict it while it has any. */
 void kv_dir_pin(kv_dir *d, int32_t slot);
 void kv_dir_unpin(kv_dir *d, int32_t slot);
 /* Returns the key of a filled slot; borrows name and tokens from the directory. */

@@ -21,7 +21,7 @@
 struct kv_file {
     kv_record_shape shape;
     size_t head_bytes;
-    kv_dir dir; /* its slot numbers are those in the files */
+    kv_dir dir; /* the directory; its slot numbers are those in the files */
     kv_io *io;
     int heads, pages; /* -1: not open */
     uint64_t last_stamp;

@@ -72,8 +72,10 @@ typedef struct kv_io_queue {
     ring *reads, *writes;
 } kv_io_queue;
 
+/* Opens two queues of `most` jobs each, a power of two. Close *q also after an error. */
 quire_err kv_io_queue_open(size_t most, kv_io_queue *q);
 void kv_io_queue_close(kv_io_queue *q);
+/* Adds a job to the queue of its kind. False: the queue is full. */
 bool kv_io_queue_push(kv_io_queue *q, const kv_job *job);
 
 /* ---- the two ways, for tier_io.c ---- */

@@ -45,7 +45,7 @@ static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
  * namespace. id: the prefix up to the page's end. */
 typedef struct kv_tier_key {
     const void *namespace;
-    size_t n_namespace; /* at most KV_NAMESPACE_BYTES */
+    size_t n_namespace; /* bytes of namespace, at most KV_NAMESPACE_BYTES */
     int32_t group;
     kv_tier_id parent, id;
     const int32_t *tokens;
@@ -55,7 +55,7 @@ typedef struct kv_tier_key {
  * configuration, on which a page's bytes depend. */
 typedef struct kv_record_shape {
     const char *version;
-    size_t n_version; /* at most KV_VERSION_BYTES */
+    size_t n_version; /* bytes of version, at most KV_VERSION_BYTES */
     int32_t page_tokens, n_groups;
     int64_t page_bytes;
 } kv_record_shape;

@@ -348,7 +348,7 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
     int32_t e = node->first, up = parent->last;
-    if (parent->parent == TREE_NONE) { /* the same for all children of a root */
+    if (parent->parent == TREE_NONE) { /* `up` is the same for all children of a root */
         int32_t of_first = t->nodes[parent->children].first;
         up = of_first >= 0 && of_first < t->made_entries ? kv_tree_entry(t, of_first)->up : TREE_NONE;
     }

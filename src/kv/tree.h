@@ -37,10 +37,10 @@ typedef struct kv_entry {
 typedef struct kv_node {
     int32_t parent;      /* TREE_NONE: a root */
     int32_t first, last; /* entries; in a root: TREE_NONE, and the number that the user gave */
-    int32_t key;         /* its first token, in which most siblings differ */
+    int32_t key;         /* first token of the node, in which most siblings differ */
     int32_t children;    /* top of the treap of its children */
     int32_t left, right; /* children in the treap of its siblings */
-    uint32_t priority;   /* at least that of the nodes below in the treap; 0: the slot is free */
+    uint32_t priority;   /* at least the priority of nodes below in the treap; 0: the slot is free */
 } kv_node;
 
 typedef struct kv_tree {
@@ -96,10 +96,10 @@ static inline bool kv_tree_has_only_child(const kv_tree *t, int32_t node) {
     int32_t top = t->nodes[node].children;
     return top != TREE_NONE && t->nodes[top].left == TREE_NONE && t->nodes[top].right == TREE_NONE;
 }
-/* Walk over a root's entries, each after all that follow it in the tree. They return the
- * first entry of the walk, and the next one after e; TREE_NONE: the end. Between two
- * calls entries may be removed, e too once the call for it has returned. O(log siblings +
- * depth of nodes). */
+/* Walk over a root's entries, each after all that follow it in the tree: return the first
+ * entry of the walk, and the next one after e; TREE_NONE: the end. Between two calls
+ * entries may be removed, e too once the call for it has returned. O(log siblings + depth
+ * of nodes). */
 int32_t kv_tree_last(const kv_tree *t, int32_t root);
 int32_t kv_tree_previous(const kv_tree *t, int32_t e);
 /* Removes an entry that no other follows. If its parent keeps a single child, merges the

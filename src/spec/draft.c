@@ -117,7 +117,7 @@ void draft_constrain(draft_seq *s, uint8_t *states) {
     for (int32_t i = 0; i < s->tree.n; i++) {
         int32_t parent = s->tree.parents[i], at = parent == DRAFT_ROOT ? DRAFT_ROOT : to[parent];
         sample_context c = *s->context;
-        c.rule = NULL; /* it belongs to the sequence's own state */
+        c.rule = NULL; /* the rule belongs to the sequence's own state, not to this copy */
         const void *before =
             at == DRAFT_ROOT ? c.constraint_state : states + (size_t)at * CONSTRAINT_MAX_STATE_BYTES;
         to[i] = DRAFT_ROOT;

@@ -169,7 +169,7 @@ typedef struct draft_seq {
      * as a draft may reach */
     int32_t *tokens;
     int32_t n_known;
-    const sample_context *context; /* how its tokens are sampled */
+    const sample_context *context; /* parameters and state for sampling its tokens */
     /* copy of the constraint's state that drafters may change; NULL: no constraint */
     void *constraint_state;
     /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are drafts only within a namespace */

@@ -103,7 +103,8 @@ static bool keeps_states(const model_drafter *d) {
 static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (s->model_seq == 0) {
         int32_t i = 0;
-        /* ends: only running sequences have a state, and there is an entry for each */
+        /* terminates: only running sequences have a state, and there is an entry for
+         * each */
         while (d->seqs[i].s != NULL) {
             i++;
         }
@@ -266,7 +267,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
     row.context.constraint_state = s->constraint_state;
-    row.context.rule = NULL; /* it belongs to the target's state */
+    row.context.rule = NULL; /* the rule belongs to the target's state */
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draft_model_draw(d, at, &row)) {

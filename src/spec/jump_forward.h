@@ -19,8 +19,7 @@ bool jump_forward_propose(const sample_context *c, const model_desc *d, int32_t 
 
 /* The outlook of a sequence under a constraint: tokens that must, or are likely to,
  * follow its last token. It depends on the constraint's state alone, so the thread that
- * samples that token can compute it right away, and nothing is left to do when drafts are
- * proposed. */
+ * samples that token can compute it at once, and the proposal of drafts takes no time. */
 
 /* Computes s->outlook after its first n_known tokens, which its constraint's state
  * includes: at most `most` tokens that the constraint forces, or else guesses that are
