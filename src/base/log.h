@@ -37,7 +37,7 @@ void log_line(log_level level, const char *format, ...) __attribute__((format(pr
 /* Logs a message, of any length, with fields. */
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields);
 
-/* Starts the thread that writes lines. QUIRE_NO_MEMORY: no thread was started; callers keep
+/* Starts the writer's thread. QUIRE_NO_MEMORY: no thread was started; callers keep
  * writing their lines themselves. For one thread, once before log_stop. */
 quire_err log_start(void);
 /* Writes queued lines for up to a second and ends the thread; afterwards callers write
