@@ -89,8 +89,8 @@ typedef struct flag {
     bool secret;       /* its environment variable is erased once read */
 } flag;
 
-/* Returns the next of a flag's names and moves *names past it, at the end to its
- * terminating 0. Begin with *names = flag.names. */
+/* Returns the next of a flag's names and moves *names past it; **names is 0 at the end.
+ * Begin with *names = flag.names. */
 str flag_next_name(const char **names);
 /* Whether `name` is one of the flag's names. */
 bool flag_is(const flag *f, str name);
@@ -122,7 +122,7 @@ quire_err flag_parse_switch(const char *name, const char *text, bool *out, quire
 quire_err flag_set_option(const flag *f, const char *name, const char *text, void *options, quire_error *err);
 /* Sets the member of the struct `options` to the option's default. */
 void flag_set_default(const flag *f, void *options);
-/* Sets all options of the groups, a list that ends with NULL, to their defaults. */
+/* Sets all options of `groups`, a list that ends with NULL, to their defaults. */
 void flags_set_defaults(const flag *const *groups, void *options);
 /* Checks the option's value in the struct. QUIRE_INVALID: flag_set_option would refuse
  * it; err names the flag and its valid values. */
