@@ -105,7 +105,7 @@ typedef struct engine_call {
 
 extern const program_ops engine_ops;
 /* Opens an executor with its own queue; *out is for programs_open with engine_ops, which
- * takes it over. e must stay open as long. QUIRE_NO_MEMORY. */
+ * takes it over. e must outlive it. QUIRE_NO_MEMORY. */
 quire_err engine_executor_open(quire_engine *e, void **out);
 
 /* ---- engine_call.c ---- */
