@@ -23,7 +23,7 @@
 
 typedef enum step_kind {
     STEP_TEXT,   /* appends `text` */
-    STEP_TOKENS, /* appends ids */
+    STEP_TOKENS, /* appends the tokens `ids` */
     STEP_ROLE,   /* appends a turn of `role`, and runs lists[0] in it */
     STEP_END,    /* ends a turn that a call began by a STEP_ROLE without a list */
     STEP_GEN,    /* generates `name` with `fields` */
@@ -85,7 +85,7 @@ struct step {
     size_t n_choices;
     char over[PROGRAM_NAME_BYTES]; /* FORK: the variable with the items; "": choices has them */
     quire_select_method method;
-    step_list *lists; /* [n_lists] */
+    step_list *lists; /* [n_lists] the lists of steps that the step runs */
     size_t n_lists;
     int32_t times; /* REPEAT: most rounds; FORK: number of equal branches, or 0 */
     step_test test;

@@ -9,7 +9,7 @@
 
 #define WORK_PER_BYTE 4    /* units of work allowed per byte of text allowed */
 #define MAX_VARIABLES 1024 /* most variables of one state */
-#define LOOKUP_WORK   16   /* units of work of looking up a variable */
+#define LOOKUP_WORK   16   /* units of work for looking up a variable */
 
 /* ---- texts ---- */
 
