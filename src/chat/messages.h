@@ -7,7 +7,7 @@
 #include "json/json.h"
 
 /* Length of a shortened call id, in letters and digits: some templates accept no longer
- * one. Also how many bytes, at its end, of an id that names an answer are compared. */
+ * one. Also the number of bytes compared at the end of an id that names an answer. */
 #define CHAT_CALL_ID_BYTES 9
 
 /* Zero-initialised: no conversation. */
