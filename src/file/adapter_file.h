@@ -52,7 +52,7 @@ typedef struct adapter_facts {
     int64_t n_bytes;       /* size of the file of tensors */
     char base[256];        /* name of its base model, for messages; "": not stated */
     char architecture[64]; /* architecture of the base model, from a GGUF file; "": not stated */
-    bool has_dora;         /* DoRA: the config announces magnitudes */
+    bool has_dora;         /* the config says that the tensors have DoRA magnitudes */
     bool is_activated;     /* activated LoRA: it names invocation tokens */
 } adapter_facts;
 

@@ -12,7 +12,7 @@
  * content. */
 typedef struct file_stamp {
     uint64_t size, inode;
-    /* time of the last change of its bytes, and of any change, its times included */
+    /* time of the last write, and of the last change of bytes or metadata */
     int64_t mtime_ns, ctime_ns;
     int64_t opened_ns;    /* time of the open, by the clock of the file system's times */
     uint32_t owner, mode; /* user id; permissions */

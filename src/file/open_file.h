@@ -56,7 +56,7 @@ typedef struct model_file {
     /* MODEL_HF; root is NULL if the file is absent */
     json_doc config, generation, tokenizer_config, template_json;
     str config_text, generation_text, template_json_text, template_text; /* texts of these files */
-    /* memory of config_text if that was composed */
+    /* memory of config_text if settings of another file were added to it */
     strbuf config_joined;
     json_doc modules_list; /* modules.json */
     str modules_text;

@@ -323,7 +323,7 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
                                       : "");
     }
     if (!h->has_begun) {
-        h->result = hub_http_begin(h); /* an empty body */
+        h->result = hub_http_begin(h); /* the response has no body, so `begin` was not called yet */
     }
     char *location = NULL;
     (void)curl.easy_getinfo(h->handle, CURLINFO_REDIRECT_URL, &location);

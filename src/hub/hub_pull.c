@@ -325,7 +325,7 @@ static void wait_for_all(pull *x) {
 static quire_err fetch_all(pull *x, quire_error *err) {
     pthread_t threads[HUB_MAX_AT_ONCE];
     int32_t most = x->o.n_at_once < x->n_todo ? x->o.n_at_once : x->n_todo, n = 0;
-    atomic_store(&x->meter.bytes, 0); /* drops the bytes that the index counted */
+    atomic_store(&x->meter.bytes, 0); /* discards the bytes counted for the index file */
     atomic_store(&x->meter.fetched, 0);
     atomic_store(&x->meter.n_files, 0);
     x->n_running = most;

@@ -45,8 +45,8 @@ static double log2_lines(double v) {
     return exponent - 2 + 2 * mantissa;
 }
 
-/* 1 / (1 + e^-z), with e^-z = (1 - z / 1024)^1024: the same bits on every machine. |z| <=
- * MAX_LOG_ODDS. */
+/* Returns 1 / (1 + e^-z), with e^-z = (1 - z / 1024)^1024: the same bits on every
+ * machine. |z| <= MAX_LOG_ODDS. */
 static double logistic(double z) {
     double power = 1 - z / 1024;
     for (int32_t i = 0; i < 10; i++) {

@@ -18,7 +18,7 @@ static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {
             return n_pages; /* a full group needs a page for every entry */
         }
     }
-    /* the pages of its last window alone keep a chain of entries */
+    /* in a window group the pages of the last window keep a whole chain of entries */
     return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2;
 }
 

@@ -151,8 +151,8 @@ quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *contex
     return QUIRE_OK;
 }
 
-/* Recurrent states in the index: where snapshots are taken, and where a match can end
- * because of them. */
+/* Recurrent states in the index: takes snapshots, and finds where a match can end on
+ * one. */
 
 static void index_view_drops(void *context, int32_t snapshot) {
     const kv_index *ix = context;

@@ -279,7 +279,8 @@ static void kv_tiering_promotion_fetch_ahead(kv_tiering *t, promotion *p) {
     }
 }
 
-/* Number of pages of tokens from n_done on that have arrived. Ends there after a miss. */
+/* Number of pages of tokens from n_done on that have arrived. A miss ends the
+ * promotion. */
 static int32_t count_come(kv_tiering *t, promotion *p) {
     const kv_tiers *tiers = t->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {

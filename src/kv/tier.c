@@ -67,7 +67,7 @@ static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     int64_t least = PAGES_STAGED * (int64_t)t->shape.n_groups;
     n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
     n_staging = n_staging < least ? least : n_staging;
-    if (n_host > INT32_MAX / 4) { /* the ring has room for two jobs per frame */
+    if (n_host > INT32_MAX / 4) { /* the ring must have room for two jobs per frame */
         return QUIRE_TOO_LARGE;
     }
     t->n_frames = (int32_t)(n_host + n_staging);

@@ -23,9 +23,9 @@ typedef struct kv_file kv_file;
 typedef struct kv_file_options {
     const char *path;  /* path of the directory, which is created if needed */
     int64_t bytes;     /* most bytes of both files together */
-    int32_t hash_bits; /* see kv_dir_open */
+    int32_t hash_bits; /* as in kv_dir_open */
     kv_io_way way;
-    const kv_io_calls *calls; /* see kv_io_open */
+    const kv_io_calls *calls; /* as in kv_io_open */
     size_t most;              /* most transfers in the queue, a power of two */
 } kv_file_options;
 

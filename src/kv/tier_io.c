@@ -83,7 +83,7 @@ static void *io_main(void *arg) {
     io_thread *t = arg;
     kv_job job;
     for (;;) {
-        /* read before the queue: jobs submitted before the stop are still done */
+        /* loaded before the queue is read, so that jobs from before the stop are done */
         bool stops = atomic_load(&t->io->stop);
         while (kv_io_queue_pop(&t->jobs, &job)) {
             job.result = QUIRE_OK;
@@ -283,7 +283,7 @@ static void take_completions(kv_uring *u) {
 static void *uring_main(void *arg) {
     kv_uring *u = arg;
     for (;;) {
-        /* read before the queue: jobs submitted before the stop are still done */
+        /* loaded before the queue is read, so that jobs from before the stop are done */
         bool stops = atomic_load(&u->stop);
         take_jobs(u);
         if (stops && u->n_ops == 0) {

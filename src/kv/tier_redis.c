@@ -352,7 +352,7 @@ static void *redis_main(void *arg) {
     try_connect(r);
     wake_ring(&r->tried);
     for (;;) {
-        /* read before the queue: jobs submitted before the stop are still done */
+        /* loaded before the queue is read, so that jobs from before the stop are done */
         bool stops = atomic_load(&r->stop);
         if (!stops) {
             try_connect(r);

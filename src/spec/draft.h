@@ -54,7 +54,7 @@ typedef struct suffix_node {
 
 typedef struct suffix_tree {
     suffix_node *nodes;
-    int32_t *buckets; /* [mask + 1] */
+    int32_t *buckets; /* [mask + 1] first node of each hash bucket */
     uint32_t mask;
     /* n_used: nodes that were ever in use; n_free: length of the free list */
     int32_t max_nodes, n_used, n_free;
@@ -172,7 +172,8 @@ typedef struct draft_seq {
     const sample_context *context; /* parameters and state for sampling its tokens */
     /* copy of the constraint's state that drafters may change; NULL: no constraint */
     void *constraint_state;
-    /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are drafts only within a namespace */
+    /* [n_namespace <= KV_NAMESPACE_BYTES] only outputs of this namespace become its
+     * drafts */
     const uint8_t *namespace;
     size_t n_namespace;
 
