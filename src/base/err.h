@@ -13,8 +13,8 @@
         }                                                                                                    \
     } while (0)
 
-/* Fills *err (may be NULL) with code, position and a formatted message (cut at the buffer's
- * end) and clears param; with QUIRE_OK leaves *err as it is. Returns code. */
+/* Fills *err (may be NULL) with code, position and a formatted message, cut at the
+ * buffer's end, and clears param; with QUIRE_OK leaves *err as it is. Returns code. */
 quire_err err_set(quire_error *err, quire_err code, int64_t position, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
