@@ -69,8 +69,8 @@ typedef struct chat_tokens {
  * QUIRE_NO_MEMORY, or the template's, with "line L, column C: what" in err. */
 quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err);
 void chat_template_close(chat_template *t);
-/* Adds t to a set, unless that is full. t and the name must live as long as the set. Call it
- * before any template of the set is rendered. */
+/* Adds t to a set, unless that is full. t and the name must live as long as the set does.
+ * Call it before any template of the set is rendered. */
 void chat_template_publish(const chat_template *t, str name, struct jinja_set *set);
 /* Probes t's traits again if it uses other templates, since some may have been added. */
 void chat_template_probe(chat_template *t);
