@@ -1,8 +1,8 @@
 /* The interpreter of programs: runs the steps of states over an executor; only the
  * executor knows a model. Executors: the engine (execute/engine_call.h) and a remote API.
  *
- *   state:  WAITING (its fork has not run) -> READY -> CALLING | JOINING -> READY .. -> REST
- *           any of them -> FAILED
+ * state: WAITING (its FORK did not run) -> READY -> CALLING | JOINING -> READY .. -> REST
+ *        any of these -> FAILED
  *
  * A state's steps run one after the other; steps of different states run as soon as their
  * inputs are available. REST: no step is left; a call may append more. One thread owns
