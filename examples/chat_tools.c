@@ -2,7 +2,7 @@
  * calls and answer as they are generated.
  *
  *   cc examples/chat_tools.c $(pkg-config --cflags --libs quire) -o chat_tools
- *   ./chat_tools builtin required hermes    hermes: a format that the model does not know */
+ *   ./chat_tools builtin required hermes   hermes: the format of tool calls */
 #include <stdio.h>
 #include <string.h>
 
