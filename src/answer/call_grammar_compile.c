@@ -137,7 +137,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
         }
         note_haste(m, e);
         if (e != QUIRE_OK) {
-            return loosen_tool(m, &w, i, options, until, &owned[i], err);
+            TRY(loosen_tool(m, &w, i, options, until, &owned[i], err));
         }
     }
     return QUIRE_OK;

@@ -538,14 +538,20 @@ TEST(values_are_written_as_their_reader_types_them) {
     assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "short"))));
 }
 
-/* Of a tool with these parameters: what compiling says, and whether the arguments of a
- * hermes call are accepted. */
-static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments,
-                          bool *accepted) {
+/* Compiles the calls of hermes for n tools with these parameters, f0, f1, ..; accepted:
+ * whether a call of the last one with the arguments obeys the grammar. */
+static quire_err try_tools(int n, const char *parameters, bool is_strict, bool is_required,
+                           const char *arguments, bool *accepted) {
+    static const char *const tool_names[] = {"f0", "f1", "f2"};
     json_value *value = json_document(str_of(parameters));
-    const output_tool tool = {.name = str_of("f"), .parameters = value, .is_strict = is_strict};
-    const call_grammar c = {
-        .format = call_format_named("hermes"), .tools = &tool, .n_tools = 1, .is_required = is_required};
+    output_tool tools[3];
+    for (int i = 0; i < n; i++) {
+        tools[i] = (output_tool){.name = str_of(tool_names[i]), .parameters = value, .is_strict = is_strict};
+    }
+    const call_grammar c = {.format = call_format_named("hermes"),
+                            .tools = tools,
+                            .n_tools = (size_t)n,
+                            .is_required = is_required};
     const grammar_marks none = {0};
     grammar *g = NULL;
     grammar_vocab *v;
@@ -558,8 +564,8 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
         assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
         assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
         grammar_state s = grammar_start(r);
-        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>",
-                       arguments);
+        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"%s\", \"arguments\": %s}</tool_call>",
+                       tool_names[n - 1], arguments);
         *accepted = grammar_accept_bytes(r, &s, str_of(text), NULL) == QUIRE_OK && grammar_is_final(r, s);
         grammar_run_close(r);
         grammar_vocab_drop(v);
@@ -571,6 +577,11 @@ static quire_err try_tool(const char *parameters, bool is_strict, bool is_requir
     grammar_drop(g);
     json_drop(value);
     return e;
+}
+
+static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments,
+                          bool *accepted) {
+    return try_tools(1, parameters, is_strict, is_required, arguments, accepted);
 }
 
 TEST(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties) {
@@ -637,6 +648,17 @@ TEST(only_the_refused_property_is_loosened) {
     }
 }
 
+TEST(each_tool_that_is_refused_is_loosened_by_itself) {
+    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\","
+                                     "\"pattern\":\"^(?=x)\",\"maxLength\":"
+                                     "3},\"n\":{\"type\":\"integer\",\"minimum\":2}},\"required\":[\"n\"]}";
+    bool accepted;
+    assert_int_equal(try_tools(3, parameters, false, false, "{\"a\": \"b\", \"n\": 2}", &accepted), QUIRE_OK);
+    assert_true(accepted);
+    assert_int_equal(try_tools(3, parameters, false, false, "{\"a\": \"b\", \"n\": 1}", &accepted), QUIRE_OK);
+    assert_false(accepted);
+}
+
 /* A long grammar of lines, as OpenAI's guide has one for patches, with lines that may
  * hold the marks of formats. */
 TEST(a_grammar_of_lines_fits_into_every_format) {
@@ -680,10 +702,8 @@ TEST(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that) {
         quire_error err = {0};
         assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err),
                          i == 0 ? QUIRE_INVALID : QUIRE_OK);
-        assert_true(i == 1 ||
-                    strstr(err.message,
-                           "the grammar of tools[0]: every string that it allows "
-                           "contains the end of a value") != NULL);
+        assert_true(i == 1 || strstr(err.message, "the grammar of tools[0]: every string that it allows "
+                                                  "contains the end of a value") != NULL);
         grammar_drop(g);
     }
 }

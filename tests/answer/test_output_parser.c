@@ -71,7 +71,7 @@ TEST(a_json_call_is_split_from_the_text_before_it) {
     static const char *const others[] = {"\"argument\":{\"a\":1}", "\"args\":[1]",
                                          "\"argument\":\"{\\\"a\\\":1}\"", "\"city\":\"Paris\""};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        char text[128], want[128];
+        char text[128], want[sizeof text + 2];
         snprintf(text, sizeof text, "<tool_call>{\"name\":\"f\",%s}</tool_call>", others[i]);
         snprintf(want, sizeof want, "C:%s", text);
         expect(TOOLS("hermes"), text, want);

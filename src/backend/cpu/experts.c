@@ -305,7 +305,7 @@ static void down_tile(const experts_job *job, const linear *down, const tile *t,
                       int32_t n_rows, float *y, int32_t worker) {
     const adapter_rows changed = job->changes_sums ? sums_changed(job, down) : (adapter_rows){.w = NULL};
     const linear_tile_use use = {.b = job->b,
-                                 .part = {down, t->block0, t->n_blocks, NULL},
+                                 .part = {.w = down, .block0 = t->block0, .n_blocks = t->n_blocks},
                                  .rows = &changed,
                                  .y_stride = t->stride,
                                  .worker = worker};
@@ -331,13 +331,14 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
                              linear_row_bytes(parts[i]->format, w->d_in)};
             const adapter_rows changed =
                 job->changes_hidden ? hidden_changed(job, parts[i], is_up) : (adapter_rows){.w = NULL};
-            experts_tile(job,
-                         &(linear_tile_use){.b = job->b,
-                                            .part = {parts[i], t.block0, t.n_blocks, NULL},
-                                            .rows = &changed,
-                                            .y_stride = t.stride,
-                                            .worker = worker},
-                         rows, place, n_rows, sums[i]);
+            experts_tile(
+                job,
+                &(linear_tile_use){.b = job->b,
+                                   .part = {.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks},
+                                   .rows = &changed,
+                                   .y_stride = t.stride,
+                                   .worker = worker},
+                rows, place, n_rows, sums[i]);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS && w->down[e]->order == NULL && !job->changes_sums;
