@@ -121,7 +121,7 @@ static void groups_read(const char *root, const char *controller, groups *out) {
 
 /* ---- mounts ---- */
 
-/* The next word of *rest, which moves after it; "" at the end. */
+/* Returns the next word of *rest and moves *rest past it; "" at the end. */
 static char *next_word(char **rest) {
     char *word = *rest, *end = word + strcspn(word, " \n");
     *rest = *end != '\0' ? end + 1 : end;

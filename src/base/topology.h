@@ -54,7 +54,7 @@ typedef struct topology {
 /* Reads the topology of the processors in `allowed` only. root: "/sys". */
 void topology_read(const char *root, const cpu_mask *allowed, topology *out);
 
-/* NUMA nodes of memory, as bit sets: bit n is node n. Any thread. */
+/* Sets of NUMA nodes, as bits: bit n is node n. Any thread. */
 
 /* Returns the set of nodes from which this thread may allocate; 0: unknown (no NUMA, or a
  * container that forbids the call). */

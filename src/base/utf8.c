@@ -87,7 +87,7 @@ bool utf8_is_unfinished(const char *p, size_t n) {
     return n > 0 && utf8_decode(p, n, &len) < 0 && len == n && lead_of((uint8_t)p[0]).len > n;
 }
 
-/* The number of ASCII bytes at the beginning of s. */
+/* Returns the number of ASCII bytes at the beginning of s. */
 static size_t ascii_run(str s) {
     size_t i = 0;
     for (; i + 8 <= s.n; i += 8) {
