@@ -49,7 +49,7 @@ typedef enum flag_type {
     FLAG_FIELD_PRESET, /* request field: the only choice's JSON; takes no value */
     FLAG_FIELDS,       /* request fields: the members of a JSON object */
     FLAG_NAMES,        /* appended to served_names, as are the words that follow */
-    FLAG_PINNED,       /* appended to pinned */
+    FLAG_PINNED,       /* a model's name, appended to pinned */
 
     /* Flags of other servers (cli/flags.c), not in --help. `meaning` is the reason. */
     FLAG_TAKEN,        /* ignored; takes no value */
