@@ -23,7 +23,7 @@ static quire_err exec_submit_prefix(engine_call *k, quire_error *err) {
 
 static quire_err exec_go_on(engine_call *k, bool *is_over, quire_error *err);
 
-/* Prepares the gen after the running one, if the text between them is known. May fail. */
+/* Prepares the gen after the running one if the text between is known; may do nothing. */
 static void exec_look_ahead(engine_call *k) {
     quire_state *s = k->c->state;
     engine_state *es = exec_state_of(s);
