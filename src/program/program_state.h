@@ -277,7 +277,7 @@ typedef struct program_event {
 struct quire_state {
     program_root *root;
     quire_state *parent;              /* NULL: this is the root state */
-    quire_state *next_of_all;         /* link of root->states */
+    quire_state *next_of_all;         /* next state in root->states */
     quire_state *first, *last, *next; /* first and last fork; next fork of its parent */
     quire_state *next_ready;
     int32_t *branch; /* [n_branch] the branch taken at each fork from the root state to this one */
@@ -297,7 +297,7 @@ struct quire_state {
     program_variable *variables;
     size_t n_variables, cap_variables;
     hash_index names; /* index of the variables by program_variable.hash */
-    /* value that joins take for variables this state has not set; NULL: not made yet */
+    /* value of variables that this state has not set, for joins; NULL: not made yet */
     program_value *absent;
     program_call *call;   /* the call in progress, or NULL */
     int32_t n_calls;      /* number of gens and selects begun */
