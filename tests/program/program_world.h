@@ -17,7 +17,7 @@ typedef struct seen {
 static inline void run_to_idle(quire_programs *ps, seen *s) {
     quire_program_event ev;
     *s = (seen){0};
-    for (int64_t end_us = clock_us() + 120000000; clock_us() < end_us;) { /* a generous time limit */
+    for (int64_t end_us = clock_us() + 120000000; clock_us() < end_us;) { /* 120 seconds, a generous limit */
         if (!quire_programs_next(ps, &ev)) {
             quire_programs_wait(ps, 1000000);
             continue;
