@@ -1,10 +1,10 @@
-/* Requests to an OpenAI-compatible API, several at once: each thread has one exchange at
- * a time over a connection of its own. Temporary failures are retried a few times, after
- * the delay that the API names.
+/* Sends requests to an OpenAI-compatible API, several at once: each thread handles one
+ * request at a time over its own connection. Temporary failures are retried a few times,
+ * after the delay that the API asks for.
  *
  *   api_client_send -> (a thread posts it) -> api_client_take -> api_job_free
  *
- * Owner: one thread, which makes all calls. */
+ * One thread makes all calls. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,15 +17,15 @@
 #include "hub/hub_http.h"
 #include "json/json.h"
 
-/* Text that an API generated past the end of a gen, and what later gens take from it:
- * pure functions of texts and responses.
+/* Text that an API generated past the end of a gen, and its use by later gens: pure
+ * functions of texts and responses.
  *
  * A gen that is followed by constant text and another gen is sent without its stop
- * strings and with more tokens than its own. The returned text is cut as the API would
- * have cut each gen: at the first token that completes a stop string, at max_tokens, or
- * where the model ended. What follows the cut is a guess of the constant text and the
- * later gens. As far as it agrees with the constant text, and a token ends where that
- * ends, it is what the API would (greedily) generate there, so no call is needed. */
+ * strings and with a larger max_tokens. The returned text is cut where the API would have
+ * ended the gen: at the first token that completes a stop string, at max_tokens, or where
+ * the model ended. The text after the cut is a guess of the constant text and the later
+ * gens. If it begins with the constant text, and a token ends where that ends, the rest
+ * is what the API would (greedily) generate there, so no call is needed. */
 
 /* ---- responses ---- */
 
@@ -50,14 +50,14 @@ static quire_err api_text_add_end(api_text *t, size_t end) {
     return QUIRE_OK;
 }
 
-/* Where token i begins, in characters; 0 if the API does not say. */
+/* The offset of token i, in characters; 0 if it is missing or invalid. */
 static int64_t api_offset_at(const json_value *offsets, size_t i) {
     int64_t at = json_int64(json_at(offsets, i));
     return at >= 0 && at <= INT32_MAX ? at : 0;
 }
 
-/* A completion's tokens by their text_offset, which counts characters: token i ends where
- * the next one begins. */
+/* Sets t->ends from a completion's text_offset, in characters: token i ends where the
+ * next one begins. */
 static quire_err api_text_read_offsets(api_text *t, const json_value *offsets) {
     size_t at = 0, n = json_length(offsets);
     int64_t first = n > 0 ? api_offset_at(offsets, 0) : 0, chars = 0;
@@ -72,7 +72,8 @@ static quire_err api_text_read_offsets(api_text *t, const json_value *offsets) {
     return QUIRE_OK;
 }
 
-/* A chat's tokens by their bytes or, where those are not given, by their texts. */
+/* Sets t->ends from the bytes of a chat's tokens or, if these are missing, from their
+ * texts. */
 static quire_err api_text_read_content(api_text *t, const json_value *tokens) {
     size_t at = 0, n = json_length(tokens);
     for (size_t i = 0; i < n; i++) {
@@ -127,8 +128,8 @@ bool api_rule_read(const json_value *fields, api_rule *out) {
 
 /* ---- cuts ---- */
 
-/* The number of tokens for the bytes in [from, to); where tokens are not known an
- * upper bound, a token a byte. */
+/* The number of tokens in bytes [from, to); if tokens are unknown, an upper bound: one
+ * per byte. */
 static size_t api_text_tokens(const api_text *t, size_t from, size_t to) {
     size_t n = 0;
     if (!t->has_tokens) {
@@ -140,8 +141,7 @@ static size_t api_text_tokens(const api_text *t, size_t from, size_t to) {
     return to > from ? n + 1 : 0;
 }
 
-/* Finds the stop string that is complete first; of several that end together, the
- * longest. */
+/* Finds the stop string that ends first; of several that end together, the longest. */
 static bool api_text_find_stop(const api_text *t, size_t from, const api_rule *rule, size_t *begin,
                                size_t *end) {
     for (size_t at = from + 1; at <= t->text.n; at++) {
@@ -218,8 +218,8 @@ int64_t api_count_of(const json_value *usage, const char *name) {
 }
 
 #define MAX_RESPONSE ((size_t)64 << 20)
-#define MAX_SENT     3   /* most times that a job is sent */
-#define STALL_S      600 /* how long a model may compute before its first byte */
+#define MAX_SENT     3   /* attempts to send a job */
+#define STALL_S      600 /* most seconds between sending a request and the first byte of its response */
 #define MAX_WAIT_S   60
 #define MAX_KEY      8192 /* bytes */
 
@@ -227,15 +227,15 @@ typedef struct api_thread {
     api_client *client;
     pthread_t thread;
     hub_http *http;
-    api_job *job;     /* the job that it runs, under the lock */
-    atomic_bool stop; /* ends that job */
+    api_job *job;     /* the job that the thread runs; under the lock */
+    atomic_bool stop; /* set to end that job */
 } api_thread;
 
 struct api_client {
     api_client_options o;
-    size_t n_url; /* without trailing slashes */
+    size_t n_url; /* length of the address without trailing slashes */
     pthread_mutex_t lock;
-    pthread_cond_t work; /* signalled when a job waits or is dropped, or the client closes */
+    pthread_cond_t work; /* signalled when a job is queued or dropped, or the client closes */
     wake ended;
     api_job *waiting, **waiting_last, *over, **over_last;
     int32_t n_idle;
@@ -285,8 +285,8 @@ static quire_err api_on_body(void *user, const void *p, size_t n) {
     return n > MAX_RESPONSE - j->response.n ? QUIRE_TOO_LARGE : strbuf_add(&j->response, p, n);
 }
 
-/* The message of an API's error: error.message of its body, or all of a short body; of a
- * redirect, which is not followed, its address. */
+/* Sets err from an API's error: error.message of its body, or the whole body if it is
+ * short. For a redirect, which is not followed: its address. */
 static quire_err api_read_error(const api_job *j, const char *url, const hub_reply *reply, quire_error *err) {
     const int32_t status = reply->status;
     if (reply->location[0] != 0) {
@@ -311,7 +311,7 @@ static quire_err api_read_error(const api_job *j, const char *url, const hub_rep
     return code;
 }
 
-/* Waits before the job is sent again. False if the job was dropped. */
+/* Waits before the job is sent again. False: the job was dropped. */
 static bool api_pause(api_thread *t, int32_t seconds) {
     api_client *c = t->client;
     struct timespec until;
@@ -388,7 +388,7 @@ static void *api_thread_run(void *arg) {
 
 /* ---- the client ---- */
 
-/* An address with a name and a password is not repeated in messages. */
+/* Checks the address. Messages do not repeat one with a user name and password. */
 static quire_err api_check_url(const char *url, quire_error *err) {
     const char *host = strstr(url, "://");
     if (host != NULL && memchr(host + 3, '@', strcspn(host + 3, "/")) != NULL) {
@@ -490,12 +490,12 @@ quire_err api_client_send(api_client *c, api_job *j, quire_error *err) {
     }
     pthread_mutex_lock(&c->lock);
     api_jobs_add(&c->waiting_last, j);
-    pthread_cond_broadcast(&c->work); /* a pausing thread waits for this too */
+    pthread_cond_broadcast(&c->work); /* wakes a thread in api_pause too */
     pthread_mutex_unlock(&c->lock);
     return QUIRE_OK;
 }
 
-/* Removes a job from a list, if it is there. */
+/* Removes a job from a list. False: it is not there. */
 static bool api_jobs_remove(api_job **first, api_job ***last, const api_job *j) {
     api_job **at = first;
     while (*at != NULL && *at != j) {

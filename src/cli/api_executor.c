@@ -8,28 +8,28 @@
 #include "program/program_state.h"
 #include "json/json_out.h"
 
-#define MAX_LINKS 16 /* gens that one call may answer */
+#define MAX_LINKS 16 /* most gens that one call may answer */
 
 struct api_executor {
     api_client *client;
     api_executor_options o;
-    char *model;                   /* name sent with requests; NULL: not known yet */
-    struct api_call *first, *last; /* all calls under way, in order */
-    struct api_call *over;         /* calls that ended without a request */
+    char *model;                   /* model name sent with requests; NULL: not known yet */
+    struct api_call *first, *last; /* list of all calls in progress, oldest first */
+    struct api_call *over;         /* list of calls that ended without a request */
     api_job *models;               /* request for the list of models; NULL: not in progress */
     api_counts counts;
     bool guesses; /* the API returns the tokens of its texts */
 };
 
-/* What the executor keeps for a state: text that was generated past its last gen's
- * end. */
+/* The executor's data of a state: text that was generated past the end of its last
+ * gen. */
 typedef struct api_state {
     api_text *guess;       /* NULL: none */
-    size_t at;             /* where the unused text begins */
-    size_t n_parts;        /* parts of the state when it was made, the gen's value included */
-    int64_t prompt_tokens; /* of the call that made it */
+    size_t at;             /* offset of the unused text */
+    size_t n_parts;        /* number of the state's parts when the guess was made, with the gen's value */
+    int64_t prompt_tokens; /* prompt tokens of the call that generated it */
     char *sampling;        /* the sampling fields with which it was generated */
-    bool is_greedy;        /* any continuation from here gets the same text */
+    bool is_greedy;        /* decoding was greedy: a new call would get the same text */
 } api_state;
 
 typedef struct api_call {
@@ -38,11 +38,11 @@ typedef struct api_call {
     struct api_call *next, *previous;
     struct api_call *next_over;
     api_job *job;
-    json_value *fields; /* of the program and the gen */
-    strbuf sampling;    /* the fields as JSON, without those that end a gen */
+    json_value *fields; /* request fields of the program and the gen */
+    strbuf sampling;    /* the fields as JSON, without max_tokens and stop */
     api_rule rule;
-    bool goes_past; /* the job asks for more than the gen */
-    bool is_again;  /* the longer text did not show where the gen ends, so the gen is sent again alone */
+    bool goes_past; /* the job asks for more text than the gen */
+    bool is_again;  /* the longer text did not show where the gen ends: the gen is sent alone */
     quire_error error;
     quire_err status;
 } api_call;
@@ -62,7 +62,7 @@ static void api_write_members(json_out *o, const json_value *fields, const json_
     }
 }
 
-/* Reads the fields of a gen: its own, and the program's as defaults. */
+/* Reads the request fields of a gen; the program's are defaults. */
 static quire_err api_read_fields(api_call *k, quire_error *err) {
     const program_steps *p = &k->c->state->root->program;
     const step *st = k->c->step;
@@ -90,8 +90,8 @@ static bool api_fields_are_greedy(const api_call *k) {
     return json_numeric(temperature) && json_double(temperature) == 0;
 }
 
-/* Whether text past the gen's end is what another gen with these fields would generate
- * there: none of them depends on where a gen begins. */
+/* Whether another gen with these fields would generate the same text past this gen's end:
+ * no field's effect depends on where a gen begins. */
 static bool api_fields_allow_guess(const api_call *k) {
     static const char *const known[] = {"max_tokens", "stop",  "temperature", "top_p",
                                         "top_k",      "min_p", "seed"};
@@ -127,8 +127,8 @@ static void api_exec_drop(void *executor, quire_state *s) {
     }
 }
 
-/* Branches take a guess only if all of them would get that text; samples are drawn
- * again. */
+/* A branch shares a greedy guess only: sampled text must be drawn anew for each
+ * branch. */
 static quire_err api_exec_fork(void *executor, const quire_state *from, quire_state *to) {
     const api_state *was = from->of_executor;
     (void)executor;
@@ -154,7 +154,7 @@ static const int32_t *api_exec_tokens(void *executor, const quire_state *s, size
     return NULL;
 }
 
-/* Appends the text of parts [from, to) of a state; false: one has no text. */
+/* Appends the text of parts [from, to) of a state. An error if a part has no text. */
 static quire_err api_add_parts(const quire_state *s, size_t from, size_t to, strbuf *text, quire_error *err) {
     for (size_t i = from; i < to; i++) {
         const program_part *p = &s->parts[i];
@@ -201,8 +201,8 @@ static quire_err api_write_messages(json_out *o, const quire_state *s, bool *goe
     return e;
 }
 
-/* Writes the members before `model`: the prompt, or messages and what their template
- * sees. */
+/* Writes the members before `model`: the prompt, or messages and options of their
+ * template. */
 static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error *err) {
     const program_steps *p = &s->root->program;
     bool goes_on;
@@ -226,8 +226,8 @@ static quire_err api_write_prompt(json_out *o, const quire_state *s, quire_error
 
 /* ---- what follows a gen ---- */
 
-/* Bound of the tokens to request past the gen's end: those of the constant texts (a
- * token a byte) and gens that follow in its list; 0: nothing follows. */
+/* An upper bound of the tokens to request past the gen's end: of the constant texts (one
+ * per byte) and gens that follow in its list. 0: none follow. */
 static int64_t api_count_more(const api_call *k) {
     const quire_state *s = k->c->state;
     const program_frame *f = &s->frames[s->n_frames - 1];
@@ -319,7 +319,7 @@ static quire_err api_set_text(program_call *c, size_t i, str text) {
     return program_call_text(c, (int32_t)i, text);
 }
 
-/* Sets the gen's first output to the text up to the cut, and keeps the rest as a
+/* Sets the gen's first output to the text before the cut, and stores the rest as a
  * guess. */
 static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_cut *cut,
                               int64_t prompt_tokens, quire_error *err) {
@@ -387,7 +387,7 @@ static quire_err api_send_models(api_executor *x, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Sends the request of a call, whose other members have been written. */
+/* Writes the last members of a call's request, and sends it. */
 static quire_err api_send_body(api_call *k, json_out *o, quire_error *err) {
     const char *model = k->x->model != NULL ? k->x->model : k->c->state->root->program.model;
     json_cstr(json_name(o, "model"), model);
@@ -439,7 +439,7 @@ static quire_err api_gen_begin(api_call *k, quire_error *err) {
 
 /* ---- select ---- */
 
-/* Sends every choice after the state's text and, if the method needs it, alone. */
+/* Sends each choice, appended to the state's text and, if the method needs it, alone. */
 static quire_err api_select_begin(api_call *k, quire_error *err) {
     const program_call *c = k->c;
     const quire_state *s = c->state;
@@ -479,8 +479,8 @@ static int64_t api_count_chars(const char *p, size_t n) {
     return chars;
 }
 
-/* Reads the log-probabilities of a choice's tokens: those that end after the first
- * n_before characters, up to n_all. *out: [*n] mem_new'd. */
+/* Reads the log-probabilities of a choice's tokens that end after the first n_before of
+ * n_all characters. *out: [*n] mem_new'd. */
 static quire_err api_read_scores(const json_value *choice, int64_t n_before, int64_t n_all, double **out,
                                  size_t *n) {
     const json_value *l = json_get(choice, "logprobs"), *offsets = json_get(l, "text_offset"),
@@ -495,14 +495,14 @@ static quire_err api_read_scores(const json_value *choice, int64_t n_before, int
         int64_t at = json_int64(json_at(offsets, i)),
                 end = i + 1 < n_tokens ? json_int64(json_at(offsets, i + 1)) : n_all;
         if (end > n_before && at < n_all) {
-            (*out)[(*n)++] = json_double(json_at(values, i)); /* a text's first token has none */
+            (*out)[(*n)++] = json_double(json_at(values, i)); /* null, of a text's first token, is 0 */
         }
     }
     return *n > 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
-/* Reads the choices' log-probabilities into choices; scores: [2 * n_choices], their
- * memory. */
+/* Reads the choices' log-probabilities. scores: [2 * n_choices], arrays that `choices`
+ * point to; the caller frees them. */
 static quire_err api_score_choices(const api_call *k, const json_value *response, int64_t n_before,
                                    select_choice *choices, double **scores, quire_error *err) {
     const program_call *c = k->c;
@@ -555,7 +555,7 @@ done:
 
 /* ---- responses ---- */
 
-/* Takes the outputs as the API returned them. */
+/* Sets the call's outputs to the choices of the response. */
 static quire_err api_take_outputs(api_call *k, const json_value *response, quire_error *err) {
     program_call *c = k->c;
     size_t n = json_length(json_get(response, "choices"));
@@ -578,8 +578,8 @@ static quire_err api_take_outputs(api_call *k, const json_value *response, quire
     return n > 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "the API's response has no choices");
 }
 
-/* Takes the response to a gen that was requested past its end. k->is_again: it does not
- * show where the gen ends, since the API returned no tokens, or too few. */
+/* Handles the response to a gen that was requested past its end. Sets k->is_again if it
+ * does not show where the gen ends, because the API returned no or too few tokens. */
 static quire_err api_take_past(api_call *k, const json_value *response, int64_t n_completion,
                                quire_error *err) {
     api_text *t;
@@ -599,7 +599,7 @@ static quire_err api_take_past(api_call *k, const json_value *response, int64_t 
     return e;
 }
 
-/* Takes a response. If k->job is set afterwards, the gen was sent again. */
+/* Handles a response. If k->job is set afterwards, the gen was sent again. */
 static quire_err api_take_response(api_call *k, const json_value *response, quire_error *err) {
     const json_value *usage = json_get(response, "usage");
     program_call *c = k->c;
@@ -621,7 +621,7 @@ static quire_err api_take_response(api_call *k, const json_value *response, quir
     return k->is_again ? api_send_gen(k, err) : QUIRE_OK;
 }
 
-/* Requests a gen alone, because the API refused to go past its end: it has no
+/* Sends a gen alone, because the API refused the longer request: it has no
  * log-probabilities, or allows fewer tokens. */
 static quire_err api_ask_again(api_call *k, quire_error *err) {
     k->x->guesses = false;
@@ -687,7 +687,7 @@ static void api_take_models(api_executor *x, api_job *j) {
     api_begin_waiting(x);
 }
 
-/* Begins a call, or queues it until the model's name is known. */
+/* Begins a call, or requests the model's name first if it is not known. */
 static quire_err api_call_begin(api_call *k, quire_error *err) {
     if (k->x->model == NULL && k->c->state->root->program.model == NULL) {
         return k->x->models != NULL ? QUIRE_OK : api_send_models(k->x, err);

@@ -1,7 +1,7 @@
 /* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read while there is
- * room, submitted as long as the engine accepts them, and answered in any order. Only
- * prompts between the oldest without a response and BATCH_AHEAD after it are in memory,
- * so memory is bounded for any number. */
+ * room, submitted as long as the engine accepts them, and answered in any order. Only the
+ * prompts from the oldest without a response to BATCH_AHEAD after it are in memory, so
+ * memory is bounded for any number of prompts. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -23,8 +23,7 @@
 
 /* Finds a custom_id that occurs twice in a file of prompts. */
 
-/* A custom_id, as the first bytes of its digest, which no known method makes collide.
- * Line 0: none. */
+/* A custom_id, as the first bytes of its SHA-256, and its line; 0: a free entry. */
 typedef struct seen_id {
     uint8_t digest[12];
     uint32_t line;
@@ -45,7 +44,7 @@ static seen_id *batch_ids_slot_of(const seen_ids *s, const uint8_t *digest) {
     return &s->slots[at];
 }
 
-/* Makes room for one more entry; at most two thirds are used. */
+/* Makes room for one more entry; at most two thirds of the slots are used. */
 static quire_err batch_ids_grow(seen_ids *s) {
     if (3 * (s->n + 1) <= 2 * s->n_slots) {
         return QUIRE_OK;
@@ -63,7 +62,7 @@ static quire_err batch_ids_grow(seen_ids *s) {
     return QUIRE_OK;
 }
 
-/* Finds the id of a line, decoded if it is a string. Empty: none. */
+/* Finds the custom_id of a line, decoded if it is a string. Empty: none. */
 static quire_err find_id(str line, strbuf *scratch, str *out) {
     json_fault fault;
     str span;
@@ -82,8 +81,7 @@ static quire_err find_id(str line, strbuf *scratch, str *out) {
     return json_scan_string(&(json_scan){.text = span}, scratch, out);
 }
 
-/* Adds the id of the line that was read last. *earlier: the line that has it already, or
- * 0. */
+/* Adds the custom_id of line `number`. *earlier: the line that has the same one, or 0. */
 static quire_err batch_ids_add_line(seen_ids *s, str line, size_t number, str *id, strbuf *scratch,
                                     uint32_t *earlier) {
     uint8_t digest[SHA256_BYTES];
@@ -107,9 +105,9 @@ static quire_err batch_ids_add_line(seen_ids *s, str line, size_t number, str *i
     return QUIRE_OK;
 }
 
-/* Reads all lines of `in`, and rewinds it. BAD_FILE if two lines have one custom_id, so
- * that their answers could not be distinguished, with the numbers of both; IO, NO_MEMORY,
- * and TOO_LARGE past 2^32 lines. Takes 16 to 48 bytes for each line that has one. A line
+/* Reads all lines of `in`, and rewinds it. QUIRE_BAD_FILE: two lines have the same
+ * custom_id; err has the numbers of both. QUIRE_TOO_LARGE: over 2^32 lines. QUIRE_IO,
+ * QUIRE_NO_MEMORY. Takes 16 to 48 bytes of memory for each line with a custom_id. A line
  * that is not valid JSON counts as having none. */
 static quire_err batch_ids_check(batch_input *in, quire_error *err) {
     enum { SHOWN = 60 };
@@ -141,8 +139,8 @@ static quire_err batch_ids_check(batch_input *in, quire_error *err) {
 /* Describes the settings on which a batch's responses depend, and the command that
  * resumes it. One thread. */
 
-/* Appends a JSON object for batch_part_open: the digest of the prompts, the model, and
- * the flags that apply to all requests. NO_MEMORY fills err. */
+/* Appends the JSON object for batch_part_open: the digest of the prompts, the model, and
+ * the flags that apply to all requests. Only QUIRE_NO_MEMORY. */
 static quire_err batch_about(const cli_options *o, const session *s, const uint8_t digest[SHA256_BYTES],
                              strbuf *to, quire_error *err) {
     const quire_info *info = quire_engine_info(s->engine);
@@ -201,7 +199,7 @@ static quire_err add_argument(strbuf *to, const char *argument) {
     return strbuf_add_char(to, '\'');
 }
 
-/* Appends the command as it was given, quoted for a shell, with --resume. */
+/* Appends the command of this run with --resume, quoted for a shell. */
 static quire_err batch_about_resume(const cli_options *o, strbuf *to) {
     TRY(strbuf_add_str(to, "quire run"));
     for (int i = 0; i < o->n_arguments; i++) {
@@ -211,28 +209,27 @@ static quire_err batch_about_resume(const cli_options *o, strbuf *to) {
 }
 
 enum {
-    /* bytes of requests, and of responses that wait to be written; another line is read
-     * while there are fewer */
+    /* lines are read while requests, and responses not yet written, have fewer bytes */
     HELD_BYTES = 64 << 20,
-    LOOK_US = 200000, /* how often signals are checked while no event comes */
+    LOOK_US = 200000, /* interval of checks for signals while no event comes */
     PROGRESS_US = 500000
 };
 
 typedef enum job_state {
     JOB_NONE,    /* not read yet */
-    JOB_WAITING, /* for the engine */
+    JOB_WAITING, /* not submitted yet */
     JOB_RUNNING,
     JOB_ANSWERED
 } job_state;
 
-/* Prompt i has index i mod BATCH_AHEAD. */
+/* A prompt in memory; prompt i is in jobs[i mod BATCH_AHEAD]. */
 typedef struct job {
     size_t index;
     job_state state;
-    bool dropped; /* cancelled by this program: it gets no response */
+    bool dropped; /* cancelled because the run was stopped: it gets no response */
     batch_line line;
     response response;
-    strbuf written; /* its line, if that waits to be written in order */
+    strbuf written; /* its response line, if earlier ones must be written first */
 } job;
 
 typedef struct batch {
@@ -240,16 +237,18 @@ typedef struct batch {
     session *s;
     batch_input in;
     job *jobs;     /* [BATCH_AHEAD], mem_new'd */
-    size_t oldest; /* without a response */
-    /* most_running: how many the engine accepts at once, found by trying */
+    size_t oldest; /* oldest prompt without a response */
+    /* most_running: number of requests that the engine accepts at once, found by
+     * trying */
     size_t n_waiting, n_running, most_running;
-    size_t n_answered, n_failed, n_before; /* in all; with errors; by the run that this one resumes */
+    /* responses in all, with errors, and of the run that this one resumes */
+    size_t n_answered, n_failed, n_before;
     size_t held_bytes;
     int64_t n_tokens;
-    bool keeps; /* responses go through part; else they go to `file` in order */
+    bool keeps; /* responses go through `part`; otherwise to `file`, in order */
     batch_part part;
     FILE *file;
-    strbuf text; /* a line being written */
+    strbuf text; /* the line being written */
     int64_t start_us, shown_us;
 } batch;
 
@@ -276,7 +275,7 @@ static quire_err batch_file_write_plain(batch *b, const strbuf *line, quire_erro
                : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
 }
 
-/* Advances past the oldest prompts that have their responses. */
+/* Advances `oldest` past the prompts that have responses. */
 static quire_err batch_file_advance(batch *b, quire_error *err) {
     for (job *j; b->oldest < b->in.n_lines && (j = batch_file_job_of(b, b->oldest))->state == JOB_ANSWERED;
          b->oldest++) {
@@ -290,7 +289,7 @@ static quire_err batch_file_advance(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* j has its response: writes it, or keeps it until its turn in the order. */
+/* Writes the response of j, or stores it until earlier ones are written. */
 static quire_err answered(batch *b, job *j, quire_error *err) {
     strbuf *to = b->keeps ? &b->text : &j->written;
     strbuf_clear(to);
@@ -318,7 +317,7 @@ static quire_err read_job(batch *b, quire_error *err) {
     size_t index = b->in.n_read;
     job *j = batch_file_job_of(b, index);
     TRY(batch_input_next(&b->in, &text, err));
-    if (j->state == JOB_ANSWERED) { /* answered by the previous run */
+    if (j->state == JOB_ANSWERED) { /* the resumed run has its response */
         return QUIRE_OK;
     }
     j->index = index;
@@ -340,7 +339,7 @@ static quire_err read_jobs(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The engine was full: the job waits until another has ended. */
+/* Queues j again, since the engine is full until another job has ended. */
 static void put_back(batch *b, job *j) {
     response_deinit(&j->response);
     j->state = JOB_WAITING;
@@ -348,7 +347,8 @@ static void put_back(batch *b, job *j) {
     b->most_running = b->n_running;
 }
 
-/* A job's stream has ended, or could not begin: it is answered, or it waits again. */
+/* Handles the end of a job's stream, or its failure to begin: the job is answered or
+ * waits again. */
 static quire_err end_job(batch *b, job *j, quire_error *err) {
     if (j->dropped) {
         response_deinit(&j->response);
@@ -405,7 +405,7 @@ static void batch_file_show_progress(batch *b, bool last) {
             (double)(b->n_answered - b->n_before) / seconds, (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-/* Waits for the responses that have begun; the other prompts are left for another run. */
+/* Cancels jobs whose responses have not begun, leaving their prompts to a resumed run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
@@ -451,7 +451,7 @@ static quire_err run_jobs(batch *b, quire_error *err) {
 
 /* ---- the files ---- */
 
-/* Marks the prompts for which the part has responses. */
+/* Marks the prompts whose responses are in the part. */
 static quire_err batch_file_take_part(batch *b, quire_error *err) {
     size_t index;
     bool is_error, more;
@@ -491,8 +491,8 @@ done:
     return batch_file_take_part(b, err);
 }
 
-/* The error of a batch that was stopped: where its responses are and the command to
- * resume. */
+/* The error of a stopped batch: says where its responses are, and which command resumes
+ * it. */
 static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
         return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered,
@@ -507,7 +507,7 @@ static quire_err batch_file_stopped(const batch *b, quire_error *err) {
     return QUIRE_CANCELLED;
 }
 
-/* Writes responses that wait for earlier, missing ones, so that a pipe gets them too. */
+/* Without a part, at the end: writes the responses that still wait for missing ones. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
         if (batch_file_job_of(b, i)->written.n > 0) {

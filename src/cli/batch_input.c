@@ -18,7 +18,8 @@ static bool is_regular(FILE *f) {
     return fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Opens a new file without a name. */
+/* Opens a new unnamed file in the directory of `beside`; NULL: in that for temporary
+ * files. */
 static FILE *nameless_file(const char *beside) {
     if (beside == NULL) {
         return tmpfile();
@@ -38,7 +39,7 @@ static FILE *nameless_file(const char *beside) {
     return f;
 }
 
-/* Copies the rest of `from`. */
+/* Copies the rest of `from` to in->file. */
 static quire_err copy_all(batch_input *in, FILE *from, quire_error *err) {
     char block[65536];
     size_t n;
@@ -96,7 +97,7 @@ void batch_input_rewind(batch_input *in) {
     in->n_read = in->number = 0;
 }
 
-/* The first reading. */
+/* Reads the file once, for n_lines and digest. */
 static quire_err read_once(batch_input *in, quire_error *err) {
     sha256_sum sum;
     size_t n;
@@ -145,23 +146,23 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Lines of a file of prompts, and their response lines. A line is
- *   - {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields
- *     by their API names; its response is {"index", "id" if given, "text", "token_ids",
- *     "finish_reason", "usage"}, or "choices" of those if a prompt is a list;
- *   - {"custom_id", "method", "url", "body"}, OpenAI's batch format; its response is
- *     {"id", "custom_id", "response": {"status_code", "body"}, "error"}.
- * An error in a line becomes its response. One thread. */
+/* Lines of a file of prompts, and their response lines. A line is one of - {"prompt":
+ * "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields by their API
+ * names; its response is {"index", "id" if given, "text", "token_ids", "finish_reason",
+ * "usage"}, or "choices" of those if a prompt is a list; - {"custom_id", "method", "url",
+ * "body"}, OpenAI's batch format; its response is {"id", "custom_id", "response":
+ * {"status_code", "body"}, "error"}. An error in a line becomes its response. One
+ * thread. */
 
 /* ---- reading ---- */
 
-/* The members of a line that determine its kind, as JSON; empty: absent or null. */
+/* The members that determine a line's kind, as JSON; empty: absent or null. */
 typedef struct line_parts {
     str id, custom_id, url, method, body, messages;
 } line_parts;
 
-/* Finds these members in a line, which is an object, without building a tree: it may hold
- * a long prompt, or a schema that is too large. */
+/* Finds line_parts in a line, an object, without building a tree, since the line may be
+ * long. */
 static quire_err find_parts(str text, line_parts *out) {
     const struct {
         const char *name;
@@ -185,7 +186,7 @@ static quire_err find_parts(str text, line_parts *out) {
     return e;
 }
 
-/* The text of a string; empty for other values. */
+/* The text of a JSON string; empty for other values. */
 static str batch_line_text_of(str span, strbuf *scratch) {
     str text;
     json_scan s = {.text = span};
@@ -221,7 +222,7 @@ static quire_err read_openai(const line_parts *line, batch_line *l, quire_error 
                : QUIRE_OK;
 }
 
-/* Adds the line's own members except "id". "ids" is another name for a prompt of ids. */
+/* Adds all members of a line but "id". "ids" becomes "prompt". */
 static quire_err batch_line_add_members(str text, body *b) {
     json_scan s = {.text = text};
     strbuf scratch = {0}, name = {0};
@@ -242,7 +243,7 @@ done:
     return e;
 }
 
-/* Reads the flags' fields, overridden by the line's own. */
+/* Builds a request from the flags' fields, overridden by the line's. */
 static quire_err batch_line_read_plain(const cli_options *o, const session *s, str text,
                                        const line_parts *line, batch_line *l, quire_error *err) {
     body b = {0};
@@ -292,7 +293,7 @@ quire_err batch_line_read(const cli_options *o, const session *s, size_t number,
 
 /* ---- answering ---- */
 
-/* The HTTP status that a server would send. */
+/* The HTTP status that a server would send for this error. */
 static int status_of(const quire_error *error) {
     return error->code == QUIRE_OK         ? 200
            : error->code == QUIRE_INTERNAL ? 500
@@ -318,7 +319,7 @@ static void add_usage(json_out *o, const response *a) {
     json_end(o, '}');
 }
 
-/* Adds the text of choice i, its ids and the finish reason. id: of the response. */
+/* Writes choice i: text, token ids, finish reason. id: the response's id. */
 static void add_choice(json_out *o, const response *a, size_t i, const char *id, bool message) {
     const response_choice *c = &a->choices[i];
     const strbuf *said = a->has_parts ? &c->content : &c->text;
@@ -374,7 +375,7 @@ static void plain_response(json_out *o, const response *a, size_t index, const s
     json_end(o, '}');
 }
 
-/* Adds the body of an OpenAI response: a completion, or an error. */
+/* Writes the body of an OpenAI response: a completion or an error. */
 static void batch_line_add_body(json_out *o, const batch_line *l, size_t index, const response *a,
                                 const char *model) {
     int status = status_of(&a->error);

@@ -1,4 +1,4 @@
-/* realpath */
+/* for realpath */
 #define _XOPEN_SOURCE 700
 
 #include "cli/batch_part.h"
@@ -25,7 +25,7 @@ bool batch_part_wanted(const char *out) {
 
 /* ---- names ---- */
 
-/* Appends OUT if it is no link or a dangling one, otherwise its target. */
+/* Appends the target of OUT if it is a link to an existing file, otherwise OUT. */
 static quire_err add_target(const char *out, strbuf *to) {
     struct stat s;
     char *real = lstat(out, &s) == 0 && S_ISLNK(s.st_mode) ? realpath(out, NULL) : NULL;
@@ -87,7 +87,7 @@ static quire_err batch_part_lock(batch_part *p, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Gives a file the permissions of another, if that exists. */
+/* Gives f the permissions of the file `from`, if that exists. */
 static void take_mode(FILE *f, const char *from) {
     struct stat s;
     if (stat(from, &s) == 0) {
@@ -104,7 +104,8 @@ static quire_err write_about(const batch_part *p, str about, quire_error *err) {
     return fclose(f) == 0 && good ? QUIRE_OK : batch_part_failed(p->info.p, err);
 }
 
-/* Compares the settings of the run that is resumed with those of this one. */
+/* Compares the settings of the resumed run (then) with this one's. QUIRE_INVALID: they
+ * differ. */
 static quire_err batch_part_compare(const batch_part *p, const json_value *then, const json_value *now,
                                     quire_error *err) {
     for (json_member m = {0}; json_next(now, &m);) {
@@ -142,7 +143,7 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
     return e;
 }
 
-/* Opens the part of a new or a resumed run. */
+/* Opens and locks the part file of a new or a resumed run. */
 static quire_err batch_part_open_file(batch_part *p, bool resume, str about, quire_error *err) {
     struct stat s;
     int fd = open(p->path.p, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -151,7 +152,7 @@ static quire_err batch_part_open_file(batch_part *p, bool resume, str about, qui
         return batch_part_failed(p->path.p, err);
     }
     TRY(batch_part_lock(p, err));
-    TRY(cli_batch_part_check(p, resume, err)); /* checked again, since another process may have been faster */
+    TRY(cli_batch_part_check(p, resume, err)); /* checked again, since another process may have begun */
     p->is_ours = true;
     if (fstat(fd, &s) == 0 && s.st_size > 0) {
         return check_about(p, about, err);
@@ -178,7 +179,7 @@ void batch_part_close(batch_part *p) {
         (void)unlink(p->info.p);
     }
     if (p->file) {
-        (void)fclose(p->file); /* every line is already written */
+        (void)fclose(p->file); /* can't lose data: every line is already written */
     }
     free(p->line);
     strbuf_deinit(&p->target);
@@ -195,7 +196,8 @@ static quire_err no_response(const batch_part *p, quire_error *err) {
                    p->n_read + 1);
 }
 
-/* Reads a response's index, and whether it is an error. */
+/* Reads a response line's index, and whether it is an error. False: it is not a
+ * response. */
 static bool read_response(str line, size_t *index, bool *is_error) {
     bool good = false;
     json_fault fault;
@@ -217,7 +219,8 @@ static bool read_response(str line, size_t *index, bool *is_error) {
     return good;
 }
 
-/* Reads a whole line at the current offset, with its newline; *n is 0 at the end. */
+/* Reads a line with its newline, of *n bytes; 0 at the end. Removes an incomplete last
+ * line. */
 static quire_err batch_part_read_line(batch_part *p, size_t *n, quire_error *err) {
     errno = 0;
     ssize_t length = getline(&p->line, &p->cap, p->file);
@@ -239,7 +242,7 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
         p->n = ++p->n_read;
         return QUIRE_OK;
     }
-    /* The bytes after the last newline are an incomplete line. */
+    /* removes the bytes after the last newline, an incomplete line */
     return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0
                ? QUIRE_OK
                : batch_part_failed(p->path.p, err);
@@ -261,7 +264,7 @@ quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err
 
 /* ---- the end ---- */
 
-/* Copies the line at `at` to the end of `to`. */
+/* Appends the line at offset `at` to `to`. */
 static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) {
     size_t n;
     if (fseeko(p->file, at, SEEK_SET) != 0) {
@@ -271,8 +274,8 @@ static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) 
     return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : batch_part_failed(p->target.p, err);
 }
 
-/* Copies the lines to `to` in the order of their prompts. A line that is too early is
- * read again later, by its offset. */
+/* Copies the lines to `to` in the order of their prompts. The offset of a line that comes
+ * before its turn is stored, and the line read again later. */
 static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     /* 1 + offset of the line of prompt i, at i mod BATCH_AHEAD; 0: not read yet */
     off_t places[BATCH_AHEAD] = {0};
@@ -298,7 +301,7 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     return next == p->n ? QUIRE_OK : no_response(p, err);
 }
 
-/* Writes the responses in order to a new file, which replaces the part. */
+/* Writes the responses in order to a new file, which then replaces the part. */
 static quire_err batch_part_put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;

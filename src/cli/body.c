@@ -46,7 +46,7 @@ void body_unset(body *b, const char *name) {
     }
 }
 
-/* Takes over json, also on failure. */
+/* Sets a member. Takes over json, even on failure. */
 static quire_err body_put(body *b, const char *name, strbuf json) {
     body_member *m = body_find(b, name);
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));

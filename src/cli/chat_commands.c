@@ -1,4 +1,4 @@
-/* The commands of a chat: /help and the others. */
+/* The commands of a chat, such as /help. */
 
 #include <stdio.h>
 
@@ -9,10 +9,11 @@
 #include "cli/set_flag.h"
 #include "json/json.h"
 
-/* The request fields that a chat's /set changes: those for which `quire run` has flags
- * (command_run), by field or flag name. The API checks the values. One thread. */
+/* The request fields that /set changes: those for which `quire run` has flags
+ * (command_run), by field or flag name. The API's own check checks the values. One
+ * thread. */
 
-/* The field of -n, which is not listed among the flags' fields, since -n can be -1. */
+/* The field of -n. -n itself is no field flag, since it can be -1. */
 static const flag max_tokens = {"--max-tokens --predict", "N",
                                 "most tokens to generate (default: until the end)", FLAG_FIELD_INTEGER,
                                 .field = "max_tokens"};
@@ -27,8 +28,8 @@ static bool is_field(const flag *f) {
     return f->type >= FLAG_FIELD_INTEGER && f->type <= FLAG_FIELD_TEXTS;
 }
 
-/* Whether the name of a flag or field matches, ignoring leading dashes and treating - and
- * _ as equal. */
+/* Whether two names of flags or fields are equal, ignoring leading dashes of `name` and
+ * treating - and _ as equal. */
 static bool chat_settings_is_same(str name, str wanted) {
     while (name.n > 0 && name.p[0] == '-') {
         name = (str){name.p + 1, name.n - 1};
@@ -70,7 +71,7 @@ static const flag *find_setting(str name, quire_error *err) {
     return s.found;
 }
 
-/* Sets the member to what was typed: JSON, on or off, or a text. */
+/* Sets the field of f to the typed value: JSON, on or off, or a text. */
 static quire_err set_value(const flag *f, str value, body *fields, quire_error *err) {
     if (f->type == FLAG_FIELD_TEXT) {
         return flag_set_text(f->field, value, fields, err);
@@ -88,7 +89,7 @@ static quire_err set_value(const flag *f, str value, body *fields, quire_error *
     return err_set(err, e, -1, "out of memory");
 }
 
-/* Writes a request with these fields. */
+/* Writes a minimal request with these fields to b and text. */
 static quire_err chat_settings_write(const chat_state *c, const body *fields, body *b, strbuf *text) {
     TRY(body_set_all(b, fields));
     TRY(c->completes ? body_set(b, "prompt", str_of("\"x\""))
@@ -96,7 +97,7 @@ static quire_err chat_settings_write(const chat_state *c, const body *fields, bo
     return body_write(b, text);
 }
 
-/* Checks the fields as the API does, in a request that is never submitted. */
+/* Checks the fields by building a request that is not submitted. */
 static quire_err chat_settings_check(const chat_state *c, const body *fields, quire_error *err) {
     body b = {0};
     strbuf text = {0};
@@ -111,8 +112,8 @@ done:
     return e;
 }
 
-/* Sets a field: JSON, or a text without quotes; "default" unsets it. INVALID or
- * BAD_REQUEST: err says why; nothing is changed. */
+/* Sets a field to JSON, or to a text without quotes; "default" unsets it. QUIRE_INVALID
+ * or QUIRE_BAD_REQUEST: err says why, and nothing is changed. */
 static quire_err chat_settings_set(chat_state *c, str name, str value, quire_error *err) {
     const flag *f = find_setting(name, err);
     if (!f) {
@@ -157,12 +158,12 @@ static quire_err chat_settings_add_all(const chat_state *c, body *used, strbuf *
     return own[0] ? strbuf_addf(out, "  defaults of the model: %s\n", own) : QUIRE_OK;
 }
 
-/* Prints all fields, the values that the next answer will use, and what they mean. */
+/* Prints all fields with the values for the next answer and their meanings. */
 static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
     quire_err e = err_set(err, chat_settings_add_all(c, &used, &out, err), -1, "out of memory");
-    out.n -= out.n > 0; /* printing ends the last line */
+    out.n -= out.n > 0; /* text_out_print adds the last newline */
     if (e == QUIRE_OK) {
         e = text_out_print((str){out.p, out.n}, err);
     }
@@ -171,7 +172,7 @@ static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     return e;
 }
 
-/* Flags of commands: needs a conversation; needs its argument. */
+/* Flags of a command: it needs a conversation; it needs its argument. */
 enum { TALKS = 1, NEEDS_ARGUMENT = 2 };
 
 typedef struct chat_command {
@@ -247,7 +248,7 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     return err_set(err, e, -1, "out of memory");
 }
 
-/* Runs a command on a file, whose path it terminates with a 0. */
+/* Calls run with the argument as a 0-terminated path. */
 static quire_err with_path(chat_state *c, str argument,
                            quire_err (*run)(chat_state *c, const char *path, quire_error *err),
                            quire_error *err) {

@@ -10,7 +10,7 @@
 
 /* ---- the request ---- */
 
-/* Builds the request of a plan. */
+/* Builds the request for the messages of a plan. */
 static quire_err build_request(const chat_state *c, const context_fit *fit, body *out, quire_error *err) {
     strbuf list = {0};
     quire_err e = body_set_all(out, &c->fields);
@@ -42,7 +42,7 @@ typedef struct announcement {
     size_t from;
 } announcement;
 
-/* Says which turns the model no longer sees. */
+/* Prints how many turns are left out of the request. */
 static void announce_left_out(void *user) {
     const announcement *a = user;
     size_t n = 0;
@@ -56,10 +56,10 @@ static void announce_left_out(void *user) {
     }
 }
 
-/* The speed of an answer, and why it ended where that is not the model's own end. */
+/* Prints the speed of an answer and, unless the model ended it, why it ended. */
 static void chat_turn_report(const chat_state *c, const response *a) {
     int32_t n = a->completion_tokens, limit = quire_engine_info(c->session->engine)->max_model_len;
-    bool at_once = a->tokens_us < 1000; /* they were read together, so only the total time is known */
+    bool at_once = a->tokens_us < 1000; /* the tokens were read together, so only the total time is known */
     double speed = at_once ? n / (double)(a->first_us + a->tokens_us + 1) : (n - 1) / (double)a->tokens_us;
     log_line(LOG_INFO, "prompt %d tokens (%d cached), answer %d tokens, %.1f tokens/s, first after %.2f s",
              (int)a->prompt_tokens, (int)a->cached_tokens, (int)n, speed * 1e6, (double)a->first_us / 1e6);
@@ -76,7 +76,7 @@ static void chat_turn_report(const chat_state *c, const response *a) {
 
 /* ---- turns ---- */
 
-/* Runs the request of a plan, which prints the answer. */
+/* Runs the request of a plan, and prints the answer. */
 static quire_err run_plan(chat_state *c, const context_fit *fit, response *a, quire_error *err) {
     body b = {0};
     announcement left_out = {&c->talk, fit->from};
@@ -88,8 +88,7 @@ done:
     return e;
 }
 
-/* Adds the answer to the messages that the plan sent, unless it was stopped before it
- * began. */
+/* Adds the answer to the conversation, unless it was stopped before it began. */
 static quire_err keep_answer(chat_state *c, const context_fit *fit, const response *a, quire_error *err) {
     const response_choice *said = &a->choices[0];
     if (said->finish == QUIRE_FINISH_CANCELLED && said->text.n == 0) {
@@ -103,7 +102,7 @@ static quire_err keep_answer(chat_state *c, const context_fit *fit, const respon
     return QUIRE_OK;
 }
 
-/* How many tokens the message's text alone has; 0 if that is unknown. */
+/* The number of tokens of a message's text alone; 0: unknown. */
 static size_t chat_turn_count_tokens(const chat_state *c, const conversation_message *m) {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -115,8 +114,8 @@ static size_t chat_turn_count_tokens(const chat_state *c, const conversation_mes
     return n;
 }
 
-/* The first message from which on the texts alone, without what the template adds, are
- * within the plan's limit. */
+/* The first message from which on the texts alone, without the template's additions, have
+ * at most fit->limit tokens. */
 static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     size_t i = c->talk.n, n = 0;
     while (i > fit->from &&
@@ -126,8 +125,8 @@ static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
     return i;
 }
 
-/* The next plan that can fit: most turns of a long loaded conversation cannot be sent,
- * and each attempt takes time. */
+/* The next plan that may fit. Skips plans whose texts alone exceed the limit, since
+ * trying each turn of a long loaded conversation takes time. */
 static bool next_plan(const chat_state *c, int32_t context, context_fit *fit) {
     bool more = context_fit_next(&c->talk, context, fit);
     size_t first = more && fit->limit > 0 ? first_that_may_fit(c, fit) : 0;
@@ -137,7 +136,7 @@ static bool next_plan(const chat_state *c, int32_t context, context_fit *fit) {
     return more;
 }
 
-/* Prints and adds an answer to the last message. */
+/* Gets an answer to the last message, prints it and adds it. */
 static quire_err answer(chat_state *c, quire_error *err) {
     int32_t context = quire_engine_info(c->session->engine)->max_model_len;
     context_fit fit = context_fit_begin(&c->talk, context, max_tokens(c));
@@ -184,7 +183,7 @@ quire_err chat_turn_again(chat_state *c, quire_error *err) {
         strbuf_deinit(&old.text);
         return e;
     }
-    c->talk.messages[c->talk.n++] = old; /* its place is still there */
+    c->talk.messages[c->talk.n++] = old; /* can't fail: its place is still allocated */
     if (e == QUIRE_OK) {
         log_line(LOG_INFO, "stopped before an answer began; the previous one is kept");
     }

@@ -30,7 +30,7 @@ bool command_default(cli_options *defaults, const flag *f, char *out, size_t n) 
     }
     const void *o = cli_options_of(defaults, f);
     bool is_shown = flag_show_option(f, o, out, n) && out[0] != 0;
-    /* a value that no flag can set means that none was set */
+    /* a default that no flag can set means "not set" */
     return is_shown && flag_check_option(f, o, NULL) == QUIRE_OK;
 }
 

@@ -1,27 +1,26 @@
-/* The commands of quire, and what their files share. */
+/* The commands of quire, and what the commands' files share. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
 #include "cli/flags.h"
 #include "cli/session.h"
 
-/* A command as one row: its name, its help text, the flags that it takes and the function
- * that runs it.
+/* A command is one row: its name, help text, flags, and the function that runs it.
  *
- * The row is the last thing in the command's own file. A program is a list of rows
+ * The row is at the end of the command's own file. A program is a list of rows
  * (dispatch.h). */
 
-/* What may follow the name besides flags. */
+/* The arguments that may follow a command's name besides flags. */
 typedef enum command_argument {
     ARGUMENT_NONE,  /* nothing */
-    ARGUMENT_NAME,  /* a name, to cli_options.argument */
-    ARGUMENT_TRACE, /* a file of requests, likewise */
-    ARGUMENT_MODEL, /* a model, to cli_options.engine.model; it is an error without one */
+    ARGUMENT_NAME,  /* a name, stored in cli_options.argument */
+    ARGUMENT_TRACE, /* a file of requests, stored in cli_options.argument */
+    ARGUMENT_MODEL, /* a required model, stored in cli_options.engine.model */
     /* as ARGUMENT_MODEL, then an optional file, stored in cli_options.argument */
     ARGUMENT_MODEL_FILE,
-    ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, but the built-in model is the default */
+    ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, with the built-in model as default */
     ARGUMENT_MODELS,           /* as ARGUMENT_MODEL; more may follow, or --model-dir has them */
-    ARGUMENT_MODEL_OR_NONE     /* an optional model; NULL without one, which the command handles */
+    ARGUMENT_MODEL_OR_NONE     /* an optional model; without one, engine.model is NULL */
 } command_argument;
 
 typedef struct command {
@@ -29,26 +28,26 @@ typedef struct command {
     const char *summary, *usage, *examples;
     command_argument argument;
     const flag *const *flags; /* groups, in the order of --help; ends with NULL */
-    size_t options_size;      /* size of the options: a cli_options, or a struct that begins with one */
-    /* overrides defaults of cli_options_init, and sets the command's own; may be NULL */
+    size_t options_size;      /* size of its options: a cli_options, or a struct that begins with one */
+    /* changes the defaults that cli_options_init has set; may be NULL */
     void (*defaults)(cli_options *o);
-    /* runs before a model by name is fetched; may be NULL */
+    /* runs before a model that was given by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
-    /* INVALID gives the exit status of a command that was not understood */
+    /* after QUIRE_INVALID the exit status is 2: not understood */
     quire_err (*run)(const cli_options *o, quire_error *err);
 } command;
 
 enum { COMMAND_MEANING_BYTES = 320 };
 
-/* A command's options with its defaults; freed by command_options_free. NULL when out of
- * memory. */
+/* Makes a command's options with its defaults; freed by command_options_free. NULL: out
+ * of memory. */
 cli_options *command_options_new(const command *c);
 void command_options_free(cli_options *o);
 
-/* Writes the flag's default, taken from a command's initial options, as on a command
- * line. False: there is no default to show. */
+/* Writes the flag's default, as on a command line, from the command's initial options
+ * `defaults`. out: [n]. False: there is no default to show. */
 bool command_default(cli_options *defaults, const flag *f, char *out, size_t n);
-/* Writes the flag's meaning, with its default unless `defaults` is NULL. */
+/* Writes the flag's meaning, with its default unless `defaults` is NULL. out: [n]. */
 void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);
 
 extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect,
@@ -56,54 +55,54 @@ extern const command command_run, command_serve, command_tokenize, command_logit
 /* All of them, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 
-/* prompt.c: flags that are fields of a request; seldom needed ones are in the
- * second. */
+/* prompt.c: flags that are fields of a request; flags_more_sampling: rarely needed
+ * ones. */
 extern const flag flags_sampling[], flags_more_sampling[], flags_rules[], flags_ending[];
 
-/* terminal_chat.c: a conversation on the terminal, or with --complete completions line by
- * line. */
+/* terminal_chat.c: runs a conversation on the terminal or, with --complete, completes
+ * each line. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
 /* batch_file.c: checks --prompts, --out and --resume before a model is loaded:
  * INVALID. */
 quire_err batch_file_check(const cli_options *o, quire_error *err);
-/* Runs every line of o->prompts at once. When all responses are there, they go to o->out
- * in the same order (batch_part.h). A line that fails gets its error as response. On
- * SIGINT or SIGTERM it finishes the responses that have begun and ends: CANCELLED, and
- * err has the command to resume. */
+/* Runs all lines of o->prompts, many at once. The responses go to o->out in the same
+ * order, when all are there (batch_part.h). A line that fails gets its error as response.
+ * On SIGINT or SIGTERM, responses that have begun are finished; then QUIRE_CANCELLED, and
+ * err has the command that resumes. */
 quire_err batch_file_run(const cli_options *o, session *s, quire_error *err);
-/* One response as a line of that file. */
+/* Writes one response as a line of the file at path. */
 quire_err batch_file_write_one(const char *path, const response *a, quire_error *err);
 
-/* run_embed.c: `quire run --embed` and its flags. The check is made with and without
- * --embed: INVALID. */
+/* run_embed.c: `quire run --embed` and its flags. embed_check is called with and without
+ * --embed. QUIRE_INVALID. */
 extern const flag flags_embed[];
 quire_err embed_check(const cli_options *o, quire_error *err);
 quire_err embed_run(const cli_options *o, quire_error *err);
 
-/* program_run.c: reads the file of --program into *text and checks it, before a model is
- * loaded: BAD_REQUEST names the step that is wrong. */
+/* program_run.c: reads the file at path (--program) into *text and checks it, before a
+ * model is loaded. QUIRE_BAD_REQUEST: err names the wrong step. */
 quire_err program_run_check(const char *path, strbuf *text, quire_error *err);
-/* Runs it to its end and prints its report. */
+/* Runs the program `text` to its end and prints its report. */
 quire_err program_run_file(session *s, const strbuf *text, quire_error *err);
-/* The same on the API of --api, without a local model. */
+/* As program_run_file, on the API of --api, without a local model. */
 quire_err program_run_api(const cli_options *o, const strbuf *text, quire_error *err);
 
-/* prompt.c: INVALID if more than one of -p, -f and other sources of text is given, or if
- * -p is not UTF-8. */
+/* prompt.c: QUIRE_INVALID: more than one source of text (-p, -f ..) is given, or -p is
+ * not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);
-/* Appends the prompt from -p, -f, or standard input. BAD_FILE if it is not UTF-8. */
+/* Appends the prompt from -p, -f, or standard input. QUIRE_BAD_FILE: it is not UTF-8. */
 quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
 
-/* request_begin starts a request's body with the flags' fields and -n.
- * request_complete adds defaults once everything else is set: without -n, all tokens that
- * fit; and where neither the body nor the model sets how tokens are sampled, the defaults
- * of terminal programs. */
+/* request_begin starts a request's body with the flags' fields and -n. request_complete,
+ * called last, adds defaults: without -n, as many tokens as fit; if neither the body nor
+ * the model chooses a sampling method, the sampling defaults of terminal programs. */
 quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
-/* Both, with a text prompt set in between. */
+/* Makes the whole body for a text prompt: request_begin, the prompt, request_complete. */
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err);
-/* Logs once which of these defaults are used because no sampling was chosen. */
+/* Logs the sampling defaults of request_complete if they apply and stderr is a
+ * terminal. */
 void request_announce_defaults(const cli_options *o, const session *s);
 
 #endif

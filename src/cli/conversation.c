@@ -1,4 +1,4 @@
-/* realpath */
+/* for realpath */
 
 #define _XOPEN_SOURCE 700
 
@@ -107,10 +107,9 @@ static quire_err conversation_write_file(int fd, str text) {
     return QUIRE_OK;
 }
 
-/* Writes all of the text, to the disk too, and closes the file; false: errno has the
- * reason. */
+/* Writes the text, syncs it to the disk and closes fd. False: errno has the reason. */
 static bool write_and_close(int fd, str text) {
-    /* EINVAL: a device */
+    /* fsync of a device fails with EINVAL */
     bool written = conversation_write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL);
     int cause = errno;
     bool closed = close(fd) == 0;
@@ -118,14 +117,14 @@ static bool write_and_close(int fd, str text) {
     return written && closed;
 }
 
-/* Writes a new file beside this one, which then replaces it atomically. */
+/* Writes the text to a new file beside path, which then replaces path atomically. */
 static bool replace_file(const char *path, str text) {
     strbuf part = {0};
     const char *slash = strrchr(path, '/');
     bool named = strbuf_add(&part, path, slash ? (size_t)(slash - path) + 1 : 0) == QUIRE_OK &&
                  strbuf_add_str(&part, ".quire-XXXXXX") == QUIRE_OK;
     errno = ENOMEM;
-    int fd = named ? mkstemp(part.p) : -1; /* its owner alone may read it */
+    int fd = named ? mkstemp(part.p) : -1; /* mkstemp makes it readable by its owner only */
     bool done = fd >= 0 && write_and_close(fd, text) && rename(part.p, path) == 0;
     int cause = errno;
     if (fd >= 0 && !done) {
@@ -136,7 +135,7 @@ static bool replace_file(const char *path, str text) {
     return done;
 }
 
-/* Writes a file that does not exist, or an existing device or pipe. */
+/* Writes to a new file or, with may_exist, to an existing device or pipe. */
 static bool conversation_write_plain(const char *path, str text, bool may_exist) {
     struct stat is;
     bool exists = stat(path, &is) == 0;
@@ -153,7 +152,7 @@ static bool conversation_write_plain(const char *path, str text, bool may_exist)
 static quire_err save_text(const char *path, str text, bool replace, quire_error *err) {
     struct stat is;
     bool is_file = replace && stat(path, &is) == 0 && S_ISREG(is.st_mode);
-    char *target = is_file ? realpath(path, NULL) : NULL; /* with links followed */
+    char *target = is_file ? realpath(path, NULL) : NULL; /* resolves links, so that the target is replaced */
     bool may = !is_file || access(path, W_OK) == 0;
     bool done = !may      ? false
                 : is_file ? replace_file(target ? target : path, text)
@@ -186,7 +185,7 @@ quire_err conversation_save(const conversation *c, const char *path, bool replac
 
 /* ---- reading ---- */
 
-/* Adds one message of a file: its i-th. */
+/* Adds v, the i-th message of the file at path. */
 static quire_err load_message(conversation *c, const char *path, const json_value *v, size_t i,
                               quire_error *err) {
     str role = json_get_str(v, "role"), content = json_get_str(v, "content");

@@ -1,9 +1,9 @@
-/* A conversation: the system message, and the messages of user and model in turn. One
+/* A conversation: the system message, then messages of user and model in turn. One
  * thread.
  *
- * A turn begins with a message of the user and ends before the next one. Turns before
- * `first` are kept but no longer sent, because the context has no room for them.
- * Invariant: first <= n; where first < n, that message is the user's. */
+ * A turn begins with a user message and ends before the next one. Turns before `first`
+ * are kept but not sent, because the context has no room for them. Invariant: first <= n;
+ * if first < n, that message is the user's. */
 #ifndef CLI_CONVERSATION_H
 #define CLI_CONVERSATION_H
 
@@ -16,7 +16,7 @@ typedef struct conversation_message {
     strbuf text;
 } conversation_message;
 
-/* Zero-initialised it is empty. */
+/* All zero: empty. */
 typedef struct conversation {
     bool has_system;
     strbuf system;
@@ -25,48 +25,48 @@ typedef struct conversation {
 } conversation;
 
 void conversation_deinit(conversation *c);
-/* Forgets all but the system message. */
+/* Removes all but the system message. */
 void conversation_clear(conversation *c);
-/* Sets the system message; an empty text removes it. NO_MEMORY: unchanged, as for all
- * calls. */
+/* Sets the system message; an empty text removes it. QUIRE_NO_MEMORY: c is unchanged,
+ * after this and all other calls. */
 quire_err conversation_set_system(conversation *c, str text);
 /* Adds a message; the text is copied. */
 quire_err conversation_add(conversation *c, conversation_role role, str text);
-/* Removes the last message, which is not before `first`. */
+/* Removes the last message, which must not be before `first`. */
 void conversation_drop_last(conversation *c);
-/* The index of the first message of the turn after the one that message `at` belongs to;
- * n if that is the last one. */
+/* The index of the first message of the turn after that of message `at`; n: there is
+ * none. */
 size_t conversation_next_turn(const conversation *c, size_t at);
 
-/* Appends the messages as JSON, [{"role": "user", "content": ".."}, ..]: the system
- * message and those from number `from` on. */
+/* Appends the system message and messages[from..] as JSON: [{"role": "user", "content":
+ * ".."}, ..]. */
 quire_err conversation_write(const conversation *c, size_t from, strbuf *out);
 
 /* Writes {"messages": [..]} with all messages to a new file that only its owner may read.
- * INVALID: the file exists and is not to be replaced; IO, NOT_FOUND: it could not be
- * written; an existing file is unchanged, and no new one is left. */
+ * QUIRE_INVALID: the file exists and `replace` is false. QUIRE_IO, QUIRE_NOT_FOUND: it
+ * could not be written; an existing file is unchanged, and no new one is left. */
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err);
-/* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE if
- * something else is in it: *c is unchanged. */
+/* Replaces the content of *c by such a file's, or by that of a file with the list alone.
+ * QUIRE_BAD_FILE: the file has another format; *c is unchanged. */
 quire_err conversation_load(conversation *c, const char *path, quire_error *err);
 
-/* Which turns of a conversation are sent, so that prompt and answer fit the context: the
- * oldest are left out first. Pure. */
+/* Selects the turns to send, so that prompt and answer fit the context: the oldest are
+ * left out first. Pure functions. */
 
-/* A plan to be tried: messages from number `from` on, in at most `limit` tokens (0:
- * whatever fits). */
+/* A plan to try: messages[from..], in a prompt of at most `limit` tokens (0: no limit but
+ * the context). */
 typedef struct context_fit {
     size_t from;
     int32_t limit;
 } context_fit;
 
-/* The first plan: the messages sent last time, the new one, and room for an answer of
- * max_tokens (0: not limited). context_tokens: of the model. */
+/* The first plan: the messages that were sent last time and the new one, with room for an
+ * answer of max_tokens (0: not limited). context_tokens: the model's context length. */
 context_fit context_fit_begin(const conversation *c, int32_t context_tokens, int32_t max_tokens);
-/* The next plan, with one turn less, after one that did not fit. It also keeps a quarter
- * of the context free, so that the following turns fit without leaving out more: that
- * would change the prompt's beginning, and it would be computed again. The last turn
- * alone may take whatever fits. False: that did not fit either. */
+/* After a plan that did not fit, the next one: a turn less, and a quarter of the context
+ * free, so that the following turns fit without leaving out more, which would change the
+ * prompt's beginning, so that it would be computed again. The last turn alone has no
+ * limit. False: even that did not fit. */
 bool context_fit_next(const conversation *c, int32_t context_tokens, context_fit *fit);
 
 #endif

@@ -13,8 +13,7 @@
 #include "cli/set_flag.h"
 #include "json/json_out.h"
 
-/* The commands of a program with their flags as JSON, for programs: `quire help
- * --json`. */
+/* A program's commands and flags as JSON: `quire help --json`. */
 
 static void write_names(json_out *o, const char *names) {
     json_begin(o, '[');
@@ -90,7 +89,7 @@ static void print_command_help(const command *c, bool all) {
     printf("\nexamples:\n%s", c->examples);
 }
 
-/* Runs c with options that have been read; returns the exit status. */
+/* Runs c with options that were read; returns the exit status. */
 static int dispatch_run_command(const command *c, const cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     if (o->help || o->help_all) {
@@ -105,7 +104,7 @@ static int dispatch_run_command(const command *c, const cli_options *o) {
     return e == QUIRE_INVALID ? 2 : 1;
 }
 
-/* Notices about flags and variables, in the log's format. */
+/* Logs which flags had no effect, and which variables were read or are unknown. */
 static void say_what_was_taken(const program *p, const cli_options *o) {
     cli_options_set_log(o);
     env_flags_warn(p->commands, p->others, p->variables);
@@ -117,7 +116,7 @@ static void say_what_was_taken(const program *p, const cli_options *o) {
     }
 }
 
-/* Replaces --pack-cache auto by the directory, and "none" by NULL. */
+/* Replaces --pack-cache auto by the cache's directory, and none by NULL. */
 static void find_pack_cache(const command *c, cli_options *o) {
     const char *given = o->engine.pack_cache;
     if (given && strcmp(given, "auto") == 0) {
@@ -131,7 +130,7 @@ static void find_pack_cache(const command *c, cli_options *o) {
     }
 }
 
-/* Finds the paths of models that were given by name. */
+/* Calls c->begin, then fetches models given by name and replaces the names by paths. */
 static quire_err fetch_models(const command *c, cli_options *o, quire_error *err) {
     hub_name_server(o);
     if (c->begin) {
@@ -141,7 +140,7 @@ static quire_err fetch_models(const command *c, cli_options *o, quire_error *err
     return other_models_fetch(o, err);
 }
 
-/* The same, after replacing a model's name by its path. */
+/* Runs c after replacing models' names by paths; returns the exit status. */
 static int resolve_and_run(const command *c, cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     quire_err e = QUIRE_OK;
@@ -189,7 +188,7 @@ void dispatch_list(const command *const *commands) {
 static const command *dispatch_find_command(const program *p, int argc, char **argv) {
     const command *found = NULL;
     for (const command *const *c = p->commands; *c; c++) {
-        /* the last match is the command of two words */
+        /* commands of two words come last, so they take precedence */
         found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found;
     }
     return found;
@@ -209,13 +208,13 @@ static int unknown_command(const program *p, const char *name) {
     return 2;
 }
 
-/* Refuses further arguments. */
+/* Reports an argument after a command that takes none; returns exit status 2. */
 static int refuse_rest(const char *rest, const char *before) {
     log_line(LOG_ERROR, "%s: %s takes no arguments", rest, before);
     return 2;
 }
 
-/* `help`, `help all` and `help COMMAND`: argv is what follows. */
+/* Prints `help`, `help all` or `help COMMAND`. argv: the arguments after `help`. */
 static int print_help_of(const program *p, int argc, char **argv) {
     bool all = argc > 0 && strcmp(argv[0], "all") == 0;
     const command *found = dispatch_find_command(p, argc, argv);
@@ -234,8 +233,8 @@ static int print_help_of(const program *p, int argc, char **argv) {
     return 0;
 }
 
-/* `help --json`, `help --man [all|COMMAND]` and `help --completions SHELL`: argv is what
- * follows help. */
+/* Prints `help --json`, `help --man [all|COMMAND]` or `help --completions SHELL`. argv:
+ * the arguments after `help`. */
 static int print_made_of_rows(const program *p, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     strbuf text = {0};

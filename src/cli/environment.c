@@ -6,13 +6,12 @@
 #include <string.h>
 #include <strings.h>
 
-/* /fallback. NULL: there is neither.~Writes the path of `name` in the directory that the
- * variable names, or else in ~/fallback. NULL if there is neither. ~/fallback. NULL:
- * there is neither. */
+/* Writes the path of `name` in the directory that `variable` has, else in ~/fallback.
+ * NULL: there is neither, or the path is too long. */
 static const char *environment_find_place(const char *variable, const char *fallback, const char *name,
                                           char path[4096]) {
     const char *place = getenv(variable), *home = getenv("HOME");
-    bool by_place = place && place[0] == '/'; /* relative paths are to be ignored */
+    bool by_place = place && place[0] == '/'; /* relative paths are ignored */
     int n = by_place ? snprintf(path, 4096, "%s/%s", place, name)
                      : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
     return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
@@ -24,8 +23,8 @@ static const char *environment_value_of(const char *variable) {
     return value && value[0] ? value : NULL;
 }
 
-/* The path in a variable, with the home directory in place of a ~ before / or the end;
- * NULL if it is missing or empty. */
+/* The path in a variable, with a leading ~ or ~/ replaced by the home directory; NULL:
+ * the variable is missing or empty. */
 static const char *environment_path_of(const char *variable, char path[4096]) {
     const char *value = environment_value_of(variable), *home = environment_value_of("HOME");
     bool is_at_home = value && home && value[0] == '~' && (value[1] == 0 || value[1] == '/');
@@ -33,7 +32,7 @@ static const char *environment_path_of(const char *variable, char path[4096]) {
     return n > 0 && n < 4096 ? path : value;
 }
 
-/* The words that huggingface_hub reads as true; anything else is false. */
+/* Whether huggingface_hub reads the value as true. */
 static bool is_on(const char *value) {
     static const char *const words[] = {"1", "on", "yes", "true"};
     bool on = false;

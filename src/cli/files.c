@@ -149,7 +149,7 @@ static quire_err read_json(const char *path, json_value **out, quire_error *err)
     return e;
 }
 
-/* Reads ids from a JSON array, or from an object that contains one. */
+/* Reads ids from a JSON array, or from an object whose "prompt" or "ids" is one. */
 static quire_err ids_of_json(const char *path, const json_value *value, id_list *out, quire_error *err) {
     const json_value *list = json_is(value, JSON_KIND_OBJECT)
                                  ? json_get(value, json_has(value, "prompt") ? "prompt" : "ids")
@@ -208,7 +208,7 @@ quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t
                     quire_error *err) {
     char header[128];
     memset(header, ' ', sizeof header);
-    /* version 1.0; 118 bytes of dictionary follow, so that the values start at byte
+    /* version 1.0; a dictionary of 118 bytes follows, so that the values start at byte
      * 128 */
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     int n = snprintf(header + 10, sizeof header - 10,
@@ -274,7 +274,7 @@ done:
     return e;
 }
 
-/* Handles SIGPIPE, of standard output or of some socket. Calls only async-signal-safe
+/* Handler of SIGPIPE, from standard output or a socket. Calls only async-signal-safe
  * functions. */
 static void on_closed_pipe(int signal_number) {
     static const char message[] = "quire: standard output could not be written: the pipe was closed\n";
@@ -292,14 +292,15 @@ static void on_closed_pipe(int signal_number) {
 void standard_files_open(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            /* the lowest free number, so fd; writing to it fails as before */
+            /* open returns the lowest free number, which is fd; writes to it still
+             * fail */
             int opened = open("/dev/null", O_RDONLY);
             (void)opened;
         }
     }
     struct sigaction action = {.sa_handler = on_closed_pipe};
     sigaction(SIGPIPE, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* writing to a file over its size limit fails */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit fails instead */
 }
 
 int standard_files_finish(int status) {

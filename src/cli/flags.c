@@ -56,8 +56,8 @@ const flag flags_help_all[] = {
     {0},
 };
 
-/* Flags of vLLM and llama-server that a script may still pass. docs/flags.md is made from
- * these rows (tools/flags.py). */
+/* Flags of vLLM and llama-server that scripts may pass. tools/flags.py makes
+ * docs/flags.md from these rows. */
 
 #define TAKEN(names_, reason)                                                                                \
     { names_, NULL, reason, FLAG_TAKEN, .offset = 0 }
@@ -90,7 +90,7 @@ static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {"po
 static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
-    /* flags about the machine and the model's file */
+    /* the machine and the model's file */
     TAKEN_ANY("--gpu-memory-utilization",
               "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages"),
     TAKEN("--trust-remote-code", "a model's code is never run"),

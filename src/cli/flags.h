@@ -1,5 +1,5 @@
-/* Flags of the command line that are not options of the engine, and the groups of flags
- * that several commands take. */
+/* Command line flags that are not engine options, and groups of flags that several
+ * commands take. */
 #ifndef CLI_FLAGS_H
 #define CLI_FLAGS_H
 
@@ -11,8 +11,8 @@
 extern const flag flags_carried[];
 
 /* Each group ends with a flag without names. */
-/* every command has the first as its last group; and the second if one of its flags is
- * rarely needed */
+/* flags_help is the last group of every command; flags_help_all follows if any of the
+ * command's flags is rarely needed */
 extern const flag flags_help[], flags_help_all[];
 extern const flag flags_json[], flags_quiet[], flags_hub[], flags_hub_model[], flags_prompt[], flags_out[],
     flags_chat_template[];
@@ -22,10 +22,10 @@ static inline void *cli_options_of(cli_options *o, const flag *f) {
     return f->of == FLAG_OF_SERVER ? (void *)&o->server : o;
 }
 
-/* Where the model comes from. */
+/* Flags that choose the model. */
 #define FLAGS_MODEL flags_model, flags_hub_model, flags_hub, flags_overrides
 
-/* Groups that every command with an engine takes; other groups may come between them. */
+/* Groups of every command with an engine; other groups may stand between them. */
 #define FLAGS_KV      flags_kv_dtype, flags_kv_values
 #define FLAGS_NUMERIC flags_compute, FLAGS_KV, flags_state_dtype, flags_prefix_cache
 #define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind

@@ -12,20 +12,21 @@
 #include "quire_hub.h"
 #include "json/json_out.h"
 
-/* Progress of a pull on stderr: on a terminal a line that is rewritten, with rate and
- * time left; elsewhere a line at the beginning and one at the end. One thread. */
+/* Shows the progress of a pull on stderr: on a terminal a line that is rewritten, with
+ * rate and time left; otherwise a line at the beginning and one at the end. One
+ * thread. */
 
 typedef struct pull_progress {
     const char *name; /* borrowed */
     bool quiet, plain, is_terminal, has_begun, has_line;
     int64_t start_us, last_us, last_bytes;
-    double rate; /* bytes per second over the last seconds; 0: not known yet */
+    double rate; /* bytes per second over the last RATE_S seconds; 0: not known yet */
     quire_hub_progress last;
 } pull_progress;
 
-#define RATE_S 3.0 /* the rate is measured over this many seconds */
+#define RATE_S 3.0 /* seconds over which the rate is measured */
 
-/* plain: the terminal takes no control sequences. */
+/* plain: the terminal supports no control sequences. */
 static void pull_progress_init(pull_progress *p, const char *name, bool quiet, bool plain) {
     *p = (pull_progress){.name = name,
                          .quiet = quiet,
@@ -35,7 +36,7 @@ static void pull_progress_init(pull_progress *p, const char *name, bool quiet, b
     p->last_us = p->start_us;
 }
 
-/* "4.68 GB", "512 MB", "3 KB" */
+/* Formats a size: "4.68 GB", "512 MB", "3 KB". */
 static const char *pull_progress_show_bytes(double bytes, char out[24]) {
     static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
     size_t unit = 0;
@@ -47,7 +48,7 @@ static const char *pull_progress_show_bytes(double bytes, char out[24]) {
     return out;
 }
 
-/* "40 s", "3 min", "2 h 10 min" */
+/* Formats a time: "40 s", "3 min", "2 h 10 min". */
 static const char *show_seconds(double s, char out[32]) {
     long minutes = (long)(s / 60 + 0.5);
     if (s < 100) {
@@ -91,7 +92,7 @@ static void rewrite_line(pull_progress *p, const quire_hub_progress *now) {
     p->has_line = true;
 }
 
-/* For quire_hub_options.progress; user is the pull_progress. */
+/* Is quire_hub_options.progress; user: the pull_progress. */
 static void pull_progress_show(void *user, const quire_hub_progress *now) {
     pull_progress *p = user;
     char total[24];
@@ -115,7 +116,7 @@ static void pull_progress_show(void *user, const quire_hub_progress *now) {
     }
 }
 
-/* Clears the line and, after a successful download, prints how much was fetched. */
+/* Clears the line and, if done and something was fetched, prints how much. */
 static void pull_progress_end(pull_progress *p, bool done) {
     char bytes[24], rate[24], time[32];
     double s = (double)(clock_us() - p->start_us) / 1e6;
@@ -134,7 +135,7 @@ static void pull_progress_end(pull_progress *p, bool done) {
 
 /* ---- options ---- */
 
-/* Removes white space around a token. */
+/* Removes white space at both ends of the token. */
 static void hub_trim(strbuf *token) {
     static const char blank[] = " \t\r\n";
     while (token->n > 0 && strchr(blank, token->p[token->n - 1])) {
@@ -147,7 +148,7 @@ static void hub_trim(strbuf *token) {
     }
 }
 
-/* Reads the token's file, if there is one. */
+/* Reads the token from a file, if there is one. */
 static quire_err hub_read_token(const char *path, strbuf *out, quire_error *err) {
     out->max = MAX_TOKEN_FILE;
     quire_err e = path ? files_read(path, out, err) : QUIRE_NOT_FOUND;
@@ -157,7 +158,7 @@ static quire_err hub_read_token(const char *path, strbuf *out, quire_error *err)
     return QUIRE_OK;
 }
 
-/* The token of the flag, else of the variable, else of the file. Empty: none. */
+/* Finds the token: of the flag, else of the variable, else of the file. Empty: none. */
 static quire_err hub_find_token(const cli_options *o, strbuf *out, quire_error *err) {
     const char *given = o->hf_token ? o->hf_token : o->environment.hub_token;
     if (given && strbuf_add_str(out, given) != QUIRE_OK) {
@@ -194,7 +195,7 @@ quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err) {
     out->options.ca_file = env->hub_ca_file;
     out->options.offline = o->offline || env->hub_offline;
     TRY(hub_find_token(o, &out->token, err));
-    /* an empty value of the flag is refused */
+    /* an empty flag is passed on, to be refused */
     out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL;
     return read_timeout(env->hub_timeout, &out->options.stall_s, err);
 }
@@ -227,7 +228,7 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
     return hub_fetch_kind(o, name, when, false, path, err);
 }
 
-/* Writes the name with the additions of --hf-file and --revision. */
+/* Writes the model's name with --hf-file and --revision appended. */
 static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err) {
     const char *model = o->engine.model;
     if ((o->hf_file && strchr(model, ':')) || (o->revision && strchr(model, '@'))) {
@@ -247,7 +248,7 @@ bool hub_is_name(const char *model) {
     return access(model, F_OK) != 0 && quire_hub_is_name(model);
 }
 
-/* Adds to an error that the name may have been meant as a path. */
+/* Adds to an error that no local file has the name, which may be meant as a path. */
 static quire_err hub_explain(quire_err e, quire_error *err) {
     return e == QUIRE_NOT_FOUND || e == QUIRE_IO
                ? err_prefix(err, e, "there is no such local file; on the hub")
@@ -284,7 +285,7 @@ done:
     return QUIRE_OK;
 }
 
-/* Writes the object with a new value for this member. */
+/* Writes the object with member `name` set to `path`. */
 static quire_err replace_member(const json_value *config, const char *name, const char *path, strbuf *out) {
     json_out o = {.to = out};
     json_begin(&o, '{');
@@ -300,8 +301,8 @@ static quire_err replace_member(const json_value *config, const char *name, cons
     return o.err;
 }
 
-/* Resolves the draft model's name in --speculative-config. Errors are left to the
- * option's parser. */
+/* Replaces the draft model's name in --speculative-config by its path. Syntax errors are
+ * left to the option's parser. */
 static quire_err resolve_draft(cli_options *o, quire_error *err) {
     json_value *config =
         o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
@@ -320,8 +321,8 @@ done:
     return e;
 }
 
-/* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with names of the hub
- * replaced by paths. Errors are left to the option's parser. */
+/* Writes a line of --lora-modules, NAME=ORG/NAME or an object, with a hub name replaced
+ * by its path. Syntax errors are left to the option's parser. */
 static quire_err resolve_adapter(const cli_options *o, str line, strbuf *out, quire_error *err) {
     json_value *object = line.n > 0 && line.p[0] == '{' ? json_document(line) : NULL;
     const char *equals = object == NULL && line.n > 0 ? memchr(line.p, '=', line.n) : NULL;

@@ -10,7 +10,7 @@
 #include "cli/hub.h"
 #include "json/json_out.h"
 
-/* What is listed: models from the hub, and packed forms of any model. */
+/* The lists to print: models from the hub, and packed forms of any model. */
 typedef struct lists {
     quire_hub_model *models;
     quire_packed_form *forms;
@@ -50,7 +50,7 @@ static quire_err list_write_json(const lists *l, strbuf *out) {
     return o->err;
 }
 
-/* Appends how long ago a time was: "3 days". */
+/* Appends the time since then_s: "3 days". */
 static quire_err add_age(int64_t then_s, strbuf *out) {
     static const struct {
         int64_t s;
@@ -75,7 +75,7 @@ static int column_width(const char *head, const quire_hub_model *models, size_t 
     return (int)most;
 }
 
-/* Prints a table; a revision that is a full commit is abbreviated as git does. */
+/* Writes the table of models. A revision that is a full commit is cut to 12 digits. */
 static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     for (size_t i = 0; i < n; i++) {
         models[i].revision[strlen(models[i].revision) == 40 ? 12 : strlen(models[i].revision)] = 0;
@@ -95,8 +95,7 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Prints a table of packed forms, with as many digits of their names as distinguish most
- * of them. */
+/* Writes the table of packed forms, with their names cut to 12 digits. */
 static quire_err write_forms_table(const lists *l, strbuf *out) {
     enum { SHOWN = sizeof "packed:" - 1 + 12 };
     strbuf age = {0};
@@ -171,8 +170,8 @@ const command command_list = {
 
 /* `quire rm`. */
 
-/* Whether the form belongs to a hub model that was removed with this name: ORG/NAME, with
- * anything after it. */
+/* Whether the form belongs to the removed hub model `name`: ORG/NAME, perhaps with a
+ * suffix. */
 static bool has_gone(const quire_packed_form *f, const char *cache, const char *name) {
     strbuf below = {0};
     size_t n = strcspn(name, ":@");

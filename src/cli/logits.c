@@ -8,7 +8,8 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 
-enum { STRANGER_TOKENS = 8 }; /* decoded by each stranger, so that the batch mixes prefill and decode rows */
+/* tokens that each stranger decodes, so that batches mix prefill and decode rows */
+enum { STRANGER_TOKENS = 8 };
 
 static quire_err submit_ids(session *s, const id_list *l, int max_tokens, float *logits,
                             quire_stream **stream, quire_error *err) {
@@ -50,8 +51,9 @@ static quire_err await_streams(session *s, size_t n, quire_error *err) {
     return e;
 }
 
-/* Submits the strangers first, so that they are running when the prompt arrives. Always
- * waits for started streams, since they write to logits. */
+/* Submits the strangers (unrelated prompts) first, so that they run when the prompt
+ * arrives. Waits for all started streams, even after a failure, since they write to
+ * logits. */
 static quire_err logits_run_all(session *s, const id_list *prompt, const id_list *strangers,
                                 size_t n_strangers, float *logits, quire_error *err) {
     quire_err e = QUIRE_OK;

@@ -1,5 +1,5 @@
-/* quire COMMAND ..: --help and --version, its own commands, and those of quire-lab,
- * which it starts. */
+/* The program quire: --help, --version, its own commands, and those of quire-lab, which
+ * it starts. */
 #include <errno.h>
 #include <locale.h>
 #include <stdbool.h>
@@ -14,11 +14,10 @@
 #include "cli/dispatch.h"
 #include "cli/files.h"
 
-/* quire-lab, the program of benches, experiments, demonstrations and the simulator, as
- * quire knows it: the names of its commands, and how it is started. */
+/* quire-lab has the benches, experiments, demonstrations and the simulator. quire lists
+ * its commands and starts it. */
 
-/* Its commands by name and summary, as quire-lab --help lists them; without flags. Ends
- * with NULL. */
+/* quire-lab's commands, with name and summary only. Ends with NULL. */
 extern const command *const lab_rows[];
 
 #define PROGRAM "quire-lab"
@@ -27,7 +26,7 @@ extern const command *const lab_rows[];
         .name = (called), .summary = (is)                                                                    \
     }
 
-/* A copy of the rows of lab/commands, which are not linked here; tests/e2e/test_lab.py
+/* Copies of rows of lab/commands, which is not linked here; tests/e2e/test_lab.py
  * compares them. */
 const command *const lab_rows[] = {
     ROW("bench", "measure prefill and decode speed against the limits of memory and arithmetic"),
@@ -64,7 +63,7 @@ const command *const lab_rows[] = {
     NULL,
 };
 
-/* Whether the arguments (without the program's) name one of them. */
+/* Whether the arguments after the program's name begin with a command of quire-lab. */
 static bool lab_has_command(int argc, char **argv) {
     bool found = false;
     for (const command *const *c = lab_rows; *c; c++) {
@@ -73,10 +72,9 @@ static bool lab_has_command(int argc, char **argv) {
     return found;
 }
 
-/* Replaces this process by quire-lab (exec), with the same arguments, which name one of
- * its commands. It is searched for beside this program's file, then in PATH. Returns,
- * with the exit status, only if there is none, after a message with the command that
- * builds it. */
+/* Replaces this process by quire-lab (exec) with the same arguments. It is looked for
+ * beside this program's file, then in PATH. If it is not found, prints how to build it
+ * and returns the exit status. */
 static int lab_start(char **argv, const char *name) {
     char path[4096];
     execvp(beside_find(PROGRAM, path, sizeof path), argv);
@@ -112,7 +110,7 @@ static void main_print_help(bool all) {
            "  quire inspect model.gguf                       what it holds and the memory it needs\n");
 }
 
-/* Characters are UTF-8, also without a locale for them: in a container it is often C. */
+/* Makes characters UTF-8 even if the locale is C, as it often is in a container. */
 static void use_locale(void) {
     const char *name = setlocale(LC_CTYPE, ""); /* NULL: not installed */
     if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {

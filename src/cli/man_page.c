@@ -1,4 +1,4 @@
-/* Manual pages, made from the rows of commands and flags. */
+/* Makes manual pages from the rows of commands and flags. */
 #include "cli/dispatch.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 
 enum { LINE_BYTES = 60 };
 
-/* Appends, unless something failed before; keeps the first failure. */
+/* A page being written. After the first failure, which `e` keeps, nothing is appended. */
 typedef struct page {
     strbuf *to;
     quire_err e;
@@ -23,8 +23,8 @@ static void man_page_add(page *p, const char *text) {
     }
 }
 
-/* Escapes text for roff: backslashes, requests at the beginning of a line, and hyphens
- * that would become dashes. */
+/* Appends text escaped for roff: backslashes, requests at the beginning of a line, and
+ * hyphens that would become dashes. */
 static void man_page_add_text(page *p, str s) {
     bool begins = p->to->n == 0 || p->to->p[p->to->n - 1] == '\n';
     for (size_t i = 0; i < s.n && p->e == QUIRE_OK; i++) {
@@ -41,7 +41,7 @@ static void man_page_add_text(page *p, str s) {
     }
 }
 
-/* Writes a paragraph's text in lines of about 70 bytes. */
+/* Appends a paragraph's text in lines of about 70 bytes. */
 static void man_page_add_line(page *p, const char *text) {
     for (size_t column = 0; *text;) {
         size_t n = strcspn(text, " ");
@@ -63,7 +63,7 @@ static void add_upper(page *p, const char *text) {
     }
 }
 
-/* Writes the title and the NAME section. */
+/* Appends the title and the NAME section. */
 static void man_page_begin(page *p, const char *name, const char *summary) {
     man_page_add(p, ".TH ");
     add_upper(p, name);
@@ -163,7 +163,8 @@ static void add_exit_status(page *p) {
                          "reason is on standard error.");
 }
 
-/* Lists the pages of quire's commands except `but`, and of the other program. */
+/* Appends SEE ALSO: the pages of quire's commands except `but`, and of the other
+ * program. */
 static void add_see_also(page *p, const char *but) {
     const command *const *commands = p->of->variables ? p->of->commands : p->of->others;
     man_page_add(p, ".SH SEE ALSO\n");

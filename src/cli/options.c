@@ -10,8 +10,9 @@ void cli_options_init(cli_options *o) {
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     o->engine.model = NULL;
-    o->engine.generation_config = "none"; /* measurements and comparisons use the flags alone */
-    o->engine.max_answer_bytes = 0;       /* without a client there is no limit */
+    /* by default, commands use the flags alone, for measurements and comparisons */
+    o->engine.generation_config = "none";
+    o->engine.max_answer_bytes = 0;       /* no limit, since there is no client */
 }
 
 void cli_options_deinit(cli_options *o) {

@@ -14,8 +14,7 @@
 #include "cli/hub.h"
 #include "cli/read_flags.h"
 
-/* Whether a file's name is that of the second or a later part of a model:
- * NAME-00002-of-00003.gguf. */
+/* Whether a file is the second or a later part of a model: NAME-00002-of-00003.gguf. */
 static bool other_models_is_later(const char *name) {
     static const char first[] = "-00001-of-";
     const size_t n_part = sizeof "-00001-of-00003.gguf" - 1, n = strlen(name);
@@ -25,8 +24,8 @@ static bool other_models_is_later(const char *name) {
            strncmp(part, first, sizeof first - 1) != 0;
 }
 
-/* A directory's entry that is a model: a GGUF file, of several parts the first, or a
- * directory with a config.json. */
+/* Whether a directory's entry is a model: a GGUF file (the first, if it has several
+ * parts), or a directory with a config.json. */
 static bool other_models_is_one(const char *dir, const char *name) {
     char path[4096];
     struct stat st;
@@ -43,7 +42,8 @@ static bool other_models_is_one(const char *dir, const char *name) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* Options that all models take from the main one. */
+/* Sets the options of a further model: o has the main model's, some of which do not
+ * apply. */
 static void other_models_own(quire_options *o, const char *path) {
     o->model = path;
     o->tokenizer = o->chat_template = NULL;
@@ -57,7 +57,8 @@ static void other_models_own(quire_options *o, const char *path) {
     o->n_public_prefixes = 0;
 }
 
-/* Checks that another model may have this name. */
+/* Checks that a further model of this name can be added. QUIRE_INVALID; QUIRE_NO_MEMORY
+ * if name or path is NULL. */
 static quire_err other_models_check(const cli_options *o, const char *name, const char *path,
                                     quire_error *err) {
     if (name == NULL || path == NULL) {
@@ -119,8 +120,8 @@ static int other_models_compare(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Whether requests, which are UTF-8, can have a directory's entry's name; the log says so
- * where they can't. */
+/* Whether requests, which are UTF-8, can have the entry's name. If not, logs a
+ * warning. */
 static bool other_models_can_name(const char *dir, const char *name) {
     const bool can = utf8_is_valid(str_of(name));
     if (!can) {
@@ -129,7 +130,7 @@ static bool other_models_can_name(const char *dir, const char *name) {
     return can;
 }
 
-/* The names in --model-dir, sorted; each is mem_new'd. */
+/* Reads the names of the models in dir, sorted; names: [*n], each mem_new'd. */
 static quire_err other_models_scan(const char *dir, char *names[CLI_MAX_MODELS + 1], int32_t *n,
                                    quire_error *err) {
     DIR *d = opendir(dir);
@@ -164,7 +165,7 @@ static bool other_models_same(const char *a, const char *b) {
            at.st_ino == bt.st_ino;
 }
 
-/* Adds an entry of --model-dir, unless it is the main model. Takes over name. */
+/* Adds a model of --model-dir, unless it is the main one. Takes over name. */
 static quire_err other_models_add_entry(cli_options *o, char *name, quire_error *err) {
     char *path = other_models_join(o->model_dir, name);
     if (!other_models_same(path, o->engine.model)) {
@@ -175,8 +176,8 @@ static quire_err other_models_add_entry(cli_options *o, char *name, quire_error 
     return QUIRE_OK;
 }
 
-/* The main model is an entry of --model-dir, whose name it has in requests, unless it was
- * given others; takes name over. */
+/* Makes an entry of --model-dir the main model; requests name it so unless it was given
+ * names. Takes over name. */
 static quire_err other_models_take_main(cli_options *o, char *name, quire_error *err) {
     o->others.main_path = other_models_join(o->model_dir, name);
     mem_free(name);
@@ -206,7 +207,8 @@ static quire_err other_models_add_dir(cli_options *o, quire_error *err) {
     return e;
 }
 
-/* A model's name in requests: that of the hub, or of its file or directory. */
+/* A model's name in requests: its hub name, or the name of its file or directory.
+ * mem_new'd. */
 static char *other_models_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return other_models_copy(slash != NULL && slash[1] != 0 && !hub_is_name(path) ? slash + 1 : path);
@@ -231,7 +233,7 @@ static quire_err other_models_pin(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The most of them that are loaded at once. */
+/* The most further models that are loaded at once. */
 static int32_t other_models_at_once(const cli_options *o) {
     int32_t n_pinned = 0, most = o->server.max_models;
     for (int32_t i = 0; i < o->others.n; i++) {

@@ -8,8 +8,8 @@
 #include "json/json_out.h"
 #include <assert.h>
 
-/* Runs a program to its end. *json: its report, *n bytes, freed with quire_free.
- * *n_failed: states that failed. */
+/* Runs a program to its end. *json: its report, [*n], freed with quire_free. *n_failed:
+ * number of states that failed. */
 static quire_err program_run_on(quire_programs *ps, str text, char **json, size_t *n, int64_t *n_failed,
                                 quire_error *err) {
     quire_state *state;
@@ -32,7 +32,8 @@ static quire_err program_run_on(quire_programs *ps, str text, char **json, size_
     return e;
 }
 
-/* Prints a program's report, with the counts of an API's calls if there are any. */
+/* Runs a program and prints its report; with api not NULL, also the counts of its
+ * calls. */
 static quire_err program_run_print(quire_programs *ps, const strbuf *text, const api_executor *api,
                                    quire_error *err) {
     char *json = NULL;
@@ -41,7 +42,7 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
     strbuf shown = {0};
     json_out o = {.to = &shown};
     TRY(program_run_on(ps, (str){text->p, text->n}, &json, &n, &n_failed, err));
-    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* an object; its end follows */
+    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* without the closing brace, which follows */
     quire_free(json);
     if (api != NULL) {
         const api_counts c = api_executor_count(api);

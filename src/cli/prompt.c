@@ -32,15 +32,15 @@ quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err) {
 
 /* ---- bodies ---- */
 
-/* The sampling defaults of terminal programs, where neither flags nor the model set
- * any. */
+/* The sampling defaults if neither flags nor the model set any: those of terminal
+ * programs. */
 static const struct {
     const char *field, *json;
 } custom[] = {{"temperature", "0.8"}, {"top_k", "40"}, {"top_p", "0.95"}, {"min_p", "0.05"}};
 
 enum { N_CUSTOM = (int)(sizeof custom / sizeof custom[0]) };
 
-/* True when the body itself sets how tokens are sampled. */
+/* Whether the body has a field that selects how tokens are sampled. */
 static bool prompt_says_how(const body *b) {
     static const char *const others[] = {"typical_p",      "top_n_sigma",     "mirostat",   "xtc_probability",
                                          "dynatemp_range", "use_beam_search", "beam_width", "num_beams"};
@@ -77,7 +77,8 @@ quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, q
     const quire_info *info = quire_engine_info(s->engine);
     quire_err e = QUIRE_OK;
     if (endpoint == QUIRE_COMPLETIONS && !body_has(b, "max_tokens")) {
-        e = body_set_int(b, "max_tokens", info->max_model_len); /* cut to what the prompt leaves */
+        /* the engine lowers it to what the prompt leaves */
+        e = body_set_int(b, "max_tokens", info->max_model_len);
     }
     bool by_custom = !info->generation_config && !prompt_says_how(b);
     for (int i = 0; i < N_CUSTOM && by_custom && e == QUIRE_OK; i++) {
@@ -96,9 +97,9 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
 
 /* ---- flags of how tokens are chosen ---- */
 
-/* Flags of `quire run` that are fields of its request: how tokens are chosen, and when an
- * answer ends. Spelt as llama.cpp spells them, or as the API does.
- * tests/e2e/test_run_fields.py compares them with the table of fields. */
+/* Flags of `quire run` that are request fields: how tokens are chosen, and when an answer
+ * ends. They have the names of llama.cpp or of the API. tests/e2e/test_run_fields.py
+ * compares them with the table of fields. */
 
 #define AT(member) .offset = offsetof(cli_options, member)
 

@@ -49,8 +49,7 @@ static quire_err unknown_flag(str name, const command *c, const command *owner, 
                    find_flag(str_of("--help-all"), c) ? "-all" : "");
 }
 
-/* --chat-template: reads a file, or takes the text itself when it looks like a
- * template. */
+/* --chat-template: reads the file, unless the value itself looks like a template. */
 static quire_err resolve_template(cli_options *o, quire_error *err) {
     if (!o->chat_template) {
         return QUIRE_OK;
@@ -67,7 +66,7 @@ static quire_err resolve_template(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* --public-prefix: reads the text of a file, or the ids of a .json. */
+/* --public-prefix: reads the text of each file, or the ids of a .json file. */
 static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     for (int32_t i = 0; i < o->engine.n_public_prefixes; i++) {
         const char *path = o->prefix_files[i];
@@ -86,13 +85,14 @@ static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The part of an argument that is a flag's name: up to the '=' of a long one. */
+/* The flag's name in an argument: the part before the '=' of a long flag. */
 static str flag_name(const char *arg) {
     const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
     return (str){arg, equals ? (size_t)(equals - arg) : strlen(arg)};
 }
 
-/* Reads an argument that is flag f; `name` is its first part. *i moves past its value. */
+/* Reads argument *i, which is flag f with this name, and moves *i to the last argument of
+ * its value. */
 static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, char **argv, int *i,
                             quire_error *err) {
     const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
@@ -122,7 +122,7 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
     return QUIRE_OK;
 }
 
-/* Handles what follows the flags: `positional` is the only argument that is not a flag,
+/* Finds the model once all flags are read. positional: the argument that is not a flag,
  * or NULL. */
 static quire_err read_flags_resolve_model(cli_options *o, const command *c, const char *positional,
                                           quire_error *err) {
@@ -170,12 +170,12 @@ static quire_err second_argument(const command *c, const char *arg, const char *
                    c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
 }
 
-/* A parsed command line: the flags that it gives, and the argument that is not a flag. */
+/* A parsed command line: its flags, and its arguments that are not flags. */
 typedef struct command_line {
-    const flag **given; /* as cli_options.given */
+    const flag **given; /* see cli_options.given */
     int n_given;
-    const char *positional; /* NULL: none */
-    const char *file;       /* the argument after it, for ARGUMENT_MODEL_FILE */
+    const char *positional; /* the first argument that is not a flag; NULL: none */
+    const char *file;       /* the second one, for ARGUMENT_MODEL_FILE; NULL: none */
 } command_line;
 
 static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands,
@@ -234,7 +234,7 @@ quire_err read_flags(cli_options *o, const command *c, const read_flags_from *fr
     assert(o != NULL && from != NULL);
     o->n_arguments = from->argc;
     o->arguments = from->argv;
-    /* each argument, the model, NULL */
+    /* room for each argument, the model and NULL */
     command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)};
     quire_err e = line.given ? read_flags_read_all(o, c, from, &line, err)
                              : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -251,10 +251,10 @@ bool read_flags_gave(const cli_options *o, const char *name) {
     return gave;
 }
 
-enum { HELP_COLUMN = 36 }; /* width of a flag's forms */
+enum { HELP_COLUMN = 36 }; /* width of the column with a flag's names and value */
 
-/* Prints "-n, --max-tokens N": the short form, quire's name, the value; the meaning, and
- * the default. */
+/* Prints a flag: short name, Quire's name and value ("-n, --max-tokens N"), then its
+ * meaning and default. */
 static void print_flag(const flag *f, cli_options *defaults) {
     char meaning[COMMAND_MEANING_BYTES];
     char out[128];
@@ -295,7 +295,7 @@ void read_flags_help(const command *c, bool all) {
             print_flag(f, defaults);
         }
     }
-    if (n_left_out > 1) { /* more flags than --help-all itself */
+    if (n_left_out > 1) { /* not only --help-all itself */
         printf("  %-*s these and %d more\n", HELP_COLUMN, "--help-all", n_left_out - 1);
     }
     command_options_free(defaults);
@@ -305,11 +305,11 @@ void read_flags_help(const command *c, bool all) {
 
 enum { LONGEST_NAME = 48 };
 
-/* The ways in which `quire run` runs. */
+/* The modes of `quire run`. */
 enum { RUN_PROMPT = 1, RUN_BATCH = 2, RUN_CHAT = 4, RUN_LINES = 8, RUN_ROWS = 16, RUN_PROGRAM = 32 };
 enum { RUN_TEXT = RUN_PROMPT | RUN_BATCH | RUN_CHAT | RUN_LINES };
 
-/* Why a flag has no effect in that way, and what to do. */
+/* For each mode: why a flag has no effect in it, and what to do. */
 static const struct {
     int way;
     const char *reason;
@@ -325,8 +325,8 @@ static const struct {
     {RUN_ROWS, "without effect on --embed, which gives rows in place of text; leave it out"},
 };
 
-/* In which ways a flag has an effect, for flags that do not have one in all. --complete
- * is allowed with a prompt, which is completed anyway. */
+/* The modes in which flags have an effect; flags that are not listed have one in all
+ * modes. --complete is allowed with a prompt, which is completed anyway. */
 static const struct {
     const char *name;
     int ways;
@@ -346,7 +346,7 @@ static const struct {
     {"--generation-config", RUN_TEXT | RUN_PROGRAM},
 };
 
-/* Groups of flags about generated text. */
+/* Groups of flags that affect generated text only. */
 static const flag *const of_text[] = {flags_sampling, flags_more_sampling, flags_rules, flags_ending};
 
 static str own_name(const flag *f) {

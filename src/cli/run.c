@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/read_flags.h"
 
-/* Choice 0 was printed while it was generated; the others follow, each after an empty
- * line. */
+/* Prints all choices but the first, which was printed while it was generated, each after
+ * an empty line. */
 static quire_err print_other_choices(const response *a, quire_error *err) {
     for (size_t i = 1; i < a->n_choices; i++) {
         const strbuf *text = &a->choices[i].text;
@@ -52,8 +52,8 @@ static quire_err run_run_on(const cli_options *o, session *s, bool has_prompt, c
                       : chat_loop(o, s, err);
 }
 
-/* Opens the session, and before the weights are loaded checks the fields that all
- * requests will have. */
+/* Opens the session. Before the weights are loaded, checks the request fields of the
+ * flags. */
 static quire_err run_open_checked(const cli_options *o, session *s, quire_error *err) {
     cli_options own = *o;
     body b = {0};
@@ -70,7 +70,7 @@ done:
 }
 
 static quire_err run_run(const cli_options *o, quire_error *err) {
-    /* otherwise the user is prompted */
+    /* otherwise a chat begins, or completion line by line */
     bool has_prompt = !o->prompts && !o->program && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
     session s;

@@ -12,11 +12,11 @@
 #include "json/json.h"
 #include "json/json_out.h"
 
-/* The inputs of `quire run --embed`: one from the command line or standard input, or from
- * a file, one per line. Zero-initialised it is empty. */
+/* The inputs of `quire run --embed`: one from the command line or standard input, or one
+ * per line of a file. All zero: empty. */
 typedef struct embed_inputs {
-    quire_input *list; /* [n] mem_new'd; owns what they point to */
-    strbuf *pairs;     /* [n] the second text of each; p NULL: none */
+    quire_input *list; /* [n] mem_new'd, with the arrays that they point to */
+    strbuf *pairs;     /* [n] mem_new'd: the second text of each input; p NULL: none */
     size_t n, cap, cap_pairs;
 } embed_inputs;
 
@@ -36,7 +36,7 @@ static quire_err embed_input_no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an input");
 }
 
-/* Adds an empty input, to be filled in place. */
+/* Adds an empty input; *out: where to fill it. */
 static quire_err embed_input_add(embed_inputs *in, quire_input **out, quire_error *err) {
     if (mem_grow(&in->list, &in->cap, in->n + 1, sizeof *in->list) != QUIRE_OK ||
         mem_grow(&in->pairs, &in->cap_pairs, in->n + 1, sizeof *in->pairs) != QUIRE_OK) {
@@ -195,7 +195,7 @@ static quire_err embed_input_add_lines(const char *path, embed_inputs *in, quire
                                        : e;
 }
 
-/* Makes ids with token types of the inputs that are two texts. */
+/* Converts inputs of two texts to ids with token types. */
 static quire_err embed_inputs_join(embed_inputs *in, const quire_engine *e, quire_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         quire_input *to = &in->list[i];
@@ -229,9 +229,9 @@ static quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire
                               : embed_input_add_text(o, in, err);
 }
 
-#define INPUTS_AT_ONCE 1024 /* so that rows are written as they come */
+#define INPUTS_AT_ONCE 1024 /* most inputs in one request, so that rows are written as they come */
 
-/* Where the rows are written. */
+/* The output of the rows. */
 typedef struct row_file {
     const char *name; /* for errors */
     FILE *file;
@@ -321,7 +321,7 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The settings of rows as a request's body, with their values from the command line. */
+/* Writes a request's body with the row settings of the command line. */
 static quire_err write_settings(const cli_options *o, strbuf *out) {
     body b = {0};
     quire_err e = body_set(&b, "input", str_of("[0]"));

@@ -35,7 +35,7 @@ static void say_formats(const quire_info *i) {
     }
 }
 
-/* Resolves --schedule auto: fair if the keys distinguish at least two tenants. Returns
+/* Resolves --schedule auto: fair if the API keys belong to at least two tenants. Returns
  * the reason. */
 static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     if (o->engine.schedule != QUIRE_SCHEDULE_AUTO) {
@@ -46,7 +46,7 @@ static const char *choose_schedule(cli_options *o, int64_t n_keys) {
                        : "because there are fewer than two keys (--schedule)";
 }
 
-/* Logs where prompts of chats begin and answers end, according to the model's files. */
+/* Logs how chat prompts begin and which tokens end an answer, from the model's files. */
 static void say_ends(const quire_info *i) {
     if (i->chat_start != NULL) {
         log_line(LOG_INFO, "chats begin %s", i->chat_start);
@@ -56,10 +56,10 @@ static void say_ends(const quire_info *i) {
     }
 }
 
-/* Before a model is fetched and loaded: finds errors that would make the server fail, and
+/* Runs before a model is fetched and loaded: checks what would make the server fail, and
  * starts to answer probes. */
 static quire_err serve_begin(cli_options *o, quire_error *err) {
-    signal(SIGHUP, SIG_IGN); /* until the server handles it */
+    signal(SIGHUP, SIG_IGN); /* until the server handles them */
     signal(SIGUSR1, SIG_IGN);
     TRY(other_models_list(o, err));
     return server_open(NULL, &o->server, &o->front, err);

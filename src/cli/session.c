@@ -157,7 +157,8 @@ const char *response_finish_name(quire_finish f) {
     return (size_t)f < sizeof names / sizeof names[0] ? names[f] : NULL;
 }
 
-/* Prints an event's text. A response that can't be printed ends with that error. */
+/* Prints an event's text of choice 0. If that fails, sets a->error and cancels the
+ * stream. */
 static void print_event(response *a, text_out *out, const quire_event *ev) {
     bool has_text = ev->n_text > 0 && ev->choice == 0 && ev->kind == QUIRE_EVENT_DELTA;
     if (has_text && a->error.code == QUIRE_OK &&
@@ -166,7 +167,8 @@ static void print_event(response *a, text_out *out, const quire_event *ev) {
     }
 }
 
-/* Records when tokens came. */
+/* Records the time of the first token, and the time since then. start: clock_us of the
+ * request. */
 static void time_event(response *a, const quire_event *ev, int64_t start) {
     int64_t passed = clock_us() - start;
     if (ev->kind == QUIRE_EVENT_DELTA) {
@@ -183,7 +185,7 @@ static void handle_event(response *a, text_out *out, const quire_event *ev, cons
     response_add(a, ev);
 }
 
-/* Runs one request to its end. a->error has the error. */
+/* Runs one request to its end, printing to out. On failure a->error has the reason. */
 static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request,
                              text_out *out, const response_printing *how) {
     strbuf text = {0};

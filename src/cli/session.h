@@ -1,4 +1,4 @@
-/* A session: an open engine with the queue of the command that uses it, and the responses
+/* A session: an open engine and a queue of its events, for one command; and responses
  * collected from its streams. One thread. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
@@ -13,16 +13,16 @@ typedef struct session {
     quire_queue *queue;
 } session;
 
-/* Opens the engine and prints on stderr what was chosen and why, and the capacity of its
- * KV pages. On failure nothing is left open. */
+/* Opens the engine, and prints on stderr the chosen settings with reasons, and the
+ * capacity of its KV pages. On failure nothing is left open. */
 quire_err session_open(const cli_options *o, session *s, quire_error *err);
 void session_close(session *s);
 
 /* One choice of a response. */
 typedef struct response_choice {
     strbuf text;        /* the whole text, as the model wrote it */
-    strbuf content;     /* in responses with parts: text that is neither reasoning nor a call */
-    answer_parts parts; /* theirs */
+    strbuf content;     /* if the response has parts: text that is neither reasoning nor a call */
+    answer_parts parts; /* if the response has parts: reasoning and calls */
     int32_t *tokens;    /* mem_new'd */
     size_t n_tokens, tokens_cap;
     quire_finish finish;
@@ -30,46 +30,46 @@ typedef struct response_choice {
     char *stop_string;  /* mem_new'd; NULL: none */
 } response_choice;
 
-/* The collected response of one stream. Zero-initialised it is empty. */
+/* The collected response of one stream. All zero: empty. */
 typedef struct response {
     quire_stream *stream;
-    response_choice *choices; /* mem_new'd, n_choices of them */
+    response_choice *choices; /* [n_choices] mem_new'd */
     size_t n_choices;
-    bool has_parts, names_call, old_calls; /* as quire_request_info has them */
+    bool has_parts, names_call, old_calls; /* as in quire_request_info */
     int32_t prompt_tokens, completion_tokens;
     int32_t cached_tokens; /* prompt tokens found in the prefix cache */
-    /* response_run: from its start to the first token, and from there to the end;
-     * first_us 0: no token came */
+    /* set by response_run: time from its start to the first token, and from there to the
+     * end; first_us 0: no token came */
     int64_t first_us, tokens_us;
     bool has_begun, done; /* has_begun: the prompt was accepted */
     quire_error error;    /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
-/* Submits a request for an empty response; its events carry `a` as their user pointer. On
- * failure a->error has the reason, and a->done is true. BUSY, here or as the error of the
- * DONE: try again when another stream has ended. */
+/* Submits a request of n bytes for an empty response; `a` is the user pointer of its
+ * events. On failure a->error has the reason, and a->done is true. QUIRE_BUSY, here or in
+ * the event DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
-/* Adds an event to the response. DONE releases the stream. Running out of memory ends the
+/* Adds an event to the response. DONE releases the stream. Out of memory ends the
  * response with that error. */
 void response_add(response *a, const quire_event *ev);
-/* "stop", "length", "cancelled", "error", or NULL while unfinished. */
+/* "stop", "length", "cancelled" or "error"; NULL: unfinished. */
 const char *response_finish_name(quire_finish f);
 
-/* How response_run prints. Zero-initialised: the text alone. */
+/* How response_run prints. All zero: only the text. */
 typedef struct response_printing {
     str before; /* printed before the text */
     const volatile int *
-        /* the response is cancelled when this becomes non-zero; NULL: never, and after a
-         * failure the line is not ended */
+        /* cancels the response when it becomes non-zero; NULL: never, and after a failure
+         * no newline is printed */
         cancel;
-    /* called once when the prompt was accepted, before text is printed; may be NULL */
+    /* called once, when the prompt is accepted, before text is printed; may be NULL */
     void (*on_start)(void *user);
     void *user;
 } response_printing;
 
-/* Runs one request to its end and prints the text of choice 0 piece by piece, and the end
- * of the line. It is also cancelled if nothing can be printed any more. */
+/* Runs one request to its end, and prints the text of choice 0 piece by piece and a
+ * newline. If the output fails, the request is cancelled. */
 quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request,
                        const response_printing *how, quire_error *err);
 

@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "json/json_out.h"
 
-/* A flag that is accepted without effect. text: its value, or NULL. */
+/* Accepts a flag without effect, and notes it in o. text: its value, or NULL. */
 static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text,
                                      quire_error *err) {
     if (text && f->choices && !flag_choice_find(f->choices, text)) {
@@ -34,8 +34,8 @@ static quire_err set_written(body *fields, const char *field, const json_out *o)
     return body_set(fields, field, (str){o->to->p, o->to->n});
 }
 
-/* Request fields as a JSON object, with vLLM's name of max_tokens in
- * generation_config.json too. */
+/* Sets the request fields in a JSON object; accepts max_new_tokens, the name of
+ * max_tokens in generation_config.json. */
 static quire_err set_flag_set_fields(const char *name, const char *text, body *fields, quire_error *err) {
     json_value *all = json_document(str_of(text));
     quire_err e = QUIRE_OK;
@@ -72,7 +72,7 @@ static quire_err set_ids(const char *field, const char *name, const char *text, 
     return e;
 }
 
-/* "15043+1.5" or "15043-1.5" */
+/* Adds a logit bias, "15043+1.5" or "15043-1.5", to a field. */
 static quire_err add_bias(const char *field, const char *name, const char *text, body *fields,
                           quire_error *err) {
     char id[16], *end;
@@ -118,8 +118,7 @@ static quire_err set_flag_refuse_choice(const flag *f, const char *name, const c
     return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
 }
 
-/* Request fields keep their JSON form; the API checks the range when the request is
- * made. */
+/* Stores a request field as JSON; the API checks its range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields,
                            quire_error *err) {
     quire_err e;
@@ -156,14 +155,14 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     return e == QUIRE_OK || e == QUIRE_INVALID ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-/* Whether a word of --lora-scaled is the scale of the preceding file. */
+/* Whether a value of --lora-scaled is the scale of the preceding file. */
 static bool is_scale(const flag *f, const char *text) {
     char *end;
     (void)strtod(text, &end);
     return f->type == FLAG_SCALED && end != text && *end == '\0';
 }
 
-/* Appends text to earlier values of the flag. */
+/* Appends text to the flag's earlier values in *all; *out: the whole list. */
 static quire_err add_to_list(const flag *f, const char *name, const char *text, strbuf *all, const char **out,
                              quire_error *err) {
     const char *between = f->type == FLAG_LIST ? "," : is_scale(f, text) ? ":" : "\n";
@@ -263,13 +262,12 @@ static bool is_variable_of(const char *variable, size_t n, str spelling) {
     return same;
 }
 
-/* Whether it is a flag of Quire's own: flags about the help page, and other servers'
- * flags, have no variables. */
+/* Whether f has a variable: flags for help, and flags of other servers, have none. */
 static bool has_variable(const flag *f) {
     return f->type < FLAG_TAKEN && f != flags_help && f != flags_help_all;
 }
 
-/* The variable of a flag's first spelling that has one with a value, or NULL. */
+/* The first entry of environment that is a non-empty variable of f, or NULL. */
 static char *find_variable(const flag *f, char **environment) {
     for (const char *names = f->names; *names;) {
         str spelling = flag_next_name(&names);
@@ -284,8 +282,8 @@ static char *find_variable(const flag *f, char **environment) {
     return NULL;
 }
 
-/* Kubernetes sets QUIRE_PORT=tcp://10.0.0.1:80 and others for a service that is called
- * quire. */
+/* Whether Kubernetes set the variable, for a service called quire:
+ * QUIRE_PORT=tcp://10.0.0.1:80 and others. */
 static bool is_service_link(const char *variable, const char *value) {
     static const char port[] = PREFIX "PORT", service[] = PREFIX "SERVICE_";
     return strncmp(variable, service, sizeof service - 1) == 0 ||
@@ -294,7 +292,7 @@ static bool is_service_link(const char *variable, const char *value) {
              strncmp(value, "udp://", 6) == 0));
 }
 
-/* Whether the type's value is at the flag's offset. */
+/* Whether flags of this type store their value at f->offset. */
 static bool has_offset(const flag *f) {
     return f->type <= FLAG_PREFIX || f->type == FLAG_NAMES || f->type == FLAG_PINNED;
 }
@@ -315,7 +313,7 @@ static bool env_flags_is_given(const flag *f, const flag *const *given) {
     return found;
 }
 
-/* Copies a secret into o, and erases the original. */
+/* Copies a secret to o, erases the original, and points *value to the copy. */
 static quire_err take_secret(cli_options *o, const char *name, char **value, quire_error *err) {
     size_t n = strlen(*value);
     char *copy = mem_dup(*value, n);
@@ -329,7 +327,7 @@ static quire_err take_secret(cli_options *o, const char *name, char **value, qui
     return QUIRE_OK;
 }
 
-/* Erases all that is left of a flag's variables. */
+/* Erases the values of all variables of a flag. */
 static void erase(const flag *f, char **environment) {
     for (char *v = find_variable(f, environment); v; v = find_variable(f, environment)) {
         char *value = v + strcspn(v, "=") + 1;
@@ -373,7 +371,7 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
                 TRY(env_flags_read_flag(o, f, environment, err));
             }
             if (f->secret) {
-                erase(f, environment); /* the flag was given too */
+                erase(f, environment); /* even if the flag was given */
             }
         }
     }
@@ -382,8 +380,8 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
 
 /* ---- variables of no flag ---- */
 
-/* Offers all flags of some commands to `near`, which looks for a spelling; true if one of
- * them has it. */
+/* Compares all flags of some commands with the spelling in `near`, which keeps the
+ * nearest. True: a flag has it. */
 static bool look_for(const command *const *commands, nearest *near) {
     bool found = false;
     for (; commands && *commands; commands++) {
@@ -399,7 +397,7 @@ static bool look_for(const command *const *commands, nearest *near) {
     return found;
 }
 
-/* Variables of this repository's tests and tools. */
+/* Whether the variable belongs to this repository's tests and tools. */
 static bool is_of_tests(const char *variable, size_t n) {
     static const char *const names[] = {"SHARED", "BIN", "FUZZ"};
     str rest = {variable + N_PREFIX, n - N_PREFIX};

@@ -1,4 +1,4 @@
-/* Completions for bash, zsh and fish, made from the rows of commands and flags. */
+/* Makes completions for bash, zsh and fish from the rows of commands and flags. */
 #include "cli/dispatch.h"
 
 #include <stdarg.h>
@@ -9,11 +9,9 @@
 #include "cli/commands.h"
 #include "cli/set_flag.h"
 
-/* What the writers of completions share: a script that is written piece by piece, and how
- * a flag's value is completed. */
 
-/* Keeps the first failure, after which nothing is added. lists: the commands to
- * complete. */
+/* A script being written. After the first failure, which `e` keeps, nothing is appended.
+ * lists: the commands to complete. */
 typedef struct script {
     strbuf *to;
     quire_err e;
@@ -38,7 +36,7 @@ static void script_add(script *s, const char *format, ...) {
     }
 }
 
-/* Text inside single quotes, with ' escaped for the shell. */
+/* Appends text for use inside single quotes: each ' is replaced by `quote`. */
 static void script_add_quoted(script *s, const char *text, const char *quote) {
     for (; *text; text++) {
         if (*text == '\'') {
@@ -49,7 +47,7 @@ static void script_add_quoted(script *s, const char *text, const char *quote) {
     }
 }
 
-/* The words that a flag's value may be, as --help has them, with spaces between. */
+/* Appends the words that a flag's value may be, as in --help, separated by spaces. */
 static void script_add_words(script *s, const flag *f) {
     const char *between = "";
     for (const flag_choice *c = f->choices; c->spelling; c++) {
@@ -104,7 +102,7 @@ static const flag *script_flag(const command *c, int i) {
     return NULL;
 }
 
-/* "bench_kv" of "bench kv", in buf. */
+/* A command's name with underscores, in buf: "bench_kv" for "bench kv". */
 static const char *script_function(const command *c, char buf[64]) {
     (void)snprintf(buf, 64, "%s", c->name);
     for (char *p = buf; *p; p++) {
@@ -166,8 +164,8 @@ static const char main_begin[] = //
     "    if [[ ${#before[@]} -eq 0 ]]; then\n"
     "        _quire_among \"";
 
-/* Writes all spellings of a command's flags that are completed in one way, as a pattern
- * for `case`; true if there are any. For words: those of one flag. */
+/* Writes a `case` pattern of all spellings of a command's flags that are completed as
+ * `how`; of flag `only`, if that is not NULL. False: there are none. */
 static bool add_pattern(script *s, const command *c, completed how, const flag *only) {
     bool any = false;
     for (int i = 0; script_flag(c, i); i++) {
@@ -202,7 +200,7 @@ static void add_values(script *s, const command *c) {
     script_add(s, "    esac\n");
 }
 
-/* The first names of all flags, or all other names. */
+/* Appends the first names of all flags, or all other names. */
 static void add_names(script *s, const command *c, bool first) {
     const char *between = "";
     for (int i = 0; script_flag(c, i); i++) {
@@ -234,7 +232,7 @@ static void add_function(script *s, const command *c) {
                                              : "return 0");
 }
 
-/* The second words of commands that begin with the first. */
+/* Appends the second words of the commands whose first word is `first`. */
 static void add_second_words(script *s, const char *first) {
     size_t n = strlen(first);
     const char *between = "";
@@ -247,8 +245,8 @@ static void add_second_words(script *s, const char *first) {
     }
 }
 
-/* Commands of two words: which one the first two words of a line name, and what may
- * follow the first word. */
+/* Handles commands of two words: finds the one that a line begins with, and completes the
+ * second word. */
 static void add_two_words(script *s) {
     char first[64] = "";
     script_add(s, "    case \"$command ${before[1]}\" in\n");
@@ -362,7 +360,8 @@ static void completions_fish(script *s) {
 
 #define ZSH_QUOTE "'\\''"
 
-/* Text of a specification: brackets and colons end parts of it. */
+/* Appends text inside a specification: escapes brackets and colons, which have a meaning
+ * there. */
 static void shell_completions_zsh_add_text(script *s, const char *text) {
     for (; *text; text++) {
         if (strchr("[]:\\", *text)) {
@@ -373,7 +372,7 @@ static void shell_completions_zsh_add_text(script *s, const char *text) {
     }
 }
 
-/* A specification for each name, which excludes the others. */
+/* Appends a specification for each name of a flag; each excludes the others. */
 static void shell_completions_zsh_add_flag(script *s, const flag *f) {
     for (const char *names = f->names; *names;) {
         str name = flag_next_name(&names);
@@ -409,7 +408,8 @@ static void shell_completions_zsh_add_command(script *s, const command *c) {
     script_add(s, "            %s ;;\n", script_takes_file(c) ? "'*:MODEL:_files'" : "&& return");
 }
 
-/* Entries of _describe: the first words, or the second ones after `first`. */
+/* Appends entries of _describe: first words of commands or, if `first` is not NULL, the
+ * second words after it. */
 static void add_entries(script *s, const char *first) {
     size_t n = first ? strlen(first) : 0;
     for (int i = 0; script_command(s, i); i++) {

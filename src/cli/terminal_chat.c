@@ -1,4 +1,5 @@
-/* `quire run` on a terminal: a chat with line editing, or with --complete completion. */
+/* `quire run` on a terminal: a chat with line editing or, with --complete, completion of
+ * texts. */
 #include <assert.h>
 #include <errno.h>
 #include <histedit.h>
@@ -15,18 +16,18 @@
 #include "cli/commands.h"
 #include "cli/tty.h"
 
-/* Reads lines that the user edits on the terminal, with a history. Wraps libedit; needs
- * tty_open. A single instance, on one thread.
+/* Reads lines that the user edits on the terminal, with a history; wraps libedit. Needs
+ * tty_open. One instance, one thread.
  *
  * Text that is pasted between the terminal's marks is inserted unchanged, newlines
  * included. */
 
-/* most characters of a paste; a longer one is dropped with a beep */
+/* most characters of pasted text; a longer one is dropped with a beep */
 #define LINE_EDITOR_MAX_PASTE ((size_t)4 << 20)
 
 typedef enum line_end {
     LINE_READ,
-    LINE_INTERRUPTED, /* Ctrl-C: the line is what had been typed */
+    LINE_INTERRUPTED, /* Ctrl-C; the line has what was typed before */
     LINE_CLOSED,      /* Ctrl-D at an empty line, or the end of input */
     LINE_SIGNAL       /* SIGTERM or SIGHUP: end the program */
 } line_end;
@@ -39,10 +40,10 @@ struct line_editor {
     EditLine *el;
     HistoryW *past;
     wchar_t prompt[16];
-    char bytes[4]; /* bytes of an incomplete character */
+    char bytes[4]; /* input bytes of an incomplete character */
     size_t n_bytes;
-    line_end end;   /* how the line being read ended */
-    int n_back;     /* how many entries the arrow keys have gone back; 0: the line is the user's own */
+    line_end end;   /* how the line being read has ended; LINE_READ: not yet */
+    int n_back;     /* history entries that the arrow keys have gone back; 0: at the user's own line */
     wchar_t *draft; /* mem_new'd: the user's own line while n_back > 0 */
 };
 
@@ -58,8 +59,7 @@ static wchar_t *prompt_text(EditLine *el) {
 
 /* ---- input ---- */
 
-/* Redraws the line, which another program's output or a new terminal size has
- * displaced. */
+/* Redraws the line after other output or a new terminal size has displaced it. */
 static void redraw(line_editor *e) {
     tty_clear_line();
     (void)el_wset(e->el, EL_REFRESH);
@@ -109,9 +109,9 @@ static bool take_character(line_editor *e, wchar_t *out) {
     return true;
 }
 
-/* libedit's source of characters: 1, 0 at the end, or -1. A signal that ends the line is
- * passed to libedit as Enter, so that it moves below the line and ends it; within a key
- * sequence or a search this must be repeated. */
+/* libedit's input function: 1, 0 at the end, or -1 on failure. A signal that ends the
+ * line is passed to libedit as Enter, so that it ends the line; within a key sequence or
+ * a search several are needed. */
 static int read_character(EditLine *el, wchar_t *out) {
     line_editor *e = editor_of(el);
     while (!take_character(e, out)) {
@@ -141,8 +141,7 @@ typedef struct pasted {
 } pasted;
 
 /* Adds a character. Pasted text has passed the terminal's input modes: a line ends with
- *  or \r, or both if the text had \r
- * . */
+ * LF or CR, or with both if the text had CR LF. */
 static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     if (c == 0 || (c == L'\r' && before == L'\n')) {
         return true;
@@ -159,8 +158,8 @@ static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
     return true;
 }
 
-/* Reads up to the mark that ends the paste, which stays in the text. False: a signal or
- * the end of input came first, or out of memory. */
+/* Reads pasted text up to the mark that ends it, and keeps the mark in the text. False: a
+ * signal or the end of input came first, or out of memory. */
 static bool read_pasted(line_editor *e, pasted *p) {
     static const wchar_t mark[] = TTY_PASTE_ENDS;
     wchar_t c, before = 0, last[sizeof mark / sizeof *mark - 1] = {0};
@@ -175,7 +174,7 @@ static bool read_pasted(line_editor *e, pasted *p) {
     return true;
 }
 
-/* The key that the terminal sends before pasted text. */
+/* The editor function of the mark before pasted text: inserts the text. */
 static unsigned char insert_pasted(EditLine *el, wint_t key) {
     (void)key;
     line_editor *e = editor_of(el);
@@ -193,7 +192,7 @@ static unsigned char insert_pasted(EditLine *el, wint_t key) {
 
 /* ---- history ---- */
 
-/* The text of the entry n entries back, borrowed; NULL if there are fewer. */
+/* The n-th newest history entry, borrowed; NULL: there are fewer. */
 static const wchar_t *entry_back(line_editor *e, int n) {
     HistEventW event;
     int result = history_w(e->past, &event, H_FIRST);
@@ -214,8 +213,8 @@ static bool keep_draft(line_editor *e) {
     return e->draft != NULL;
 }
 
-/* Replaces the line by an entry, or by the draft. libedit's own commands truncate a draft
- * to 1,024 characters. */
+/* Replaces the line by the n_back-th newest entry; 0: by the draft. libedit's own
+ * commands would cut the draft to 1,024 characters. */
 static unsigned char line_editor_show_entry(line_editor *e, int n_back) {
     const LineInfoW *now = el_wline(e->el);
     int length = (int)(now->lastchar - now->buffer);
@@ -226,7 +225,7 @@ static unsigned char line_editor_show_entry(line_editor *e, int n_back) {
     if (!text) {
         return CC_ERROR;
     }
-    (void)el_cursor(e->el, length); /* to the end */
+    (void)el_cursor(e->el, length); /* moves to the end of the line */
     el_deletestr(e->el, length);
     e->n_back = n_back;
     return text[0] == 0 || el_winsertstr(e->el, text) == 0 ? CC_REFRESH : CC_REFRESH_BEEP;
@@ -284,7 +283,7 @@ static void line_editor_close(line_editor *e) {
     mem_free(e);
 }
 
-/* out: where the line is shown, borrowed. */
+/* Opens the editor. out: where the line is shown; borrowed. */
 static quire_err line_editor_open(FILE *out, line_editor **out_editor, quire_error *err) {
     line_editor *e = mem_new(1, sizeof *e);
     if (e) {
@@ -310,8 +309,8 @@ static quire_err line_editor_add_line(strbuf *line, const wchar_t *text, int n) 
     return QUIRE_OK;
 }
 
-/* Reads a line into *line (cleared before; UTF-8 without its end). NO_MEMORY: the line is
- * incomplete. */
+/* Reads a line into *line, which is cleared before: UTF-8 without the newline.
+ * QUIRE_NO_MEMORY: the line is incomplete. */
 static quire_err line_editor_read(line_editor *e, const char *prompt, strbuf *line, line_end *end) {
     int n = 0;
     strbuf_clear(line);
@@ -326,7 +325,7 @@ static quire_err line_editor_read(line_editor *e, const char *prompt, strbuf *li
     return typed && n > 0 ? line_editor_add_line(line, typed, n) : QUIRE_OK;
 }
 
-/* Adds an entry to the history of the arrow keys, unless it equals the last one. */
+/* Adds an entry to the history for the arrow keys, unless it equals the newest one. */
 static quire_err line_editor_remember(line_editor *e, str entry) {
     HistEventW event;
     wchar_t *text = mem_new(entry.n + 1, sizeof *text);
@@ -349,8 +348,8 @@ typedef struct terminal_chat {
     chat_state state;
     line_editor *editor;
     const char *history; /* NULL: keep no history */
-    bool may_end;        /* the last key was Ctrl-C at an empty line */
-    strbuf typed, line;  /* the text to send, as typed; one line of it */
+    bool may_end;        /* Ctrl-C was typed at an empty line: another one ends the chat */
+    strbuf typed, line;  /* the input as typed; one line of it, or the input without quotes */
 } terminal_chat;
 
 /* ---- reading ---- */
@@ -366,8 +365,8 @@ static str trim_end(str s) {
     return s;
 }
 
-/* Position of the quotes that begin a text of several lines: at the beginning, or after a
- * command and a space; s.n if there are none. */
+/* Position of the quotes that open a text of several lines: at the beginning, or after a
+ * command and a space. s.n: there are none. */
 static size_t find_quotes(str s) {
     if (str_begins(s, QUOTES)) {
         return 0;
@@ -380,13 +379,13 @@ static size_t find_quotes(str s) {
     return str_begins((str){s.p + at, s.n - at}, QUOTES) ? at : s.n;
 }
 
-/* Whether the text has closing quotes for those at `at`. */
+/* Whether the text ends with closing quotes for those at `at`. */
 static bool is_closed(str s, size_t at) {
     s = trim_end(s);
     return s.n >= at + 2 * strlen(QUOTES) && str_ends(s, QUOTES);
 }
 
-/* Reads the user's input into t->typed: one line, or several between quotes. */
+/* Reads the user's input into t->typed: one line, or several lines between quotes. */
 static quire_err read_typed(terminal_chat *t, line_end *end) {
     TRY(line_editor_read(t->editor, "> ", &t->typed, end));
     size_t at = find_quotes(terminal_chat_text_of(&t->typed));
@@ -429,7 +428,7 @@ static void load_history(terminal_chat *t) {
 
 /* ---- the loop ---- */
 
-/* Removes the quotes; the text without them is in t->line. */
+/* Copies the typed text without its quotes to t->line. */
 static quire_err unquote(terminal_chat *t, size_t at) {
     str s = trim_end(terminal_chat_text_of(&t->typed));
     size_t begin = at + strlen(QUOTES), n = s.n - begin - strlen(QUOTES);
@@ -438,7 +437,7 @@ static quire_err unquote(terminal_chat *t, size_t at) {
     return strbuf_add(&t->line, s.p + begin, n);
 }
 
-/* Runs the typed text: a command or a message. */
+/* Runs the typed command, or sends the typed message. */
 static quire_err run_typed(terminal_chat *t, quire_error *err) {
     str s = trim_end(terminal_chat_text_of(&t->typed));
     size_t at = find_quotes(s);
@@ -456,7 +455,7 @@ static quire_err run_typed(terminal_chat *t, quire_error *err) {
     return t->state.completes ? chat_turn_complete(&t->state, s, err) : chat_turn_take(&t->state, s, err);
 }
 
-/* Ctrl-C: clears the line; the second one at an empty line ends. */
+/* Handles Ctrl-C: clears the line; the second one at an empty line ends the chat. */
 static void interrupt(terminal_chat *t) {
     bool is_empty = t->typed.n == 0;
     t->state.is_over = is_empty && t->may_end;

@@ -1,12 +1,11 @@
-/* `quire tokenize`: text to ids and back. */
+/* `quire tokenize`: converts text to ids, and ids to text. */
 #include <stddef.h>
 
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/read_flags.h"
 
-/* Writes "[1,2,3]" for programs, or for people one line per token: the id and its
- * text. */
+/* Writes "[1,2,3]" if ids_only, otherwise a line for each token: its id and its text. */
 static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only,
                            strbuf *out) {
     if (ids_only) {

@@ -18,8 +18,7 @@
 #define MARK_PASTES   "\033[?2004h"
 #define UNMARK_PASTES "\033[?2004l"
 
-/* Signals that are handled during the chat, those handled while a line is edited, and
- * those that end the program at once. */
+/* Signals handled during the chat, and signals that end the program at once. */
 static const int chat_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
 static const int fatal_signals[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 enum {
@@ -30,7 +29,7 @@ enum {
 static struct {
     FILE *out;
     bool plain, edits;
-    wake changed; /* rung by the handler, so that no signal is missed before a wait */
+    wake changed; /* rung by the handlers, so that a signal before a wait is not missed */
     struct termios found;
     struct sigaction chat_before[N_CHAT], fatal_before[N_FATAL], suspend_before;
 } tty;
@@ -51,8 +50,8 @@ static void on_signal(int signal_number) {
     errno = before;
 }
 
-/* Restores the terminal, and the signal's former handler. Calls only async-signal-safe
- * functions. */
+/* Restores the terminal and the signal's former handler, and raises the signal again.
+ * Calls only async-signal-safe functions. */
 static void on_fatal(int signal_number) {
     int fd = fileno(tty.out);
     if (!tty.plain) {
@@ -78,7 +77,7 @@ quire_err tty_open(FILE *out, bool plain, quire_error *err) {
     }
     for (int i = 0; i < N_CHAT; i++) {
         (void)sigaction(chat_signals[i], &action, &tty.chat_before[i]);
-        if (tty.chat_before[i].sa_handler == SIG_IGN) { /* ignored, as nohup sets it */
+        if (tty.chat_before[i].sa_handler == SIG_IGN) { /* was ignored, for example by nohup: stays ignored */
             (void)sigaction(chat_signals[i], &tty.chat_before[i], NULL);
         }
     }
@@ -153,7 +152,7 @@ tty_event tty_wait(void) {
         struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                {.fd = tty.changed.fd, .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR) {
-            return TTY_INPUT; /* reading reports the error */
+            return TTY_INPUT; /* the following read reports the error */
         }
         if (fds[1].revents) {
             (void)wake_wait(&tty.changed, 0);
@@ -184,7 +183,7 @@ void tty_forget_interrupt(void) {
 
 /* ---- the file of lines typed ---- */
 
-/* Makes the directories that lead to path. A failure shows when the file is opened. */
+/* Makes the missing directories of path. Failures show when the file is opened. */
 static void input_history_make_directories(char *path) {
     for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = 0;
@@ -193,7 +192,7 @@ static void input_history_make_directories(char *path) {
     }
 }
 
-/* Opens and locks the file; -1, with errno, if that fails. */
+/* Opens and locks the file. Returns the descriptor; -1: errno has the reason. */
 static int input_history_open_locked(const char *path, bool writes) {
     int fd = open(path, O_CLOEXEC | O_NONBLOCK | (writes ? O_RDWR | O_CREAT : O_RDONLY), 0600);
     int locked = -1;
@@ -219,10 +218,9 @@ static bool write_at(int fd, off_t at, const strbuf *text) {
     return true;
 }
 
-/* Appends the last bytes of a file of `size` bytes to out: at most `most`, from the
- * beginning of a line on. */
+/* Appends the last lines of a file of `size` bytes to out: at most `most` bytes. */
 static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf *out) {
-    /* includes the byte before, which may end a line */
+    /* begins a byte earlier, which may be the end of a line */
     size_t from = size > most ? size - most - 1 : 0, n = 0;
     TRY(strbuf_reserve(out, size - from + 1));
     while (n < size - from) {
@@ -238,7 +236,7 @@ static quire_err input_history_read_end(int fd, size_t size, size_t most, strbuf
         }
         n += (size_t)done;
     }
-    /* the rest of a line whose beginning is missing */
+    /* drops the rest of a line whose beginning is missing */
     const char *end = from > 0 ? memchr(out->p, '\n', n) : NULL;
     size_t skipped = end ? (size_t)(end + 1 - out->p) : from > 0 ? n : 0;
     memmove(out->p, out->p + skipped, n - skipped);
@@ -312,8 +310,8 @@ static quire_err input_history_encode(str entry, bool after_half_line, strbuf *l
     return strbuf_add_char(line, '\n');
 }
 
-/* Keeps the newest half of a full file. It overwrites the oldest half before the file is
- * truncated, so no new entry is lost if the process ends in between. */
+/* Keeps the newest half of a full file: copies it to the beginning, then truncates the
+ * file, so that no new entry is lost if the process ends in between. */
 static quire_err shorten(int fd, size_t size) {
     strbuf kept = {0};
     quire_err e = input_history_read_end(fd, size, INPUT_HISTORY_MAX_BYTES / 2, &kept);
@@ -324,7 +322,7 @@ static quire_err shorten(int fd, size_t size) {
     return e;
 }
 
-/* Appends to the open and locked file. */
+/* Appends an entry to the open and locked file. */
 static quire_err add_locked(int fd, str entry) {
     struct stat is;
     char last = '\n';
