@@ -76,7 +76,7 @@ typedef struct api_executor_options {
 /* What an executor's calls have cost, and what speculation has saved. */
 typedef struct api_counts {
     int64_t n_calls, n_reused;                /* requests sent; gens answered without a request */
-    int64_t prompt_tokens, completion_tokens; /* as the API counts them */
+    int64_t prompt_tokens, completion_tokens; /* sums of the API's own counts */
     int64_t saved_prompt_tokens;              /* prompt tokens of the gens in n_reused */
     int64_t unused_tokens;                    /* tokens generated past the end of a gen that no gen used */
 } api_counts;

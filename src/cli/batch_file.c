@@ -31,7 +31,7 @@ typedef struct seen_id {
 
 typedef struct seen_ids {
     seen_id *slots;
-    size_t n, n_slots; /* n_slots: a power of two, or 0 */
+    size_t n, n_slots; /* n_slots is a power of two, or 0 */
 } seen_ids;
 
 static seen_id *batch_ids_slot_of(const seen_ids *s, const uint8_t *digest) {
@@ -216,8 +216,8 @@ enum {
 };
 
 typedef enum job_state {
-    JOB_NONE,    /* not read yet */
-    JOB_WAITING, /* not submitted yet */
+    JOB_NONE,    /* its line is not read yet */
+    JOB_WAITING, /* its line is read; the request is not submitted yet */
     JOB_RUNNING,
     JOB_ANSWERED
 } job_state;
@@ -229,7 +229,7 @@ typedef struct job {
     bool dropped; /* cancelled because the run was stopped: it gets no response */
     batch_line line;
     response response;
-    strbuf written; /* its response line, if earlier ones must be written first */
+    strbuf written; /* the response line, if earlier ones must be written first */
 } job;
 
 typedef struct batch {

@@ -1,4 +1,4 @@
-/* for realpath */
+/* declares realpath, which is outside C11 */
 #define _XOPEN_SOURCE 700
 
 #include "cli/batch_part.h"

@@ -19,7 +19,7 @@ typedef enum command_argument {
     /* as ARGUMENT_MODEL, then an optional file, stored in cli_options.argument */
     ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, with the built-in model as default */
-    ARGUMENT_MODELS,           /* as ARGUMENT_MODEL; more may follow, or --model-dir has them */
+    ARGUMENT_MODELS,           /* one or more models, or none with --model-dir */
     ARGUMENT_MODEL_OR_NONE     /* an optional model; without one, engine.model is NULL */
 } command_argument;
 
@@ -33,7 +33,7 @@ typedef struct command {
     void (*defaults)(cli_options *o);
     /* runs before a model that was given by name is fetched; may be NULL */
     quire_err (*begin)(cli_options *o, quire_error *err);
-    /* after QUIRE_INVALID the exit status is 2: not understood */
+    /* runs the command. QUIRE_INVALID: not understood; the exit status is 2 */
     quire_err (*run)(const cli_options *o, quire_error *err);
 } command;
 
@@ -52,7 +52,7 @@ void command_meaning(cli_options *defaults, const flag *f, char *out, size_t n);
 
 extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect,
     command_pack, command_pull, command_list, command_rm;
-/* All of them, in the order of --help; ends with NULL. */
+/* All commands of quire, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 
 /* prompt.c: flags that are fields of a request; flags_more_sampling: rarely needed

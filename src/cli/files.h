@@ -70,7 +70,6 @@ quire_err text_out_end_line(text_out *t, quire_error *err);
 /* Prints a whole text and a newline. */
 quire_err text_out_print(str text, quire_error *err);
 
-
 /* For main. Opens those of the three standard streams that are closed, so that no other
  * file gets their descriptors. From now on a write to a pipe without a reader ends the
  * program with a message and status 1; a write to a closed socket remains an error of the

@@ -161,7 +161,7 @@ const flag flags_carried[] = {
     TAKEN_ANY("--uvicorn-log-level --log-verbosity --verbosity -lv --log-colors",
               "no such lines are written"),
     TAKEN("--log-disable", "--quiet writes fewer lines"),
-    /* not implemented yet */
+    /* flags that are not implemented yet */
     LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none",
           "custom tool parsers, and templates without tools"),
     LATER("--structured-outputs-config", "settings of structured output"),

@@ -112,7 +112,7 @@ static void main_print_help(bool all) {
 
 /* Makes characters UTF-8 even if the locale is C, as it often is in a container. */
 static void use_locale(void) {
-    const char *name = setlocale(LC_CTYPE, ""); /* NULL: not installed */
+    const char *name = setlocale(LC_CTYPE, ""); /* NULL: the locale is not installed */
     if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {
         (void)setlocale(LC_CTYPE, "C.UTF-8");
     }

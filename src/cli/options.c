@@ -12,7 +12,7 @@ void cli_options_init(cli_options *o) {
     o->engine.model = NULL;
     /* by default, commands use the flags alone, for measurements and comparisons */
     o->engine.generation_config = "none";
-    o->engine.max_answer_bytes = 0;       /* no limit, since there is no client */
+    o->engine.max_answer_bytes = 0; /* no limit, since there is no client */
 }
 
 void cli_options_deinit(cli_options *o) {
@@ -44,7 +44,8 @@ void cli_options_deinit(cli_options *o) {
 }
 
 void cli_options_set_log(const cli_options *o) {
-    static const char *const levels[] = {"error", "warning", "info", "debug"}; /* in the order of log_level */
+    /* the names of log_level's values, in order */
+    static const char *const levels[] = {"error", "warning", "info", "debug"};
     for (int i = 0; o->log_level && i < (int)(sizeof levels / sizeof *levels); i++) {
         if (strcmp(levels[i], o->log_level) == 0) {
             log_set_level((log_level)i);

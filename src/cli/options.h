@@ -18,7 +18,7 @@
 #define CLI_MAX_SECRETS  8
 #define CLI_MAX_MODELS   63 /* models besides the main one */
 
-struct flag; /* of flags.h */
+struct flag; /* defined in flags.h */
 
 typedef struct cli_options {
     quire_options engine;
@@ -38,11 +38,11 @@ typedef struct cli_options {
     const char *argument;
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out, *program;
-    const char *api; /* with --program: an API's address; NULL: none */
+    const char *api; /* address of the API that runs --program; NULL: the local engine does */
     int32_t api_speculation;
     const char *ids, *ids_file, *batch_with;
-    const char *types, *pooling, *text_pair; /* of --embed */
-    int32_t dimensions;                      /* 0: all */
+    const char *types, *pooling, *text_pair; /* values of flags of --embed; NULL: not given */
+    int32_t dimensions;                      /* elements of a row with --embed; 0: all */
     const char *chat_template;               /* --chat-template: a file or the text */
     /* owned: text of engine.chat_template if that was given as a file */
     strbuf template_text;
@@ -51,8 +51,9 @@ typedef struct cli_options {
     strbuf prefix_texts[CLI_MAX_PREFIXES];
     id_list prefix_ids[CLI_MAX_PREFIXES];
     quire_prefix prefixes[CLI_MAX_PREFIXES];
-    body fields;                              /* owned: request fields that flags set */
-    int32_t n_predict;                        /* -1: until the model stops or the sequence is full */
+    body fields; /* owned: request fields that flags set */
+    /* most tokens to generate; -1: until the model stops or the sequence is full */
+    int32_t n_predict;
     const char *hf_repo, *hf_file, *revision; /* parts of a hub name */
     const char *hf_token, *download_dir;
     bool offline;
@@ -71,15 +72,14 @@ typedef struct cli_options {
         char *names[CLI_MAX_MODELS], *paths[CLI_MAX_MODELS]; /* owned */
         /* owned: the main model's path if it is from model_dir, else NULL */
         char *main_path;
-    /* the further models, from more_models and model_dir (other_models.h) */
-    } others;
+    } others; /* the further models, from more_models and model_dir (other_models.h) */
     /* owned: text of engine.speculative_config if the draft model's name was replaced by
      * its path */
     strbuf draft_config;
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;
-    /* for a server, owned: answers requests while the model is fetched and loaded */
+    /* owned: the server that answers requests while the model is fetched and loaded */
     server *front;
     const char *log_level, *log_format; /* for a server */
     int n_arguments;                    /* arguments after the command's name, borrowed */

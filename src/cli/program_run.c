@@ -42,7 +42,8 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
     strbuf shown = {0};
     json_out o = {.to = &shown};
     TRY(program_run_on(ps, (str){text->p, text->n}, &json, &n, &n_failed, err));
-    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)}); /* without the closing brace, which follows */
+    /* leaves out the closing brace if the API's counts follow */
+    json_raw_part(&o, (str){json, n - (api != NULL ? 1 : 0)});
     quire_free(json);
     if (api != NULL) {
         const api_counts c = api_executor_count(api);

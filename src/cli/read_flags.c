@@ -295,7 +295,7 @@ void read_flags_help(const command *c, bool all) {
             print_flag(f, defaults);
         }
     }
-    if (n_left_out > 1) { /* not only --help-all itself */
+    if (n_left_out > 1) { /* more flags than --help-all itself are left out */
         printf("  %-*s these and %d more\n", HELP_COLUMN, "--help-all", n_left_out - 1);
     }
     command_options_free(defaults);
@@ -336,7 +336,7 @@ static const struct {
     {"--no-history", RUN_CHAT | RUN_LINES},
     {"--echo", RUN_PROMPT},
     {"--out", RUN_PROMPT | RUN_BATCH | RUN_ROWS},
-    {"--resume", RUN_TEXT}, /* needs --prompts, which is checked elsewhere */
+    {"--resume", RUN_TEXT}, /* batch_file_check requires --prompts with it */
     {"--prompts", RUN_TEXT | RUN_ROWS},
     {"--program", RUN_PROGRAM},
     {"--api", RUN_PROGRAM},

@@ -70,7 +70,7 @@ done:
 }
 
 static quire_err run_run(const cli_options *o, quire_error *err) {
-    /* otherwise a chat begins, or completion line by line */
+    /* false: `quire run` begins a chat, or completes line by line */
     bool has_prompt = !o->prompts && !o->program && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO));
     strbuf prompt = {0};
     session s;

@@ -233,7 +233,7 @@ static quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire
 
 /* The output of the rows. */
 typedef struct row_file {
-    const char *name; /* for errors */
+    const char *name; /* name of the output in errors */
     FILE *file;
 } row_file;
 

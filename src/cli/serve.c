@@ -59,7 +59,7 @@ static void say_ends(const quire_info *i) {
 /* Runs before a model is fetched and loaded: checks what would make the server fail, and
  * starts to answer probes. */
 static quire_err serve_begin(cli_options *o, quire_error *err) {
-    signal(SIGHUP, SIG_IGN); /* until the server handles them */
+    signal(SIGHUP, SIG_IGN); /* ignores both signals until the server handles them */
     signal(SIGUSR1, SIG_IGN);
     TRY(other_models_list(o, err));
     return server_open(NULL, &o->server, &o->front, err);

@@ -26,7 +26,7 @@ typedef struct response_choice {
     int32_t *tokens;    /* mem_new'd */
     size_t n_tokens, tokens_cap;
     quire_finish finish;
-    int32_t stop_token; /* -1: none */
+    int32_t stop_token; /* the stop token that ended it; -1: none */
     char *stop_string;  /* mem_new'd; NULL: none */
 } response_choice;
 
@@ -35,13 +35,13 @@ typedef struct response {
     quire_stream *stream;
     response_choice *choices; /* [n_choices] mem_new'd */
     size_t n_choices;
-    bool has_parts, names_call, old_calls; /* as in quire_request_info */
+    bool has_parts, names_call, old_calls; /* copied from quire_request_info */
     int32_t prompt_tokens, completion_tokens;
     int32_t cached_tokens; /* prompt tokens found in the prefix cache */
     /* set by response_run: time from its start to the first token, and from there to the
      * end; first_us 0: no token came */
     int64_t first_us, tokens_us;
-    bool has_begun, done; /* has_begun: the prompt was accepted */
+    bool has_begun, done; /* has_begun: the prompt was accepted; done: all events came */
     quire_error error;    /* code OK unless the request failed */
 } response;
 

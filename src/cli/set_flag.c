@@ -371,7 +371,7 @@ quire_err env_flags_read(cli_options *o, const command *c, const flag *const *gi
                 TRY(env_flags_read_flag(o, f, environment, err));
             }
             if (f->secret) {
-                erase(f, environment); /* even if the flag was given */
+                erase(f, environment); /* secrets are erased even if the command line gives the flag */
             }
         }
     }

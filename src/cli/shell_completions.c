@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/set_flag.h"
 
-
 /* A script being written. After the first failure, which `e` keeps, nothing is appended.
  * lists: the commands to complete. */
 typedef struct script {

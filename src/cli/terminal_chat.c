@@ -347,7 +347,7 @@ static quire_err line_editor_remember(line_editor *e, str entry) {
 typedef struct terminal_chat {
     chat_state state;
     line_editor *editor;
-    const char *history; /* NULL: keep no history */
+    const char *history; /* path of the history file; NULL: none is written */
     bool may_end;        /* Ctrl-C was typed at an empty line: another one ends the chat */
     strbuf typed, line;  /* the input as typed; one line of it, or the input without quotes */
 } terminal_chat;

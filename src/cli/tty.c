@@ -77,7 +77,8 @@ quire_err tty_open(FILE *out, bool plain, quire_error *err) {
     }
     for (int i = 0; i < N_CHAT; i++) {
         (void)sigaction(chat_signals[i], &action, &tty.chat_before[i]);
-        if (tty.chat_before[i].sa_handler == SIG_IGN) { /* was ignored, for example by nohup: stays ignored */
+        /* a signal that was ignored, for example by nohup, stays ignored */
+        if (tty.chat_before[i].sa_handler == SIG_IGN) {
             (void)sigaction(chat_signals[i], &tty.chat_before[i], NULL);
         }
     }

@@ -554,7 +554,7 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
         int64_t alone = kv_most_pages(whole, one->task.n_known + 1);
         n += own < alone ? own : alone;
     }
-    return (int32_t)n; /* at most the number for which the search was admitted */
+    return (int32_t)n; /* fits: it is at most the number for which the search was admitted */
 }
 
 /* The most pages that n other beams of the search can ever take. */
@@ -575,7 +575,7 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
     d->n_shared = beam_shared_pages(e, s, is_first ? n_running : 0);
-    int32_t n_copies = copies(e, s); /* excluded: the next row replaces them by copies */
+    int32_t n_copies = copies(e, s); /* not counted, since the next row replaces them by copies */
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
     if (!is_first) {

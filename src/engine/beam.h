@@ -29,7 +29,7 @@
 
 typedef struct beam_candidate {
     int32_t token;
-    /* from the model's logits after the request's bans, biases and penalties */
+    /* of the token, from logits after the request's bans, biases and penalties */
     double logprob;
     token_logprob own; /* the reported log-probability of this token, if requested */
 } beam_candidate;
@@ -38,7 +38,7 @@ typedef struct beam {
     sequence *seq;
     /* this result's report, unused while the reporter's is in use; or NULL */
     struct explain *spare;
-    double score, sum;     /* score ranks the beam; sum lacks diversity penalties */
+    double score, sum; /* score ranks the beam; sum lacks diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
     beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
@@ -66,10 +66,11 @@ typedef struct beams {
     engine_ending ending;
     beam_rules rules;
     int32_t n_results;
-    int32_t n_beams, n_sets, list_length, width; /* width: of reported log-probabilities, or 0 */
+    /* width: number of reported log-probabilities of a token, or 0 */
+    int32_t n_beams, n_sets, list_length, width;
     int32_t n_generated;
     beam *beams;
-    beam_set *sets, *choosing; /* choosing: the set whose beams are being chosen */
+    beam_set *sets, *choosing; /* choosing: the set that is being processed */
     sequence *listed;          /* the sequence in the in-ring or waiting list while no beam runs */
     sequence *reporter;        /* collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */

@@ -152,7 +152,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* so that enough continuations remain after some tokens were ended or penalised */
+    /* long enough if some of its tokens end beams or are penalised */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {

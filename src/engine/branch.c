@@ -74,7 +74,7 @@ bool branch_enter(engine *e, sequence *s) {
         take_mirostat(f, fork_from);
         branch_take_counts(f, fork_from);
     }
-    if (s->fork_replaces) { /* it keeps the fork parent's order of arrival */
+    if (s->fork_replaces) { /* the branch takes over the fork parent's place in the order of arrival */
         s->task.arrival = fork_from->task.arrival;
         s->task.priority = fork_from->task.priority;
         s->last_token_us = fork_from->last_token_us;

@@ -7,11 +7,11 @@
 #include "engine/row_pooling.h"
 
 /* most pairs of tenant and salt with sequences or cached pages at the same time */
-#define MAX_NAMESPACES  4096
-#define N_EVENTS        4096 /* capacity of the ring of KV events */
+#define MAX_NAMESPACES 4096
+#define N_EVENTS       4096 /* capacity of the ring of KV events */
 /* larger pools are not audited, since that takes time in proportion to their size */
 #define AUDIT_MAX_PAGES 4096
-#define PROBED_FRAMES   16   /* frames copied at open to measure the cost of a copy */
+#define PROBED_FRAMES   16 /* frames copied at open to measure the cost of a copy */
 
 /* Scopes of public prefixes. SCOPE is for requests whose keys and values depend on the
  * tokens only; SCOPE_OF_OWN, for those with an own attention mask, score change or

@@ -45,13 +45,13 @@ typedef enum prefix_cache {
 /* A public prefix: first tokens of prompts, whose whole pages all tenants share. */
 typedef struct engine_prefix {
     const int32_t *tokens;
-    int32_t n_tokens; /* at least a page */
+    int32_t n_tokens; /* at least page_tokens */
 } engine_prefix;
 
 /* When pages are written to tiers that outlive the process. */
 typedef enum tier_write {
-    TIER_WRITE_EVICT /* when they leave the pool */,
-    TIER_WRITE_THROUGH /* soon after they are computed */
+    TIER_WRITE_EVICT /* pages are written when they leave the pool */,
+    TIER_WRITE_THROUGH /* pages are written soon after they are computed */
 } tier_write;
 
 /* The tiers that receive evicted pages (kv/tier.h). All zero: no tiers. */
@@ -73,7 +73,7 @@ typedef struct engine_options {
     int64_t step_target_us;
     admission_policy schedule; /* order of admission */
     double schedule_lambda;    /* ADMISSION_PREFIX: cached tokens that outweigh a second of waiting */
-    kv_policy eviction;        /* order of eviction */
+    kv_policy eviction;        /* policy for evicting cached pages */
     /* interval of snapshots of recurrent states, in tokens (0: no periodic ones); most
      * bytes of all snapshots (0: half of the pool, or all of it if no group has
      * tokens) */
@@ -107,7 +107,7 @@ typedef struct engine_options {
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for swapped-out sequences; 0: preempted ones are computed again */
-    preempt_mode preempt; /* when preempted sequences are swapped out, if there is room */
+    preempt_mode preempt; /* which preempted sequences are swapped out, if there is room */
     /* most bytes of pages that all parks hold (0: half of the pool), and that the parks
      * of one tenant hold (0: no limit of its own) */
     int64_t parked_bytes, parked_tenant_bytes;
@@ -138,12 +138,12 @@ typedef struct request_id {
 /* An event: one token, the end of a request (once, after its last token), or progress of
  * its prompt (before its first token, if the request asks for it). */
 typedef struct engine_event {
-    void *user; /* as given at submit */
+    void *user; /* engine_request.user */
     request_id id;
     int32_t token;
     int32_t position;      /* of the token; in an end event: number of tokens in the sequence */
     finish_reason finish;  /* FINISH_NONE in events other than the end */
-    quire_err error;       /* with FINISH_ERROR: the reason */
+    quire_err error;       /* the reason of FINISH_ERROR */
     int32_t retry_after_s; /* with QUIRE_BUSY: seconds after which the same request may be accepted */
     /* logprobs: [logprobs_width] the token's own log-probability, then those of the
      * likeliest tokens. prompt_logprobs: [prompt_logprobs_width] for each prompt token
@@ -169,7 +169,7 @@ typedef struct engine_event {
     int64_t first_token_us; /* time of the first token (clock_us); 0: it has not come */
     int64_t ended_us;       /* this and the next two members: in the end event only */
     int32_t n_prefilled;    /* prompt tokens that were computed for this request */
-    int32_t n_preempted;    /* how often it was preempted */
+    int32_t n_preempted;    /* number of preemptions of the request */
     /* in a progress event: number of given tokens that are computed or were cached, which
      * grows to all of them; otherwise 0 */
     int32_t n_processed;
@@ -182,7 +182,7 @@ typedef struct engine_event {
  * which the first n_prompt are the prompt, are complete. It runs on the engine thread: it
  * must not allocate or block, and must return the same for the same tokens. */
 typedef struct engine_ending {
-    /* NULL: no condition */
+    /* NULL: there is no such condition */
     bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n);
     void *context; /* alive until the last end event */
 } engine_ending;
@@ -260,14 +260,16 @@ typedef struct engine_request {
     /* [n_namespace] bytes that identify the tenant; copied. Prefixes are shared only
      * within a namespace */
     const void *namespace;
-    size_t n_namespace; /* at most ENGINE_NAMESPACE_BYTES */
+    size_t n_namespace; /* size of `namespace`, at most ENGINE_NAMESPACE_BYTES */
     /* `retention` is set: how its pages are kept in the prefix cache (kv/evict.h) */
     bool retains;
     kv_retention retention;
     /* lengths of prefixes that other prompts may share, with their recurrent states */
     int32_t marks[ENGINE_MARKS], n_marks;
-    bool explain;        /* the end event carries a report */
-    bool shows_progress; /* for the first sample only; not for a branch that replaces its parent */
+    bool explain; /* the end event carries a report */
+    /* the first sample reports progress, unless it is a branch that replaces its
+     * parent */
+    bool shows_progress;
     /* For a branch (branch.h), otherwise NULL and 0. Its first fork_position tokens are
      * those of the fork parent, whose pages it shares. The first n_prompt of n_tokens are
      * the prompt; for max_tokens, min_tokens and penalties the others count as generated.
@@ -276,7 +278,7 @@ typedef struct engine_request {
      * log-probabilities. */
     engine_fork *fork_from;
     int32_t fork_position, n_prompt;
-    bool fork_replaces; /* only with a single sample */
+    bool fork_replaces; /* the branch replaces its fork parent; only with a single sample */
     /* [number of samples] the park that takes each sample's pages when it ends, or NULL;
      * held until then. The array may be NULL. Not with beams or pooling */
     engine_park *const *parks;
@@ -289,7 +291,7 @@ typedef struct engine_request {
      * in the program's tree (admission_policy.h) */
     uint64_t tree;
     int32_t depth;
-    bool has_waited; /* it may use places saved by engine_out_await_places */
+    bool has_waited; /* the request may use places saved by engine_out_await_places */
     engine_out *out;
     void *user;
 } engine_request;

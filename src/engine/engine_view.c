@@ -21,9 +21,11 @@ struct engine_view {
     engine *e;
     quire_kv_view *view;
     wake reader;
-    atomic_int state;   /* view_state */
-    atomic_int holders; /* references: its owner, and the engine thread while it is requested */
-    engine_view *next;  /* in the engine's stack of requests */
+    atomic_int state; /* view_state */
+    /* number of references: the owner's and, while it is requested, the engine
+     * thread's */
+    atomic_int holders;
+    engine_view *next; /* link in the engine's stack of requested views */
 };
 
 quire_err engine_view_open(engine *e, engine_view **out) {
@@ -104,7 +106,7 @@ void engine_view_response(engine *e) {
     engine_view *w = atomic_exchange(&e->views, NULL);
     while (w != NULL) {
         engine_view *next = w->next;
-        if (atomic_load(&w->holders) > 1) { /* its owner has not closed it */
+        if (atomic_load(&w->holders) > 1) { /* the owner has not closed the view */
             engine_view_fill(e, w->view);
             atomic_store(&w->state, VIEW_FILLED);
             wake_ring(&w->reader);

@@ -56,13 +56,14 @@ typedef struct explain {
     int32_t n_adapter_waits;
     explain_stage stage;
     quire_wait wait;      /* kind of wait in EXPLAIN_QUEUE */
-    int64_t since_us;     /* when the stage or wait began; 0: at the submission */
-    int64_t preempted_us; /* when it was preempted; 0: never, or it has recomputed what it lost */
+    int64_t since_us;     /* time at which the stage or wait began; 0: at submission */
+    int64_t preempted_us; /* time of the last preemption; 0: none, or what it lost is recomputed */
     int32_t was_computed; /* tokens that were computed when it was preempted */
-    bool is_counted;      /* in n_explained */
+    bool is_counted;      /* counted in engine.n_explained */
     int32_t n_prefix;     /* value that report.matched would have with a snapshot after each token */
-    int64_t first_token_step, last_token_step; /* -1: no token came yet */
-    int32_t n_ahead;                           /* waiting sequences that preceded it when it began to wait */
+    /* step numbers of the first and the last token; -1: none yet */
+    int64_t first_token_step, last_token_step;
+    int32_t n_ahead; /* waiting sequences that preceded it when it began to wait */
     admission_policy order;
 } explain;
 

@@ -17,7 +17,8 @@ void fork_share(engine *e, const sequence *parent, sequence *s) {
     kv_seq_fork(&e->kv, &parent->task.kv, parent->task.kv.n_computed,
                 &s->task.kv); /* allocates nothing: the tables have room for the whole sequence */
     s->task.n_reused = 0;
-    if (s->task.n_admitted == 0) { /* otherwise a reader of its progress may be reading these members */
+    /* after an admission, a reader of its progress may be reading these members */
+    if (s->task.n_admitted == 0) {
         s->task.n_cached = parent->task.n_cached;
         s->task.queue_us = parent->task.queue_us;
         s->task.n_admitted = 1;

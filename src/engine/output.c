@@ -157,7 +157,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->fresh_words[index] =
         output_word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
-        s->finish = reason; /* only if s ends, since the reader writes to that cache line */
+        s->finish = reason; /* written only if s ends, since the reader writes to that cache line */
         s->n_ended_before = o->e->n_ended++;
         o->e->stats.requests_finished[reason - 1]++;
     }
@@ -206,7 +206,7 @@ void out_wake_readers(engine *e) {
 /* Removes s from the table after its last event, and frees its output index. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
-    /* first, since its dirty bit may still be set */
+    /* must come first, since the dirty bit of s may still be set */
     atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed);
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
@@ -237,7 +237,7 @@ static prediction_counts predicted_after(const sequence *s, int32_t n) {
 
 static void output_take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
-    /* otherwise the prompt may not have been computed */
+    /* other requests may have ended before their prompt was computed */
     bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
     event->prompt_logprobs = is_whole ? s->prompt_logprobs : NULL;
     /* moved here, since the sequence may be freed once its end is read */

@@ -25,7 +25,7 @@ typedef struct sequence {
     /* The engine thread's, read in every step. */
     /* next in the chain of its fork parent's children (fork.h), or NULL */
     _Alignas(MEM_ALIGN) struct sequence *next_child;
-    struct beams *beams; /* the beam search (beam.h) in which it is number `beam`, or NULL */
+    struct beams *beams;                /* the beam search (beam.h) in which it is number `beam`, or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, if that is set */
     int64_t last_token_us, ended_us;
     /* results of step_lines_sample for its next n_line tokens, until they are
@@ -42,7 +42,7 @@ typedef struct sequence {
     float *logits_out;
     /* constraint states after its last token: its own, then its drafter's; or NULL */
     uint8_t *constraint_states;
-    constraint *constraint;     /* constraint on its tokens, a reference; or NULL. `context` has its state */
+    constraint *constraint; /* constraint on its tokens, a reference; or NULL. `context` has its state */
     /* which thread may access the state and `rule` (rule_step.h); set by that thread */
     _Atomic(rule_place) rule_place;
     quire_err rule_error; /* the error of its rule; QUIRE_OK: none */
@@ -63,7 +63,8 @@ typedef struct sequence {
     void *user;
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
-    int32_t prompt_logprobs_start;                 /* from 1 to n_prompt */
+    /* first prompt token with log-probabilities: 1 to n_prompt */
+    int32_t prompt_logprobs_start;
     int32_t n_prefilled; /* computed rows of its prompt; the engine thread's until its end */
     /* preemptions of this sequence; task.n_preempted of a beam counts its search's */
     int32_t n_preempted;
@@ -74,7 +75,7 @@ typedef struct sequence {
     /* n_read is the reader's, used in every step; both write the others, but rarely. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
     atomic_int holders;
-    finish_reason finish; /* this and what follows: written before the end is published */
+    finish_reason finish; /* this and the members below are written before the end is published */
     quire_err error;
     int32_t retry_after_s; /* QUIRE_BUSY only */
     bool stopped_by_eos;
@@ -101,7 +102,7 @@ typedef struct sequence {
     bool retains;
     kv_retention retention;
     engine_park *park; /* the park where it parks at its end, a reference; NULL: none */
-    bool no_tokens;    /* it ends when its given tokens are computed */
+    bool no_tokens;    /* the sequence ends when its given tokens are computed */
     /* [n_vocab] with no_tokens and a park: the logits after its last token, for the park;
      * otherwise NULL */
     float *last_row;

@@ -39,7 +39,7 @@ typedef enum row_use {
 /* The samples of one item (collect.c). */
 typedef struct draft_line {
     sequence *s;
-    int32_t row0, n_rows; /* its rows of the batch, drafts included */
+    int32_t row0, n_rows; /* the item's rows in the batch, drafts included */
     int32_t n_drafts;
     sample_row *rows;       /* [n_drafts + 1]; at most one if there are jump-forward tokens */
     sample_result *results; /* [n_drafts + 1] */
@@ -56,14 +56,14 @@ typedef struct step_arrays {
     int32_t *out0;               /* [plan.n_items] index in out_rows of an item's first wanted row */
     row_use *uses;               /* [plan.n_items] */
     int32_t *tokens, *positions, *types, *out_rows;
-    int32_t *parents;                /* of drafts only (batch_seq) */
+    int32_t *parents;                /* parents of draft rows (batch_seq) */
     atomic_uint *faults;             /* [max_rows] faults of attention programs, if one can fault */
     const struct adapter **adapters; /* [max_adapters] */
     int16_t *row_adapters;           /* [max_rows] */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade; /* the attention work list, and scratch memory to plan it */
-    float *hidden;   /* for each thread, [d_model] */
+    float *hidden;   /* for each thread, [d_model] a hidden state that is checked */
     /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] constraint states after
      * the nodes of a draft */
     uint8_t *states;
@@ -128,8 +128,8 @@ struct engine {
     kv_layout layout;
 
     /* any thread: */
-    ring *in;            /* of sequence*: submitted, not yet seen by the engine thread */
-    engine_team *team;   /* its thread runs the steps; holds a reference */
+    ring *in;            /* the in-ring of sequence *: submitted, not yet taken by the engine thread */
+    engine_team *team;   /* the team whose thread runs the steps; a reference */
     const wake *in_wake; /* the team's */
     team_place place;
     atomic_bool paused;
@@ -155,7 +155,7 @@ struct engine {
     engine_out *outs;
 
     /* engine thread only: */
-    turn_claim turn; /* its account in the team's fair order of engines */
+    turn_claim turn; /* the engine's account in the team's fair order of engines */
     kv_cache kv;
     audit_file *audit_file;                /* NULL: none */
     kv_tiering *tiering;                   /* NULL: no tiers */
@@ -184,7 +184,7 @@ struct engine {
     atomic_llong step_started_us; /* start of the running step; 0 between steps; any thread may read it */
     step_arrays step;
     quire_stats stats;
-    engine_profile profile; /* its `steps` is not used: stats counts steps */
+    engine_profile profile; /* member `steps` is not used, since stats counts steps */
 };
 
 /* The number of pages guaranteed to e, whatever other engines do. */

@@ -362,12 +362,12 @@ void engine_fork_release(engine_fork *fork_from) {
 void engine_cancel(engine *e, request_id id) {
     pthread_mutex_lock(&e->lock);
     engine_entry *entry = &e->entries[id.index];
-    /* otherwise the request is over, and another one may use the entry */
+    /* with another generation the request is over, and the entry may be in use again */
     if (entry->generation == id.generation) {
         atomic_store(&entry->cancel, id.generation);
     }
     pthread_mutex_unlock(&e->lock);
-    /* after the store to cancel, so that whoever sees the count sees the store too */
+    /* must follow the store to cancel: whoever sees the count sees the store too */
     atomic_fetch_add(&e->n_cancels, 1);
     wake_ring(e->in_wake);
 }

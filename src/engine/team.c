@@ -15,8 +15,8 @@
 typedef struct team_seat {
     engine *e;     /* NULL: a free seat */
     bool has_work; /* in this round: it has sequences to run, to admit or to end */
-    bool had_work; /* in the previous round */
-    bool is_tried; /* was asked for a step in this round */
+    bool had_work; /* value of has_work in the previous round */
+    bool is_tried; /* the engine was asked for a step in this round */
 } team_seat;
 
 struct engine_team {
@@ -218,7 +218,7 @@ static void team_pass_over(engine_team *t, double served_us) {
 static bool team_step(engine_team *t) {
     bool started = false;
     for (team_seat *s = team_next(t); s != NULL && !started; s = started ? s : team_next(t)) {
-        const double served_us = s->e->turn.served_us; /* before the step */
+        const double served_us = s->e->turn.served_us; /* the account before the step */
         s->is_tried = true;
         started = team_run_step(t, s->e);
         if (started) {

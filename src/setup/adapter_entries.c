@@ -329,7 +329,7 @@ static adapter_entry *next_to_load(adapter_store *s) {
     }
     bool has_room = cold != NULL && adapters_make_room(s, w);
     for (size_t i = 0; i < s->n_entries && (cold == NULL || has_room); i++) {
-        s->entries[i]->is_draining = false; /* its place is no longer needed for another */
+        s->entries[i]->is_draining = false; /* the entry's place is no longer needed for another adapter */
     }
     return has_room ? cold : NULL;
 }
@@ -354,7 +354,7 @@ static void note_loaded(adapter_store *s, adapter_entry *e, const loaded_adapter
         s->most_resident = s->n_resident > s->most_resident ? s->n_resident : s->most_resident;
         return;
     }
-    s->n_resident--; /* its place is free again */
+    s->n_resident--; /* a failed load frees the place that was reserved for it */
     for (adapter_want *w = s->first; w != NULL; w = w->next) {
         if (is_part_of(w, e)) {
             w->error = *err;
@@ -413,7 +413,7 @@ void *adapters_run(void *store) {
     while (!atomic_load(&s->stop)) {
         pthread_mutex_lock(&s->lock);
         atomic_store(&s->is_short, false);
-        for (size_t i = 0; i < s->n_entries; i++) { /* before the sweep reads reference counts */
+        for (size_t i = 0; i < s->n_entries; i++) { /* must precede the sweep, which reads reference counts */
             if (s->entries[i]->is_gone) {
                 atomic_store(&s->is_short, true);
             }

@@ -47,9 +47,9 @@ typedef struct adapter_entry {
     adapter_ref ref;
     char *name, *path; /* mem_new'd; a blend has no path */
     loaded_adapter loaded;
-    int32_t rank;    /* of its last load, as the next two; 0: never loaded */
-    int64_t n_bytes; /* likewise */
-    int64_t load_us; /* likewise */
+    int32_t rank; /* rank, bytes and duration of the last load; 0: never loaded */
+    int64_t n_bytes;
+    int64_t load_us;
     uint64_t last_used;
     int32_t n_wants; /* number of wants that name it, and of blends that contain it */
     bool is_resident;

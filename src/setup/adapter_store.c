@@ -299,7 +299,7 @@ void adapter_store_close(adapter_store *s) {
         s->entries[i]->is_gone = true;
     }
     adapters_sweep(s);
-    assert(s->n_entries == 0); /* otherwise a reference is left */
+    assert(s->n_entries == 0); /* every reference must have been dropped */
     mem_free(s->entries);
     mem_free(s->dir);
     pthread_mutex_destroy(&s->lock);

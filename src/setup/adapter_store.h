@@ -85,12 +85,12 @@ quire_err adapter_store_remove(adapter_store *s, const char *name, quire_error *
 typedef struct adapter_about {
     const char *name, *path;
     bool is_listed, is_resident;
-    float scale;       /* as set by adapter_store_scale */
-    int32_t rank;      /* of its last load, as the next two; 0: never loaded */
-    int64_t n_bytes;   /* likewise */
-    int64_t load_us;   /* time that loading took */
+    float scale;  /* scale set by adapter_store_scale */
+    int32_t rank; /* rank, bytes and duration of the last load; 0: never loaded */
+    int64_t n_bytes;
+    int64_t load_us;
     int32_t n_holders; /* number of requests and sequences that use it */
-    bool is_activated; /* it has invocation tokens */
+    bool is_activated; /* the adapter has invocation tokens */
     const adapter_ref *ref;
 } adapter_about;
 

@@ -255,7 +255,7 @@ static quire_err engine_parts_open_model(engine_parts *p, const quire_options *o
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
     TRY(complete_ends(p, &d, err));
-    /* by the source files, so that it is the same with and without a packed form */
+    /* hashes the source files: the version is the same with a packed form */
     if (options_tiers_last(o)) {
         tier_version(f, model_description(p->model.m), d.quantise_to, p->model.b, &p->model.layout, *max_len,
                      p->tier_version);

@@ -96,8 +96,8 @@ typedef struct speculation {
 } speculation;
 
 typedef struct engine_parts {
-    quire_info info;            /* without default values of requests */
-    sampling_defaults defaults; /* from o->generation_config; their ranges are not checked */
+    quire_info info;            /* facts about the engine, without the defaults of requests */
+    sampling_defaults defaults; /* defaults from o->generation_config; their ranges are not checked */
     quire_row_info row_info;
     row_facts rows;         /* pooling of rows, as the model's files specify it */
     quire_error text_error; /* why there is no tokenizer */
@@ -106,8 +106,9 @@ typedef struct engine_parts {
     /* texts for people: how prompts begin, "with BOS, <s>: the template writes it"; the
      * end tokens (answer_ends_print) */
     strbuf chat_start, end_tokens;
-    int64_t rule_bytes;                      /* pool_plan_rules */
-    char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
+    int64_t rule_bytes; /* pool_plan_rules */
+    /* version of pages in tiers (tier_version); empty: no tier needs it */
+    char tier_version[KV_VERSION_BYTES + 1];
     loaded_model model;
     pack_start pack; /* keeps the model's packed form */
     /* memory of its pages, shared with a draft model and, on a server of several models,
@@ -119,10 +120,10 @@ typedef struct engine_parts {
     /* the file o->tokenizer, whose tables the tokenizer may use in place; NULL: the
      * model's own */
     model_file *text_file;
-    tokenizer *tokenizer;   /* NULL: prompts of ids only */
+    tokenizer *tokenizer;   /* NULL: the engine takes ids only */
     bool parses_messages;   /* special tokens in the text of messages are parsed as such */
     chat_form chat;         /* without a tokenizer it has no template, so there is no chat */
-    output_formats formats; /* of its responses */
+    output_formats formats; /* formats of tool calls and reasoning in responses */
     engine_adapters adapters;
     int32_t max_adapters; /* most different adapters in use at once */
     engine *core;

@@ -31,7 +31,7 @@ typedef struct summary {
     int64_t snapshot_bytes; /* value of --state-snapshot-bytes */
     struct {
         kv_layout layout;
-        int64_t n_pages; /* 0: none, or unknown */
+        int64_t n_pages; /* pages of the pool; 0: none, or unknown */
         kv_most most;
     } kv[N_KV_TYPES];
     int n_kv; /* number of entries; types that the model does not support are left out */

@@ -1,6 +1,6 @@
 /* Chooses the file that a start loads: the model's own or, if the pack cache has one, its
  * packed form. */
-/* for SCHED_IDLE, which is outside POSIX */
+/* declares SCHED_IDLE, which is outside POSIX */
 #define _GNU_SOURCE
 #include "setup/engine_parts.h"
 

@@ -141,7 +141,7 @@ quire_err memory_lock(bool late, quire_error *err) {
                    strerror(code), may);
 }
 
-#define RULES_LEAST ((int64_t)1 << 20) /* with less memory, not even short rules could be obeyed */
+#define RULES_LEAST ((int64_t)1 << 20) /* least memory for rules: enough for short ones */
 
 pool_plan pool_plan_of(const quire_options *o) {
     assert(o != NULL);
@@ -349,7 +349,7 @@ quire_err model_memory_share(const model_memory *m, const pool_plan *p, const kv
             share = kv_budget_pages(m->budget, l->page_bytes, bytes / 2 / m->n_models);
     all = p->given_pages > 0 && p->given_pages < all ? p->given_pages : all;
     TRY(check_pages(p, l, most, all, least_tokens, err));
-    bool is_encoder = p->step_rows > 0; /* its pool is sized for one step */
+    bool is_encoder = p->step_rows > 0; /* an encoder's pool is sized for one step */
     int64_t sure = share > least ? share : least > 0 ? least : 1;
     *n_pages = (int32_t)all;
     *sure_pages = (int32_t)(is_encoder || sure > all ? all : sure);

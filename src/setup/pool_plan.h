@@ -25,7 +25,7 @@ typedef enum memory_bound {
 
 /* How much memory the process may still allocate, and which limit decides that. */
 typedef struct memory_room {
-    int64_t bytes;                /* -1: unknown */
+    int64_t bytes;                /* memory still to be allocated; -1: unknown */
     memory_bound bound;           /* the limit that leaves the least */
     int64_t limit;                /* value of that limit, in bytes */
     int64_t stack_bytes;          /* MEMORY_OF_RLIMIT_*: already subtracted for stacks of later threads */
@@ -57,11 +57,11 @@ typedef struct pool_plan {
     int64_t weight_bytes;
     /* bytes of a mapped model's weights that do not fit into memory; otherwise 0 */
     int64_t dropped_bytes;
-    int64_t buffer_bytes;  /* 0: unknown, since the model is not loaded */
+    int64_t buffer_bytes;  /* bytes of buffers; 0: unknown, since the model is not loaded */
     int64_t aside_bytes;   /* bytes of the room for swap space and host tier */
     int64_t adapter_bytes; /* options_adapter_bytes */
-    int64_t rule_bytes;  /* --rule-memory-bytes; pool_plan_rules has the bytes subtracted from the room */
-    int64_t given_pages; /* --kv-pages; 0: as many as fit */
+    int64_t rule_bytes;    /* --rule-memory-bytes; pool_plan_rules has the bytes subtracted from the room */
+    int64_t given_pages;   /* --kv-pages; 0: as many as fit */
     /* for an encoder, which keeps nothing between steps: most rows and sequences of a
      * step. Otherwise 0 */
     int32_t step_rows, step_seqs;

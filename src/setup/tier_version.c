@@ -163,10 +163,10 @@ void tier_version(const model_file *f, const model_desc *d, dtype quantised_to, 
                   const kv_layout *kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
     assert(b != NULL);
     char isa[64] = "any";
-    locale_t before = c_locale_enter(); /* so that numbers in hashed texts have a decimal point */
+    locale_t before = c_locale_enter(); /* gives numbers in hashed texts a decimal point */
     uint64_t description = hash_description(d);
     c_locale_leave(before);
-    if (b->compute == COMPUTE_BF16) { /* only in this mode does the instruction set change bits */
+    if (b->compute == COMPUTE_BF16) { /* the only mode in which the instruction set changes bits */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
         char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": the threads do not matter */
         threads = threads ? strchr(threads + 1, ',') : NULL;
