@@ -228,7 +228,7 @@ typedef struct api_thread {
     pthread_t thread;
     hub_http *http;
     api_job *job;     /* the job that the thread runs; under the lock */
-    atomic_bool stop; /* set to end that job */
+    atomic_bool stop; /* set to end the present job */
 } api_thread;
 
 struct api_client {

@@ -61,6 +61,7 @@ void api_client_drop(api_client *c, api_job *j);
 api_job *api_client_take(api_client *c);
 /* A descriptor that is readable when a job has ended; the client owns it. */
 int api_client_fd(const api_client *c);
+/* Waits until a job has ended, or timeout_us have passed; -1: no limit. */
 void api_client_wait(api_client *c, int64_t timeout_us);
 
 /* ---- the executor ---- */
@@ -86,6 +87,7 @@ extern const program_ops api_ops;
 /* Opens an executor for programs_open with api_ops, which closes it. The options' texts
  * are borrowed until then. Errors of api_client_open; QUIRE_NO_MEMORY. */
 quire_err api_executor_open(const api_executor_options *o, api_executor **out, quire_error *err);
+/* The counts so far. */
 api_counts api_executor_count(const api_executor *x);
 
 /* ---- api_client.c: text past the end of a gen ---- */
@@ -117,6 +119,7 @@ typedef struct api_cut {
 /* Reads the text and tokens of a choice in a response of /chat/completions (is_chat) or
  * /completions. *out has one reference. QUIRE_IO: `choice` is not a choice. */
 quire_err api_text_read(const json_value *choice, bool is_chat, api_text **out);
+/* Adds, or drops, a reference; the last drop frees the text. NULL is allowed. */
 api_text *api_text_share(api_text *t);
 void api_text_drop(api_text *t);
 

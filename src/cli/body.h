@@ -19,6 +19,7 @@ typedef struct body {
     size_t n, cap;
 } body;
 
+/* Frees the members. */
 void body_deinit(body *b);
 /* Adds a member, or replaces the one of that name. json: a complete value, copied.
  * QUIRE_NO_MEMORY: b is unchanged, after this and all other calls. */

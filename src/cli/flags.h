@@ -17,7 +17,7 @@ extern const flag flags_help[], flags_help_all[];
 extern const flag flags_json[], flags_quiet[], flags_hub[], flags_hub_model[], flags_prompt[], flags_out[],
     flags_chat_template[];
 
-/* The struct into which a row's offset points. */
+/* The struct that flag f's offset refers to. */
 static inline void *cli_options_of(cli_options *o, const flag *f) {
     return f->of == FLAG_OF_SERVER ? (void *)&o->server : o;
 }

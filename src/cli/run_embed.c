@@ -47,7 +47,7 @@ static quire_err embed_input_add(embed_inputs *in, quire_input **out, quire_erro
     return QUIRE_OK;
 }
 
-/* Gives the input that was added last its second text. */
+/* Sets the second text of the newest input. */
 static quire_err set_pair(embed_inputs *in, str text, quire_error *err) {
     return err_set(err, strbuf_add(&in->pairs[in->n - 1], text.p, text.n), -1, "out of memory for an input");
 }

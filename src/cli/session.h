@@ -16,6 +16,7 @@ typedef struct session {
 /* Opens the engine, and prints on stderr the chosen settings with reasons, and the
  * capacity of its KV pages. On failure nothing is left open. */
 quire_err session_open(const cli_options *o, session *s, quire_error *err);
+/* Closes the queue and the engine. */
 void session_close(session *s);
 
 /* One choice of a response. */
@@ -45,6 +46,7 @@ typedef struct response {
     quire_error error;    /* code OK unless the request failed */
 } response;
 
+/* Frees the choices, and the stream if there is one. */
 void response_deinit(response *a);
 /* Submits a request of n bytes for an empty response; `a` is the user pointer of its
  * events. On failure a->error has the reason, and a->done is true. QUIRE_BUSY, here or in

@@ -34,6 +34,7 @@ quire_err tty_open(FILE *out, bool plain, quire_error *err);
 /* Stops handling signals. A SIGTERM or SIGHUP that has arrived now ends the program. */
 void tty_close(void);
 
+/* Begin and end the editing of a line. */
 void tty_edit(void);
 void tty_rest(void);
 /* Waits for input or a signal; signals take precedence. */

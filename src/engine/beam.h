@@ -98,7 +98,7 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
 /* The most pages of all groups that a beam of n_max tokens shares with no other beam. */
 int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
-/* Unlinks the chain once its sequences have their numbers. */
+/* Unlinks the sequences chained from first, once they have their arrival numbers. */
 void beam_unchain(sequence *first);
 /* Drops a reference of g: one of its sequences is freed. NULL does nothing. */
 void beams_drop(beams *g);

@@ -46,6 +46,7 @@ typedef struct tenant_drop {
 } tenant_drop;
 /* Drops the cached pages of all listed tenants. Engine thread. */
 void cache_drop_tenants(engine *e);
+/* Frees a list of drops. */
 void tenant_drops_free(tenant_drop *first);
 
 /* ---- swap ---- */

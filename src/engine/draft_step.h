@@ -15,6 +15,7 @@
 /* Opens the drafter that e->options.draft names, if any. Needs e->layout, e->sched.limits
  * and e->samples. Errors as draft_open. */
 quire_err draft_step_open(engine *e, quire_error *err);
+/* Closes the drafter, if there is one. */
 void draft_step_close(engine *e);
 
 /* The least outlook_worth with which a guess is drafted in this step, from the costs with

@@ -79,11 +79,11 @@ typedef struct engine_options {
      * tokens) */
     int32_t snapshot_tokens;
     int64_t snapshot_bytes;
-    const engine_prefix *prefixes; /* [n_prefixes], copied */
+    const engine_prefix *prefixes; /* [n_prefixes] public prefixes, copied */
     int32_t n_prefixes;
     /* file that records each allocation of pages (kv/audit.h); NULL: none */
     const char *audit_path;
-    int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier if the pool holds less */
+    int32_t page_tokens, n_pages, max_model_len; /* max_model_len is lowered to what the pool holds */
     /* memory budget of the pages, shared with the draft model and the team's other
      * engines (kv/budget.h); must outlive the engine. NULL: the engine's pages have
      * memory of their own */
@@ -338,12 +338,11 @@ bool engine_out_await_places(engine_out *o, int32_t n);
 /* Pops the next event. False: there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
-/* Submits a request. QUIRE_TOO_LARGE when it can never fit (the prompt plus one token, or
- * a pooled prompt alone, exceeds the length limit or the pool, or a step in a model whose
- * rows see later ones), QUIRE_UNSUPPORTED when it needs tokens from a model that has rows
- * only, QUIRE_BAD_REQUEST also when its constraint forbids a given token of a branch,
- * QUIRE_BUSY when the engine is full; on failure r->tokens stays the caller's. Any
- * thread. */
+/* Submits a request. QUIRE_TOO_LARGE: it can never fit: the prompt plus one token, or a
+ * pooled prompt alone, exceeds the length limit or the pool or, in a model whose rows see
+ * later ones, a step. QUIRE_UNSUPPORTED: it wants tokens, and the model has no head for
+ * them. QUIRE_BAD_REQUEST also if its constraint forbids a given token of a branch.
+ * QUIRE_BUSY: the engine is full. On failure r->tokens stays the caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
 /* Computes the state of r's constraint after r's tokens, for r->constraint_state: the
  * given tokens of a branch are appended one by one, so the time grows with their

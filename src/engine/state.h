@@ -88,7 +88,7 @@ struct engine_park {
     int32_t *tail, n_tail; /* [page_tokens] the tokens in its part-filled page */
     float *row;            /* [n_vocab] the logits after its last token; NULL: not kept */
     engine_park *older, *younger;
-    int32_t tenant;                        /* index in the table of tenants */
+    int32_t tenant;                        /* index in engine_parks.tenants */
     uint64_t number;                       /* arrival number of its sequence */
     uint8_t owner[ENGINE_NAMESPACE_BYTES]; /* the tenant's name */
     size_t n_owner;
@@ -96,7 +96,7 @@ struct engine_park {
 
 /* A tenant whose sequences are in parks. */
 typedef struct park_tenant {
-    uint64_t id;              /* a hash of its name */
+    uint64_t id;              /* hash of the tenant's name */
     int32_t n_parks, n_pages; /* n_parks 0: the entry is free */
 } park_tenant;
 

@@ -24,7 +24,7 @@
 
 #define ADAPTER_NAME_BYTES 255
 
-/* One adapter of a list. */
+/* An adapter in a list of options. */
 typedef struct adapter_listed {
     str name; /* empty: not given */
     str path;

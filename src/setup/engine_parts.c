@@ -396,7 +396,7 @@ static quire_err engine_parts_open_pages(engine_parts *p, const quire_options *o
 /* ---- public prefixes, and the engine ---- */
 
 typedef struct prefix_list {
-    token_list *ids;     /* [n] mem_new'd */
+    token_list *ids;     /* [n] mem_new'd: the ids of each prefix */
     engine_prefix *list; /* [n] the same prefixes, for engine_options */
     int32_t n;
 } prefix_list;
