@@ -146,13 +146,13 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Lines of a file of prompts, and their response lines. A line is one of - {"prompt":
- * "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields by their API
- * names; its response is {"index", "id" if given, "text", "token_ids", "finish_reason",
- * "usage"}, or "choices" of those if a prompt is a list; - {"custom_id", "method", "url",
- * "body"}, OpenAI's batch format; its response is {"id", "custom_id", "response":
- * {"status_code", "body"}, "error"}. An error in a line becomes its response. One
- * thread. */
+/* Lines of a file of prompts, and their response lines. A line is one of
+ *   - {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields
+ *     by their API names; its response is {"index", "id" if given, "text", "token_ids",
+ *     "finish_reason", "usage"}, or "choices" of those if a prompt is a list;
+ *   - {"custom_id", "method", "url", "body"}, OpenAI's batch format; its response is
+ *     {"id", "custom_id", "response": {"status_code", "body"}, "error"}.
+ * An error in a line becomes its response. One thread. */
 
 /* ---- reading ---- */
 

@@ -101,8 +101,7 @@ quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
 /* Makes the whole body for a text prompt: request_begin, the prompt, request_complete. */
 quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err);
-/* Logs the sampling defaults of request_complete if they apply and stderr is a
- * terminal. */
+/* Logs request_complete's sampling defaults if they apply and stderr is a terminal. */
 void request_announce_defaults(const cli_options *o, const session *s);
 
 #endif

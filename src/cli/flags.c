@@ -90,7 +90,7 @@ static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {"po
 static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
-    /* the machine and the model's file */
+    /* flags about the machine and the model's file */
     TAKEN_ANY("--gpu-memory-utilization",
               "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages"),
     TAKEN("--trust-remote-code", "a model's code is never run"),

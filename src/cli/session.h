@@ -55,7 +55,7 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
 /* Adds an event to the response. DONE releases the stream. Out of memory ends the
  * response with that error. */
 void response_add(response *a, const quire_event *ev);
-/* "stop", "length", "cancelled" or "error"; NULL: unfinished. */
+/* The name of f: "stop", "length", "cancelled" or "error"; NULL: unfinished. */
 const char *response_finish_name(quire_finish f);
 
 /* How response_run prints. All zero: only the text. */

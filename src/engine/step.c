@@ -19,7 +19,7 @@ static bool engine_step_plan(engine *e, int64_t now_us) {
     }
     event_planning(e);
     bool has_items = step_plan(&e->sched, now_us);
-    intake_drop_done(e->sched.running, &e->sched.n_running); /* fork_answer may have ended some */
+    intake_drop_done(e->sched.running, &e->sched.n_running); /* fork_answer may have ended some sequences */
     event_planned(e);
     if (e->sched.copies.n > 0) { /* shared pages that the step writes to are copied first */
         e->mover.copy(e->mover.context, &e->sched.copies);

@@ -4,8 +4,8 @@
  * A step belongs to one engine; sched/scheduler.h has the order. The team's wake is rung
  * when there is work for any of its engines.
  *
- *   engine_team_open -> engine_team_join (an engine runs) -> engine_team_leave -> .. ->
- * engine_team_drop
+ *   engine_team_open -> engine_team_join (the engine runs) -> engine_team_leave -> ..
+ *       -> engine_team_drop
  *
  * Threads: join and leave from any thread but the team's own, while others run. */
 #ifndef ENGINE_TEAM_H
