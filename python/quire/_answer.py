@@ -96,7 +96,7 @@ class Answer:
         self.prompt_ids: list[int] = []
         self.prompt_logprobs: bytes | None = None
         self.logprobs_width = self.prompt_width = 0  # entries a token; 0: not asked for
-        self.is_plain = False  # texts and ids alone come, and nobody looks before it is done
+        self.is_plain = False  # only texts and ids are returned, all at the end
         self.has_parts = False  # the text is divided into content, reasoning and calls
         self.n_best = 0  # choices that are returned, the likeliest by token first; 0: all, by index
         self.cached: int | None = None

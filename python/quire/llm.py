@@ -58,7 +58,7 @@ class LLM:
                  speculative_config: dict[str, Any] | None = None, download_dir: str | None = None,
                  hf_token: str | None = None, **options: Any) -> None:
         set_of = Options()
-        # whoever opens a model is who asks it: no other's requests come here, and memory alone bounds an answer
+        # all requests come from this process: they are trusted, and only memory bounds an answer
         given = {"trust_request_chat_template": True, "trust_request_attention": True, "max_answer_bytes": 0,
                  "tokenizer": tokenizer, "dtype": dtype, "quantization": quantization,
                  "max_model_len": max_model_len, "gpu_memory_utilization": gpu_memory_utilization,
