@@ -19,8 +19,9 @@ typedef enum command_argument {
     /* as ARGUMENT_MODEL, then an optional file, stored in cli_options.argument */
     ARGUMENT_MODEL_FILE,
     ARGUMENT_MODEL_OR_BUILTIN, /* as ARGUMENT_MODEL, with the built-in model as default */
-    ARGUMENT_MODELS,           /* one or more models, or none with --model-dir */
-    ARGUMENT_MODEL_OR_NONE     /* an optional model; without one, engine.model is NULL */
+    /* models, stored in engine.model and more_models; none is needed with --model-dir */
+    ARGUMENT_MODELS,
+    ARGUMENT_MODEL_OR_NONE /* an optional model; without one, engine.model is NULL */
 } command_argument;
 
 typedef struct command {

@@ -1,5 +1,5 @@
-/* Drafts in a step: makes drafts for sequences (spec/draft.h has the drafters), and
- * commits the accepted ones (spec/verify.h decides which).
+/* Makes the drafts of a step (spec/draft.h has the drafters), and commits the accepted
+ * tokens (spec/verify.h decides which).
  *
  * The keys and values of an accepted draft that is not on the first branch are moved to
  * the slot of its position. The slots and pages of rejected drafts are released in the

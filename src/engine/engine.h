@@ -173,7 +173,7 @@ typedef struct engine_event {
     /* in a progress event: number of given tokens that are computed or were cached, which
      * grows to all of them; otherwise 0 */
     int32_t n_processed;
-    int64_t processed_us; /* time from admission until that many were processed */
+    int64_t processed_us; /* time from admission until n_processed tokens were processed */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 240
@@ -239,8 +239,8 @@ typedef struct engine_request {
     /* the answer that the client expects, as a source of drafts, or NULL; held as long as
      * the request runs. Its ids must be in the vocabulary. Not with beams */
     prediction *prediction;
-    /* [n_tokens, n_vocab] buffer for the prompt's logits, or NULL; the caller owns it and
-     * keeps it until the end event */
+    /* [n_tokens, n_vocab] buffer for the prompt's logits, or NULL; the caller's, valid
+     * until the end event */
     float *logits_out;
     /* first position written to logits_out; earlier tokens may come from the cache */
     int32_t logits_first;

@@ -77,7 +77,7 @@ typedef struct sequence {
     atomic_int holders;
     finish_reason finish; /* this and the members below are written before the end is published */
     quire_err error;
-    int32_t retry_after_s; /* QUIRE_BUSY only */
+    int32_t retry_after_s; /* set with QUIRE_BUSY only */
     bool stopped_by_eos;
     uint64_t n_ended_before;
     double beam_score, beam_sum;
