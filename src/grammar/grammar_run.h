@@ -106,6 +106,7 @@ struct grammar_vocab {
     uint64_t *plain[VOCAB_PLAIN + 1];
 };
 
+/* Whether the token is one of the vocabulary's end tokens. */
 static inline bool vocab_is_end(const grammar_vocab *v, int32_t token) {
     for (int32_t i = 0; i < v->n_ends; i++) {
         if (v->ends[i] == token) {
