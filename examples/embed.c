@@ -28,8 +28,7 @@ int main(int argc, char **argv) {
     quire_engine *engine;
     quire_error err;
     quire_input inputs[MOST];
-    /* the model's pooling; all elements; rows normalised to length 1 */
-    quire_embed_options how = {NULL, 0, 1};
+    quire_embed_options how = {NULL, 0, 1}; /* pooling: the model's; all elements; length 1 */
     size_t n = argc > 3 ? (size_t)argc - 3 : 0, n_row;
     float *rows;
     if (n == 0 || n > MOST) {
