@@ -17,9 +17,7 @@ static const arch_names afmoe_names = {
 static const arch_names beam_names = {
     .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.gate_proj",
            [W_ATTN_GATE_BIAS] = "model.layers.%d.self_attn.gate_bias",
-           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+           SANDWICH_NAMES("model.layers.%d")},
 };
 static const arch_names kolibri_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attn_norm|model.layers.%d.post_self_attn_layernorm",
@@ -29,9 +27,7 @@ static const arch_names kolibri_names = {
 };
 static const arch_names flint_names = {
     .hf = {[W_SINKS] = "model.layers.%d.self_attn.softmax_offset|model.layers.%d.self_attn.sinks",
-           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
+           SHARED_NAMES("model.layers.%d.mlp.shared_expert")},
 };
 
 /* Sets the windows; is_window applies to layers without a type in the file. */
@@ -152,13 +148,10 @@ static quire_err describe_flint(const config *c, model_desc *d) {
     return config_sparse_layers(c, 2, d_ff, d);
 }
 
-const arch arch_afmoe = {
-    .gguf = {"afmoe"}, .hf = {"AfmoeForCausalLM"}, .names = &afmoe_names, .describe = describe_afmoe};
-const arch arch_kolibri = {.gguf = {"kolibri1"},
-                           .hf = {"Kolibri1ForCausalLM"},
-                           .names = &kolibri_names,
-                           .describe = describe_kolibri};
-const arch arch_flint = {
-    .gguf = {"flint"}, .hf = {"FlintForCausalLM"}, .names = &flint_names, .describe = describe_flint};
-const arch arch_beam = {
-    .gguf = {"beam"}, .hf = {"BeamForCausalLM"}, .names = &beam_names, .describe = describe_beam};
+const arch afmoe_archs[] = {
+    {{"afmoe"}, {"AfmoeForCausalLM"}, &afmoe_names, .describe = describe_afmoe},
+    {{"kolibri1"}, {"Kolibri1ForCausalLM"}, &kolibri_names, .describe = describe_kolibri},
+    {{"flint"}, {"FlintForCausalLM"}, &flint_names, .describe = describe_flint},
+    {{"beam"}, {"BeamForCausalLM"}, &beam_names, .describe = describe_beam},
+    {.describe = NULL},
+};

@@ -109,5 +109,7 @@ static quire_err describe_apertus(const config *c, model_desc *d) {
     return d->activation == ACT_XIELU ? apertus_read_activation(c, d) : QUIRE_OK;
 }
 
-const arch arch_apertus = {
-    .gguf = {"apertus"}, .hf = {"ApertusForCausalLM"}, .names = &apertus_names, .describe = describe_apertus};
+const arch apertus_archs[] = {
+    {{"apertus"}, {"ApertusForCausalLM"}, &apertus_names, .describe = describe_apertus},
+    {.describe = NULL},
+};

@@ -135,24 +135,6 @@ static const score_head roberta_scores = {.kind = POOLING_CLS,
                                           .f = ROW_TANH,
                                           .out = "classifier.out_proj"};
 
-const arch arch_bert = {
-    .gguf = {"bert"},
-    .hf = {"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"},
-    .names = &bert_names,
-    .describe = describe_bert,
-    .scores = &bert_scores};
-const arch arch_roberta = {.gguf = {"roberta"},
-                           .hf = {"RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM",
-                                  "XLMRobertaForMaskedLM", "RobertaForSequenceClassification",
-                                  "XLMRobertaForSequenceClassification"},
-                           .names = &bert_names,
-                           .describe = describe_roberta,
-                           .scores = &roberta_scores};
-const arch arch_nomic_bert = {.gguf = {"nomic-bert"},
-                              .hf = {"NomicBertModel", "NomicBertForPreTraining"},
-                              .names = &nomic_names,
-                              .describe = describe_nomic};
-
 /* ---- ModernBERT ---- */
 
 /* ModernBERT: Warner et al. 2024, arXiv:2412.13663: an encoder with rotary positions,
@@ -239,9 +221,23 @@ static const score_head modernbert_scores = {.kind = POOLING_CLS,
                                              .f = ROW_GELU,
                                              .out = "classifier"};
 
-const arch arch_modernbert = {
-    .gguf = {"modern-bert"},
-    .hf = {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
-    .names = &modernbert_names,
-    .describe = describe_modernbert,
-    .scores = &modernbert_scores};
+const arch bert_archs[] = {
+    {{"bert"},
+     {"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"},
+     &bert_names,
+     .describe = describe_bert,
+     .scores = &bert_scores},
+    {{"roberta"},
+     {"RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM",
+      "RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"},
+     &bert_names,
+     .describe = describe_roberta,
+     .scores = &roberta_scores},
+    {{"nomic-bert"}, {"NomicBertModel", "NomicBertForPreTraining"}, &nomic_names, .describe = describe_nomic},
+    {{"modern-bert"},
+     {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
+     &modernbert_names,
+     .describe = describe_modernbert,
+     .scores = &modernbert_scores},
+    {.describe = NULL},
+};

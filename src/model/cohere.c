@@ -106,11 +106,12 @@ static quire_err describe_cohere_compass(const config *c, model_desc *d) {
     return config_rotary_by_window(c, &usual, &usual, d);
 }
 
-const arch arch_cohere = {
-    .gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .describe = cohere_describe_common};
-const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .describe = describe_cohere2};
-const arch arch_cohere2_moe = {
-    .gguf = {"cohere2moe"}, .hf = {"Cohere2MoeForCausalLM"}, .describe = describe_cohere2_moe};
-const arch arch_north = {.gguf = {"cohere_compass"},
-                         .hf = {"CohereCompassForConditionalGeneration", "CohereCompassForCausalLM"},
-                         .describe = describe_cohere_compass};
+const arch cohere_archs[] = {
+    {{"command-r"}, {"CohereForCausalLM"}, .describe = cohere_describe_common},
+    {{"cohere2"}, {"Cohere2ForCausalLM"}, .describe = describe_cohere2},
+    {{"cohere2moe"}, {"Cohere2MoeForCausalLM"}, .describe = describe_cohere2_moe},
+    {{"cohere_compass"},
+     {"CohereCompassForConditionalGeneration", "CohereCompassForCausalLM"},
+     .describe = describe_cohere_compass},
+    {.describe = NULL},
+};

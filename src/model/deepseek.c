@@ -8,9 +8,7 @@
 #include "model/architectures.h"
 
 static const arch_names stacked_names = {
-    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj"}, /* quantised: modules */
+    .hf = {STACK_NAMES("model.layers.%d.mlp.experts")}, /* quantised: modules */
 };
 
 static const arch_names axk1_names = {
@@ -27,34 +25,18 @@ static const arch_names axk2_names = {
 };
 static const arch_names longcat_second = {
     .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.1",
-           [W_Q] = "model.layers.%d.self_attn.1.q_proj",
-           [W_Q_A] = "model.layers.%d.self_attn.1.q_a_proj",
-           [W_Q_A_NORM] = "model.layers.%d.self_attn.1.q_a_layernorm",
-           [W_Q_B] = "model.layers.%d.self_attn.1.q_b_proj",
-           [W_KV_A] = "model.layers.%d.self_attn.1.kv_a_proj_with_mqa",
-           [W_KV_A_NORM] = "model.layers.%d.self_attn.1.kv_a_layernorm",
-           [W_KV_B] = "model.layers.%d.self_attn.1.kv_b_proj",
+           LATENT_NAMES("model.layers.%d.self_attn.1"),
            [W_O] = "model.layers.%d.self_attn.1.o_proj",
            [W_FFN_NORM] = "model.layers.%d.post_attention_layernorm.1",
-           [W_GATE] = "model.layers.%d.mlps.1.gate_proj",
-           [W_UP] = "model.layers.%d.mlps.1.up_proj",
-           [W_DOWN] = "model.layers.%d.mlps.1.down_proj"},
+           MLP_NAMES("model.layers.%d.mlps.1")},
 };
 static const arch_names longcat_names = {
     .second = &longcat_second,
     .hf = {[W_ATTN_NORM] = "model.layers.%d.input_layernorm.0",
-           [W_Q] = "model.layers.%d.self_attn.0.q_proj",
-           [W_Q_A] = "model.layers.%d.self_attn.0.q_a_proj",
-           [W_Q_A_NORM] = "model.layers.%d.self_attn.0.q_a_layernorm",
-           [W_Q_B] = "model.layers.%d.self_attn.0.q_b_proj",
-           [W_KV_A] = "model.layers.%d.self_attn.0.kv_a_proj_with_mqa",
-           [W_KV_A_NORM] = "model.layers.%d.self_attn.0.kv_a_layernorm",
-           [W_KV_B] = "model.layers.%d.self_attn.0.kv_b_proj",
+           LATENT_NAMES("model.layers.%d.self_attn.0"),
            [W_O] = "model.layers.%d.self_attn.0.o_proj",
            [W_FFN_NORM] = "model.layers.%d.post_attention_layernorm.0",
-           [W_GATE] = "model.layers.%d.mlps.0.gate_proj",
-           [W_UP] = "model.layers.%d.mlps.0.up_proj",
-           [W_DOWN] = "model.layers.%d.mlps.0.down_proj",
+           MLP_NAMES("model.layers.%d.mlps.0"),
            [W_ROUTER] = "model.layers.%d.mlp.router.classifier",
            [W_ROUTER_BIAS] = "model.layers.%d.mlp.router.e_score_correction_bias"},
 };
@@ -267,27 +249,18 @@ static quire_err describe_youtu(const config *c, model_desc *d) {
     return config_latents(c, &deepseek_latent, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
 }
 
-const arch arch_deepseek2 = {
-    .gguf = {"deepseek2"},
-    .hf = {"DeepseekV3ForCausalLM", "KimiK25ForConditionalGeneration", "Kimi_K25ForConditionalGeneration"},
-    .describe = describe_deepseek};
-const arch arch_deepseek_v2 = {
-    .gguf = {"deepseek-v2"}, .hf = {"DeepseekV2ForCausalLM"}, .describe = describe_v2};
-const arch arch_glm4_moe_lite = {
-    .gguf = {"glm4-moe-lite"}, .hf = {"Glm4MoeLiteForCausalLM"}, .describe = describe_glm4_lite};
-const arch arch_axk1 = {
-    .gguf = {"axk1"}, .hf = {"AXK1ForCausalLM"}, .names = &axk1_names, .describe = describe_axk1};
-const arch arch_axk2 = {
-    .gguf = {"axk2"}, .hf = {"AXK2ForCausalLM"}, .names = &axk2_names, .describe = describe_axk2};
-const arch arch_deepseek32 = {
-    .gguf = {"deepseek32"}, .hf = {"DeepseekV32ForCausalLM"}, .describe = describe_v32};
-const arch arch_glm_dsa = {.gguf = {"glm-dsa"}, .hf = {"GlmMoeDsaForCausalLM"}, .describe = describe_glm_dsa};
-const arch arch_longcat = {.gguf = {"longcat-flash"},
-                           .hf = {"LongcatFlashForCausalLM"},
-                           .names = &longcat_names,
-                           .describe = describe_longcat};
-const arch arch_youtu = {.gguf = {"youtu"}, .hf = {"YoutuForCausalLM"}, .describe = describe_youtu};
-const arch arch_mistral4 = {.gguf = {"mistral4"},
-                            .hf = {"Mistral4ForCausalLM"},
-                            .names = &stacked_names,
-                            .describe = describe_mistral4};
+const arch deepseek_archs[] = {
+    {{"deepseek2"},
+     {"DeepseekV3ForCausalLM", "KimiK25ForConditionalGeneration", "Kimi_K25ForConditionalGeneration"},
+     .describe = describe_deepseek},
+    {{"deepseek-v2"}, {"DeepseekV2ForCausalLM"}, .describe = describe_v2},
+    {{"glm4-moe-lite"}, {"Glm4MoeLiteForCausalLM"}, .describe = describe_glm4_lite},
+    {{"axk1"}, {"AXK1ForCausalLM"}, &axk1_names, .describe = describe_axk1},
+    {{"axk2"}, {"AXK2ForCausalLM"}, &axk2_names, .describe = describe_axk2},
+    {{"deepseek32"}, {"DeepseekV32ForCausalLM"}, .describe = describe_v32},
+    {{"glm-dsa"}, {"GlmMoeDsaForCausalLM"}, .describe = describe_glm_dsa},
+    {{"longcat-flash"}, {"LongcatFlashForCausalLM"}, &longcat_names, .describe = describe_longcat},
+    {{"youtu"}, {"YoutuForCausalLM"}, .describe = describe_youtu},
+    {{"mistral4"}, {"Mistral4ForCausalLM"}, &stacked_names, .describe = describe_mistral4},
+    {.describe = NULL},
+};

@@ -16,23 +16,17 @@ static const arch_names hunyuan_names = {
     .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.query_layernorm",
            [W_K_NORM] = "model.layers.%d.self_attn.key_layernorm",
            [W_ROUTER] = "model.layers.%d.mlp.gate.wg",
-           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_mlp.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_mlp.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_mlp.down_proj"},
+           SHARED_NAMES("model.layers.%d.mlp.shared_mlp")},
 };
 static const arch_names hy_v3_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.mlp.router.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.mlp.expert_bias",
-           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_mlp.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_mlp.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_mlp.down_proj"},
+           SHARED_NAMES("model.layers.%d.mlp.shared_mlp")},
 };
 static const arch_names minimax_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.block_sparse_moe.e_score_correction_bias",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+           EXPERT_W_NAMES("model.layers.%d.block_sparse_moe.experts.%d")},
 };
 
 static quire_err describe_ernie(const config *c, model_desc *d) {
@@ -187,28 +181,16 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
     return config_moe(c, d);
 }
 
-const arch arch_ernie4_5 = {
-    .gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
-const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
-                                .hf = {"Ernie4_5_MoeForCausalLM"},
-                                .names = &ernie_moe_names,
-                                .describe = describe_ernie_moe};
-const arch arch_ernie4_5_vl = {
-    .gguf = {"ernie4_5-vl-moe"},
-    .hf = {"Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VL_MoeForConditionalGeneration"},
-    .names = &ernie_vl_names,
-    .describe = describe_ernie_vl};
-const arch arch_hunyuan = {.gguf = {"hunyuan-dense"},
-                           .hf = {"HunYuanDenseV1ForCausalLM"},
-                           .names = &hunyuan_names,
-                           .describe = describe_hunyuan};
-const arch arch_hunyuan_moe = {.gguf = {"hunyuan-moe"},
-                               .hf = {"HunYuanMoEV1ForCausalLM"},
-                               .names = &hunyuan_names,
-                               .describe = describe_hunyuan_moe};
-const arch arch_hy_v3 = {
-    .gguf = {"hy_v3"}, .hf = {"HYV3ForCausalLM"}, .names = &hy_v3_names, .describe = describe_hy_v3};
-const arch arch_minimax_m2 = {.gguf = {"minimax-m2"},
-                              .hf = {"MiniMaxM2ForCausalLM"},
-                              .names = &minimax_names,
-                              .describe = describe_minimax_m2};
+const arch ernie_archs[] = {
+    {{"ernie4_5"}, {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie},
+    {{"ernie4_5-moe"}, {"Ernie4_5_MoeForCausalLM"}, &ernie_moe_names, .describe = describe_ernie_moe},
+    {{"ernie4_5-vl-moe"},
+     {"Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VL_MoeForConditionalGeneration"},
+     &ernie_vl_names,
+     .describe = describe_ernie_vl},
+    {{"hunyuan-dense"}, {"HunYuanDenseV1ForCausalLM"}, &hunyuan_names, .describe = describe_hunyuan},
+    {{"hunyuan-moe"}, {"HunYuanMoEV1ForCausalLM"}, &hunyuan_names, .describe = describe_hunyuan_moe},
+    {{"hy_v3"}, {"HYV3ForCausalLM"}, &hy_v3_names, .describe = describe_hy_v3},
+    {{"minimax-m2"}, {"MiniMaxM2ForCausalLM"}, &minimax_names, .describe = describe_minimax_m2},
+    {.describe = NULL},
+};

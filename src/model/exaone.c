@@ -69,9 +69,8 @@ static quire_err describe_exaone_moe(const config *c, model_desc *d) {
     return config_dense_layers(c, "first_k_dense_replace", 1, d_ff, d);
 }
 
-const arch arch_exaone4 = {
-    .gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
-const arch arch_exaone_moe = {.gguf = {"exaone-moe"},
-                              .hf = {"ExaoneMoeForCausalLM"},
-                              .names = &exaone_moe_names,
-                              .describe = describe_exaone_moe};
+const arch exaone_archs[] = {
+    {{"exaone4"}, {"Exaone4ForCausalLM"}, &exaone4_names, .describe = describe_exaone4},
+    {{"exaone-moe"}, {"ExaoneMoeForCausalLM"}, &exaone_moe_names, .describe = describe_exaone_moe},
+    {.describe = NULL},
+};

@@ -119,17 +119,6 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
     return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->attend.clip);
 }
 
-const arch arch_falcon = {.gguf = {"falcon"},
-                          .hf = {"FalconForCausalLM", "RWForCausalLM"},
-                          .names = &falcon_names,
-                          .describe = describe_falcon};
-const arch arch_bloom = {
-    .gguf = {"bloom"}, .hf = {"BloomForCausalLM"}, .names = &bloom_names, .describe = describe_bloom};
-const arch arch_mpt = {.gguf = {"mpt"},
-                       .hf = {"MPTForCausalLM", "MptForCausalLM"},
-                       .names = &mpt_names,
-                       .describe = describe_mpt};
-
 /* ---- Falcon-H1 ---- */
 
 /* Falcon-H1: arXiv:2507.22448: attention and Mamba-2 side by side in every layer, and a
@@ -138,9 +127,7 @@ const arch arch_mpt = {.gguf = {"mpt"},
 static const arch_names falcon_h1_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
            [W_FFN_NORM] = "model.layers.%d.pre_ff_layernorm",
-           [W_GATE] = "model.layers.%d.feed_forward.gate_proj",
-           [W_UP] = "model.layers.%d.feed_forward.up_proj",
-           [W_DOWN] = "model.layers.%d.feed_forward.down_proj"},
+           MLP_NAMES("model.layers.%d.feed_forward")},
 };
 
 /* x += attend(norm(x)) + mamba(norm(x)); x += mlp(norm(x)). */
@@ -215,7 +202,10 @@ static quire_err describe_falcon_h1(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_falcon_h1 = {.gguf = {"falcon-h1"},
-                             .hf = {"FalconH1ForCausalLM"},
-                             .names = &falcon_h1_names,
-                             .describe = describe_falcon_h1};
+const arch falcon_archs[] = {
+    {{"falcon"}, {"FalconForCausalLM", "RWForCausalLM"}, &falcon_names, .describe = describe_falcon},
+    {{"bloom"}, {"BloomForCausalLM"}, &bloom_names, .describe = describe_bloom},
+    {{"mpt"}, {"MPTForCausalLM", "MptForCausalLM"}, &mpt_names, .describe = describe_mpt},
+    {{"falcon-h1"}, {"FalconH1ForCausalLM"}, &falcon_h1_names, .describe = describe_falcon_h1},
+    {.describe = NULL},
+};

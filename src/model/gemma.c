@@ -9,9 +9,7 @@
 
 static const arch_names gemma2_names = {
     .gguf = {[W_ATTN_POST_NORM] = "blk.%d.post_attention_norm", [W_FFN_POST_NORM] = "blk.%d.post_ffw_norm"},
-    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+    .hf = {SANDWICH_NAMES("model.layers.%d")},
 };
 static const arch_names vaultgemma_names = {
     .hf = {[W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm"}};
@@ -151,22 +149,6 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
-const arch arch_gemma2 = {
-    .gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
-const arch arch_vaultgemma = {.gguf = {"vaultgemma"},
-                              .hf = {"VaultGemmaForCausalLM"},
-                              .names = &vaultgemma_names,
-                              .describe = describe_vaultgemma};
-const arch arch_gemma3 = {.gguf = {"gemma3"},
-                          .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
-                          .names = &gemma2_names,
-                          .describe = describe_gemma3};
-const arch arch_gemma_embedding = {.gguf = {"gemma-embedding"},
-                                   .hf = {"Gemma3TextModel"},
-                                   .names = &gemma2_names,
-                                   .describe = describe_embedding};
-
 /* ---- Gemma 3n ---- */
 
 /* Gemma 3n: several residual streams, of which layers compute with one; a low-rank
@@ -174,10 +156,8 @@ const arch arch_gemma_embedding = {.gguf = {"gemma-embedding"},
  * gates of their feed-forward part; last layers that read the cache of an earlier one. */
 
 static const arch_names gemma3n_names = {
-    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
-           [W_INPUT_TABLE] = "model.embed_tokens_per_layer",
+    .hf = {[W_INPUT_TABLE] = "model.embed_tokens_per_layer",
+           SANDWICH_NAMES("model.layers.%d"),
            [W_INPUT_PROJECTION] = "model.per_layer_model_projection",
            [W_INPUT_PROJECTION_NORM] = "model.per_layer_projection_norm",
            [W_INPUT_GATE] = "model.layers.%d.per_layer_input_gate",
@@ -327,21 +307,14 @@ static quire_err describe_gemma3n(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_gemma3n = {.gguf = {"gemma3n"},
-                           .hf = {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"},
-                           .names = &gemma3n_names,
-                           .describe = describe_gemma3n};
-
 /* Gemma 4: layers with windows and narrow heads, and every few layers one without a
  * window and with wide heads, whose values may be its keys. The last layers read the
  * cache of an earlier one. In the small models each layer also has an own input computed
  * from the token; in the model with experts these are beside the MLP. */
 
 static const arch_names gemma4_names = {
-    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
-           [W_ROUTER] = "model.layers.%d.router.proj",
+    .hf = {[W_ROUTER] = "model.layers.%d.router.proj",
+           SANDWICH_NAMES("model.layers.%d"),
            [W_EXPERT_GATE_UP] = "model.layers.%d.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj",
            /* if experts are modules, as in files quantised by llm-compressor */
@@ -555,8 +528,23 @@ static quire_err describe_gemma4(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_gemma4 = {.gguf = {"gemma4"},
-                          .hf = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
-                                 "Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"},
-                          .names = &gemma4_names,
-                          .describe = describe_gemma4};
+const arch gemma_archs[] = {
+    {{"gemma"}, {"GemmaForCausalLM"}, .describe = describe_gemma},
+    {{"gemma2"}, {"Gemma2ForCausalLM"}, &gemma2_names, .describe = describe_gemma2},
+    {{"vaultgemma"}, {"VaultGemmaForCausalLM"}, &vaultgemma_names, .describe = describe_vaultgemma},
+    {{"gemma3"},
+     {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
+     &gemma2_names,
+     .describe = describe_gemma3},
+    {{"gemma-embedding"}, {"Gemma3TextModel"}, &gemma2_names, .describe = describe_embedding},
+    {{"gemma3n"},
+     {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"},
+     &gemma3n_names,
+     .describe = describe_gemma3n},
+    {{"gemma4"},
+     {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForCausalLM",
+      "Gemma4UnifiedForConditionalGeneration"},
+     &gemma4_names,
+     .describe = describe_gemma4},
+    {.describe = NULL},
+};

@@ -105,22 +105,13 @@ static quire_err describe_solar_open(const config *c, model_desc *d) {
     return describe_mixture(c, 1.0f, 0, true, d);
 }
 
-const arch arch_glm = {
-    .gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
-const arch arch_glm4 = {
-    .gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm4};
-const arch arch_glm4v = {.gguf = {"glm4v"},
-                         .hf = {"Glm4vForConditionalGeneration"},
-                         .names = &glm4_names,
-                         .describe = describe_glm4v};
-const arch arch_glm4v_moe = {.gguf = {"glm4v-moe"},
-                             .hf = {"Glm4vMoeForConditionalGeneration"},
-                             .names = &glm4_moe_names,
-                             .describe = describe_glm4_moe};
-const arch arch_glm4_moe = {.gguf = {"glm4moe"},
-                            .hf = {"Glm4MoeForCausalLM"},
-                            .names = &glm4_moe_names,
-                            .describe = describe_glm4_moe};
-const arch arch_dots1 = {.gguf = {"dots1"}, .hf = {"Dots1ForCausalLM"}, .describe = describe_dots1};
-const arch arch_solar_open = {
-    .gguf = {"solar-open"}, .hf = {"SolarOpenForCausalLM"}, .describe = describe_solar_open};
+const arch glm_archs[] = {
+    {{"chatglm"}, {"GlmForCausalLM"}, &glm_names, .describe = describe_glm},
+    {{"glm4"}, {"Glm4ForCausalLM"}, &glm4_names, .describe = describe_glm4},
+    {{"glm4v"}, {"Glm4vForConditionalGeneration"}, &glm4_names, .describe = describe_glm4v},
+    {{"glm4v-moe"}, {"Glm4vMoeForConditionalGeneration"}, &glm4_moe_names, .describe = describe_glm4_moe},
+    {{"glm4moe"}, {"Glm4MoeForCausalLM"}, &glm4_moe_names, .describe = describe_glm4_moe},
+    {{"dots1"}, {"Dots1ForCausalLM"}, .describe = describe_dots1},
+    {{"solar-open"}, {"SolarOpenForCausalLM"}, .describe = describe_solar_open},
+    {.describe = NULL},
+};

@@ -156,23 +156,6 @@ static quire_err describe_starcoder2(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
-const arch arch_gpt2 = {
-    .gguf = {"gpt2"}, .hf = {"GPT2LMHeadModel"}, .names = &gpt2_names, .describe = describe_gpt2};
-const arch arch_gpt_bigcode = {.gguf = {"starcoder"},
-                               .hf = {"GPTBigCodeForCausalLM"},
-                               .names = &gpt2_names,
-                               .describe = describe_bigcode};
-const arch arch_gptj = {
-    .gguf = {"gptj"}, .hf = {"GPTJForCausalLM"}, .names = &gptj_names, .describe = describe_gptj};
-const arch arch_gpt_neox = {
-    .gguf = {"gptneox"}, .hf = {"GPTNeoXForCausalLM"}, .names = &neox_names, .describe = describe_neox};
-const arch arch_opt = {
-    .gguf = {"opt"}, .hf = {"OPTForCausalLM"}, .names = &opt_names, .describe = describe_opt};
-const arch arch_starcoder2 = {.gguf = {"starcoder2"},
-                              .hf = {"Starcoder2ForCausalLM"},
-                              .names = &starcoder2_names,
-                              .describe = describe_starcoder2};
-
 /* ---- gpt-oss ---- */
 
 /* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN,
@@ -233,5 +216,13 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_gpt_oss = {
-    .gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};
+const arch gpt_archs[] = {
+    {{"gpt2"}, {"GPT2LMHeadModel"}, &gpt2_names, .describe = describe_gpt2},
+    {{"starcoder"}, {"GPTBigCodeForCausalLM"}, &gpt2_names, .describe = describe_bigcode},
+    {{"gptj"}, {"GPTJForCausalLM"}, &gptj_names, .describe = describe_gptj},
+    {{"gptneox"}, {"GPTNeoXForCausalLM"}, &neox_names, .describe = describe_neox},
+    {{"opt"}, {"OPTForCausalLM"}, &opt_names, .describe = describe_opt},
+    {{"starcoder2"}, {"Starcoder2ForCausalLM"}, &starcoder2_names, .describe = describe_starcoder2},
+    {{"gpt-oss"}, {"GptOssForCausalLM"}, &gpt_oss_names, .describe = describe_gpt_oss},
+    {.describe = NULL},
+};

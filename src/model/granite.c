@@ -166,27 +166,6 @@ static quire_err describe_granite_swa(const config *c, model_desc *d) {
     return granite_read_windows(c, d);
 }
 
-const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = config_granite};
-const arch arch_minicpm = {.gguf = {"minicpm"}, .hf = {"MiniCPMForCausalLM"}, .describe = describe_minicpm};
-const arch arch_minicpm3 = {
-    .gguf = {"minicpm3"}, .hf = {"MiniCPM3ForCausalLM"}, .describe = describe_minicpm3};
-const arch arch_granite_moe = {.gguf = {"granitemoe"},
-                               .hf = {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
-                               .names = &granite_moe_names,
-                               .describe = describe_granite_moe};
-const arch arch_hyperclovax = {.gguf = {"hyperclovax"},
-                               .hf = {"HyperCLOVAXForCausalLM"},
-                               .names = &hyperclovax_names,
-                               .describe = describe_hyperclovax};
-const arch arch_granite_swa = {.gguf = {"granite_swa"},
-                               .hf = {"GraniteSWAForCausalLM"},
-                               .names = &granite_swa_names,
-                               .describe = describe_granite_swa};
-const arch arch_granite_moe_w = {.gguf = {"granitemoe_swa"},
-                                 .hf = {"GraniteMoeSWAForCausalLM"},
-                                 .names = &granite_swa_names,
-                                 .describe = describe_granite_moe_swa};
-
 /* ---- Granite 4 and Bamba ---- */
 
 /* Granite 4: Granite's factors, Mamba-2 instead of attention in most layers, experts or a
@@ -204,9 +183,7 @@ static const arch_names granite_hybrid_names = {
 static const arch_names bamba_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
            [W_FFN_NORM] = "model.layers.%d.pre_ff_layernorm",
-           [W_GATE] = "model.layers.%d.feed_forward.gate_proj",
-           [W_UP] = "model.layers.%d.feed_forward.up_proj",
-           [W_DOWN] = "model.layers.%d.feed_forward.down_proj"},
+           MLP_NAMES("model.layers.%d.feed_forward")},
 };
 
 /* Gives layers with Mamba-2 instead of attention their steps and states. */
@@ -281,9 +258,24 @@ static quire_err describe_bamba(const config *c, model_desc *d) {
     return describe_mamba_layers(c, &s, d);
 }
 
-const arch arch_granite_h = {.gguf = {"granitehybrid"},
-                             .hf = {"GraniteMoeHybridForCausalLM"},
-                             .names = &granite_hybrid_names,
-                             .describe = describe_granite_hybrid};
-const arch arch_bamba = {
-    .gguf = {"bamba"}, .hf = {"BambaForCausalLM"}, .names = &bamba_names, .describe = describe_bamba};
+const arch granite_archs[] = {
+    {{"granite"}, {"GraniteForCausalLM"}, .describe = config_granite},
+    {{"minicpm"}, {"MiniCPMForCausalLM"}, .describe = describe_minicpm},
+    {{"minicpm3"}, {"MiniCPM3ForCausalLM"}, .describe = describe_minicpm3},
+    {{"granitemoe"},
+     {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
+     &granite_moe_names,
+     .describe = describe_granite_moe},
+    {{"hyperclovax"}, {"HyperCLOVAXForCausalLM"}, &hyperclovax_names, .describe = describe_hyperclovax},
+    {{"granite_swa"}, {"GraniteSWAForCausalLM"}, &granite_swa_names, .describe = describe_granite_swa},
+    {{"granitemoe_swa"},
+     {"GraniteMoeSWAForCausalLM"},
+     &granite_swa_names,
+     .describe = describe_granite_moe_swa},
+    {{"granitehybrid"},
+     {"GraniteMoeHybridForCausalLM"},
+     &granite_hybrid_names,
+     .describe = describe_granite_hybrid},
+    {{"bamba"}, {"BambaForCausalLM"}, &bamba_names, .describe = describe_bamba},
+    {.describe = NULL},
+};

@@ -16,9 +16,7 @@ static const arch_names recurrent_gemma_names = {
            [W_K] = TEMPORAL "k_proj",
            [W_V] = TEMPORAL "v_proj",
            [W_O] = TEMPORAL "o_proj",
-           [W_GATE] = "model.layers.%d.mlp_block.gate_proj",
-           [W_UP] = "model.layers.%d.mlp_block.up_proj",
-           [W_DOWN] = "model.layers.%d.mlp_block.down_proj",
+           MLP_NAMES("model.layers.%d.mlp_block"),
            [W_LRU_X] = TEMPORAL "linear_x",
            [W_LRU_Y] = TEMPORAL "linear_y",
            [W_LRU_OUT] = TEMPORAL "linear_out",
@@ -96,7 +94,10 @@ static quire_err describe_recurrent_gemma(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_griffin = {.gguf = {"recurrentgemma"},
-                           .hf = {"RecurrentGemmaForCausalLM"},
-                           .names = &recurrent_gemma_names,
-                           .describe = describe_recurrent_gemma};
+const arch griffin_archs[] = {
+    {{"recurrentgemma"},
+     {"RecurrentGemmaForCausalLM"},
+     &recurrent_gemma_names,
+     .describe = describe_recurrent_gemma},
+    {.describe = NULL},
+};

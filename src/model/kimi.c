@@ -11,12 +11,8 @@ static const arch_names kimi_names = {
     .gguf = {[W_DELTA_OUT] = "blk.%d.attn_output"},
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.block_sparse_moe.gate.e_score_correction_bias",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
-           [W_SHARED_GATE] = "model.layers.%d.block_sparse_moe.shared_experts.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.block_sparse_moe.shared_experts.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.block_sparse_moe.shared_experts.down_proj",
+           EXPERT_W_NAMES("model.layers.%d.block_sparse_moe.experts.%d"),
+           SHARED_NAMES("model.layers.%d.block_sparse_moe.shared_experts"),
            [W_DELTA_GATE] = "model.layers.%d.self_attn.g_b_proj",
            [W_DELTA_BETA] = "model.layers.%d.self_attn.b_proj",
            [W_DELTA_DECAY] = "model.layers.%d.self_attn.f_b_proj",
@@ -30,13 +26,7 @@ static const arch_names ling_names = {
     .gguf = {[W_DELTA_OUT] = "blk.%d.attn_output"},
     .hf = {[W_TOKENS] = "model.word_embeddings",
            [W_ROUTER_BIAS] = "model.layers.%d.mlp.gate.expert_bias",
-           [W_Q] = "model.layers.%d.attention.q_proj",
-           [W_Q_A] = "model.layers.%d.attention.q_a_proj",
-           [W_Q_A_NORM] = "model.layers.%d.attention.q_a_layernorm",
-           [W_Q_B] = "model.layers.%d.attention.q_b_proj",
-           [W_KV_A] = "model.layers.%d.attention.kv_a_proj_with_mqa",
-           [W_KV_A_NORM] = "model.layers.%d.attention.kv_a_layernorm",
-           [W_KV_B] = "model.layers.%d.attention.kv_b_proj",
+           LATENT_NAMES("model.layers.%d.attention"),
            [W_ATTN_GATE] = "model.layers.%d.attention.g_proj",
            [W_O] = "model.layers.%d.attention.dense",
            [W_DELTA_Q] = "model.layers.%d.attention.q_proj",
@@ -308,15 +298,12 @@ static quire_err describe_glm5_next(const config *c, model_desc *d) {
     return config_index(c, usual, ROPE_HALVES, d);
 }
 
-const arch arch_kimi_linear = {.gguf = {"kimi-linear"},
-                               .hf = {"KimiLinearForCausalLM"},
-                               .names = &kimi_names,
-                               .describe = describe_kimi_linear};
-const arch arch_ling3 = {.gguf = {"bailingmoe3"},
-                         .hf = {"BailingMoeV3ForCausalLM"},
-                         .names = &ling_names,
-                         .describe = describe_ling3};
-const arch arch_glm5_next = {.gguf = {"glm5-next"},
-                             .hf = {"Glm5NextForConditionalGeneration", "Glm5NextForCausalLM"},
-                             .names = &glm5_next_names,
-                             .describe = describe_glm5_next};
+const arch kimi_archs[] = {
+    {{"kimi-linear"}, {"KimiLinearForCausalLM"}, &kimi_names, .describe = describe_kimi_linear},
+    {{"bailingmoe3"}, {"BailingMoeV3ForCausalLM"}, &ling_names, .describe = describe_ling3},
+    {{"glm5-next"},
+     {"Glm5NextForConditionalGeneration", "Glm5NextForCausalLM"},
+     &glm5_next_names,
+     .describe = describe_glm5_next},
+    {.describe = NULL},
+};

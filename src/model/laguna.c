@@ -6,9 +6,7 @@ static const arch_names laguna_names = {
     .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.g_proj",
            [W_ROUTER_BIAS] = "model.layers.%d.mlp.experts.e_score_correction_bias|"
                              "model.layers.%d.mlp.gate.e_score_correction_bias",
-           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
+           SHARED_NAMES("model.layers.%d.mlp.shared_expert")},
 };
 
 static const arch_names mellum_names = {.left_out = {"mtp"}};
@@ -83,7 +81,8 @@ static quire_err describe_mellum(const config *c, model_desc *d) {
     return config_dense_layers(c, NULL, 0, d_ff, d);
 }
 
-const arch arch_laguna = {
-    .gguf = {"laguna"}, .hf = {"LagunaForCausalLM"}, .names = &laguna_names, .describe = describe_laguna};
-const arch arch_mellum = {
-    .gguf = {"mellum"}, .hf = {"MellumForCausalLM"}, .names = &mellum_names, .describe = describe_mellum};
+const arch laguna_archs[] = {
+    {{"laguna"}, {"LagunaForCausalLM"}, &laguna_names, .describe = describe_laguna},
+    {{"mellum"}, {"MellumForCausalLM"}, &mellum_names, .describe = describe_mellum},
+    {.describe = NULL},
+};

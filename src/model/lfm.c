@@ -25,14 +25,10 @@ static const arch_names lfm2_names = {
            [W_CONV_IN] = "model.layers.%d.conv.in_proj",
            [W_CONV_TAPS] = "model.layers.%d.conv.conv",
            [W_CONV_OUT] = "model.layers.%d.conv.out_proj",
-           [W_GATE] = "model.layers.%d.feed_forward.w1",
-           [W_UP] = "model.layers.%d.feed_forward.w3",
-           [W_DOWN] = "model.layers.%d.feed_forward.w2",
+           MLP_W_NAMES("model.layers.%d.feed_forward"),
            [W_ROUTER] = "model.layers.%d.feed_forward.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.feed_forward.expert_bias",
-           [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.%d.w2"},
+           EXPERT_W_NAMES("model.layers.%d.feed_forward.experts.%d")},
 };
 
 static const arch_names lfm3_names = {
@@ -45,9 +41,7 @@ static const arch_names lfm3_names = {
            [W_CONV_IN] = "model.layers.%d.conv.in_proj",
            [W_CONV_TAPS] = "model.layers.%d.conv.conv",
            [W_CONV_OUT] = "model.layers.%d.conv.out_proj",
-           [W_GATE] = "model.layers.%d.feed_forward.w1",
-           [W_UP] = "model.layers.%d.feed_forward.w3",
-           [W_DOWN] = "model.layers.%d.feed_forward.w2"},
+           MLP_W_NAMES("model.layers.%d.feed_forward")},
 };
 
 /* Reads which layers have attention. GGUF files give the others no KV heads; config.json
@@ -202,9 +196,9 @@ static quire_err describe_lfm3(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_lfm2 = {
-    .gguf = {"lfm2"}, .hf = {"Lfm2ForCausalLM"}, .names = &lfm2_names, .describe = describe_lfm2};
-const arch arch_lfm2_moe = {
-    .gguf = {"lfm2moe"}, .hf = {"Lfm2MoeForCausalLM"}, .names = &lfm2_names, .describe = describe_lfm2_moe};
-const arch arch_lfm3 = {
-    .gguf = {"lfm3"}, .hf = {"Lfm3ForCausalLM"}, .names = &lfm3_names, .describe = describe_lfm3};
+const arch lfm_archs[] = {
+    {{"lfm2"}, {"Lfm2ForCausalLM"}, &lfm2_names, .describe = describe_lfm2},
+    {{"lfm2moe"}, {"Lfm2MoeForCausalLM"}, &lfm2_names, .describe = describe_lfm2_moe},
+    {{"lfm3"}, {"Lfm3ForCausalLM"}, &lfm3_names, .describe = describe_lfm3},
+    {.describe = NULL},
+};

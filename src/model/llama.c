@@ -6,9 +6,7 @@
 
 const arch_names mixtral_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+           EXPERT_W_NAMES("model.layers.%d.block_sparse_moe.experts.%d")},
 };
 
 static quire_err describe_llama(const config *c, model_desc *d) {
@@ -67,20 +65,6 @@ static quire_err describe_cwm(const config *c, model_desc *d) {
     return config_windows(c, window, 4, 0, d);
 }
 
-const arch arch_llama = {.gguf = {"llama"},
-                         .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel",
-                                "InternLM3ForCausalLM", "XverseForCausalLM"},
-                         .names = NULL,
-                         .describe = describe_llama};
-const arch arch_mistral = {.gguf = {"mistral", "mistral3"},
-                           .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration",
-                                  "Ministral3ForCausalLM", "MinistralForCausalLM"},
-                           .describe = describe_mistral};
-const arch arch_mixtral = {
-    .gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
-const arch arch_arcee = {.gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .describe = describe_arcee};
-const arch arch_cwm = {.gguf = {"cwm"}, .hf = {"CwmForCausalLM"}, .describe = describe_cwm};
-
 /* ---- kin of Llama ---- */
 
 /* Relatives of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and
@@ -94,9 +78,7 @@ static const arch_names internlm2_names = {
            [W_QKV] = "model.layers.%d.attention.wqkv",
            [W_O] = "model.layers.%d.attention.wo",
            [W_FFN_NORM] = "model.layers.%d.ffn_norm",
-           [W_GATE] = "model.layers.%d.feed_forward.w1",
-           [W_UP] = "model.layers.%d.feed_forward.w3",
-           [W_DOWN] = "model.layers.%d.feed_forward.w2"},
+           MLP_W_NAMES("model.layers.%d.feed_forward")},
 };
 static const arch_names exaone_names = {
     .hf = {[W_TOKENS] = "transformer.wte",
@@ -138,17 +120,6 @@ static quire_err describe_jais2(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_iquestcoder = {
-    .gguf = {"iquestcoder"}, .hf = {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder};
-const arch arch_exaone = {
-    .gguf = {"exaone"}, .hf = {"ExaoneForCausalLM"}, .names = &exaone_names, .describe = describe_exaone};
-const arch arch_internlm2 = {.gguf = {"internlm2"},
-                             .hf = {"InternLM2ForCausalLM"},
-                             .names = &internlm2_names,
-                             .describe = describe_internlm2};
-const arch arch_helium = {.gguf = {"helium"}, .hf = {"HeliumForCausalLM"}, .describe = describe_helium};
-const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .describe = describe_jais2};
-
 /* ---- nanochat ---- */
 
 /* nanochat: norms without weights, also on embeddings and on heads of queries and keys
@@ -183,34 +154,21 @@ static quire_err describe_bitnet(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_nanochat = {.gguf = {"nanochat"},
-                            .hf = {"NanoChatForCausalLM"},
-                            .names = &nanochat_names,
-                            .describe = describe_nanochat};
-const arch arch_bitnet = {.gguf = {"bitnet-b1.58"},
-                          .hf = {"BitNetForCausalLM"},
-                          .names = &bitnet_names,
-                          .describe = describe_bitnet};
-
 /* Llama 4's text model: all layers but every nth rotate and attend within chunks; the
  * others see everything, without positions, and scale queries by position. One expert per
  * row, whose input is scaled by a sigmoid, and a shared expert; dense layers in
  * between. */
 
 static const arch_names llama4_names = {
-    .hf = {[W_GATE] = "model.layers.%d.feed_forward.gate_proj",
-           [W_UP] = "model.layers.%d.feed_forward.up_proj",
-           [W_DOWN] = "model.layers.%d.feed_forward.down_proj",
-           [W_ROUTER] = "model.layers.%d.feed_forward.router",
+    .hf = {[W_ROUTER] = "model.layers.%d.feed_forward.router",
+           MLP_NAMES("model.layers.%d.feed_forward"),
            [W_EXPERT_GATE_UP] = "model.layers.%d.feed_forward.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.down_proj",
            /* for files whose experts are modules, quantised by llm-compressor */
            [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.gate_proj",
            [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj",
-           [W_SHARED_GATE] = "model.layers.%d.feed_forward.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.feed_forward.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.feed_forward.shared_expert.down_proj"},
+           SHARED_NAMES("model.layers.%d.feed_forward.shared_expert")},
 };
 
 /* Makes a layer attend within chunks. Its cache keeps no more than the longest chunk. */
@@ -303,7 +261,28 @@ static quire_err describe_llama4(const config *c, model_desc *d) {
     return llama4_read_experts(c, d);
 }
 
-const arch arch_llama4 = {.gguf = {"llama4"},
-                          .hf = {"Llama4ForCausalLM", "Llama4ForConditionalGeneration"},
-                          .names = &llama4_names,
-                          .describe = describe_llama4};
+const arch llama_archs[] = {
+    {{"llama"},
+     {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM",
+      "XverseForCausalLM"},
+     .describe = describe_llama},
+    {{"mistral", "mistral3"},
+     {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM",
+      "MinistralForCausalLM"},
+     .describe = describe_mistral},
+    {{"mixtral"}, {"MixtralForCausalLM"}, &mixtral_names, .describe = describe_mixtral},
+    {{"arcee"}, {"ArceeForCausalLM"}, .describe = describe_arcee},
+    {{"cwm"}, {"CwmForCausalLM"}, .describe = describe_cwm},
+    {{"iquestcoder"}, {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder},
+    {{"exaone"}, {"ExaoneForCausalLM"}, &exaone_names, .describe = describe_exaone},
+    {{"internlm2"}, {"InternLM2ForCausalLM"}, &internlm2_names, .describe = describe_internlm2},
+    {{"helium"}, {"HeliumForCausalLM"}, .describe = describe_helium},
+    {{"jais2"}, {"Jais2ForCausalLM"}, .describe = describe_jais2},
+    {{"nanochat"}, {"NanoChatForCausalLM"}, &nanochat_names, .describe = describe_nanochat},
+    {{"bitnet-b1.58"}, {"BitNetForCausalLM"}, &bitnet_names, .describe = describe_bitnet},
+    {{"llama4"},
+     {"Llama4ForCausalLM", "Llama4ForConditionalGeneration"},
+     &llama4_names,
+     .describe = describe_llama4},
+    {.describe = NULL},
+};

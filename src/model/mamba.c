@@ -54,13 +54,6 @@ static quire_err describe_mamba2(const config *c, model_desc *d) {
     return mamba_describe_layers(c, &s, d);
 }
 
-const arch arch_mamba = {.gguf = {"mamba"},
-                         .hf = {"MambaForCausalLM", "FalconMambaForCausalLM"},
-                         .names = &mamba_names,
-                         .describe = describe_mamba};
-const arch arch_mamba2 = {
-    .gguf = {"mamba2"}, .hf = {"Mamba2ForCausalLM"}, .names = &mamba_names, .describe = describe_mamba2};
-
 /* ---- Jamba ---- */
 
 /* Jamba: Lieber et al. 2024, arXiv:2403.19887: Mamba-1 with norms of time step, B and C,
@@ -69,13 +62,9 @@ const arch arch_mamba2 = {
 static const arch_names jamba_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
            [W_FFN_NORM] = "model.layers.%d.pre_ff_layernorm",
-           [W_GATE] = "model.layers.%d.feed_forward.gate_proj",
-           [W_UP] = "model.layers.%d.feed_forward.up_proj",
-           [W_DOWN] = "model.layers.%d.feed_forward.down_proj",
+           MLP_NAMES("model.layers.%d.feed_forward"),
            [W_ROUTER] = "model.layers.%d.feed_forward.router",
-           [W_EXPERT_GATE] = "model.layers.%d.feed_forward.experts.%d.gate_proj",
-           [W_EXPERT_UP] = "model.layers.%d.feed_forward.experts.%d.up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.feed_forward.experts.%d.down_proj"},
+           EXPERT_NAMES("model.layers.%d.feed_forward.experts.%d")},
 };
 
 /* A period of layers, and one layer in it. */
@@ -117,5 +106,9 @@ static quire_err describe_jamba(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_jamba = {
-    .gguf = {"jamba"}, .hf = {"JambaForCausalLM"}, .names = &jamba_names, .describe = describe_jamba};
+const arch mamba_archs[] = {
+    {{"mamba"}, {"MambaForCausalLM", "FalconMambaForCausalLM"}, &mamba_names, .describe = describe_mamba},
+    {{"mamba2"}, {"Mamba2ForCausalLM"}, &mamba_names, .describe = describe_mamba2},
+    {{"jamba"}, {"JambaForCausalLM"}, &jamba_names, .describe = describe_jamba},
+    {.describe = NULL},
+};

@@ -154,5 +154,7 @@ static quire_err describe_mimo(const config *c, model_desc *d) {
     return mimo_read_experts(c, d);
 }
 
-const arch arch_mimo = {
-    .gguf = {"mimo2"}, .hf = {"MiMoV2FlashForCausalLM"}, .names = &mimo_names, .describe = describe_mimo};
+const arch mimo_archs[] = {
+    {{"mimo2"}, {"MiMoV2FlashForCausalLM"}, &mimo_names, .describe = describe_mimo},
+    {.describe = NULL},
+};

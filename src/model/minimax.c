@@ -16,9 +16,7 @@ static const layer_step lightning_mixed[] = {
 
 static const arch_names minimax_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
+           EXPERT_W_NAMES("model.layers.%d.block_sparse_moe.experts.%d"),
            [W_DELTA_QKV] = "model.layers.%d.self_attn.qkv_proj",
            [W_DELTA_GATE] = "model.layers.%d.self_attn.output_gate",
            [W_DELTA_NORM] = "model.layers.%d.self_attn.norm",
@@ -73,9 +71,6 @@ static quire_err describe_minimax(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_minimax = {
-    .gguf = {"minimax"}, .hf = {"MiniMaxForCausalLM"}, .names = &minimax_names, .describe = describe_minimax};
-
 /* ---- MiniMax M3 ---- */
 
 /* MiniMax M3: attention reads blocks of keys that an index head selects for each KV head;
@@ -90,12 +85,8 @@ static const arch_names m3_names = {
            [W_INDEX_Q_NORM] = "model.layers.%d.self_attn.index_q_norm",
            [W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.block_sparse_moe.e_score_correction_bias",
-           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
-           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
-           [W_SHARED_GATE] = "model.layers.%d.block_sparse_moe.shared_experts.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.block_sparse_moe.shared_experts.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.block_sparse_moe.shared_experts.down_proj"},
+           EXPERT_W_NAMES("model.layers.%d.block_sparse_moe.experts.%d"),
+           SHARED_NAMES("model.layers.%d.block_sparse_moe.shared_experts")},
 };
 
 /* Reads a list of 0 and 1, one per layer; `is` is unchanged if it is absent. */
@@ -216,7 +207,11 @@ static quire_err describe_minimax_m3(const config *c, model_desc *d) {
     return m3_read_index(c, d);
 }
 
-const arch arch_minimax_m3 = {.gguf = {"minimax-m3"},
-                              .hf = {"MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3SparseForCausalLM"},
-                              .names = &m3_names,
-                              .describe = describe_minimax_m3};
+const arch minimax_archs[] = {
+    {{"minimax"}, {"MiniMaxForCausalLM"}, &minimax_names, .describe = describe_minimax},
+    {{"minimax-m3"},
+     {"MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3SparseForCausalLM"},
+     &m3_names,
+     .describe = describe_minimax_m3},
+    {.describe = NULL},
+};

@@ -27,13 +27,9 @@ static const arch_names large4_names = {
            [W_INDEX_SLOPE] = "layers.%d.attention.indexer.ssmax_scaling.s",
            [W_INDEX_BIAS] = "layers.%d.attention.indexer.ssmax_scaling.b",
            [W_FFN_NORM] = "layers.%d.ffn_norm",
-           [W_GATE] = "layers.%d.feed_forward.w1",
-           [W_UP] = "layers.%d.feed_forward.w3",
-           [W_DOWN] = "layers.%d.feed_forward.w2",
+           MLP_W_NAMES("layers.%d.feed_forward"),
            [W_ROUTER] = "layers.%d.gate",
-           [W_EXPERT_GATE] = "layers.%d.experts.%d.w1",
-           [W_EXPERT_UP] = "layers.%d.experts.%d.w3",
-           [W_EXPERT_DOWN] = "layers.%d.experts.%d.w2",
+           EXPERT_W_NAMES("layers.%d.experts.%d"),
            [W_SHARED_GATE] = "layers.%d.shared_experts.w1",
            [W_SHARED_UP] = "layers.%d.shared_experts.w3",
            [W_SHARED_DOWN] = "layers.%d.shared_experts.w2"},
@@ -145,7 +141,10 @@ static quire_err describe_large4(const config *c, model_desc *d) {
     return config_index(c, usual_index, ROPE_NEIGHBOURS, d);
 }
 
-const arch arch_mistral_large4 = {.hf = {"MistralLarge4ForConditionalGeneration", "MistralLarge4ForCausalLM"},
-                                  .gguf = {"mistral-large4"},
-                                  .names = &large4_names,
-                                  .describe = describe_large4};
+const arch mistral_large_archs[] = {
+    {{"mistral-large4"},
+     {"MistralLarge4ForConditionalGeneration", "MistralLarge4ForCausalLM"},
+     &large4_names,
+     .describe = describe_large4},
+    {.describe = NULL},
+};

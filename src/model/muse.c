@@ -7,10 +7,7 @@
 #include "model/architectures.h"
 
 static const arch_names muse_names = {
-    .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.gate_proj",
-           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
-           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
-           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+    .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.gate_proj", SANDWICH_NAMES("model.layers.%d")},
 };
 
 static const arch_names spark_names = {
@@ -19,9 +16,7 @@ static const arch_names spark_names = {
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm",
            [W_ATTN_BLEND] = "model.layers.%d.post_attention_residual_gate.gate",
            [W_FFN_BLEND] = "model.layers.%d.post_feedforward_residual_gate.gate",
-           [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj", /* quantised: modules */
+           STACK_NAMES("model.layers.%d.mlp.experts"), /* quantised: modules */
            [W_EXPERT_RESULT_NORM] = "model.layers.%d.mlp.experts.post_expert_norm",
            [W_EXPERTS_IN] = "model.layers.%d.mlp.pre_expert_proj",
            [W_EXPERTS_IN_NORM] = "model.layers.%d.mlp.pre_expert_norm",
@@ -141,11 +136,14 @@ static quire_err describe_muse_spark(const config *c, model_desc *d) {
     return muse_read_experts(c, d);
 }
 
-const arch arch_muse_glimmer = {.gguf = {"muse-glimmer"},
-                                .hf = {"MuseGlimmerForConditionalGeneration", "MuseGlimmerForCausalLM"},
-                                .names = &muse_names,
-                                .describe = describe_muse_glimmer};
-const arch arch_muse_spark = {.gguf = {"muse-spark"},
-                              .hf = {"MuseSparkForConditionalGeneration", "MuseSparkForCausalLM"},
-                              .names = &spark_names,
-                              .describe = describe_muse_spark};
+const arch muse_archs[] = {
+    {{"muse-glimmer"},
+     {"MuseGlimmerForConditionalGeneration", "MuseGlimmerForCausalLM"},
+     &muse_names,
+     .describe = describe_muse_glimmer},
+    {{"muse-spark"},
+     {"MuseSparkForConditionalGeneration", "MuseSparkForCausalLM"},
+     &spark_names,
+     .describe = describe_muse_spark},
+    {.describe = NULL},
+};

@@ -89,16 +89,6 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-const arch arch_nemotron = {
-    .gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .describe = describe_nemotron};
-const arch arch_stablelm = {.gguf = {"stablelm"},
-                            .hf = {"StableLmForCausalLM", "StableLMEpochForCausalLM"},
-                            .names = &stablelm_names,
-                            .describe = describe_stablelm};
-const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
-const arch arch_seed_oss = {
-    .gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};
-
 /* ---- Nemotron-H ---- */
 
 /* Nemotron-H: arXiv:2504.03624, and Nemotron 3: each layer is a single block: Mamba-2,
@@ -259,7 +249,17 @@ static quire_err describe_nemotron_h(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_nemotron_h = {.gguf = {"nemotron_h", "nemotron_h_moe"},
-                              .hf = {"NemotronHForCausalLM"},
-                              .names = &nemotron_h_names,
-                              .describe = describe_nemotron_h};
+const arch nemotron_archs[] = {
+    {{"nemotron"}, {"NemotronForCausalLM"}, .describe = describe_nemotron},
+    {{"stablelm"},
+     {"StableLmForCausalLM", "StableLMEpochForCausalLM"},
+     &stablelm_names,
+     .describe = describe_stablelm},
+    {{"smollm3"}, {"SmolLM3ForCausalLM"}, .describe = describe_smollm3},
+    {{"seed_oss"}, {"SeedOssForCausalLM"}, &seed_names, .describe = describe_seed},
+    {{"nemotron_h", "nemotron_h_moe"},
+     {"NemotronHForCausalLM"},
+     &nemotron_h_names,
+     .describe = describe_nemotron_h},
+    {.describe = NULL},
+};

@@ -81,17 +81,6 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
     return config_moe(c, d);
 }
 
-const arch arch_olmo = {.gguf = {"olmo"}, .hf = {"OlmoForCausalLM"}, .describe = describe_olmo};
-const arch arch_olmo2 = {.gguf = {"olmo2"},
-                         .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"},
-                         .names = &olmo2_names,
-                         .describe = describe_olmo2};
-const arch arch_olmoe = {.gguf = {"olmoe"}, .hf = {"OlmoeForCausalLM"}, .describe = describe_olmoe};
-const arch arch_flex_olmo = {.gguf = {"flex_olmo"},
-                             .hf = {"FlexOlmoForCausalLM"},
-                             .names = &olmo2_names,
-                             .describe = describe_flex_olmo};
-
 /* ---- OLMo Hybrid ---- */
 
 /* OLMo Hybrid: in most layers the gated delta rule with states that may change sign, and
@@ -122,9 +111,7 @@ static const arch_names olmo_hybrid_names = {
 static const arch_names lara_names = {
     .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+           SHARED_NAMES("model.layers.%d.mlp.shared_expert"),
            [W_DELTA_IN] = "model.layers.%d.linear_attn.in_proj",
            [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d",
            [W_DELTA_NORM] = "model.layers.%d.linear_attn.out_norm"},
@@ -202,11 +189,12 @@ static quire_err describe_lara_mini(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_olmo_hybrid = {.gguf = {"olmo-hybrid"},
-                               .hf = {"OlmoHybridForCausalLM"},
-                               .names = &olmo_hybrid_names,
-                               .describe = describe_olmo_hybrid};
-const arch arch_lara_mini = {.gguf = {"lara-mini"},
-                             .hf = {"LaraMiniForCausalLM"},
-                             .names = &lara_names,
-                             .describe = describe_lara_mini};
+const arch olmo_archs[] = {
+    {{"olmo"}, {"OlmoForCausalLM"}, .describe = describe_olmo},
+    {{"olmo2"}, {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}, &olmo2_names, .describe = describe_olmo2},
+    {{"olmoe"}, {"OlmoeForCausalLM"}, .describe = describe_olmoe},
+    {{"flex_olmo"}, {"FlexOlmoForCausalLM"}, &olmo2_names, .describe = describe_flex_olmo},
+    {{"olmo-hybrid"}, {"OlmoHybridForCausalLM"}, &olmo_hybrid_names, .describe = describe_olmo_hybrid},
+    {{"lara-mini"}, {"LaraMiniForCausalLM"}, &lara_names, .describe = describe_lara_mini},
+    {.describe = NULL},
+};

@@ -55,11 +55,9 @@ static quire_err describe_phimoe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-const arch arch_phi = {
-    .gguf = {"phi2"}, .hf = {"PhiForCausalLM"}, .names = &phi_names, .describe = describe_phi};
-const arch arch_phi3 = {
-    .gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
-const arch arch_phimoe = {.gguf = {"phimoe"},
-                          .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"},
-                          .names = &mixtral_names,
-                          .describe = describe_phimoe};
+const arch phi_archs[] = {
+    {{"phi2"}, {"PhiForCausalLM"}, &phi_names, .describe = describe_phi},
+    {{"phi3"}, {"Phi3ForCausalLM"}, &phi3_names, .describe = describe_phi3},
+    {{"phimoe"}, {"PhiMoEForCausalLM", "PhimoeForCausalLM"}, &mixtral_names, .describe = describe_phimoe},
+    {.describe = NULL},
+};

@@ -11,14 +11,10 @@
 
 static const arch_names qwen_vl_names = {.left_out = {"visual"}};
 static const arch_names qwen3_vl_moe_names = {
-    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj",
-           [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj"}, /* quantised: modules */
+    .hf = {STACK_NAMES("model.layers.%d.mlp.experts")}, /* quantised: modules */
 };
 static const arch_names qwen2_moe_names = {
-    .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj"},
+    .hf = {SHARED_NAMES("model.layers.%d.mlp.shared_expert")},
 };
 
 /* Which layers have a window if the file lists none: those from max_window_layers on, the
@@ -113,30 +109,6 @@ static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
 static const score_head qwen3_scores = {
     .kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
-const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
-const arch arch_qwen2_vl = {.gguf = {"qwen2vl"},
-                            .hf = {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"},
-                            .names = &qwen_vl_names,
-                            .describe = describe_qwen2};
-const arch arch_qwen2_moe = {.gguf = {"qwen2moe"},
-                             .hf = {"Qwen2MoeForCausalLM"},
-                             .names = &qwen2_moe_names,
-                             .describe = describe_qwen2_moe};
-const arch arch_qwen3 = {.gguf = {"qwen3"},
-                         .hf = {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
-                         .describe = describe_qwen3,
-                         .scores = &qwen3_scores};
-const arch arch_qwen3_vl = {.gguf = {"qwen3vl"},
-                            .hf = {"Qwen3VLForConditionalGeneration"},
-                            .names = &qwen_vl_names,
-                            .describe = describe_qwen3};
-const arch arch_qwen3_vl_moe = {.gguf = {"qwen3vlmoe"},
-                                .hf = {"Qwen3VLMoeForConditionalGeneration"},
-                                .names = &qwen3_vl_moe_names,
-                                .describe = describe_qwen3_vl_moe};
-const arch arch_qwen3_moe = {
-    .gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};
-
 /* ---- Qwen3-Next and 3.5 ---- */
 
 /* Qwen3-Next, Qwen3.5 and 3.6, and their mixtures of experts: three of four layers have
@@ -146,9 +118,7 @@ const arch arch_qwen3_moe = {
 
 static const arch_names qwen_next_names = {
     .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm"},
-    .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+    .hf = {SHARED_NAMES("model.layers.%d.mlp.shared_expert"),
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
            [W_DELTA_CONV] = "model.layers.%d.linear_attn.conv1d"},
@@ -233,19 +203,6 @@ static quire_err describe_qwen3_5_moe(const config *c, model_desc *d) {
     return qwen_next_end(c, &s, d);
 }
 
-const arch arch_qwen3_next = {.gguf = {"qwen3next"},
-                              .hf = {"Qwen3NextForCausalLM"},
-                              .names = &qwen_next_names,
-                              .describe = describe_qwen3_next};
-const arch arch_qwen3_5 = {.gguf = {"qwen35"},
-                           .hf = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
-                           .names = &qwen_next_names,
-                           .describe = describe_qwen3_5};
-const arch arch_qwen3_5_moe = {.gguf = {"qwen35moe"},
-                               .hf = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
-                               .names = &qwen_next_names,
-                               .describe = describe_qwen3_5_moe};
-
 /* Qwen4 (Qwen4Exp): Qwen3.5's mixtures with a gated residual of several streams,
  * attention to selected pools of keys, and embeddings of hashed n-grams that are added
  * before a layer. */
@@ -267,9 +224,7 @@ static const layer_step steps_ngrams_attend[] = {
 
 static const arch_names qwen4_names = {
     .gguf = {[W_INDEX_K] = "blk.%d.indexer.k_proj", [W_INDEX_Q] = "blk.%d.indexer.q_proj"},
-    .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+    .hf = {SHARED_NAMES("model.layers.%d.mlp.shared_expert"),
            [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
            [W_EXPERTS_DOWN] = "model.layers.%d.mlp.experts.down_proj",
            [W_INDEX_QK] = "model.layers.%d.self_attn.indexer.index_qk_proj",
@@ -500,7 +455,35 @@ static quire_err describe_qwen4(const config *c, model_desc *d) {
     return qwen4_read_ngrams(c, d);
 }
 
-const arch arch_qwen4 = {.gguf = {"qwen4exp"},
-                         .hf = {"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"},
-                         .names = &qwen4_names,
-                         .describe = describe_qwen4};
+const arch qwen_archs[] = {
+    {{"qwen2"}, {"Qwen2ForCausalLM"}, .describe = describe_qwen2},
+    {{"qwen2vl"},
+     {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"},
+     &qwen_vl_names,
+     .describe = describe_qwen2},
+    {{"qwen2moe"}, {"Qwen2MoeForCausalLM"}, &qwen2_moe_names, .describe = describe_qwen2_moe},
+    {{"qwen3"},
+     {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
+     .describe = describe_qwen3,
+     .scores = &qwen3_scores},
+    {{"qwen3vl"}, {"Qwen3VLForConditionalGeneration"}, &qwen_vl_names, .describe = describe_qwen3},
+    {{"qwen3vlmoe"},
+     {"Qwen3VLMoeForConditionalGeneration"},
+     &qwen3_vl_moe_names,
+     .describe = describe_qwen3_vl_moe},
+    {{"qwen3moe"}, {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe},
+    {{"qwen3next"}, {"Qwen3NextForCausalLM"}, &qwen_next_names, .describe = describe_qwen3_next},
+    {{"qwen35"},
+     {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
+     &qwen_next_names,
+     .describe = describe_qwen3_5},
+    {{"qwen35moe"},
+     {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
+     &qwen_next_names,
+     .describe = describe_qwen3_5_moe},
+    {{"qwen4exp"},
+     {"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"},
+     &qwen4_names,
+     .describe = describe_qwen4},
+    {.describe = NULL},
+};

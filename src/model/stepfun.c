@@ -8,12 +8,8 @@ static const arch_names step_names = {
     .hf = {[W_ATTN_GATE] = "model.layers.%d.self_attn.g_proj",
            [W_ROUTER] = "model.layers.%d.moe.gate",
            [W_ROUTER_BIAS] = "model.layers.%d.moe.router_bias",
-           [W_EXPERT_GATE] = "model.layers.%d.moe.gate_proj",
-           [W_EXPERT_UP] = "model.layers.%d.moe.up_proj",
-           [W_EXPERT_DOWN] = "model.layers.%d.moe.down_proj",
-           [W_SHARED_GATE] = "model.layers.%d.share_expert.gate_proj",
-           [W_SHARED_UP] = "model.layers.%d.share_expert.up_proj",
-           [W_SHARED_DOWN] = "model.layers.%d.share_expert.down_proj"},
+           EXPERT_NAMES("model.layers.%d.moe"),
+           SHARED_NAMES("model.layers.%d.share_expert")},
     .left_out = {"vision_model|model.vision_model", "vit_large_projector|model.vit_large_projector",
                  "multi_modal_projector|model.multi_modal_projector"},
 };
@@ -188,7 +184,10 @@ static quire_err describe_step(const config *c, model_desc *d) {
     return step_read_limits(c, d);
 }
 
-const arch arch_step = {.gguf = {"step35"},
-                        .hf = {"Step3p5ForCausalLM", "Step3p7ForConditionalGeneration", "Step3p7ForCausalLM"},
-                        .names = &step_names,
-                        .describe = describe_step};
+const arch stepfun_archs[] = {
+    {{"step35"},
+     {"Step3p5ForCausalLM", "Step3p7ForConditionalGeneration", "Step3p7ForCausalLM"},
+     &step_names,
+     .describe = describe_step},
+    {.describe = NULL},
+};

@@ -5,8 +5,8 @@
 
 #define MODEL_ROOT "model."
 
-/* GGUF has one name for a role in all architectures. NULL for Hugging Face: Llama has no
- * such weight. */
+/* GGUF has one name for a role in all architectures. NULL and roles that are not listed:
+ * Llama has no such weight. */
 static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_TOKENS] = {"token_embd", "model.embed_tokens"},
     [W_POSITIONS] = {"position_embd", NULL},
@@ -22,12 +22,12 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_Q_NORM] = {"blk.%d.attn_q_norm", "model.layers.%d.self_attn.q_norm"},
     [W_K_NORM] = {"blk.%d.attn_k_norm", "model.layers.%d.self_attn.k_norm"},
     [W_SINKS] = {"blk.%d.attn_sinks", "model.layers.%d.self_attn.sinks"},
-    [W_K_SCALE] = {NO_WEIGHT,
+    [W_K_SCALE] = {NULL,
                    "model.layers.%d.self_attn.k_proj.k_scale|model.layers.%d.self_attn.k_scale|"
                    "model.layers.%d.self_attn.attn.k_scale|model.layers.%d.self_attn.qkv_proj.k_scale|"
                    "model.layers.%d.self_attn.k_cache.scale|model.layers.%d.self_attn.k_proj.output_scale|"
                    "model.layers.%d.self_attn.kv_scale"},
-    [W_V_SCALE] = {NO_WEIGHT,
+    [W_V_SCALE] = {NULL,
                    "model.layers.%d.self_attn.v_proj.v_scale|model.layers.%d.self_attn.v_scale|"
                    "model.layers.%d.self_attn.attn.v_scale|model.layers.%d.self_attn.qkv_proj.v_scale|"
                    "model.layers.%d.self_attn.v_cache.scale|model.layers.%d.self_attn.v_proj.output_scale|"
@@ -44,19 +44,13 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_INDEX_K_NORM] = {"blk.%d.indexer.k_norm", "model.layers.%d.self_attn.indexer.k_norm"},
     [W_INDEX_Q] = {"blk.%d.indexer.attn_q_b", "model.layers.%d.self_attn.indexer.wq_b"},
     [W_INDEX_WEIGHTS] = {"blk.%d.indexer.proj", "model.layers.%d.self_attn.indexer.weights_proj"},
-    [W_INDEX_QK] = {NO_WEIGHT, NULL},
     [W_INDEX_GATE] = {"blk.%d.indexer_compressor_gate",
                       "model.layers.%d.self_attn.indexer.index_kpool_compress_gate"},
     [W_INDEX_PLACES] = {"blk.%d.indexer_compressor_ape",
                         "model.layers.%d.self_attn.indexer.index_kpool_compress_ape"},
     [W_INDEX_Q_NORM] = {"blk.%d.indexer.q_norm", NULL},
-    [W_QUERY_SLOPE] = {NO_WEIGHT, NULL},
-    [W_QUERY_BIAS] = {NO_WEIGHT, NULL},
-    [W_INDEX_SLOPE] = {NO_WEIGHT, NULL},
-    [W_INDEX_BIAS] = {NO_WEIGHT, NULL},
     [W_O] = {"blk.%d.attn_output", "model.layers.%d.self_attn.o_proj"},
     [W_ATTN_GATE] = {"blk.%d.attn_gate", NULL},
-    [W_ATTN_GATE_BIAS] = {NO_WEIGHT, NULL},
     [W_ATTN_INNER_NORM] = {"blk.%d.attn_sub_norm", NULL},
     [W_FFN_INNER_NORM] = {"blk.%d.ffn_sub_norm", NULL},
     [W_ATTN_POST_NORM] = {"blk.%d.post_attention_norm", NULL},
@@ -72,7 +66,6 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_EXPERT_GATE] = {"blk.%d.ffn_gate_exps", "model.layers.%d.mlp.experts.%d.gate_proj"},
     [W_EXPERT_UP] = {"blk.%d.ffn_up_exps", "model.layers.%d.mlp.experts.%d.up_proj"},
     [W_EXPERT_DOWN] = {"blk.%d.ffn_down_exps", "model.layers.%d.mlp.experts.%d.down_proj"},
-    [W_EXPERTS_DOWN] = {NO_WEIGHT, NULL},
     [W_SHARED_GATE_UP] = {"blk.%d.ffn_gate_up_shexp", NULL},
     [W_SHARED_GATE] = {"blk.%d.ffn_gate_shexp", "model.layers.%d.mlp.shared_experts.gate_proj"},
     [W_SHARED_UP] = {"blk.%d.ffn_up_shexp", "model.layers.%d.mlp.shared_experts.up_proj"},
@@ -122,10 +115,6 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_NGRAM_QUERY_NORM] = {"blk.%d.ple_norm_query", "model.layers.%d.ple.norm_query"},
     [W_NGRAM_CONV_NORM] = {"blk.%d.ple_norm_conv", "model.layers.%d.ple.norm_conv"},
     [W_NGRAM_CONV] = {"blk.%d.ple_conv1d", "model.layers.%d.ple.conv1d"},
-    [W_ATTN_NORM_DOWN] = {NO_WEIGHT, NULL},
-    [W_ATTN_NORM_UP] = {NO_WEIGHT, NULL},
-    [W_FFN_NORM_DOWN] = {NO_WEIGHT, NULL},
-    [W_FFN_NORM_UP] = {NO_WEIGHT, NULL},
     [W_LAUREL_LEFT] = {"blk.%d.laurel_l", NULL},
     [W_LAUREL_RIGHT] = {"blk.%d.laurel_r", NULL},
     [W_LAUREL_NORM] = {"blk.%d.laurel_post_norm", NULL},
@@ -144,27 +133,9 @@ static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_MAMBA_SKIP] = {"blk.%d.ssm_d", "model.layers.%d.mamba.D"},
     [W_MAMBA_NORM] = {"blk.%d.ssm_norm", "model.layers.%d.mamba.norm"},
     [W_MAMBA_OUT] = {"blk.%d.ssm_out", "model.layers.%d.mamba.out_proj"},
-    [W_SHARED_NORM] = {NO_WEIGHT, NULL},
-    [W_SHARED_OUT] = {NO_WEIGHT, NULL},
-    [W_Q_ADAPTER_A] = {NO_WEIGHT, NULL},
-    [W_Q_ADAPTER_B] = {NO_WEIGHT, NULL},
-    [W_K_ADAPTER_A] = {NO_WEIGHT, NULL},
-    [W_K_ADAPTER_B] = {NO_WEIGHT, NULL},
-    [W_V_ADAPTER_A] = {NO_WEIGHT, NULL},
-    [W_V_ADAPTER_B] = {NO_WEIGHT, NULL},
-    [W_FFN_ADAPTER_A] = {NO_WEIGHT, NULL},
-    [W_FFN_ADAPTER_B] = {NO_WEIGHT, NULL},
-    [W_LRU_X] = {NO_WEIGHT, NULL},
-    [W_LRU_Y] = {NO_WEIGHT, NULL},
-    [W_LRU_TAPS] = {NO_WEIGHT, NULL},
-    [W_LRU_INPUT] = {NO_WEIGHT, NULL},
-    [W_LRU_DECAY] = {NO_WEIGHT, NULL},
-    [W_LRU_RATE] = {NO_WEIGHT, NULL},
-    [W_LRU_OUT] = {NO_WEIGHT, NULL},
     [W_CONV_IN] = {"blk.%d.shortconv.in_proj", NULL},
     [W_CONV_TAPS] = {"blk.%d.shortconv.conv", NULL},
     [W_CONV_OUT] = {"blk.%d.shortconv.out_proj", NULL},
-    [W_DELTA_IN] = {NO_WEIGHT, NULL},
     [W_DELTA_QKVZ] = {"blk.%d.ssm_in", "model.layers.%d.linear_attn.in_proj_qkvz"},
     [W_DELTA_BA] = {"blk.%d.ssm_ba", "model.layers.%d.linear_attn.in_proj_ba"},
     [W_DELTA_QKV] = {"blk.%d.attn_qkv", "model.layers.%d.linear_attn.in_proj_qkv"},
@@ -196,8 +167,7 @@ weight_name weight_name_of(const arch_names *names, weight_role role) {
     if (names != NULL && names->hf[role] != NULL) {
         n.hf = names->hf[role];
     }
-    n.hf = n.hf != NULL ? n.hf : NO_WEIGHT;
-    return n;
+    return (weight_name){n.gguf != NULL ? n.gguf : NO_WEIGHT, n.hf != NULL ? n.hf : NO_WEIGHT};
 }
 
 /* The second %d of a name without alternatives, or NULL. */

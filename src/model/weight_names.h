@@ -203,6 +203,30 @@ typedef struct arch_names {
 
 #define NO_WEIGHT ""
 
+/* Names that many checkpoints have together, for the tables of arch_names. at: what they
+ * begin with, as in "model.layers.%d.mlp". */
+/* clang-format off */
+#define LATENT_NAMES(at) \
+    [W_Q] = at ".q_proj", [W_Q_A] = at ".q_a_proj", [W_Q_A_NORM] = at ".q_a_layernorm", \
+    [W_Q_B] = at ".q_b_proj", [W_KV_A] = at ".kv_a_proj_with_mqa", [W_KV_A_NORM] = at ".kv_a_layernorm", \
+    [W_KV_B] = at ".kv_b_proj"
+#define SANDWICH_NAMES(at) \
+    [W_ATTN_POST_NORM] = at ".post_attention_layernorm", [W_FFN_NORM] = at ".pre_feedforward_layernorm", \
+    [W_FFN_POST_NORM] = at ".post_feedforward_layernorm"
+#define MLP_NAMES(at) [W_GATE] = at ".gate_proj", [W_UP] = at ".up_proj", [W_DOWN] = at ".down_proj"
+#define MLP_W_NAMES(at) [W_GATE] = at ".w1", [W_UP] = at ".w3", [W_DOWN] = at ".w2"
+#define EXPERT_NAMES(at) \
+    [W_EXPERT_GATE] = at ".gate_proj", [W_EXPERT_UP] = at ".up_proj", [W_EXPERT_DOWN] = at ".down_proj"
+#define EXPERT_W_NAMES(at) \
+    [W_EXPERT_GATE] = at ".w1", [W_EXPERT_UP] = at ".w3", [W_EXPERT_DOWN] = at ".w2"
+#define SHARED_NAMES(at) \
+    [W_SHARED_GATE] = at ".gate_proj", [W_SHARED_UP] = at ".up_proj", [W_SHARED_DOWN] = at ".down_proj"
+/* stacks of experts, which are modules in quantised files */
+#define STACK_NAMES(at) \
+    [W_EXPERT_GATE_UP] = at ".gate_up_proj", [W_EXPERT_DOWN] = at ".down_proj", \
+    [W_EXPERTS_DOWN] = at ".%d.down_proj"
+/* clang-format on */
+
 /* The names of a role. names NULL: Llama's. */
 weight_name weight_name_of(const arch_names *names, weight_role role);
 /* The name of the i-th of several weights of a layer, such as an expert's or head's: the

@@ -130,5 +130,7 @@ static quire_err describe_zamba2(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-const arch arch_zamba2 = {
-    .gguf = {"zamba2"}, .hf = {"Zamba2ForCausalLM"}, .names = &zamba2_names, .describe = describe_zamba2};
+const arch zamba_archs[] = {
+    {{"zamba2"}, {"Zamba2ForCausalLM"}, &zamba2_names, .describe = describe_zamba2},
+    {.describe = NULL},
+};
