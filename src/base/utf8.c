@@ -137,6 +137,9 @@ quire_err utf8_add_lossy(strbuf *b, str s) {
         }
         if (e != QUIRE_OK) {
             b->n = before;
+            if (b->p != NULL) {
+                b->p[before] = '\0';
+            }
             return e;
         }
     }

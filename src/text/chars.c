@@ -132,6 +132,9 @@ quire_err byte_level_add(strbuf *b, str text) {
         quire_err e = strbuf_add(b, block, n);
         if (e != QUIRE_OK || (e = turn_poll((uint32_t)n / 16)) != QUIRE_OK) {
             b->n = before;
+            if (b->p != NULL) {
+                b->p[before] = '\0';
+            }
             return e;
         }
     }

@@ -188,6 +188,20 @@ TEST(wrong_utf8_becomes_one_replacement_for_each_maximal_part) {
     }
 }
 
+TEST(a_buffer_without_room_still_ends_where_it_did) {
+    quire_err (*const adds[])(strbuf *, str) = {utf8_add_lossy, byte_level_add};
+    char piece[513];
+    memset(piece, 'a', sizeof piece);
+    piece[512] = '\x80';
+    for (size_t i = 0; i < sizeof adds / sizeof *adds; i++) {
+        strbuf b = {.max = 515};
+        assert_int_equal(strbuf_add_str(&b, "ab"), QUIRE_OK);
+        assert_int_equal(adds[i](&b, (str){piece, sizeof piece}), QUIRE_TOO_LARGE);
+        assert_string_equal(b.p, "ab");
+        strbuf_deinit(&b);
+    }
+}
+
 TEST(every_byte_has_its_own_visible_character) {
     for (int32_t b = 0; b < 256; b++) {
         int32_t c = byte_level_char((uint8_t)b);
