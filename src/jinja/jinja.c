@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/turn.h"
+#include "base/utf8.h"
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
@@ -243,7 +244,7 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     jvalue text;
     jundefined *u = jarena_new(&r->arena, sizeof *u);
     TRY(jrun_check_memory(r, u));
-    TRY(jrun_text(r, str_of(message), &text));
+    TRY(jrun_text(r, (str){message, utf8_valid_run(str_of(message))}, &text));
     u->message = text.u.s;
     *out = (jvalue){.kind = J_UNDEFINED, .u.undefined = u};
     return QUIRE_OK;

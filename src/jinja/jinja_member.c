@@ -3,6 +3,8 @@
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
+enum { SHOWN = 150 }; /* most characters of a key in an error */
+
 /* The error for a missing member, with Jinja's names of types: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
     bool none = jis(object, J_NONE), joins = jis(object, J_TURNS) && object.u.turns->joins;
@@ -11,7 +13,7 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
                        : jis(object, J_STRING) && object.safe           ? "markupsafe."
                                                                         : "";
     jout_clear(&r->scratch);
-    TRY(jrun_memory(r, jvalue_write_repr(jstring(name), &r->scratch)));
+    TRY(jrun_memory(r, jvalue_write_repr(jstring(jstr_part(name, 0, SHOWN)), &r->scratch)));
     return jrun_make_undefined(r, out, "'%s%s%s' has no attribute %.*s", room,
                                none    ? "None"
                                : joins ? "Joiner"
@@ -181,6 +183,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         return jrun_undefined(r, object);
     }
     if (is_unsafe(object, name)) {
+        name = jstr_part(name, 0, SHOWN);
         return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.",
                                    (int)name.n, name.p, jvalue_type(object));
     }
@@ -251,13 +254,15 @@ static quire_err jinja_member_element(jrun *r, jvalue object, int64_t index, jva
 
 static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
     jout_clear(&r->scratch);
-    if (jvalue_write_repr(key, &r->scratch) != QUIRE_OK) {
+    quire_err e = jvalue_write_repr(key, &r->scratch);
+    TRY(jrun_step(r, r->scratch.text.n / 64));
+    if (e != QUIRE_OK) {
         return jrun_make_undefined(r, out, "no such element");
     }
-    return jrun_make_undefined(r, out, "%s%s has no element %.*s",
-                               jis(object, J_NONE) ? "None" : jvalue_type(object),
-                               jis(object, J_NONE) ? "" : " object",
-                               (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150), r->scratch.text.p);
+    return jrun_make_undefined(
+        r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
+        jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < SHOWN ? r->scratch.text.n : SHOWN),
+        r->scratch.text.p);
 }
 
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
+
 /* Of 40 lists, tuples or dictionaries that hold the one before twice, 2^40 paths lead to
  * the first. */
 #define DOUBLED(name, first, next)                                                                           \
@@ -37,8 +39,9 @@ TEST(shared_values_are_compared_within_the_bounds) {
         DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ {}[n.a] }}",
         "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ ([a] * 99999).index(b) }}",
         "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ b in [a] * 99999 }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]") "{% for i in range(99) %}{{ [1][n.a] is defined }}{% endfor %}",
     };
-    enum { N_WAYS_IN = 5 };
+    enum { N_WAYS_IN = 6 };
     size_t n = sizeof sources / sizeof *sources - (getenv("QUIRE_TEST_LONG") != NULL ? 0 : N_WAYS_IN);
     for (size_t i = 0; i < n; i++) {
         refuse(sources[i], "{}", QUIRE_TOO_LARGE, "the template takes more than 20000000 steps");
@@ -176,6 +179,21 @@ TEST(a_program_that_nests_too_deeply_is_refused) {
     quire_error err;
     assert_int_equal(jinja_open((str){source.p, source.n}, chat, &p, &err), QUIRE_TOO_LARGE);
     strbuf_deinit(&source);
+}
+
+/* The whole key's repr would have more bytes than an output may. */
+TEST(a_long_key_is_cut_before_it_is_written_into_an_error) {
+    expect("{% set k = '\\x01' * 17000000 %}{{ 1[k] is defined }}", "{}", "False");
+    strbuf out = {0};
+    quire_error err;
+    for (int n = 100; n < 104; n++) {
+        char source[64];
+        (void)snprintf(source, sizeof source, "{{ {}['%.*s' ~ '\u00e9' * 99].x }}", n - 99, "aaaaa");
+        assert_int_equal(render(source, "{}", &out, &err), QUIRE_BAD_REQUEST);
+        assert_true(utf8_is_valid(str_of(err.message)));
+        assert_non_null(strstr(err.message, "has no attribute 'a"));
+    }
+    strbuf_deinit(&out);
 }
 
 TEST(appending_in_a_loop_takes_linear_memory) {
