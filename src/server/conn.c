@@ -115,8 +115,26 @@ static void conn_send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
+/* Handles a complete head: decides everything that does not need the body. */
+static void conn_take_head(conn *c) {
+    conn_begin_request(c);
+    c->look = NULL;
+    c->loop->server->handler->check(c);
+    c->keep_alive = c->request.keep_alive;
+}
+
+/* Chooses the dialect of errors if the request's head is refused or incomplete. */
+static void conn_choose_dialect(conn *c) {
+    if (c->body.state == BODY_NONE && http_read_path(&c->request)) {
+        conn_take_head(c);
+        c->refusal = 0; /* the earlier refusal stands */
+        c->headers[0] = 0;
+    }
+}
+
 /* Answers a request without reading the rest; if it was refused, with the refusal. */
 static void conn_give_up_request(conn *c, const api_error *why) {
+    conn_choose_dialect(c);
     c->keep_alive = false;
     body_on(&c->body, BODY_IS_DROPPED);
     bufferevent_enable(c->bev, EV_READ); /* closing with unread data would reset the connection */
@@ -173,14 +191,6 @@ static void conn_await_reader(conn *c) {
 
 /* ---- requests ---- */
 
-/* Handles a complete head: decides everything that does not need the body. */
-static void conn_take_head(conn *c) {
-    conn_begin_request(c);
-    c->look = NULL;
-    c->loop->server->handler->check(c);
-    c->keep_alive = c->request.keep_alive;
-}
-
 static void conn_begin_body(conn *c) {
     http_request *r = &c->request;
     conn_take_head(c);
@@ -226,11 +236,7 @@ static void conn_go_on(conn *c, http_event e) {
     } else if (e == HTTP_GOT_ALL) {
         conn_run_request(c);
     } else {
-        if (c->body.state == BODY_NONE && c->request.path.n > 0) {
-            conn_take_head(c); /* only to choose the dialect of errors; this refusal stands */
-            c->refusal = 0;
-            c->headers[0] = 0;
-        }
+        conn_choose_dialect(c);
         c->keep_alive = false;
         if (c->refusal != 0) {
             conn_send_refusal(c);

@@ -189,6 +189,7 @@ static int http_on_begin(http_parser *p) {
 
 static int http_on_url(http_parser *p, const char *text, size_t n) {
     http_request *r = p->data;
+    r->method = (enum http_method)p->method;
     return http_append(r, &r->target, text, n);
 }
 
@@ -262,6 +263,14 @@ static int http_decode_path(http_request *r) {
     return 0;
 }
 
+bool http_read_path(http_request *r) {
+    bool has_line = r->head_done || r->name.n > 0;
+    if (r->path.n == 0 && has_line && http_decode_path(r) != 0) {
+        strbuf_clear(&r->path);
+    }
+    return r->path.n > 0;
+}
+
 /* Checks that the request line is exactly what http-parser has parsed. */
 static int http_check_line(http_request *r) {
     const http_parser *p = &r->parser;
@@ -295,8 +304,7 @@ static int http_check_head(http_request *r) {
     if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
         return http_refuse(r, 400, "the only supported Transfer-Encoding is chunked, in HTTP/1.1");
     }
-    if (http_decode_path(r) != 0) {
-        strbuf_clear(&r->path);
+    if (!http_read_path(r)) {
         return -1;
     }
     if (r->length > r->max_body_bytes) {
@@ -311,7 +319,6 @@ static int http_on_head(http_parser *p) {
         return -1;
     }
     p->upgrade = 0; /* ignores an Upgrade header */
-    r->method = (enum http_method)p->method;
     r->length = r->n_lengths > 0 ? p->content_length : 0;
     r->keep_alive = http_should_keep_alive(p) != 0;
     r->chunks_allowed = p->http_minor >= 1;
@@ -477,6 +484,21 @@ bool http_query_next(str *rest, str *name, str *value) {
     p = next + (next < end);
     *rest = (str){p, (size_t)(end - p)};
     return true;
+}
+
+bool http_query_is(str s, const char *text) {
+    size_t i = 0;
+    for (; i < s.n && *text != '\0'; i++, text++) {
+        char c = s.p[i];
+        if (c == '%' && i + 2 < s.n && hex_digit(s.p[i + 1]) >= 0 && hex_digit(s.p[i + 2]) >= 0) {
+            c = (char)(hex_digit(s.p[i + 1]) * 16 + hex_digit(s.p[i + 2]));
+            i += 2;
+        }
+        if (c != *text) {
+            return false;
+        }
+    }
+    return i == s.n && *text == '\0';
 }
 
 char *http_body_place(const http_request *r, uint64_t *left) {

@@ -86,6 +86,8 @@ typedef struct http_request {
 
 /* Splits the next parameter, undecoded, off *rest (at first http_query); false: none. */
 bool http_query_next(str *rest, str *name, str *value);
+/* Whether a name or value of http_query_next, once decoded, is the text. */
+bool http_query_is(str s, const char *text);
 /* The undecoded query of the request's target; empty: none. */
 str http_query(const http_request *r);
 
@@ -97,6 +99,9 @@ void http_next(http_request *r);
 /* Parses p[0..n), n > 0. *used: how many bytes it consumed; fewer than n at HTTP_GOT_HEAD
  * and HTTP_GOT_ALL. Must not be called after HTTP_REFUSED. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
+/* Decodes the path of a request whose head is refused or incomplete. False: its request
+ * line is not complete, or is malformed. */
+bool http_read_path(http_request *r);
 /* For a body of known length: the address at which its next bytes may be received without
  * a copy; NULL: feed them. *left: bytes still to come. */
 char *http_body_place(const http_request *r, uint64_t *left);

@@ -192,21 +192,21 @@ static quire_err models_read_sleep(const conn *c, sleep_wish *out, quire_error *
     str query = http_query(&c->request), name, value;
     *out = (sleep_wish){.level = SLEEP_CACHES, .aborts = true};
     while (http_query_next(&query, &name, &value)) {
-        if (str_is(name, "level")) {
-            if (!str_is(value, "1") && !str_is(value, "2")) {
+        if (http_query_is(name, "level")) {
+            if (!http_query_is(value, "1") && !http_query_is(value, "2")) {
                 return err_set_param(err, QUIRE_BAD_REQUEST, "level",
                                      "level must be 1, which drops the KV caches, or 2, which also unloads "
                                      "the models beside the first");
             }
-            out->level = value.p[0] == '1' ? SLEEP_CACHES : SLEEP_OTHERS;
-        } else if (str_is(name, "mode")) {
-            if (!str_is(value, "abort") && !str_is(value, "wait")) {
+            out->level = http_query_is(value, "1") ? SLEEP_CACHES : SLEEP_OTHERS;
+        } else if (http_query_is(name, "mode")) {
+            if (!http_query_is(value, "abort") && !http_query_is(value, "wait")) {
                 return err_set_param(err, QUIRE_BAD_REQUEST, "mode",
                                      "mode must be abort, which ends running requests, or wait, which lets "
                                      "them finish");
             }
-            out->aborts = str_is(value, "abort");
-        } else if (str_is(name, "tags")) {
+            out->aborts = http_query_is(value, "abort");
+        } else if (http_query_is(name, "tags")) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "tags", "tags are not supported; give a level");
         }
     }
@@ -241,8 +241,8 @@ void models_post_wake_up(conn *c) {
         return;
     }
     while (http_query_next(&query, &name, &value)) {
-        has_tags = has_tags || str_is(name, "tags");
-        wakes = wakes || (str_is(name, "tags") && str_is(value, "kv_cache"));
+        has_tags = has_tags || http_query_is(name, "tags");
+        wakes = wakes || (http_query_is(name, "tags") && http_query_is(value, "kv_cache"));
     }
     if (!has_tags || wakes) {
         models_wake_up(c->loop->server->models);

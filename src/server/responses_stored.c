@@ -42,7 +42,7 @@ static void responses_get(conn *c, str id) {
     str query = http_query(&c->request), name, value;
     while (http_query_next(&query, &name, &value)) {
         /* a client that streams would find no events */
-        if (str_is(name, "stream") && !str_is(value, "false")) {
+        if (http_query_is(name, "stream") && !http_query_is(value, "false")) {
             conn_reply_error(c, 400, "stream", "stored responses cannot be streamed; leave stream out", NULL);
             return;
         }
@@ -158,14 +158,14 @@ static quire_err responses_read_page(str query, items_page *out, quire_error *er
     str name, value;
     *out = (items_page){.limit = DEFAULT_ITEMS};
     while (http_query_next(&query, &name, &value)) {
-        if (str_is(name, "order") && !str_is(value, "asc") && !str_is(value, "desc")) {
+        if (http_query_is(name, "order") && !http_query_is(value, "asc") && !http_query_is(value, "desc")) {
             return responses_bad_query(err, "order", "asc or desc");
         }
-        out->is_ascending = str_is(name, "order") ? str_is(value, "asc") : out->is_ascending;
-        if (str_is(name, "limit")) {
+        out->is_ascending = http_query_is(name, "order") ? http_query_is(value, "asc") : out->is_ascending;
+        if (http_query_is(name, "limit")) {
             TRY(responses_read_limit(value, &out->limit, err));
         }
-        out->after = str_is(name, "after") ? value : out->after;
+        out->after = http_query_is(name, "after") ? value : out->after;
     }
     return QUIRE_OK;
 }

@@ -506,16 +506,16 @@ static error_writer route_error_writer(const conn *c, const route *to, str path)
 static void route_check(conn *c) {
     http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
+    const route *to = route_find(path);
+    c->error = route_error_writer(c, to, path);
     if (r->method == HTTP_OPTIONS) {
         return;
     }
-    const route *to = route_find(path);
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
     c->look = to != NULL ? to->look : NULL;
     c->endpoint = to != NULL ? to->endpoint : QUIRE_COMPLETIONS;
     c->is_api = route_is_api(to, path);
-    c->error = route_error_writer(c, to, path);
     const strbuf *key = r->n_authorizations > 0 ? &r->authorization : &r->api_key;
     str authorization = {key->p, key->n};
     c->is_operator = route_is_operator(c, authorization);

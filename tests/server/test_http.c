@@ -226,6 +226,14 @@ TEST(other_versions_and_expectations_are_refused) {
         "POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx", 0);
 }
 
+TEST(names_and_values_of_a_query_are_compared_decoded) {
+    assert_true(http_query_is(str_of("stream"), "stream") && http_query_is(str_of("st%72e%61%6D"), "stream"));
+    assert_true(http_query_is(str_of(""), "") && http_query_is(str_of("%"), "%"));
+    assert_false(http_query_is(str_of("st%72"), "st%72") || http_query_is(str_of("st%72eams"), "stream") ||
+                 http_query_is(str_of("strea"), "stream") || http_query_is(str_of("strea%6"), "stream") ||
+                 http_query_is(str_of("strea%00"), "strea"));
+}
+
 TEST(limits_hold_to_the_byte) {
     char text[4096], filler[1024];
     const char *form = "GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n";

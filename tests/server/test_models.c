@@ -356,6 +356,7 @@ TEST(a_server_that_sleeps_gives_its_caches_back_and_refuses_what_computes) {
     expect_in(complete(s, "a", 3, false), "200 OK");
     expect_in(ask(s, post("/sleep", "", CLOSE)), "403 ");
     expect_in(sleep_command(s, "/sleep?level=3"), "level must be 1");
+    expect_in(sleep_command(s, "/sleep?l%65vel=%33"), "level must be 1");
     expect_in(sleep_command(s, "/sleep?mode=keep"), "mode must be abort");
     expect_in(get(s, "/is_sleeping"), "{\"is_sleeping\":false}");
     const int64_t drops = fake_drops(s->engine);

@@ -53,6 +53,33 @@ TEST(a_body_refused_by_its_length_is_refused_in_the_form_of_its_path) {
     stop(s);
 }
 
+TEST(a_refused_head_is_refused_in_the_form_of_its_path) {
+    site *s = start_default();
+    static const char *const heads[] = {
+        "POST %s HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+        "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: -2\r\n\r\n{}",
+        "POST %s HTTP/1.1\r\nHost: h\r\nX-Api-Key: a\r\nX-Api-Key: b\r\n\r\n",
+        "POST %s HTTP/1.1\r\nHost: h\r\n folded: x\r\n\r\n",
+        "OPTIONS %s HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        char text[200];
+        snprintf(text, sizeof text, heads[i], "/api/chat?x");
+        expect_in(ask(s, text), "\r\n\r\n{\"error\":\"");
+        snprintf(text, sizeof text, heads[i], "http://h/v1/messages");
+        expect_in(ask(s, text), "\r\n\r\n{\"type\":\"error\",\"error\":");
+        snprintf(text, sizeof text, heads[i], CHAT);
+        expect_in(ask(s, text), "\r\n\r\n{\"error\":{\"message\":");
+    }
+    int fd = dial(s);
+    say(fd, "POST /v1/messages HTTP/1.1\r\nHost: h\r\nX: ");
+    shutdown(fd, SHUT_WR);
+    expect_in(hear(fd, NULL), "{\"type\":\"error\",\"error\":");
+    close(fd);
+    stop(s);
+}
+
 /* Sends a request without a body and expects these methods to be named. */
 static void expect_allowed(const site *s, const char *line, const char *methods) {
     char text[200], header[100];
