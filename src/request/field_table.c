@@ -57,6 +57,10 @@
 
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {
+    {"adaptive_decay", FIELD_NUMBER, TEXT | IGNORED, 0, 1, UNREAD("0.9"),
+     "how slowly adaptive_target forgets earlier tokens; without effect here"},
+    {"adaptive_target", FIELD_NUMBER, TEXT | LATER, NONE, UNREAD("-1"),
+     "probability near which tokens are sampled; -1: off"},
     {"add_generation_prompt", FIELD_BOOL, CHAT, NONE, AT(g.add_generation_prompt, true),
      "end the rendered prompt with the beginning of the assistant's message"},
     {"add_special", FIELD_BOOL, CONTENT, NONE, AT(g.add_special, false),
@@ -306,8 +310,7 @@ static const field_desc fields[] = {
     {"metadata", FIELD_OBJECT, BOTH | MESSAGES | IGNORED, NONE, UNREAD("null"), "the caller's own notes"},
     {"metadata", FIELD_OBJECT, RESPONSES | PART, NONE, KEPT,
      "the caller's own notes, strings by name, which are returned with the response"},
-    {"min_keep", FIELD_INT, LLAMA | LATER, NONE, UNREAD("0"),
-     "least number of tokens that the samplers keep"},
+    {"min_keep", FIELD_INT, TEXT | LATER, NONE, UNREAD("0"), "least number of tokens that the samplers keep"},
     {"min_p", FIELD_NUMBER, BOTH | MESSAGES | RESPONSES | UNNAMED | SAMPLING | DEFAULTED, 0, 1,
      AT(g.sampling.min_p, 0),
      "exclude tokens whose probability is below this fraction of the most likely token's"},
@@ -425,6 +428,11 @@ static const field_desc fields[] = {
      "how long a reasoning model thinks; passed to its template"},
     {"regex", FIELD_STRING, BOTH | MESSAGES, RULE, BY(request_read_rule),
      "a regular expression that the whole answer must match"},
+    {"repeat_last_n", FIELD_INT, BOTH | MESSAGES | RESPONSES | SAMPLING, -1, INT32_TOP,
+     AT(g.sampling.penalty_last_n, SAMPLING_PENALTIES_USUAL),
+     "how many of the last tokens of prompt and answer the three penalties count; -1: all, 0: none; null: "
+     "all "
+     "for repetition_penalty, those of the answer for the others"},
     {"repeat_last_n", FIELD_INT, LLAMA | SAMPLING, -1, INT32_TOP, AT(g.sampling.penalty_last_n, 64),
      "how many of the last tokens of prompt and answer the three penalties count; -1: all, 0: none"},
     {"repeat_penalty", FIELD_NUMBER, LLAMA | FIELD_MIN_OPEN | SAMPLING, 0, NO_TOP,
@@ -599,6 +607,7 @@ static const field_desc fields[] = {
      "a string to compare with all of text_2, or an array of one for each of them; required"},
     {"text_2", FIELD_ANY, SCORE, NONE, BY(request_read_candidates),
      "a string or an array of strings; required"},
+    {"tfs_z", FIELD_NUMBER, TEXT | LATER, NONE, UNREAD("1"), "tail-free sampling; 1: off"},
     {"think", FIELD_ANY, OLLAMA | PART, NONE, KEPT,
      "whether a reasoning model thinks (true, false), or how long (a level)"},
     {"thinking", FIELD_OBJECT, MESSAGES | PART, NONE, KEPT,
@@ -632,6 +641,7 @@ static const field_desc fields[] = {
      "tools with a name and an input_schema that the model may call"},
     {"tools", FIELD_ARRAY, RESPONSES | PART, TOOLS, KEPT,
      "functions, custom tools and namespaces of these that the model may call"},
+    {"top_a", FIELD_NUMBER, TEXT | LATER, NONE, UNREAD("0"), "top-a sampling; 0: off"},
     {"top_k", FIELD_INT, BOTH | UNNAMED | SAMPLING | RESPONSES | DEFAULTED, -1, INT32_TOP,
      AT(g.sampling.top_k, 0), "sample from this many of the most likely tokens; 0 or -1: all"},
     {"top_k", FIELD_INT, MESSAGES | SAMPLING, 0, INT32_TOP, AT(g.sampling.top_k, 0),

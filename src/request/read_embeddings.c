@@ -39,7 +39,7 @@ quire_err request_read_normalize(quire_request *r, const field_desc *f, const js
                                  quire_error *err) {
     assert(r != NULL);
     (void)f, (void)err;
-    r->normalize = v == NULL ? r->normalize : json_truth(v); /* null of one name leaves the other */
+    r->normalize = v == NULL ? -1 : json_truth(v);
     return QUIRE_OK;
 }
 

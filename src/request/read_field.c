@@ -374,6 +374,31 @@ void request_store_defaults(quire_request *r) {
     }
 }
 
+/* Whether two rows are names of one field. */
+static bool is_another_name(const field_desc *a, const field_desc *b) {
+    static field_reader *const readers[] = {request_read_candidates, request_read_n, request_read_n_probs,
+                                            request_read_normalize, request_read_queries};
+    bool is = a->place > 0 && a->place == b->place;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        is = is || (a->read == readers[i] && b->read == readers[i]);
+    }
+    return is && a != b;
+}
+
+/* The value that another name of the field has; NULL: none. */
+static const request_value *read_field_other(const quire_request *r, const field_desc *f) {
+    const request_value *found = NULL;
+    for (size_t i = 0; i < r->n_values; i++) {
+        const request_value *at = &r->values[i];
+        if (at->value == NULL) {
+            found = found != NULL && found->field == at->field ? NULL : found;
+        } else if (is_another_name(at->field, f)) {
+            found = at;
+        }
+    }
+    return found;
+}
+
 static bool is_default(const json_value *v, const json_value *fallback) {
     if (v == NULL || (json_numeric(v) && json_numeric(fallback))) {
         return v == NULL || json_double(v) == json_double(fallback);
@@ -404,10 +429,11 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
             TRY(read_field_check_choice(f, v, err));
         }
     }
-    if ((f->flags & FIELD_IGNORED) == 0) {
-        TRY(store(r, f, v, err));
+    if ((f->flags & FIELD_IGNORED) != 0) {
+        return QUIRE_OK;
     }
-    return QUIRE_OK;
+    const request_value *other = v == NULL ? read_field_other(r, f) : NULL;
+    return other != NULL ? store(r, other->field, other->value, err) : store(r, f, v, err);
 }
 
 /* ---- JSON ---- */

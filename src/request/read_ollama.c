@@ -145,11 +145,15 @@ static quire_err read_ollama_write_calls(ollama_messages *m, size_t i, const jso
     return QUIRE_OK;
 }
 
-/* Writes which call a tool message answers. The message names only a tool: it answers the
- * first unanswered call of that name or, without a name, the next call. */
-static void read_ollama_write_answered(ollama_messages *m, str name) {
+/* Writes which call a tool message answers: the call with its id, else the first
+ * unanswered one of the tool that it names or, without a name, the next one. */
+static void read_ollama_write_answered(ollama_messages *m, str name, str id) {
     size_t k = m->n_answered++;
     bool is_open = false;
+    for (size_t i = 0; id.n > 0 && !is_open && i < json_length(m->calls); i++) {
+        is_open = str_eq(json_get_str(json_at(m->calls, i), "id"), id);
+        k = is_open ? i : k;
+    }
     for (size_t i = 0; name.n > 0 && !is_open && i < json_length(m->calls); i++) {
         if (str_eq(json_get_str(json_get(json_at(m->calls, i), "function"), "name"), name)) {
             is_open = i >= 64 || (m->answered >> i & 1) == 0;
@@ -189,7 +193,8 @@ static quire_err read_ollama_write_message(ollama_messages *m, size_t i, const j
     }
     if (str_is(role, "tool")) {
         str name = json_get_str(v, "tool_name");
-        read_ollama_write_answered(m, name.n > 0 ? name : json_get_str(v, "name"));
+        name = name.n > 0 ? name : json_get_str(v, "name");
+        read_ollama_write_answered(m, name, json_get_str(v, "tool_call_id"));
     }
     json_end(&m->o, '}');
     return QUIRE_OK;

@@ -55,6 +55,20 @@ TEST(calls_of_one_tool_are_answered_one_after_the_other) {
         "\"content\":\"2\",\"name\":\"a\",\"tool_call_id\":\"00000001\"}]");
 }
 
+TEST(a_result_with_the_id_of_a_call_answers_that_one) {
+    expect_messages(
+        QUIRE_OLLAMA_CHAT,
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":"
+        "\"a\"}},{\"id\":\"y\",\"function\":{\"name\":\"a\"}}]},{\"role\":\"tool\",\"content\":\"2\","
+        "\"tool_name\":\"a\",\"tool_call_id\":\"y\"},{\"role\":\"tool\",\"content\":\"1\","
+        "\"tool_name\":\"a\",\"tool_call_id\":\"z\"}]}",
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"00000000\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}},{\"id\":\"00000001\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"a\",\"arguments\":{}}}]},{\"role\":\"tool\","
+        "\"content\":\"2\",\"name\":\"a\",\"tool_call_id\":\"00000001\"},{\"role\":\"tool\","
+        "\"content\":\"1\",\"name\":\"a\",\"tool_call_id\":\"00000000\"}]");
+}
+
 TEST(an_answer_without_a_name_takes_the_next_call) {
     expect_messages(
         QUIRE_OLLAMA_CHAT,

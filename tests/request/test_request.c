@@ -97,6 +97,68 @@ TEST(null_means_the_default) {
     }
 }
 
+TEST(samplers_that_other_servers_have_may_be_off) {
+    static const struct {
+        const char *field, *off, *on;
+    } samplers[] = {{"adaptive_target", "-1", "0.5"},
+                    {"dry_multiplier", "0", NULL},
+                    {"dynatemp_range", "0", NULL},
+                    {"min_keep", "0", "1"},
+                    {"mirostat", "0", NULL},
+                    {"repeat_last_n", "64", NULL},
+                    {"tfs_z", "1", "0.9"},
+                    {"top_a", "0", "0.2"},
+                    {"typical_p", "1.0", NULL},
+                    {"xtc_probability", "0", NULL}};
+    static const quire_endpoint endpoints[] = {QUIRE_CHAT, QUIRE_COMPLETIONS, QUIRE_LLAMA_COMPLETION};
+    for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++) {
+        for (size_t k = 0; k < sizeof endpoints / sizeof *endpoints; k++) {
+            char body[256];
+            const char *begin = k == 0 ? USER : "\"prompt\":\"x\"";
+            snprintf(body, sizeof body, "{%s,\"%s\":%s}", begin, samplers[i].field, samplers[i].off);
+            quire_request *r = parse(endpoints[k], body);
+            assert_null(r->g.info.ignored);
+            quire_request_free(r);
+            if (samplers[i].on != NULL) {
+                snprintf(body, sizeof body, "{%s,\"%s\":%s}", begin, samplers[i].field, samplers[i].on);
+                refuse(endpoints[k], body, samplers[i].field, "is not supported yet");
+            }
+        }
+    }
+    quire_request *r = parse(QUIRE_CHAT, "{" USER ",\"repeat_last_n\":64}");
+    assert_int_equal(r->g.sampling.penalty_last_n, 64);
+    assert_int_equal(quire_request_set(r, "repeat_last_n", "null", NULL), QUIRE_OK);
+    assert_int_equal(r->g.sampling.penalty_last_n, SAMPLING_PENALTIES_USUAL);
+    quire_request_free(r);
+}
+
+TEST(null_of_one_name_leaves_the_others) {
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":4,\"num_beams\":null,"
+                                                "\"n\":3,\"num_return_sequences\":null}");
+    assert_int_equal(r->g.info.beam_width, 4);
+    assert_int_equal(r->n, 3);
+    assert_int_equal(quire_request_set(r, "num_return_sequences", "2", NULL), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "n", "null", NULL), QUIRE_OK);
+    assert_int_equal(r->n, 2);
+    assert_int_equal(quire_request_set(r, "num_return_sequences", "null", NULL), QUIRE_OK);
+    assert_int_equal(r->n, 1);
+    quire_request_free(r);
+    r = parse(QUIRE_LLAMA_COMPLETION, "{\"prompt\":\"x\",\"n_predict\":7,\"max_tokens\":null,"
+                                      "\"max_completion_tokens\":null,\"n_probs\":2,\"logprobs\":null}");
+    assert_int_equal(r->g.sampling.max_tokens, 7);
+    assert_int_equal(r->g.info.logprobs, 2);
+    quire_request_free(r);
+    r = parse(QUIRE_EMBEDDINGS, "{\"input\":\"x\",\"pooling\":\"last\",\"normalize\":false,"
+                                "\"use_activation\":null}");
+    assert_int_equal(r->normalize, 0);
+    assert_int_equal(quire_request_set(r, "normalize", "null", NULL), QUIRE_OK);
+    assert_int_equal(r->normalize, -1);
+    quire_request_free(r);
+    r = parse(QUIRE_SCORE, "{\"text_1\":\"x\",\"queries\":null,\"text_2\":\"y\",\"items\":null,"
+                           "\"pooling\":\"last\"}");
+    quire_request_free(r);
+}
+
 /* The defaults of fields with readers that are not null. */
 static const char *const read_defaults[][2] = {{"bad_words", "[]"},
                                                {"early_stopping", "false"},
@@ -234,7 +296,8 @@ TEST(beam_search_goes_by_the_names_of_vllm_and_transformers) {
     expect_beams("\"use_beam_search\":true", 1, 1);
     expect_beams("\"num_beams\":1", 0, 1); /* transformers' word for no search */
     expect_beams("\"num_beams\":1,\"use_beam_search\":true", 1, 1);
-    expect_beams("\"beam_width\":4,\"num_beams\":null", 0, 1); /* the last of two names counts */
+    expect_beams("\"beam_width\":4,\"num_beams\":2", 2, 1); /* the last of two names counts */
+    expect_beams("\"beam_width\":4,\"num_beams\":null", 4, 1);
     expect_beams("\"beam_width\":4,\"temperature\":0,\"top_p\":1,\"top_k\":-1,\"min_p\":0", 4, 1);
     expect_beams("\"length_penalty\":0.5,\"early_stopping\":true,\"temperature\":0.7", 0, 1);
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,"
