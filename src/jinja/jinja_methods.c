@@ -4,11 +4,6 @@
 
 #include "jinja/jinja_run.h"
 
-/* The object's text. Escaped text is not supported. */
-static quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
-    return jrun_want_text(r, args[0], "the object", s);
-}
-
 /* An optional text argument; `what` is its name in an error. */
 static quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
@@ -41,8 +36,7 @@ quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out) {
 
 /* upper, lower, title and others. how: a jcase. */
 static JFUNCTION(str_case) {
-    str s;
-    TRY(jarg_self(r, args, &s));
+    str s = args[0].u.s;
     return jcase_map(r, s, (jcase)how, out);
 }
 
@@ -61,8 +55,7 @@ static JFUNCTION(str_all_are) {
     static bool (*const kinds[])(int32_t c) = {jchar_is_decimal,       jchar_is_digit,
                                                jchar_is_numeric,       jchar_is_alpha,
                                                jinja_methods_is_alnum, jinja_methods_is_space};
-    str s;
-    TRY(jarg_self(r, args, &s));
+    str s = args[0].u.s;
     bool all = s.n > 0;
     for (size_t i = 0, size; i < s.n && all; i += size) {
         all = kinds[how](jchar_at(s.p + i, s.n - i, &size));
@@ -73,8 +66,7 @@ static JFUNCTION(str_all_are) {
 
 /* islower and isupper. how: CASE_UPPER or CASE_LOWER. */
 static JFUNCTION(str_is_case) {
-    str s;
-    TRY(jarg_self(r, args, &s));
+    str s = args[0].u.s;
     *out = jbool(jcase_is(s, how == CASE_UPPER));
     return QUIRE_OK;
 }
@@ -158,8 +150,7 @@ enum { END_LEFT = 1, END_RIGHT = 2 };
 /* strip, lstrip, rstrip. how: the ends to strip. */
 static JFUNCTION(str_strip) {
     bool left = (how & END_LEFT) != 0, right = (how & END_RIGHT) != 0;
-    str s, chars;
-    TRY(jarg_self(r, args, &s));
+    str s = args[0].u.s, chars;
     TRY(jarg_text(r, args[1], "chars", &chars));
     TRY(jrun_step(r, s.n / 64));
     if (!jgiven(args[1])) {
@@ -192,8 +183,7 @@ static bool jinja_methods_has_end(str s, str part, int end) {
 
 /* removeprefix and removesuffix. how: the end. */
 static JFUNCTION(str_remove_end) {
-    str s, part;
-    TRY(jarg_self(r, args, &s));
+    str s = args[0].u.s, part;
     TRY(jrun_want_text(r, args[1], how == END_LEFT ? "the prefix" : "the suffix", &part));
     size_t n = jinja_methods_has_end(s, part, how) ? part.n : 0;
     *out = jstring((str){how == END_LEFT ? s.p + n : s.p, s.n - n});
@@ -221,10 +211,9 @@ static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offs
 
 /* startswith and endswith, for a string or a tuple of strings. how: the end. */
 static JFUNCTION(str_has_end) {
-    str s, part;
+    str s = args[0].u.s, part;
     int64_t offset;
     bool beyond;
-    TRY(jarg_self(r, args, &s));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     const jvalue *parts = &args[1];
     size_t n = 1;
@@ -270,10 +259,9 @@ enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
 
 /* find, index and others. how: a set of these. */
 static JFUNCTION(str_find) {
-    str s, needle;
+    str s = args[0].u.s, needle;
     int64_t offset;
     bool beyond;
-    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     size_t at = SIZE_MAX;
@@ -288,10 +276,9 @@ static JFUNCTION(str_find) {
 }
 
 static JFUNCTION(str_count) {
-    str s, needle;
+    str s = args[0].u.s, needle;
     int64_t offset, count = 0;
     bool beyond;
-    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     if (needle.n == 0) {
@@ -418,6 +405,243 @@ static JFUNCTION(loop_changed) {
     return QUIRE_OK;
 }
 
+/* Methods that cut, join and pad strings. */
+
+/* ---- splitting and joining ---- */
+
+typedef struct pieces {
+    jvalue *items;
+    size_t n, cap;
+} pieces;
+
+static quire_err jinja_methods_cut_add_piece(jrun *r, pieces *p, str s) {
+    if (!jarena_grow(&r->arena, &p->items, &p->cap, p->n, sizeof *p->items)) {
+        return jrun_no_memory(r);
+    }
+    p->items[p->n++] = jstring(s);
+    return jrun_step(r, 1);
+}
+
+/* Splits at runs of white space, at most max times; with last, from the right. */
+static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
+    s = jstr_strip(s, !last, last);
+    while (s.n > 0) {
+        if (max-- == 0) {
+            return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps its white space at the far end */
+        }
+        size_t i = last ? s.n : 0, size;
+        for (;;) { /* one word a round */
+            if (last ? i == 0 : i == s.n) {
+                break;
+            }
+            size_t at = last ? i - jstr_last((str){s.p, i}).n : i;
+            if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
+                break;
+            }
+            i = last ? at : at + size;
+        }
+        TRY(jinja_methods_cut_add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
+        s = jstr_strip(last ? (str){s.p, i} : (str){s.p + i, s.n - i}, !last, last);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last, pieces *p) {
+    for (; max != 0; max--) {
+        size_t at;
+        TRY(jstr_find_either(r, s, separator, last, &at));
+        if (at == SIZE_MAX) {
+            break;
+        }
+        str left = {s.p, at}, right = {s.p + at + separator.n, s.n - at - separator.n};
+        TRY(jinja_methods_cut_add_piece(r, p, last ? right : left));
+        s = last ? left : right;
+    }
+    return jinja_methods_cut_add_piece(r, p, s);
+}
+
+/* split and rsplit. how: from the right. */
+static JFUNCTION(str_split) {
+    bool last = how;
+    str s = args[0].u.s, separator;
+    int64_t max;
+    pieces p = {0};
+    TRY(jarg_text(r, args[1], "the separator", &separator));
+    TRY(jarg_count(r, args[2], "maxsplit", &max));
+    TRY(jrun_step(r, s.n / 64));
+    if (!jgiven(args[1])) {
+        TRY(split_blanks(r, s, max, last, &p));
+    } else if (separator.n == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
+    } else {
+        TRY(split_at(r, s, separator, max, last, &p));
+    }
+    if (last) {
+        jvalues_reverse(p.items, p.n);
+    }
+    return jrun_list(r, J_LIST, p.items, p.n, out);
+}
+
+static bool ends_line(int32_t c) {
+    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n) {
+    pieces p = {0};
+    for (size_t start = 0, i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        if (ends_line(c) || i + size == s.n) {
+            size_t end = ends_line(c) ? i : i + size;
+            size += c == '\r' && i + 1 < s.n && s.p[i + 1] == '\n';
+            TRY(jinja_methods_cut_add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
+            start = i + size;
+        }
+    }
+    *lines = p.items;
+    *n = p.n;
+    return jrun_step(r, s.n / 16);
+}
+
+static JFUNCTION(str_splitlines) {
+    str s = args[0].u.s;
+    jvalue *lines;
+    size_t n;
+    bool keeps;
+    TRY(jarg_flag(r, args[1], "keepends", &keeps));
+    TRY(jstr_split_lines(r, s, keeps, &lines, &n));
+    return jrun_list(r, J_LIST, lines, n, out);
+}
+
+/* partition and rpartition. how: at the last occurrence. */
+static JFUNCTION(str_partition) {
+    bool last = how;
+    str s = args[0].u.s, separator;
+    jvalue *parts;
+    TRY(jrun_want_text(r, args[1], "the separator", &separator));
+    TRY(jrun_values(r, 3, &parts));
+    if (separator.n == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
+    }
+    size_t at;
+    TRY(jstr_find_either(r, s, separator, last, &at));
+    bool found = at != SIZE_MAX;
+    str empty = {s.p, 0};
+    parts[0] = jstring(found ? (str){s.p, at} : last ? empty : s);
+    parts[1] = jstring(found ? separator : empty);
+    parts[2] = jstring(found ? (str){s.p + at + separator.n, s.n - at - separator.n} : last ? s : empty);
+    return jrun_list(r, J_TUPLE, parts, 3, out);
+}
+
+static JFUNCTION(str_join) {
+    str s = args[0].u.s, part;
+    const jvalue *items;
+    size_t n;
+    TRY(jrun_items(r, args[1], &items, &n));
+    jout_clear(&r->scratch);
+    for (size_t i = 0; i < n; i++) {
+        TRY(jrun_want_text(r, items[i], "each item", &part));
+        if (i > 0) {
+            TRY(jrun_add(r, s));
+        }
+        TRY(jrun_add(r, part));
+    }
+    return jrun_scratch(r, out);
+}
+
+static JFUNCTION(str_replace) {
+    str s = args[0].u.s, from, to;
+    int64_t max;
+    TRY(jrun_want_text(r, args[1], "what is replaced", &from));
+    TRY(jrun_want_text(r, args[2], "the replacement", &to));
+    TRY(jarg_count(r, args[3], "count", &max));
+    jout_clear(&r->scratch);
+    size_t at = 0;
+    for (; max != 0; max--) {
+        size_t found = jstr_find(s, from, at);
+        if (found == SIZE_MAX) {
+            break;
+        }
+        TRY(jrun_step(r, 1));
+        if (from.n == 0) { /* inserts before every character and at the end */
+            TRY(jrun_add(r, to));
+            if (at == s.n) {
+                break;
+            }
+            size_t size = jchar_size(s.p + at, s.n - at);
+            TRY(jrun_add(r, (str){s.p + at, size}));
+            at += size;
+            continue;
+        }
+        TRY(jrun_add(r, (str){s.p + at, found - at}));
+        TRY(jrun_add(r, to));
+        at = found + from.n;
+    }
+    TRY(jrun_add(r, (str){s.p + at, s.n - at}));
+    return jrun_scratch(r, out);
+}
+
+/* ---- padding ---- */
+
+static quire_err jinja_methods_cut_add_fill(jrun *r, str fill, int64_t n) {
+    TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
+    for (; n > 0; n--) {
+        TRY(jrun_add(r, fill));
+    }
+    return QUIRE_OK;
+}
+
+/* ljust, rjust and center. how: where the text goes. */
+static JFUNCTION(str_pad) {
+    str s = args[0].u.s, fill;
+    int64_t width;
+    TRY(jrun_want_integer(r, args[1], "the width", &width));
+    TRY(jarg_text(r, args[2], "the fill character", &fill));
+    fill = jgiven(args[2]) ? fill : str_of(" ");
+    if (jstr_length(fill) != 1) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "The fill character must be exactly one character long");
+    }
+    int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
+    int64_t left = how == 'l' ? 0 : how == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
+    jout_clear(&r->scratch);
+    TRY(jinja_methods_cut_add_fill(r, fill, left));
+    TRY(jrun_add(r, s));
+    TRY(jinja_methods_cut_add_fill(r, fill, blanks - left));
+    return jrun_scratch(r, out);
+}
+
+static JFUNCTION(str_zfill) {
+    str s = args[0].u.s;
+    int64_t width;
+    TRY(jrun_want_integer(r, args[1], "the width", &width));
+    size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
+    jout_clear(&r->scratch);
+    TRY(jrun_add(r, (str){s.p, sign}));
+    TRY(jinja_methods_cut_add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
+    TRY(jrun_add(r, (str){s.p + sign, s.n - sign}));
+    return jrun_scratch(r, out);
+}
+
+static JFUNCTION(str_expandtabs) {
+    str s = args[0].u.s;
+    int64_t width, column = 0;
+    TRY(jarg_integer(r, args[1], "the width", 8, &width));
+    jout_clear(&r->scratch);
+    for (size_t i = 0, size; i < s.n; i += size) {
+        size = jchar_size(s.p + i, s.n - i);
+        if (s.p[i] == '\t') {
+            int64_t blanks = width > 0 ? width - column % width : 0;
+            TRY(jinja_methods_cut_add_fill(r, str_of(" "), blanks));
+            column += blanks;
+        } else {
+            TRY(jrun_add(r, (str){s.p + i, size}));
+            column = s.p[i] == '\n' || s.p[i] == '\r' ? 0 : column + 1;
+        }
+    }
+    return jrun_scratch(r, out);
+}
+
+/* ---- the tables ---- */
+
 static const jfunction of_string[] = {
     {"encode", "", NULL, 0},
     {"maketrans", "", NULL, 0},
@@ -500,247 +724,4 @@ const jfunction *jinja_find_method(jvalue object, str name) {
     default:
         return NULL;
     }
-}
-
-/* Methods that cut, join and pad strings. */
-
-/* ---- splitting and joining ---- */
-
-typedef struct pieces {
-    jvalue *items;
-    size_t n, cap;
-} pieces;
-
-static quire_err jinja_methods_cut_add_piece(jrun *r, pieces *p, str s) {
-    if (!jarena_grow(&r->arena, &p->items, &p->cap, p->n, sizeof *p->items)) {
-        return jrun_no_memory(r);
-    }
-    p->items[p->n++] = jstring(s);
-    return jrun_step(r, 1);
-}
-
-/* Splits at runs of white space, at most max times; with last, from the right. */
-static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
-    s = jstr_strip(s, !last, last);
-    while (s.n > 0) {
-        if (max-- == 0) {
-            return jinja_methods_cut_add_piece(r, p, s); /* the rest keeps its white space at the far end */
-        }
-        size_t i = last ? s.n : 0, size;
-        for (;;) { /* one word a round */
-            if (last ? i == 0 : i == s.n) {
-                break;
-            }
-            size_t at = last ? i - jstr_last((str){s.p, i}).n : i;
-            if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
-                break;
-            }
-            i = last ? at : at + size;
-        }
-        TRY(jinja_methods_cut_add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
-        s = jstr_strip(last ? (str){s.p, i} : (str){s.p + i, s.n - i}, !last, last);
-    }
-    return QUIRE_OK;
-}
-
-static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last, pieces *p) {
-    for (; max != 0; max--) {
-        size_t at;
-        TRY(jstr_find_either(r, s, separator, last, &at));
-        if (at == SIZE_MAX) {
-            break;
-        }
-        str left = {s.p, at}, right = {s.p + at + separator.n, s.n - at - separator.n};
-        TRY(jinja_methods_cut_add_piece(r, p, last ? right : left));
-        s = last ? left : right;
-    }
-    return jinja_methods_cut_add_piece(r, p, s);
-}
-
-/* split and rsplit. how: from the right. */
-JFUNCTION(str_split) {
-    bool last = how;
-    str s, separator;
-    int64_t max;
-    pieces p = {0};
-    TRY(jarg_self(r, args, &s));
-    TRY(jarg_text(r, args[1], "the separator", &separator));
-    TRY(jarg_count(r, args[2], "maxsplit", &max));
-    TRY(jrun_step(r, s.n / 64));
-    if (!jgiven(args[1])) {
-        TRY(split_blanks(r, s, max, last, &p));
-    } else if (separator.n == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
-    } else {
-        TRY(split_at(r, s, separator, max, last, &p));
-    }
-    if (last) {
-        jvalues_reverse(p.items, p.n);
-    }
-    return jrun_list(r, J_LIST, p.items, p.n, out);
-}
-
-static bool ends_line(int32_t c) {
-    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
-}
-
-quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n) {
-    pieces p = {0};
-    for (size_t start = 0, i = 0, size; i < s.n; i += size) {
-        int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (ends_line(c) || i + size == s.n) {
-            size_t end = ends_line(c) ? i : i + size;
-            size += c == '\r' && i + 1 < s.n && s.p[i + 1] == '\n';
-            TRY(jinja_methods_cut_add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
-            start = i + size;
-        }
-    }
-    *lines = p.items;
-    *n = p.n;
-    return jrun_step(r, s.n / 16);
-}
-
-JFUNCTION(str_splitlines) {
-    str s;
-    jvalue *lines;
-    size_t n;
-    bool keeps;
-    TRY(jarg_self(r, args, &s));
-    TRY(jarg_flag(r, args[1], "keepends", &keeps));
-    TRY(jstr_split_lines(r, s, keeps, &lines, &n));
-    return jrun_list(r, J_LIST, lines, n, out);
-}
-
-/* partition and rpartition. how: at the last occurrence. */
-JFUNCTION(str_partition) {
-    bool last = how;
-    str s, separator;
-    jvalue *parts;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "the separator", &separator));
-    TRY(jrun_values(r, 3, &parts));
-    if (separator.n == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
-    }
-    size_t at;
-    TRY(jstr_find_either(r, s, separator, last, &at));
-    bool found = at != SIZE_MAX;
-    str empty = {s.p, 0};
-    parts[0] = jstring(found ? (str){s.p, at} : last ? empty : s);
-    parts[1] = jstring(found ? separator : empty);
-    parts[2] = jstring(found ? (str){s.p + at + separator.n, s.n - at - separator.n} : last ? s : empty);
-    return jrun_list(r, J_TUPLE, parts, 3, out);
-}
-
-JFUNCTION(str_join) {
-    str s, part;
-    const jvalue *items;
-    size_t n;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_items(r, args[1], &items, &n));
-    jout_clear(&r->scratch);
-    for (size_t i = 0; i < n; i++) {
-        TRY(jrun_want_text(r, items[i], "each item", &part));
-        if (i > 0) {
-            TRY(jrun_add(r, s));
-        }
-        TRY(jrun_add(r, part));
-    }
-    return jrun_scratch(r, out);
-}
-
-JFUNCTION(str_replace) {
-    str s, from, to;
-    int64_t max;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "what is replaced", &from));
-    TRY(jrun_want_text(r, args[2], "the replacement", &to));
-    TRY(jarg_count(r, args[3], "count", &max));
-    jout_clear(&r->scratch);
-    size_t at = 0;
-    for (; max != 0; max--) {
-        size_t found = jstr_find(s, from, at);
-        if (found == SIZE_MAX) {
-            break;
-        }
-        TRY(jrun_step(r, 1));
-        if (from.n == 0) { /* inserts before every character and at the end */
-            TRY(jrun_add(r, to));
-            if (at == s.n) {
-                break;
-            }
-            size_t size = jchar_size(s.p + at, s.n - at);
-            TRY(jrun_add(r, (str){s.p + at, size}));
-            at += size;
-            continue;
-        }
-        TRY(jrun_add(r, (str){s.p + at, found - at}));
-        TRY(jrun_add(r, to));
-        at = found + from.n;
-    }
-    TRY(jrun_add(r, (str){s.p + at, s.n - at}));
-    return jrun_scratch(r, out);
-}
-
-/* ---- padding ---- */
-
-static quire_err jinja_methods_cut_add_fill(jrun *r, str fill, int64_t n) {
-    TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
-    for (; n > 0; n--) {
-        TRY(jrun_add(r, fill));
-    }
-    return QUIRE_OK;
-}
-
-/* ljust, rjust and center. how: where the text goes. */
-JFUNCTION(str_pad) {
-    str s, fill;
-    int64_t width;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_integer(r, args[1], "the width", &width));
-    TRY(jarg_text(r, args[2], "the fill character", &fill));
-    fill = jgiven(args[2]) ? fill : str_of(" ");
-    if (jstr_length(fill) != 1) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "The fill character must be exactly one character long");
-    }
-    int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
-    int64_t left = how == 'l' ? 0 : how == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
-    jout_clear(&r->scratch);
-    TRY(jinja_methods_cut_add_fill(r, fill, left));
-    TRY(jrun_add(r, s));
-    TRY(jinja_methods_cut_add_fill(r, fill, blanks - left));
-    return jrun_scratch(r, out);
-}
-
-JFUNCTION(str_zfill) {
-    str s;
-    int64_t width;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_integer(r, args[1], "the width", &width));
-    size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
-    jout_clear(&r->scratch);
-    TRY(jrun_add(r, (str){s.p, sign}));
-    TRY(jinja_methods_cut_add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
-    TRY(jrun_add(r, (str){s.p + sign, s.n - sign}));
-    return jrun_scratch(r, out);
-}
-
-JFUNCTION(str_expandtabs) {
-    str s;
-    int64_t width, column = 0;
-    TRY(jarg_self(r, args, &s));
-    TRY(jarg_integer(r, args[1], "the width", 8, &width));
-    jout_clear(&r->scratch);
-    for (size_t i = 0, size; i < s.n; i += size) {
-        size = jchar_size(s.p + i, s.n - i);
-        if (s.p[i] == '\t') {
-            int64_t blanks = width > 0 ? width - column % width : 0;
-            TRY(jinja_methods_cut_add_fill(r, str_of(" "), blanks));
-            column += blanks;
-        } else {
-            TRY(jrun_add(r, (str){s.p + i, size}));
-            column = s.p[i] == '\n' || s.p[i] == '\r' ? 0 : column + 1;
-        }
-    }
-    return jrun_scratch(r, out);
 }

@@ -293,19 +293,8 @@ typedef struct jjson_style {
 } jjson_style;
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
-/* ---- methods of strings, lists, dictionaries and loops (jinja_methods.c) ---- */
-
 /* A flag argument, by default false. Python accepts integers and booleans. */
 quire_err jarg_flag(jrun *r, jvalue v, const char *what, bool *out);
-
-JFUNCTION(str_split);
-JFUNCTION(str_splitlines);
-JFUNCTION(str_partition);
-JFUNCTION(str_join);
-JFUNCTION(str_replace);
-JFUNCTION(str_pad);
-JFUNCTION(str_zfill);
-JFUNCTION(str_expandtabs);
 
 /* ---- one value by a format specification (jinja_percent.c) ---- */
 
