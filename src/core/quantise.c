@@ -62,53 +62,48 @@ static void to_bf16(const float *x, uint8_t *b) {
     quant_put_u16(b, f32_to_bf16(*x));
 }
 
-/* The extreme element maps to the longer end of the range: -8 in -8..7. */
-static void to_q4_0(const float *x, uint8_t *b) {
-    float d = extreme(x) / -8.0f, id = inverse(d);
+/* Blocks of 32 with a scale, and optionally the smallest element and a fifth bit of the
+ * codes. Without the former, the extreme element maps to the longer end of the range: -8
+ * in -8..7. */
+static void to_simple(const float *x, bool has_min, bool has_fifth, uint8_t *b) {
+    const int most = has_fifth ? 31 : 15;
+    float min = 0.0f, max;
     int q[32];
+    if (has_min) {
+        range(x, &min, &max);
+    }
+    const float d = has_min ? (max - min) / (float)most : extreme(x) / -(float)(most / 2 + 1);
+    const float id = inverse(d), middle = has_min ? 0.5f : (float)(most / 2) + 1.5f;
     for (int i = 0; i < 32; i++) {
-        q[i] = whole(x[i] * id + 8.5f, 15);
+        q[i] = whole((x[i] - min) * id + middle, most);
     }
     quant_put_u16(b, f32_to_f16(d));
-    quant_put_nibbles(b + 2, q);
+    b += 2;
+    if (has_min) {
+        quant_put_u16(b, f32_to_f16(min));
+        b += 2;
+    }
+    if (has_fifth) {
+        write_fifth_bits(b, q);
+        b += 4;
+    }
+    quant_put_nibbles(b, q);
+}
+
+static void to_q4_0(const float *x, uint8_t *b) {
+    to_simple(x, false, false, b);
 }
 
 static void to_q4_1(const float *x, uint8_t *b) {
-    float min, max;
-    range(x, &min, &max);
-    float d = (max - min) / 15.0f, id = inverse(d);
-    int q[32];
-    for (int i = 0; i < 32; i++) {
-        q[i] = whole((x[i] - min) * id + 0.5f, 15);
-    }
-    quant_put_u16(b, f32_to_f16(d));
-    quant_put_u16(b + 2, f32_to_f16(min));
-    quant_put_nibbles(b + 4, q);
+    to_simple(x, true, false, b);
 }
 
 static void to_q5_0(const float *x, uint8_t *b) {
-    float d = extreme(x) / -16.0f, id = inverse(d);
-    int q[32];
-    for (int i = 0; i < 32; i++) {
-        q[i] = whole(x[i] * id + 16.5f, 31);
-    }
-    quant_put_u16(b, f32_to_f16(d));
-    write_fifth_bits(b + 2, q);
-    quant_put_nibbles(b + 6, q);
+    to_simple(x, false, true, b);
 }
 
 static void to_q5_1(const float *x, uint8_t *b) {
-    float min, max;
-    range(x, &min, &max);
-    float d = (max - min) / 31.0f, id = inverse(d);
-    int q[32];
-    for (int i = 0; i < 32; i++) {
-        q[i] = whole((x[i] - min) * id + 0.5f, 31);
-    }
-    quant_put_u16(b, f32_to_f16(d));
-    quant_put_u16(b + 2, f32_to_f16(min));
-    write_fifth_bits(b + 4, q);
-    quant_put_nibbles(b + 8, q);
+    to_simple(x, true, true, b);
 }
 
 /* Rounds half away from zero. */
