@@ -10,11 +10,9 @@
 #define EXPAND_MAX 64 /* counted repeats of up to this many nodes are expanded */
 
 static uint32_t node_new(ast *t, ast_node n) {
-    ast_node *p = NFA_PUSH(t->b, t->nodes);
-    if (p == NULL) {
+    if (!NFA_ADD(t->b, t->nodes, n)) {
         return 0;
     }
-    *p = n;
     return t->nodes.n - 1;
 }
 
@@ -88,6 +86,14 @@ uint32_t ast_alt(ast *t, ast_list l) {
     return list_node(t, l, AST_ALT);
 }
 
+uint32_t ast_alternatives(ast *t, ast_list all, ast_list last) {
+    if (all.n == 0) {
+        return ast_cat(t, last);
+    }
+    ast_add(t, &all, ast_cat(t, last));
+    return ast_alt(t, all);
+}
+
 static int ast_compare_ranges(const void *x, const void *y) {
     const nfa_range *a = x, *b = y;
     return a->lo != b->lo ? (a->lo < b->lo ? -1 : 1) : a->hi < b->hi ? -1 : a->hi > b->hi;
@@ -98,9 +104,8 @@ static void push_range(ast *t, uint32_t lo, uint32_t hi) {
     const nfa_range *within = t->only_space ? space : all;
     for (size_t i = 0; i < (t->only_space ? sizeof space : sizeof all) / sizeof *all; i++) {
         uint32_t from = lo > within[i].lo ? lo : within[i].lo, to = hi < within[i].hi ? hi : within[i].hi;
-        nfa_range *r = from <= to ? NFA_PUSH(t->b, t->ranges) : NULL;
-        if (r != NULL) {
-            *r = (nfa_range){from, to};
+        if (from <= to) {
+            (void)NFA_ADD(t->b, t->ranges, (nfa_range){from, to});
         }
     }
 }
@@ -339,11 +344,9 @@ uint32_t named_rules_find(named_rules *r, str name, size_t at) {
                          NAMED_RULES_MAX);
         return 0;
     }
-    named_rule *made = NFA_PUSH(b, r->list);
-    if (made == NULL) {
+    if (!NFA_ADD(b, r->list, (named_rule){.name = name, .at = at})) {
         return 0;
     }
-    *made = (named_rule){.name = name, .at = at};
     return build_rule(b) - r->first;
 }
 

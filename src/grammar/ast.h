@@ -52,6 +52,8 @@ void ast_add(ast *t, ast_list *l, uint32_t node);
 /* Makes one node of the list: its elements in sequence. */
 uint32_t ast_cat(ast *t, ast_list l);
 uint32_t ast_alt(ast *t, ast_list l);
+/* The alternatives `all`, and one more: the sequence of `last`. */
+uint32_t ast_alternatives(ast *t, ast_list all, ast_list last);
 /* Makes a class: sorts and merges n ranges, and complements them if `negated`. */
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated);
 uint32_t ast_char(ast *t, uint32_t c);

@@ -117,9 +117,8 @@ static uint32_t product_after_bytes(product *p, const nfa_node *node, uint32_t s
 
 /* Adds a piece of a class to those that lead to the same state. */
 static void avoid_ends_add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
-    piece *x = to != NFA_NONE ? NFA_PUSH(p->b, p->pieces) : NULL;
-    if (x != NULL) {
-        *x = (piece){{lo, hi}, to};
+    if (to != NFA_NONE) {
+        (void)NFA_ADD(p->b, p->pieces, (piece){{lo, hi}, to});
     }
 }
 
@@ -152,9 +151,8 @@ static void product_cut(product *p, const nfa_node *node, uint32_t state) {
 static void push_visit(product *p, uint32_t of, uint32_t node, uint32_t state) {
     bool is_new;
     (void)product_find(p, &p->seen, (uint64_t)of << 40 | (uint64_t)node << 8 | state, &is_new);
-    visit *v = is_new ? NFA_PUSH(p->b, p->work) : NULL;
-    if (v != NULL) {
-        *v = (visit){of, node, state};
+    if (is_new) {
+        (void)NFA_ADD(p->b, p->work, (visit){of, node, state});
     }
 }
 
@@ -162,9 +160,7 @@ static void push_visit(product *p, uint32_t of, uint32_t node, uint32_t state) {
 static uint32_t product_outcome(product *p, uint32_t rule, uint32_t from) {
     bool is_new;
     uint32_t i = product_find(p, &p->known, (uint64_t)rule << 8 | from, &is_new);
-    outcome *o = is_new ? NFA_PUSH(p->b, p->outcomes) : NULL;
-    if (o != NULL) {
-        *o = (outcome){0};
+    if (is_new && NFA_ADD(p->b, p->outcomes, (outcome){0})) {
         push_visit(p, i, p->b->a.rules.p[rule].start, from);
     }
     return i;
@@ -295,12 +291,8 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
     }
     uint32_t i = product_find(p, &p->nodes, avoid_key_of(node, state, end), &is_new);
     if (is_new) {
-        uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE),
-                 *todo = NFA_PUSH(p->b, p->todo);
-        p->nodes.list.p[i].to = to;
-        if (todo != NULL) {
-            *todo = i;
-        }
+        p->nodes.list.p[i].to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE);
+        (void)NFA_ADD(p->b, p->todo, i);
     }
     return p->b->failed == QUIRE_OK ? p->nodes.list.p[i].to : NFA_FAIL_NODE;
 }
@@ -317,10 +309,7 @@ static uint32_t rule_copy(product *p, uint32_t rule, uint32_t state, uint32_t en
 }
 
 static void avoid_push_way(product *p, uint32_t node) {
-    uint32_t *way = NFA_PUSH(p->b, p->ways);
-    if (way != NULL) {
-        *way = node;
-    }
+    (void)NFA_ADD(p->b, p->ways, node);
 }
 
 /* Removes the pieces that lead to the same state as the first one left, into p->ranges.

@@ -89,11 +89,11 @@ void build_free(build *b, void *p, size_t n_bytes) {
 
 uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n, uint32_t next) {
     assert(b != NULL);
-    nfa_node *node = NFA_PUSH(b, b->a.nodes);
-    if (node == NULL) {
+    if (!NFA_ADD(b, b->a.nodes,
+                 (nfa_node){
+                     .op = (uint8_t)op, .mode = (uint8_t)mode, .n = (uint16_t)n, .arg = arg, .next = next})) {
         return NFA_FAIL_NODE;
     }
-    *node = (nfa_node){.op = (uint8_t)op, .mode = (uint8_t)mode, .n = (uint16_t)n, .arg = arg, .next = next};
     return b->a.nodes.n - 1;
 }
 
@@ -108,11 +108,9 @@ uint32_t build_bytes(build *b, str bytes, uint32_t next) {
     }
     uint32_t first = b->a.bytes.n;
     for (size_t i = 0; i < bytes.n; i++) {
-        uint8_t *byte = NFA_PUSH(b, b->a.bytes);
-        if (byte == NULL) {
+        if (!NFA_ADD(b, b->a.bytes, (uint8_t)bytes.p[i])) {
             return NFA_FAIL_NODE;
         }
-        *byte = (uint8_t)bytes.p[i];
     }
     return build_node(b, NFA_BYTES, NFA_RAW, first, (uint32_t)bytes.n, next);
 }
@@ -130,11 +128,9 @@ uint32_t build_split(build *b, const uint32_t *targets, uint32_t n) {
     }
     uint32_t first = b->a.targets.n;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t *to = NFA_PUSH(b, b->a.targets);
-        if (to == NULL) {
+        if (!NFA_ADD(b, b->a.targets, targets[i])) {
             return NFA_FAIL_NODE;
         }
-        *to = targets[i];
     }
     uint32_t split = build_node(b, NFA_SPLIT, NFA_RAW, first, n, NFA_FAIL_NODE);
     return rest == NFA_FAIL_NODE ? split : build_split2(b, split, rest);
@@ -165,38 +161,30 @@ uint32_t build_class(build *b, const nfa_range *ranges, uint32_t n) {
             return i;
         }
     }
-    nfa_class *c = NFA_PUSH(b, a->classes);
-    if (c == NULL) {
+    if (!NFA_ADD(b, a->classes, (nfa_class){a->ranges.n, n})) {
         return 0;
     }
-    *c = (nfa_class){a->ranges.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        nfa_range *r = NFA_PUSH(b, a->ranges);
-        if (r == NULL) {
+        if (!NFA_ADD(b, a->ranges, ranges[i])) {
             return 0;
         }
-        *r = ranges[i];
     }
     return a->classes.n - 1;
 }
 
 uint32_t build_repeat(build *b, uint32_t body, uint32_t min, uint32_t max, uint32_t next) {
     assert(b != NULL);
-    nfa_repeat *r = NFA_PUSH(b, b->a.repeats);
-    if (r == NULL) {
+    if (!NFA_ADD(b, b->a.repeats, (nfa_repeat){body, min, max})) {
         return NFA_FAIL_NODE;
     }
-    *r = (nfa_repeat){body, min, max};
     return build_node(b, NFA_REPEAT, NFA_RAW, b->a.repeats.n - 1, 0, next);
 }
 
 uint32_t build_rule(build *b) {
     assert(b != NULL);
-    nfa_rule *r = NFA_PUSH(b, b->a.rules);
-    if (r == NULL) {
+    if (!NFA_ADD(b, b->a.rules, (nfa_rule){.start = NFA_FAIL_NODE})) {
         return 0;
     }
-    *r = (nfa_rule){.start = NFA_FAIL_NODE};
     return b->a.rules.n - 1;
 }
 
@@ -224,11 +212,9 @@ uint32_t build_mark_set(build *b, const int32_t *ids, size_t n, bool negated) {
     }
     *set = (nfa_mark_set){.first = a->mark_ids.n, .negated = negated};
     for (size_t i = 0; i < n; i++) {
-        int32_t *id = NFA_PUSH(b, a->mark_ids);
-        if (id == NULL) {
+        if (!NFA_ADD(b, a->mark_ids, ids[i])) {
             return 0;
         }
-        *id = ids[i];
         set->n++;
     }
     if (n > 1) {

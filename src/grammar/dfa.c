@@ -32,11 +32,9 @@ void dfa_pool_deinit(dfa_pool *p) {
 
 uint32_t dfa_new(dfa_pool *p) {
     assert(p != NULL);
-    dfa *d = NFA_PUSH(p->b, p->all);
-    if (d == NULL) {
+    if (!NFA_ADD(p->b, p->all, (dfa){0})) {
         return DFA_ANY;
     }
-    *d = (dfa){0};
     return p->all.n - 1;
 }
 
@@ -69,11 +67,9 @@ void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to
     if (last != NULL && last->to == to && last->hi + 1 == lo) {
         last->hi = hi;
     } else {
-        dfa_edge *e = NFA_PUSH(p->b, d->edges);
-        if (e == NULL) {
+        if (!NFA_ADD(p->b, d->edges, (dfa_edge){lo, hi, to})) {
             return;
         }
-        *e = (dfa_edge){lo, hi, to};
         s = &d->states.p[d->states.n - 1];
         s->n++;
     }
@@ -296,10 +292,7 @@ uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
             }
             dfa_add_edge(p, x, c, c, groups.n);
             from = c + 1;
-            name_group *next = NFA_PUSH(p->b, groups);
-            if (next != NULL) {
-                *next = (name_group){first, i - first, 0, at.depth + len};
-            }
+            (void)NFA_ADD(p->b, groups, (name_group){first, i - first, 0, at.depth + len});
         }
         dfa_add_edge(p, x, from, NFA_MAX_CHAR, NFA_NONE);
     }
@@ -398,10 +391,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     }
     dfa_merge(p, x);
     if (a->dstates.n == 0) {
-        nfa_dstate *none = NFA_PUSH(p->b, a->dstates);
-        if (none != NULL) {
-            *none = (nfa_dstate){.other = NFA_NONE};
-        }
+        (void)NFA_ADD(p->b, a->dstates, (nfa_dstate){.other = NFA_NONE});
     }
     uint32_t base = a->dstates.n, *first = NFA_PUSH(p->b, a->dfas);
     if (first == NULL) {
@@ -425,11 +415,9 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
         *to = s;
         for (uint32_t k = 0; k < s.n; k++) {
             dfa_edge e = d->edges.p[first_edge + k];
-            nfa_dedge *edge = NFA_PUSH(p->b, a->dedges);
-            if (edge == NULL) {
+            if (!NFA_ADD(p->b, a->dedges, nfa_dedge_of(e.lo, e.hi, e.to != NFA_NONE ? e.to + base : 0))) {
                 return 0;
             }
-            *edge = nfa_dedge_of(e.lo, e.hi, e.to != NFA_NONE ? e.to + base : 0);
         }
     }
     dfa_find_open(p, base, d->states.n, false);

@@ -64,11 +64,9 @@ static int compare_chars(const void *x, const void *y) {
 
 /* Links each prefix to its shorter suffixes, in order of length. */
 static void link_shorter(search *s) {
-    uint32_t *root = NFA_PUSH(s->b, s->order);
-    if (root == NULL) {
+    if (!NFA_ADD(s->b, s->order, 0)) {
         return;
     }
-    *root = 0;
     for (uint32_t at = 0; at < s->order.n && build_step(s->b, 1); at++) {
         uint32_t state = s->order.p[at];
         for (uint32_t i = s->states.p[state].child; i != 0 && build_step(s->b, 1);
@@ -77,21 +75,16 @@ static void link_shorter(search *s) {
             p->shorter = state != 0 ? go(s, s->states.p[state].shorter, p->c) : 0;
             p->found = p->text != 0 || s->states.p[p->shorter].found;
             p->wanted = p->wanted || s->states.p[p->shorter].wanted;
-            uint32_t *next = NFA_PUSH(s->b, s->order);
-            if (next != NULL) {
-                *next = i;
-            }
+            (void)NFA_ADD(s->b, s->order, i);
         }
     }
 }
 
 static void search_open(search *s, build *b, const str *texts, uint32_t n, uint32_t wanted) {
     *s = (search){.b = b};
-    prefix *root = NFA_PUSH(b, s->states);
-    if (root == NULL) {
+    if (!NFA_ADD(b, s->states, (prefix){0})) {
         return;
     }
-    *root = (prefix){0};
     size_t bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         bytes += texts[i].n;
@@ -325,14 +318,9 @@ static bool dfa_memo_find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
 static uint32_t dfa_memo_note(dfa_pool *p, const dfa_key *k, uint32_t x) {
     uint32_t first = p->made_texts.n;
     for (size_t i = 0; i < k->text.n; i++) {
-        uint8_t *byte = NFA_PUSH(p->b, p->made_texts);
-        if (byte != NULL) {
-            *byte = (uint8_t)k->text.p[i];
-        }
+        (void)NFA_ADD(p->b, p->made_texts, (uint8_t)k->text.p[i]);
     }
-    dfa_made *m = NFA_PUSH(p->b, p->made);
-    if (m != NULL) {
-        *m = (dfa_made){k->kind, k->x, k->y, first, (uint32_t)k->text.n, x};
+    if (NFA_ADD(p->b, p->made, (dfa_made){k->kind, k->x, k->y, first, (uint32_t)k->text.n, x})) {
         (void)build_index(p->b, &p->index, dfa_memo_hash_of(k), p->made.n - 1);
     }
     return x;
@@ -474,17 +462,16 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
                               .accepts = s->accepts,
                               .silent = s->silent};
         for (uint32_t k = 0; k < s->n; k++) {
-            dfa_edge e = m->d->edges.p[s->first + k], *edge;
+            dfa_edge e = m->d->edges.p[s->first + k];
             e.to = moved(m, number, e.to);
             dfa_edge *last = state->n > 0 ? &out->edges.p[out->edges.n - 1] : NULL;
             if (last != NULL && last->to == e.to && last->hi + 1 == e.lo) {
                 last->hi = e.hi;
                 continue;
             }
-            if ((edge = NFA_PUSH(p->b, out->edges)) == NULL) {
+            if (!NFA_ADD(p->b, out->edges, e)) {
                 return;
             }
-            *edge = e;
             state->n++;
         }
     }

@@ -29,10 +29,7 @@ typedef struct free_text {
 } free_text;
 
 static void free_text_push_way(free_text *f, uint32_t node) {
-    uint32_t *way = NFA_PUSH(f->p->b, f->ways);
-    if (way != NULL) {
-        *way = node;
-    }
+    (void)NFA_ADD(f->p->b, f->ways, node);
 }
 
 /* ---- triggers ---- */
@@ -62,18 +59,13 @@ static uint32_t add_trigger(free_text *f, trigger t) {
             return i;
         }
     }
-    trigger *new = NFA_PUSH(f->p->b, f->triggers);
-    if (new == NULL) {
+    if (!NFA_ADD(f->p->b, f->triggers, t)) {
         return 0;
     }
-    *new = t;
-    str *watched = t.mark < 0 ? NFA_PUSH(f->p->b, f->watched) : NULL;
-    int32_t *mark = t.mark >= 0 ? NFA_PUSH(f->p->b, f->marks) : NULL;
-    if (watched != NULL) {
-        *watched = t.letters;
-    }
-    if (mark != NULL) {
-        *mark = t.mark;
+    if (t.mark < 0) {
+        (void)NFA_ADD(f->p->b, f->watched, t.letters);
+    } else {
+        (void)NFA_ADD(f->p->b, f->marks, t.mark);
     }
     return f->triggers.n - 1;
 }
@@ -104,9 +96,8 @@ static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t 
         for (uint32_t k = 0; k < f->marks.n && !taken && build_step(p->b, 1); k++) {
             taken = f->marks.p[k] == p->marks.list[i].id;
         }
-        int32_t *id = taken ? NULL : NFA_PUSH(p->b, ids);
-        if (id != NULL) {
-            *id = p->marks.list[i].id;
+        if (!taken) {
+            (void)NFA_ADD(p->b, ids, p->marks.list[i].id);
         }
     }
     uint32_t set = ids.n > 0 ? build_mark_set(p->b, ids.p, ids.n, false) : 0;
@@ -273,16 +264,11 @@ static void emit_tags(free_text *f, const grammar_part *part) {
     NFA_VEC(uint32_t) ways = {0}, of = {0};
     for (size_t i = 0; i < part->n_tags && build_step(b, 1); i++) {
         trigger t = trigger_of_tag(f, part, part->tags[i].begin);
-        uint32_t *trigger_at = NFA_PUSH(b, of);
         str rest = t.rest;
         t.rest = (str){0};
-        uint32_t at = add_trigger(f, t);
-        uint32_t way = parts_emit_text(f->p, rest, parts_emit(f->p, part->tags[i].rest, NFA_RETURN_NODE)),
-                 *slot = NFA_PUSH(b, ways);
-        if (slot != NULL && trigger_at != NULL) {
-            *slot = way;
-            *trigger_at = at;
-        }
+        (void)NFA_ADD(b, of, add_trigger(f, t));
+        uint32_t way = parts_emit_text(f->p, rest, parts_emit(f->p, part->tags[i].rest, NFA_RETURN_NODE));
+        (void)NFA_ADD(b, ways, way);
     }
     for (uint32_t t = 0; t < f->triggers.n && b->failed == QUIRE_OK; t++) {
         f->ways.n = 0;

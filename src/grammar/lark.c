@@ -382,11 +382,7 @@ static uint32_t lark_parse_alt(parser *p, bool lines) {
             ast_add(p->t, &one, lark_parse_repeat(p));
         }
     }
-    if (all.n == 0) {
-        return ast_cat(p->t, one);
-    }
-    ast_add(p->t, &all, ast_cat(p->t, one));
-    return ast_alt(p->t, all);
+    return ast_alternatives(p->t, all, one);
 }
 
 /* ---- statements ---- */

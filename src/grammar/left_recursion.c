@@ -30,18 +30,12 @@ typedef struct leftmost {
 static void push_node(leftmost *l, uint32_t node) {
     if (l->stamp[node] != l->now) {
         l->stamp[node] = l->now;
-        uint32_t *w = NFA_PUSH(l->b, l->work);
-        if (w != NULL) {
-            *w = node;
-        }
+        (void)NFA_ADD(l->b, l->work, node);
     }
 }
 
 static void push_first(leftmost *l, uint32_t node) {
-    uint32_t *f = NFA_PUSH(l->b, l->firsts);
-    if (f != NULL) {
-        *f = node;
-    }
+    (void)NFA_ADD(l->b, l->firsts, node);
 }
 
 typedef enum scan_bodies { BODIES_TOO, NO_BODIES } scan_bodies;
@@ -64,10 +58,7 @@ static void left_recursion_scan(leftmost *l, uint32_t rule, uint32_t start, scan
         }
         push_first(l, i);
         if (node.op == NFA_CALL) {
-            left_call *c = NFA_PUSH(l->b, l->calls);
-            if (c != NULL) {
-                *c = (left_call){rule, node.arg, node.next};
-            }
+            (void)NFA_ADD(l->b, l->calls, (left_call){rule, node.arg, node.next});
             if (a->rules.p[node.arg].nullable && node.n == 0) {
                 push_node(l, node.next);
             }
@@ -90,10 +81,7 @@ static void left_recursion_reach(leftmost *l, uint32_t rule, bool *seen) {
         for (uint32_t i = 0; i < l->calls.n && build_step(l->b, 1); i++) {
             if (l->calls.p[i].from == at && !seen[l->calls.p[i].to]) {
                 seen[l->calls.p[i].to] = true;
-                uint32_t *w = NFA_PUSH(l->b, l->work);
-                if (w != NULL) {
-                    *w = l->calls.p[i].to;
-                }
+                (void)NFA_ADD(l->b, l->work, l->calls.p[i].to);
             }
         }
         if (l->work.n == 0 || l->b->failed != QUIRE_OK) {
@@ -112,10 +100,7 @@ static uint32_t left_recursion_copy_of(leftmost *l, uint32_t *map, uint32_t node
     if (map[node] == 0) {
         nfa_node n = l->b->a.nodes.p[node];
         map[node] = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, n.n, n.next);
-        uint32_t *w = NFA_PUSH(l->b, l->work);
-        if (w != NULL) {
-            *w = map[node];
-        }
+        (void)NFA_ADD(l->b, l->work, map[node]);
     }
     return map[node];
 }
@@ -132,11 +117,8 @@ static void copy_rest(leftmost *l, uint32_t *map) {
         }
         uint32_t first = a->targets.n;
         for (uint32_t t = 0; t < n.n; t++) {
-            uint32_t to = left_recursion_copy_of(l, map, a->targets.p[n.arg + t]),
-                     *slot = NFA_PUSH(l->b, a->targets);
-            if (slot != NULL) {
-                *slot = to;
-            }
+            uint32_t to = left_recursion_copy_of(l, map, a->targets.p[n.arg + t]);
+            (void)NFA_ADD(l->b, a->targets, to);
         }
         a->nodes.p[i].arg = first;
     }
@@ -164,11 +146,8 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
         return left_recursion_copy_of(l, map, node);
     }
-    uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next),
-             *w = NFA_PUSH(l->b, l->work);
-    if (w != NULL) {
-        *w = copy;
-    }
+    uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next);
+    (void)NFA_ADD(l->b, l->work, copy);
     return copy;
 }
 
@@ -213,10 +192,9 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
         }
     }
     if (l->b->failed == QUIRE_OK && l->firsts.n > 0) {
-        uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n,
-                 *to = NFA_PUSH(l->b, l->b->a.targets);
-        if (to != NULL) { /* copies lead to the end's node already, so it becomes a split */
-            *to = split;
+        uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n;
+        /* copies lead to the end's node already, so it becomes a split */
+        if (NFA_ADD(l->b, l->b->a.targets, split)) {
             l->b->a.nodes.p[c->ends[i]] = (nfa_node){.op = NFA_SPLIT, .n = 1, .arg = first};
         }
     }

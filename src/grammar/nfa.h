@@ -232,6 +232,12 @@ typedef struct nfa {
 #define NFA_PUSH(b, vec)                                                                                     \
     (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
 
+/* Appends a copy of an element; false if the build failed. */
+#define NFA_ADD(b, vec, ...)                                                                                 \
+    (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p)                                         \
+         ? ((vec).p[(vec).n++] = __VA_ARGS__, true)                                                          \
+         : false)
+
 /* Frees a vector filled by NFA_PUSH, and returns its bytes to the build's budget. */
 #define NFA_FREE(b, vec) build_free((b), (vec).p, (vec).cap * sizeof *(vec).p)
 

@@ -50,10 +50,7 @@ uint32_t parts_emit_text(parts *p, str text, uint32_t next) {
         (void)build_fail(p->b, QUIRE_INVALID, -1, "a text of the grammar is not UTF-8");
     }
     while (text.n > 0 && build_step(p->b, 1)) {
-        part_piece *piece = NFA_PUSH(p->b, pieces);
-        if (piece != NULL) {
-            *piece = parts_take(p, &text);
-        }
+        (void)NFA_ADD(p->b, pieces, parts_take(p, &text));
     }
     while (pieces.n > 0 && p->b->failed == QUIRE_OK) {
         const part_piece *piece = &pieces.p[--pieces.n];
@@ -119,10 +116,8 @@ static uint32_t emit_arguments(parts *p, const grammar_part *part, uint32_t next
 static uint32_t emit_one_of(parts *p, const grammar_part *part, uint32_t next) {
     NFA_VEC(uint32_t) ways = {0};
     for (size_t i = 0; i < part->n_parts && build_step(p->b, 1); i++) {
-        uint32_t way = parts_emit(p, &part->parts[i], next), *slot = NFA_PUSH(p->b, ways);
-        if (slot != NULL) {
-            *slot = way;
-        }
+        uint32_t way = parts_emit(p, &part->parts[i], next);
+        (void)NFA_ADD(p->b, ways, way);
     }
     uint32_t split = ways.n > 0 ? build_split(p->b, ways.p, ways.n) : NFA_FAIL_NODE;
     NFA_FREE(p->b, ways);

@@ -29,11 +29,9 @@ typedef struct finder {
 } finder;
 
 static uint32_t pattern_add_step(finder *f, step s) {
-    step *p = NFA_PUSH(f->b, f->steps);
-    if (p == NULL) {
+    if (!NFA_ADD(f->b, f->steps, s)) {
         return 0;
     }
-    *p = s;
     return f->steps.n - 1;
 }
 
@@ -122,10 +120,7 @@ static uint32_t pattern_emit(finder *f, uint32_t node, uint32_t next) {
 static void pattern_push(finder *f, uint32_t s) {
     if (f->stamp[s] != f->now) {
         f->stamp[s] = f->now;
-        uint32_t *w = NFA_PUSH(f->b, f->work);
-        if (w != NULL) {
-            *w = s;
-        }
+        (void)NFA_ADD(f->b, f->work, s);
     }
 }
 
@@ -145,10 +140,7 @@ static bool pattern_follow(finder *f, bool at_start, bool at_end) {
             pattern_push(f, s.next);
         }
         if (s.kind == STEP_CLASS || s.kind == STEP_END) {
-            uint32_t *n = NFA_PUSH(f->b, f->next);
-            if (n != NULL) {
-                *n = i;
-            }
+            (void)NFA_ADD(f->b, f->next, i);
         }
     }
     return found;
@@ -185,16 +177,11 @@ static uint32_t pattern_set_of(finder *f, bool found) {
             return i;
         }
     }
-    set *s = NFA_PUSH(f->b, f->sets);
-    if (s == NULL) {
+    if (!NFA_ADD(f->b, f->sets, (set){f->members.n, f->next.n})) {
         return 0;
     }
-    *s = (set){f->members.n, f->next.n};
     for (uint32_t i = 0; i < f->next.n; i++) {
-        uint32_t *m = NFA_PUSH(f->b, f->members);
-        if (m != NULL) {
-            *m = f->next.p[i];
-        }
+        (void)NFA_ADD(f->b, f->members, f->next.p[i]);
     }
     return build_index(f->b, &f->index, hash, f->sets.n - 1) ? f->sets.n - 1 : 0;
 }
@@ -207,10 +194,7 @@ static void find_cuts(finder *f, const set *s) {
         const step *st = &f->steps.p[f->members.p[s->first + i]];
         for (uint32_t k = 0; st->kind == STEP_CLASS && k < st->n * 2; k++) {
             const nfa_range *r = &f->t->ranges.p[st->first + k / 2];
-            uint32_t *c = NFA_PUSH(f->b, f->cuts);
-            if (c != NULL) {
-                *c = k % 2 == 0 ? r->lo : r->hi + 1;
-            }
+            (void)NFA_ADD(f->b, f->cuts, k % 2 == 0 ? r->lo : r->hi + 1);
         }
     }
     if (f->cuts.n > 1) {

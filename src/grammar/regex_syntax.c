@@ -358,11 +358,7 @@ static uint32_t regex_syntax_parse_alt(parser *p) {
             ast_add(p->t, &one, regex_syntax_parse_repeat(p));
         }
     }
-    if (all.n == 0) {
-        return ast_cat(p->t, one);
-    }
-    ast_add(p->t, &all, ast_cat(p->t, one));
-    return ast_alt(p->t, all);
+    return ast_alternatives(p->t, all, one);
 }
 
 uint32_t regex_parse(ast *t, str text) {

@@ -36,11 +36,9 @@ static uint32_t expr_of(schema *s, expr x) {
             return i;
         }
     }
-    expr *p = NFA_PUSH(s->b, s->exprs);
-    if (p == NULL) {
+    if (!NFA_ADD(s->b, s->exprs, x)) {
         return EXPR_NEVER;
     }
-    *p = x;
     return build_index(s->b, &s->expr_index, hash, s->exprs.n - 1) ? s->exprs.n - 1 : EXPR_NEVER;
 }
 

@@ -7,44 +7,24 @@
 /* ---- constants ---- */
 
 static void const_array(schema *s, const json_value *v, shape *out) {
-    array_part *a = PART_PUSH(s, out->arrays);
-    if (a == NULL) {
-        return;
-    }
-    *a = (array_part){.min = (uint32_t)json_length(v), .max = (uint32_t)json_length(v)};
-    array_layer *l = PART_PUSH(s, a->layers);
-    if (l == NULL) {
-        return;
-    }
-    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
+    array_part a = {.min = (uint32_t)json_length(v), .max = (uint32_t)json_length(v)};
+    array_layer l = {.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (size_t i = 0; i < json_length(v); i++) {
-        uint32_t x = expr_const(s, json_at(v, i)), *item = PART_PUSH(s, l->prefix);
-        if (item != NULL) {
-            *item = x;
-        }
+        (void)PART_ADD(s, l.prefix, expr_const(s, json_at(v, i)));
     }
+    (void)PART_ADD(s, a.layers, l);
+    (void)PART_ADD(s, out->arrays, a);
 }
 
 static void const_object(schema *s, const json_value *v, shape *out) {
-    object_part *o = PART_PUSH(s, out->objects);
-    if (o == NULL) {
-        return;
-    }
-    *o = (object_part){.max = NFA_NONE};
-    object_layer *l = PART_PUSH(s, o->layers);
-    if (l == NULL) {
-        return;
-    }
-    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
+    object_part o = {.max = NFA_NONE};
+    object_layer l = {.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (json_member m = {0}; json_next(v, &m);) {
-        uint32_t x = expr_const(s, m.value);
-        named_expr *n = PART_PUSH(s, l->names);
-        str *q = PART_PUSH(s, o->required);
-        if (n != NULL && q != NULL) {
-            *n = (named_expr){str_of(m.name), x};
-            *q = str_of(m.name);
-        }
+        (void)PART_ADD(s, l.names, (named_expr){str_of(m.name), expr_const(s, m.value)});
+        (void)PART_ADD(s, o.required, str_of(m.name));
     }
+    (void)PART_ADD(s, o.layers, l);
+    (void)PART_ADD(s, out->objects, o);
 }
 
 void schema_read_const(schema *s, const json_value *v, shape *out) {
@@ -64,22 +44,17 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
         return;
     case JSON_KIND_TEXT: {
         str text = json_str(v);
-        string_part *p = PART_PUSH(s, out->strings);
-        if (p != NULL) {
-            *p = (string_part){dfa_names(s->dfas, &text, 1), 0, NFA_NONE, false};
-        }
+        (void)PART_ADD(s, out->strings, (string_part){dfa_names(s->dfas, &text, 1), 0, NFA_NONE, false});
         return;
     }
     default: {
-        number_part *p = PART_PUSH(s, out->numbers);
-        if (p != NULL) {
-            *p = (number_part){.exact = true};
-            if (!schema_decimal(s, v, &p->lo)) {
-                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
-                                 "enum and const: a number has over %d digits before or after the point",
-                                 DECIMAL_DIGITS);
-            }
+        number_part p = {.exact = true};
+        if (!schema_decimal(s, v, &p.lo)) {
+            (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1,
+                             "enum and const: a number has over %d digits before or after the point",
+                             DECIMAL_DIGITS);
         }
+        (void)PART_ADD(s, out->numbers, p);
     }
     }
 }
@@ -118,9 +93,9 @@ void keyword_enum(schema_reader *r, const char *keyword, const json_value *v) {
         shape_or(r->s, &all, &one, &sum);
         all = sum;
     }
-    string_part *p = n_texts > 0 ? PART_PUSH(r->s, all.strings) : NULL;
-    if (p != NULL) {
-        *p = (string_part){dfa_names(r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE, false};
+    if (n_texts > 0) {
+        uint32_t names = dfa_names(r->s->dfas, texts, (uint32_t)n_texts);
+        (void)PART_ADD(r->s, all.strings, (string_part){names, 0, NFA_NONE, false});
     }
     and_shape(r, &all);
 }
@@ -248,41 +223,28 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
 /* Objects without the member, or with it and what it then requires: names or a schema. */
 static void read_dependency(schema_reader *r, const char *keyword, const char *name, const json_value *v) {
     shape without = {0}, with, both;
-    object_part *o = PART_PUSH(r->s, without.objects);
-    object_layer *l = NULL;
-    if (o != NULL) {
-        *o = (object_part){.max = NFA_NONE};
-        l = PART_PUSH(r->s, o->layers);
-    }
-    named_expr *n = NULL;
-    if (l != NULL) {
-        *l = (object_layer){.rest = EXPR_ANY, .silent = true};
-        n = PART_PUSH(r->s, l->names);
-    }
+    object_part o = {.max = NFA_NONE};
+    object_layer l = {.rest = EXPR_ANY, .silent = true};
+    (void)PART_ADD(r->s, l.names, (named_expr){str_of(name), EXPR_NEVER});
+    (void)PART_ADD(r->s, o.layers, l);
+    (void)PART_ADD(r->s, without.objects, o);
     shape_any(r->s, &with);
-    if (n == NULL || r->s->b->failed != QUIRE_OK) {
+    if (r->s->b->failed != QUIRE_OK) {
         return;
     }
-    *n = (named_expr){str_of(name), EXPR_NEVER};
     without.null = without.yes = without.no = true; /* other types are unrestricted */
     without.numbers.p = with.numbers.p;
     without.strings.p = with.strings.p;
     without.arrays.p = with.arrays.p;
     without.numbers.n = without.strings.n = without.arrays.n = 1;
     shape needs = {0};
-    object_part *p = PART_PUSH(r->s, needs.objects);
-    str *required = NULL;
-    if (p != NULL) {
-        *p = (object_part){.max = NFA_NONE};
-        required = PART_PUSH(r->s, p->required);
-    }
-    if (required == NULL) {
-        return;
-    }
-    *required = str_of(name);
+    object_part p = {.max = NFA_NONE};
+    (void)PART_ADD(r->s, p.required, str_of(name));
     if (json_is(v, JSON_KIND_ARRAY)) {
-        reader_add_required(r, keyword, v, p);
-    } else {
+        reader_add_required(r, keyword, v, &p);
+    }
+    (void)PART_ADD(r->s, needs.objects, p);
+    if (!json_is(v, JSON_KIND_ARRAY)) {
         shape_and(r->s, &needs, expr_shape(r->s, reader_below(r, keyword, name, v)), &both);
         needs = both;
     }
@@ -320,16 +282,10 @@ void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const
             }
             l.rest = from->has_rest ? EXPR_ANY : l.rest;
             for (uint32_t j = 0; j < from->names.n; j++) {
-                named_expr *n = PART_PUSH(r->s, l.names);
-                if (n != NULL) {
-                    *n = (named_expr){from->names.p[j].name, EXPR_ANY};
-                }
+                (void)PART_ADD(r->s, l.names, (named_expr){from->names.p[j].name, EXPR_ANY});
             }
             for (uint32_t j = 0; j < from->patterns.n; j++) {
-                pattern_expr *p = PART_PUSH(r->s, l.patterns);
-                if (p != NULL) {
-                    *p = (pattern_expr){from->patterns.p[j].dfa, EXPR_ANY};
-                }
+                (void)PART_ADD(r->s, l.patterns, (pattern_expr){from->patterns.p[j].dfa, EXPR_ANY});
             }
         }
         PARTS_JOIN(r->s, o.layers, ((PARTS(object_layer)){&l, 1}));
@@ -356,10 +312,7 @@ void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json
             }
         }
         for (uint32_t k = 0; k < n_prefix; k++) {
-            uint32_t *item = PART_PUSH(r->s, l.prefix);
-            if (item != NULL) {
-                *item = EXPR_ANY;
-            }
+            (void)PART_ADD(r->s, l.prefix, EXPR_ANY);
         }
         PARTS_JOIN(r->s, a.layers, ((PARTS(array_layer)){&l, 1}));
         r->out.arrays.p[i] = a;

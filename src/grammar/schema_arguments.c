@@ -9,7 +9,8 @@
 
 enum { TAG_NAME_BYTES = 500 }; /* most bytes that all readers of tags accept */
 
-static uint32_t schema_arguments_literal(schema *s, str text, uint32_t next) {
+/* A text in which special tokens are themselves, then next. */
+static uint32_t marked_text(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
 
@@ -114,21 +115,23 @@ static uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_
     return build_split2(s->b, text, others(s, x, bits, end));
 }
 
+/* Adds a value with the reader's schema `of` between its tags, then end. */
+static uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end);
+
 /* Adds a value between `middle` and the node `end`. */
 static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     const grammar_arguments *a = s->arguments;
     const shape *sh = expr_shape(s, x);
     unsigned bits = arguments_bits(s, of);
     if (a->has_elements) {
-        return schema_arguments_literal(s, a->middle, element_value(s, x, of, end));
+        return marked_text(s, a->middle, element_value(s, x, of, end));
     }
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, GRAMMAR_READS_STRING, end), other = others(s, sh, 0, end);
-        return build_split2(
-            s->b, text == NFA_FAIL_NODE ? text : schema_arguments_literal(s, a->string_middle, text),
-            schema_arguments_literal(s, a->middle, other));
+        return build_split2(s->b, text == NFA_FAIL_NODE ? text : marked_text(s, a->string_middle, text),
+                            marked_text(s, a->middle, other));
     }
-    return schema_arguments_literal(s, a->middle, arguments_text(s, sh, bits, end));
+    return marked_text(s, a->middle, arguments_text(s, sh, bits, end));
 }
 
 /* Adds a value of Gemma's outermost object. */
@@ -138,7 +141,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
         return build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE);
     }
     const shape *sh = expr_shape(s, x);
-    uint32_t end = schema_arguments_literal(s, a->quote, NFA_RETURN_NODE), text;
+    uint32_t end = marked_text(s, a->quote, NFA_RETURN_NODE), text;
     /* a number or word, also in quotes */
     if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) {
         const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
@@ -146,23 +149,11 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
     } else {
         text = raw_strings(s, sh, bits, end);
     }
-    return build_split2(s->b, text == NFA_FAIL_NODE ? text : schema_arguments_literal(s, a->quote, text),
+    return build_split2(s->b, text == NFA_FAIL_NODE ? text : marked_text(s, a->quote, text),
                         others(s, sh, 0, NFA_RETURN_NODE));
 }
 
 /* ---- members ---- */
-
-/* Whether the name is a Python identifier. */
-static bool is_identifier(str name) {
-    for (size_t i = 0; i < name.n; i++) {
-        char c = name.p[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (uint8_t)c >= 0x80;
-        if (!is_letter && (i == 0 || c < '0' || c > '9')) {
-            return false;
-        }
-    }
-    return name.n > 0;
-}
 
 /* Whether a tag may contain the name. */
 static bool is_tag_name(str name) {
@@ -178,12 +169,11 @@ static bool is_tag_name(str name) {
 static uint32_t schema_arguments_value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
-        return tagged_value(s, x, of, schema_arguments_literal(s, s->arguments->behind, end));
+        return tagged_value(s, x, of, marked_text(s, s->arguments->behind, end));
     case GRAMMAR_SYNTAX_GEMMA:
-        return schema_arguments_literal(s, str_of(":"),
-                                        schema_space(s, gemma_value(s, x, arguments_bits(s, of))));
+        return marked_text(s, str_of(":"), schema_space(s, gemma_value(s, x, arguments_bits(s, of))));
     default:
-        return schema_arguments_literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
+        return marked_text(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
     }
 }
 
@@ -208,23 +198,19 @@ static bool arguments_take(const schema *s, str name) {
         return false;
     }
     return a->syntax == GRAMMAR_SYNTAX_TAGS    ? is_tag_name(name)
-           : a->syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name)
-                                               : is_identifier(name);
+           : a->syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name, "-.")
+                                               : style_is_word(name, "");
 }
 
 static uint32_t listed(schema *s, str name, uint32_t x) {
     if (!arguments_take(s, name)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t end =
-        s->arguments->has_elements
-            ? schema_arguments_literal(s, name, schema_arguments_literal(s, str_of(">"), NFA_RETURN_NODE))
-            : NFA_RETURN_NODE;
-    uint32_t node =
-        schema_arguments_literal(s, name, value_after_name(s, x, member_of(s, s->reading, name), end));
-    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
-               ? schema_arguments_literal(s, s->arguments->before, node)
-               : node;
+    uint32_t end = s->arguments->has_elements
+                       ? marked_text(s, name, marked_text(s, str_of(">"), NFA_RETURN_NODE))
+                       : NFA_RETURN_NODE;
+    uint32_t node = marked_text(s, name, value_after_name(s, x, member_of(s, s->reading, name), end));
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? marked_text(s, s->arguments->before, node) : node;
 }
 
 /* Whether the reader tells an object from an array by the name of the first element. */
@@ -265,22 +251,20 @@ static uint32_t schema_arguments_open_member(schema *s, const open_way *w) {
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) { /* the reader does not compare both names */
         end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, w->names), 0,
-                         schema_arguments_literal(s, str_of(">"), end));
+                         marked_text(s, str_of(">"), end));
     }
     uint32_t value = value_after_name(s, w->value, member_of(s, s->reading, unlisted_name), end);
     uint32_t node = schema_open_name(s, w, w->names, NFA_RAW, value);
-    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS
-               ? schema_arguments_literal(s, s->arguments->before, node)
-               : node;
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? marked_text(s, s->arguments->before, node) : node;
 }
 
 /* Adds what separates two members. */
 static uint32_t separator(schema *s) {
     const grammar_arguments *a = s->arguments;
     if (a->syntax != GRAMMAR_SYNTAX_TAGS) {
-        return schema_arguments_literal(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
+        return marked_text(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
     }
-    return schema_arguments_literal(s, a->between, NFA_RETURN_NODE);
+    return marked_text(s, a->between, NFA_RETURN_NODE);
 }
 
 /* Adds the members of an object, then next. */
@@ -299,12 +283,10 @@ static uint32_t arguments_members(schema *s, const object_part *o, const json_va
 
 static uint32_t object(schema *s, const object_part *o) {
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
-    uint32_t end = has_braces ? schema_arguments_literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE;
+    uint32_t end = has_braces ? marked_text(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE;
     uint32_t node = arguments_members(s, o, s->arguments->reader.schema, end);
-    return has_braces && node != NFA_FAIL_NODE ? schema_arguments_literal(s, str_of("{"), node) : node;
+    return has_braces && node != NFA_FAIL_NODE ? marked_text(s, str_of("{"), node) : node;
 }
-
-/* ---- the part ---- */
 
 static uint32_t objects(schema *s, const shape *x) {
     shape only = {.objects = x->objects};
@@ -318,44 +300,8 @@ static uint32_t objects(schema *s, const shape *x) {
     return ways != NULL && only.objects.n > 0 ? build_split(s->b, ways, only.objects.n) : NFA_FAIL_NODE;
 }
 
-void compile_arguments(parts *p, const grammar_arguments *a) {
-    static const value_style styles[] = {[GRAMMAR_SYNTAX_JSON] = STYLE_JSON,
-                                         [GRAMMAR_SYNTAX_TAGS] = STYLE_JSON,
-                                         [GRAMMAR_SYNTAX_GEMMA] = STYLE_GEMMA,
-                                         [GRAMMAR_SYNTAX_PYTHON] = STYLE_PYTHON};
-    schema s;
-    build *b = p->b;
-    uint32_t rule = build_rule(b);
-    schema_open(&s, b, &p->dfas, a->schema);
-    s.parts = p;
-    s.style = styles[a->syntax];
-    s.arguments = a;
-    s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;
-    if (a->member.n > 0) {
-        uint32_t text = argument_text(&s);
-        build_rule_set(b, rule, text);
-        schema_close(&s);
-        return;
-    }
-    const shape none = {.objects = {&(object_part){.max = 0}, 1}};
-    const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
-    build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);
-    element_write_rest(&s);
-    schema_write_rest(&s);
-    schema_name_failure(&s, s.writing, "properties", false);
-    schema_close(&s);
-}
-
 /* The arguments of a custom tool: one member with a text that a grammar describes, in the
  * syntax of a model's format. */
-
-static uint32_t argument_text_literal(schema *s, const char *text, uint32_t next) {
-    return build_bytes(s->b, str_of(text), next);
-}
-
-static uint32_t argument_text_special(schema *s, str text, uint32_t next) {
-    return parts_emit_text(s->parts, text, next);
-}
 
 /* Makes the rule of the text, spelled as the syntax requires. */
 static uint32_t text_rule(schema *s) {
@@ -378,39 +324,35 @@ static uint32_t text_rule(schema *s) {
 }
 
 static uint32_t json(schema *s, uint32_t rule) {
-    uint32_t end =
-        argument_text_literal(s, "\"", schema_space(s, argument_text_literal(s, "}", NFA_RETURN_NODE)));
-    uint32_t value = schema_space(s, argument_text_literal(s, "\"", build_call(s->b, rule, end)));
-    uint32_t name =
-        schema_json_name(s, s->arguments->member, schema_space(s, argument_text_literal(s, ":", value)));
-    return argument_text_literal(s, "{", schema_space(s, name));
+    uint32_t end = schema_literal(s, "\"", schema_space(s, schema_literal(s, "}", NFA_RETURN_NODE)));
+    uint32_t value = schema_space(s, schema_literal(s, "\"", build_call(s->b, rule, end)));
+    uint32_t name = schema_json_name(s, s->arguments->member, schema_space(s, schema_literal(s, ":", value)));
+    return schema_literal(s, "{", schema_space(s, name));
 }
 
 static uint32_t tagged(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end = a->has_elements
-                       ? argument_text_special(s, a->member, argument_text_literal(s, ">", NFA_RETURN_NODE))
-                       : NFA_RETURN_NODE;
-    uint32_t value = build_call(s->b, rule, argument_text_special(s, a->behind, end));
-    uint32_t node = argument_text_special(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
-    return argument_text_special(s, a->before, argument_text_special(s, a->member, node));
+    uint32_t end = a->has_elements ? marked_text(s, a->member, schema_literal(s, ">", NFA_RETURN_NODE))
+                                   : NFA_RETURN_NODE;
+    uint32_t value = build_call(s->b, rule, marked_text(s, a->behind, end));
+    uint32_t node = marked_text(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
+    return marked_text(s, a->before, marked_text(s, a->member, node));
 }
 
 static uint32_t gemma(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end = argument_text_special(s, a->quote, argument_text_literal(s, "}", NFA_RETURN_NODE));
-    uint32_t value = argument_text_special(s, a->quote, build_call(s->b, rule, end));
-    return argument_text_literal(
-        s, "{", argument_text_special(s, a->member, argument_text_literal(s, ":", schema_space(s, value))));
+    uint32_t end = marked_text(s, a->quote, schema_literal(s, "}", NFA_RETURN_NODE));
+    uint32_t value = marked_text(s, a->quote, build_call(s->b, rule, end));
+    return schema_literal(s, "{", marked_text(s, a->member, schema_literal(s, ":", schema_space(s, value))));
 }
 
 static uint32_t python(schema *s, uint32_t rule) {
-    uint32_t value = build_call(s->b, rule, argument_text_literal(s, "\"", NFA_RETURN_NODE));
-    return argument_text_special(s, s->arguments->member, argument_text_literal(s, "=\"", value));
+    uint32_t value = build_call(s->b, rule, schema_literal(s, "\"", NFA_RETURN_NODE));
+    return marked_text(s, s->arguments->member, schema_literal(s, "=\"", value));
 }
 
-uint32_t argument_text(schema *s) {
-    assert(s != NULL);
+/* The arguments as one text of a grammar; the node ends in RETURN. */
+static uint32_t argument_text(schema *s) {
     uint32_t rule = text_rule(s);
     if (s->b->failed != QUIRE_OK) {
         return NFA_FAIL_NODE;
@@ -435,10 +377,6 @@ uint32_t argument_text(schema *s) {
  * schema, are written as JSON. */
 
 static const char item_name[] = "item";
-
-static uint32_t schema_elements_literal(schema *s, str text, uint32_t next) {
-    return parts_emit_text(s->parts, text, next);
-}
 
 /* ---- which values are elements ---- */
 
@@ -484,11 +422,8 @@ static uint32_t schema_elements_rule_of(schema *s, uint32_t x, const json_value 
             return s->elements.p[i].rule;
         }
     }
-    element_rule *to = NFA_PUSH(s->b, s->elements);
-    uint32_t rule = to != NULL ? build_rule(s->b) : 0;
-    if (to != NULL) {
-        *to = (element_rule){x, rule, of};
-    }
+    uint32_t rule = build_rule(s->b);
+    (void)NFA_ADD(s->b, s->elements, (element_rule){x, rule, of});
     return rule;
 }
 
@@ -502,10 +437,8 @@ static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, b
     for (uint32_t i = 0; i < x->objects.n; i++) {
         const object_part *o = &x->objects.p[i];
         bool in = object_nests(s, o, bits), by_name = (bits & GRAMMAR_READS_OBJECT) == 0;
-        object_part *to = !in || (by_name && o->min == 0) ? PART_PUSH(s, text.objects) : NULL;
-        if (to != NULL) {
-            *to = *o;
-            to->max = in ? 0 : o->max;
+        if ((!in || (by_name && o->min == 0)) && PART_ADD(s, text.objects, *o)) {
+            text.objects.p[text.objects.n - 1].max = in ? 0 : o->max;
         }
         *nests = *nests || in;
         *is_empty = *is_empty || (in && !by_name && o->min == 0 && o->required.n == 0);
@@ -513,10 +446,8 @@ static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, b
     for (uint32_t i = 0; i < x->arrays.n; i++) {
         const array_part *a = &x->arrays.p[i];
         bool in = array_nests(a, bits), by_name = (bits & GRAMMAR_READS_ARRAY) == 0;
-        array_part *to = !in || (by_name && a->min == 0) ? PART_PUSH(s, text.arrays) : NULL;
-        if (to != NULL) {
-            *to = *a;
-            to->max = in ? 0 : a->max;
+        if ((!in || (by_name && a->min == 0)) && PART_ADD(s, text.arrays, *a)) {
+            text.arrays.p[text.arrays.n - 1].max = in ? 0 : a->max;
         }
         *nests = *nests || in;
         *is_empty = *is_empty || (in && !by_name && a->min == 0 && a->contains.n == 0);
@@ -527,15 +458,13 @@ static shape text_shape(schema *s, const shape *x, unsigned bits, bool *nests, b
 
 /* An object or array that is empty, which takes a level like any other. */
 static uint32_t nothing_inside(schema *s, uint32_t end) {
-    nfa_object *o = NFA_PUSH(s->b, s->b->a.objects);
-    if (o == NULL) {
+    if (!NFA_ADD(s->b, s->b->a.objects, (nfa_object){.comma = NFA_FAIL_NODE})) {
         return NFA_FAIL_NODE;
     }
-    *o = (nfa_object){.comma = NFA_FAIL_NODE};
     return build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, end);
 }
 
-uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end) {
+static uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     bool nests, is_empty;
     unsigned bits = arguments_bits(s, of);
     const shape text = text_shape(s, expr_shape(s, x), bits, &nests, &is_empty);
@@ -548,14 +477,10 @@ static uint32_t schema_elements_item(schema *s, uint32_t x) {
     const grammar_arguments *a = s->arguments;
     const grammar_reader *r = &a->reader;
     const json_value *of = r->items != NULL ? r->items(r->user, s->reading) : NULL;
-    uint32_t end = schema_elements_literal(
-        s, a->behind,
-        schema_elements_literal(s, str_of(item_name),
-                                schema_elements_literal(s, str_of(">"), NFA_RETURN_NODE)));
+    uint32_t end = marked_text(
+        s, a->behind, marked_text(s, str_of(item_name), marked_text(s, str_of(">"), NFA_RETURN_NODE)));
     uint32_t value = element_value(s, x, of, end);
-    return schema_elements_literal(
-        s, a->before,
-        schema_elements_literal(s, str_of(item_name), schema_elements_literal(s, a->middle, value)));
+    return marked_text(s, a->before, marked_text(s, str_of(item_name), marked_text(s, a->middle, value)));
 }
 
 /* Objects and arrays with at least one member or item. */
@@ -563,7 +488,7 @@ static uint32_t containers(schema *s, const element_rule *e) {
     const shape *x = expr_shape(s, e->x);
     unsigned bits = arguments_bits(s, e->of);
     const item_writer w = {.item = schema_elements_item,
-                           .comma = schema_elements_literal(s, s->arguments->between, NFA_RETURN_NODE),
+                           .comma = marked_text(s, s->arguments->between, NFA_RETURN_NODE),
                            .comma_may_miss = s->arguments->between_may_miss};
     uint32_t *ways = schema_keep(s, (size_t)x->objects.n + x->arrays.n + 1, sizeof *ways), n = 0;
     for (uint32_t i = 0; ways != NULL && i < x->objects.n; i++) {
@@ -584,11 +509,41 @@ static uint32_t containers(schema *s, const element_rule *e) {
     return n > 0 ? build_split(s->b, ways, n) : NFA_FAIL_NODE;
 }
 
-void element_write_rest(schema *s) {
-    assert(s != NULL);
+/* Writes the rules of objects and arrays that element_value has met. */
+static void element_write_rest(schema *s) {
     for (uint32_t i = 0; i < s->elements.n && s->b->failed == QUIRE_OK; i++) {
         element_rule e = s->elements.p[i]; /* the list may move */
         s->writing = schema_path_of(s, e.x);
         build_rule_set(s->b, e.rule, containers(s, &e));
     }
+}
+
+/* ---- the part ---- */
+
+void compile_arguments(parts *p, const grammar_arguments *a) {
+    static const value_style styles[] = {[GRAMMAR_SYNTAX_JSON] = STYLE_JSON,
+                                         [GRAMMAR_SYNTAX_TAGS] = STYLE_JSON,
+                                         [GRAMMAR_SYNTAX_GEMMA] = STYLE_GEMMA,
+                                         [GRAMMAR_SYNTAX_PYTHON] = STYLE_PYTHON};
+    schema s;
+    build *b = p->b;
+    uint32_t rule = build_rule(b);
+    schema_open(&s, b, &p->dfas, a->schema);
+    s.parts = p;
+    s.style = styles[a->syntax];
+    s.arguments = a;
+    s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;
+    if (a->member.n > 0) {
+        uint32_t text = argument_text(&s);
+        build_rule_set(b, rule, text);
+        schema_close(&s);
+        return;
+    }
+    const shape none = {.objects = {&(object_part){.max = 0}, 1}};
+    const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
+    build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);
+    element_write_rest(&s);
+    schema_write_rest(&s);
+    schema_name_failure(&s, s.writing, "properties", false);
+    schema_close(&s);
 }

@@ -118,10 +118,15 @@ void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v
     r->number = both;
 }
 
-void keyword_length(schema_reader *r, const char *keyword, const json_value *v) {
+void keyword_count(schema_reader *r, const char *keyword, const json_value *v) {
+    assert(keyword != NULL);
+    const char *what = keyword + strlen("min"); /* Length, Items or Properties */
+    bool is_min = keyword[1] == 'i';
     uint32_t n;
     if (reader_count(r, keyword, v, &n)) {
-        *(keyword[1] == 'i' ? &r->string.min : &r->string.max) = n;
+        *(*what == 'L'   ? (is_min ? &r->string.min : &r->string.max)
+          : *what == 'I' ? (is_min ? &r->array.min : &r->array.max)
+                         : (is_min ? &r->object.min : &r->object.max)) = n;
     }
 }
 
@@ -180,10 +185,8 @@ void keyword_item_list(schema_reader *r, const char *keyword, const json_value *
         return;
     }
     for (size_t i = 0; i < json_length(v); i++) {
-        uint32_t x = reader_below_at(r, keyword, i, json_at(v, i)), *item = PART_PUSH(r->s, r->items.prefix);
-        if (item != NULL) {
-            *item = x;
-        }
+        uint32_t x = reader_below_at(r, keyword, i, json_at(v, i));
+        (void)PART_ADD(r->s, r->items.prefix, x);
     }
 }
 
@@ -204,13 +207,6 @@ void keyword_items(schema_reader *r, const char *keyword, const json_value *v) {
     r->items.has_rest = true;
 }
 
-void keyword_item_count(schema_reader *r, const char *keyword, const json_value *v) {
-    uint32_t n;
-    if (reader_count(r, keyword, v, &n)) {
-        *(keyword[1] == 'i' ? &r->array.min : &r->array.max) = n;
-    }
-}
-
 void keyword_contains(schema_reader *r, const char *keyword, const json_value *v) {
     contains_rule c = {
         .expr = expr_quiet(r->s, reader_below(r, keyword, NULL, v)), .min = 1, .max = NFA_NONE};
@@ -222,10 +218,7 @@ void keyword_contains(schema_reader *r, const char *keyword, const json_value *v
     if (c.min == 0 && c.max == NFA_NONE && !r->s->annotations) {
         return;
     }
-    contains_rule *to = PART_PUSH(r->s, r->array.contains);
-    if (to != NULL) {
-        *to = c;
-    }
+    (void)PART_ADD(r->s, r->array.contains, c);
 }
 
 void keyword_unique(schema_reader *r, const char *keyword, const json_value *v) {
@@ -245,10 +238,7 @@ void keyword_properties(schema_reader *r, const char *keyword, const json_value 
     }
     for (json_member m = {0}; json_next(v, &m);) {
         uint32_t x = reader_below(r, keyword, m.name, m.value);
-        named_expr *n = PART_PUSH(r->s, r->members.names);
-        if (n != NULL) {
-            *n = (named_expr){str_of(m.name), x};
-        }
+        (void)PART_ADD(r->s, r->members.names, (named_expr){str_of(m.name), x});
     }
     r->members.closes = r->members.names.n > 0;
 }
@@ -263,10 +253,7 @@ void keyword_patterns(schema_reader *r, const char *keyword, const json_value *v
         if (!pattern_ok(r, keyword)) {
             return;
         }
-        pattern_expr *to = PART_PUSH(r->s, r->members.patterns);
-        if (to != NULL) {
-            *to = p;
-        }
+        (void)PART_ADD(r->s, r->members.patterns, p);
     }
 }
 
@@ -282,14 +269,12 @@ void reader_add_required(schema_reader *r, const char *keyword, const json_value
     }
     for (size_t i = 0; i < json_length(list) && build_step(r->s->b, 1 + o->required.n); i++) {
         const json_value *name = json_at(list, i);
-        str *to = json_is(name, JSON_KIND_TEXT) && !object_requires(o, json_str(name))
-                      ? PART_PUSH(r->s, o->required)
-                      : NULL;
-        if (to != NULL) {
-            *to = json_str(name);
-        } else if (!json_is(name, JSON_KIND_TEXT)) {
+        if (!json_is(name, JSON_KIND_TEXT)) {
             reader_malformed(r, keyword, "a list of names");
             return;
+        }
+        if (!object_requires(o, json_str(name))) {
+            (void)PART_ADD(r->s, o->required, json_str(name));
         }
     }
 }
@@ -300,17 +285,9 @@ void keyword_required(schema_reader *r, const char *keyword, const json_value *v
     }
 }
 
-void keyword_member_count(schema_reader *r, const char *keyword, const json_value *v) {
-    uint32_t n;
-    if (reader_count(r, keyword, v, &n)) {
-        *(keyword[1] == 'i' ? &r->object.min : &r->object.max) = n;
-    }
-}
-
 void keyword_names(schema_reader *r, const char *keyword, const json_value *v) {
-    uint32_t x = reader_below(r, keyword, NULL, v),
-             *to = x != EXPR_ANY ? PART_PUSH(r->s, r->object.name_exprs) : NULL;
-    if (to != NULL) {
-        *to = x;
+    uint32_t x = reader_below(r, keyword, NULL, v);
+    if (x != EXPR_ANY) {
+        (void)PART_ADD(r->s, r->object.name_exprs, x);
     }
 }

@@ -5,21 +5,10 @@
 
 #define MAX_PATTERNS 12
 
-static uint32_t schema_members_literal(schema *s, const char *text, uint32_t next) {
-    return build_bytes(s->b, str_of(text), next);
-}
-
 /* Makes the nodes after a member's name. */
 static uint32_t member_value(schema *s, uint32_t x) {
     uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
-    return schema_space(s, schema_members_literal(s, ":", schema_space(s, value)));
-}
-
-static void schema_members_add_part(schema *s, nfa_part part) {
-    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
-    if (p != NULL) {
-        *p = part;
-    }
+    return schema_space(s, schema_literal(s, ":", schema_space(s, value)));
 }
 
 /* The listed names in order, then required names that are not listed. */
@@ -35,9 +24,7 @@ static void schema_members_add_name(schema *s, name_list *l, str name) {
             return;
         }
     }
-    str *to = PART_PUSH(s, l->names);
-    if (to != NULL) {
-        *to = name;
+    if (PART_ADD(s, l->names, name)) {
         (void)build_index(s->b, &l->index, hash, l->names.n - 1);
     }
 }
@@ -87,9 +74,8 @@ static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, u
         may = may || (open->counts[i] && (matched >> i & 1) != 0);
     }
     uint32_t x = may ? open_expr(s, open->o, matched) : EXPR_NEVER;
-    pattern_expr *set = x != EXPR_NEVER && s->b->failed == QUIRE_OK ? PART_PUSH(s, open->sets) : NULL;
-    if (set != NULL) {
-        *set = (pattern_expr){names, x};
+    if (x != EXPR_NEVER && s->b->failed == QUIRE_OK) {
+        (void)PART_ADD(s, open->sets, (pattern_expr){names, x});
     }
 }
 
@@ -188,7 +174,7 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
         if (may) {
             part.rules = (uint8_t)set;
             part.entry = w->listed(s, name, value);
-            schema_members_add_part(s, part);
+            (void)NFA_ADD(s->b, s->b->a.parts, part);
         }
     }
 }
@@ -211,10 +197,10 @@ static uint32_t write_open(schema *s, const open_names *open, const member_write
             way.value = rule_value(s, open->o, set, open->sets.p[i].expr);
             if (way.value != EXPR_NEVER && !dfa_is_empty(s->dfas, way.names)) {
                 uint32_t most = way.once ? schema_count_texts(s, way.names) : NFA_NONE;
-                schema_members_add_part(s, (nfa_part){.entry = w->open(s, &way),
-                                                      .rules = (uint8_t)set,
-                                                      .remembers = named,
-                                                      .most = most});
+                uint32_t entry = w->open(s, &way);
+                (void)NFA_ADD(
+                    s->b, s->b->a.parts,
+                    (nfa_part){.entry = entry, .rules = (uint8_t)set, .remembers = named, .most = most});
             }
         }
     }
@@ -258,10 +244,7 @@ uint32_t schema_open_name(schema *s, const open_way *w, uint32_t names, nfa_mode
     a->has_names = a->has_names || w->once;
     a->has_words = a->has_words || (w->once && w->is_word);
     if (names == DFA_ANY && !w->named) {
-        nfa_count *any = NFA_PUSH(s->b, a->counts);
-        if (any != NULL) {
-            *any = (nfa_count){0, NFA_NONE};
-        }
+        (void)NFA_ADD(s->b, a->counts, (nfa_count){0, NFA_NONE});
         return build_node(s->b, NFA_COUNTED, mode, a->counts.n - 1, bits, next);
     }
     if (dfa_is_empty(s->dfas, names)) {
@@ -374,11 +357,9 @@ static uint32_t schema_members_write(schema *s, const object_part *o, const memb
                          "an object with negated rules about its members lists too many of them");
         return NFA_FAIL_NODE;
     }
-    nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
-    if (to == NULL) {
+    if (!NFA_ADD(s->b, s->b->a.objects, r)) {
         return NFA_FAIL_NODE;
     }
-    *to = r;
     return build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, next);
 }
 
@@ -396,8 +377,8 @@ uint32_t schema_object(schema *s, const object_part *o) {
                              .comma = schema_comma(s),
                              .looks_at_names = s->style == STYLE_JSON,
                              .has_words = s->style == STYLE_GEMMA};
-    uint32_t members = schema_members(s, o, &w, schema_members_literal(s, "}", NFA_RETURN_NODE));
-    return members == NFA_FAIL_NODE ? members : schema_members_literal(s, "{", schema_space(s, members));
+    uint32_t members = schema_members(s, o, &w, schema_literal(s, "}", NFA_RETURN_NODE));
+    return members == NFA_FAIL_NODE ? members : schema_literal(s, "{", schema_space(s, members));
 }
 
 /* Objects that are closed although their schema leaves them open

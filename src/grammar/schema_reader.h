@@ -39,19 +39,18 @@ void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v)
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_bound(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v);
-void keyword_length(schema_reader *r, const char *keyword, const json_value *v);
+/* minLength, maxItems and the other limits on a number */
+void keyword_count(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_pattern(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_format(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_item_list(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_items(schema_reader *r, const char *keyword, const json_value *v);
-void keyword_item_count(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_contains(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_unique(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_properties(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_patterns(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_additional(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_required(schema_reader *r, const char *keyword, const json_value *v);
-void keyword_member_count(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_names(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_enum(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_const(schema_reader *r, const char *keyword, const json_value *v);

@@ -93,9 +93,8 @@ static str identifier(const schema *s, const json_value *v) {
 }
 
 static void add_anchor(schema *s, uint32_t resource, str name, const json_value *v, bool dynamic) {
-    schema_anchor *a = name.n > 0 ? NFA_PUSH(s->b, s->anchors) : NULL;
-    if (a != NULL) {
-        *a = (schema_anchor){resource, name, v, dynamic};
+    if (name.n > 0) {
+        (void)NFA_ADD(s->b, s->anchors, (schema_anchor){resource, name, v, dynamic});
     }
 }
 
@@ -152,12 +151,11 @@ static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, b
     str id = is_schema ? identifier(s, v) : (str){"", 0};
     size_t hash = schema_ref_find(id, '#', 0);
     if (hash > 0 && v != s->resources.p[0].root) {
-        schema_resource *r = NFA_PUSH(s->b, s->resources);
-        if (r == NULL) {
+        if (!NFA_ADD(s->b, s->resources,
+                     (schema_resource){schema_ref_resolve(s, s->resources.p[resource].uri, (str){id.p, hash}),
+                                       v, is_stray})) {
             return;
         }
-        *r = (schema_resource){schema_ref_resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v,
-                               is_stray};
         resource = s->resources.n - 1;
     }
     if (is_schema) {
@@ -186,13 +184,10 @@ static void schema_ref_walk(schema *s, const json_value *v, uint32_t resource, b
 
 void schema_find_resources(schema *s, const json_value *root) {
     assert(s != NULL);
-    schema_resource *r = NFA_PUSH(s->b, s->resources);
-    if (r == NULL) {
-        return;
-    }
     str id = identifier(s, root);
-    *r = (schema_resource){{id.p, schema_ref_find(id, '#', 0)}, root, false};
-    schema_ref_walk(s, root, 0, true, false);
+    if (NFA_ADD(s->b, s->resources, (schema_resource){{id.p, schema_ref_find(id, '#', 0)}, root, false})) {
+        schema_ref_walk(s, root, 0, true, false);
+    }
 }
 
 uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base) {
@@ -381,15 +376,15 @@ static const keyword_rule keywords[] = {
     {"exclusiveMinimum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
     {"exclusiveMaximum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
     {"multipleOf", 4, DIRECT, keyword_multiple, "an automaton over the digits with their remainder"},
-    {"minLength", 4, DIRECT, keyword_length, "characters are counted"},
-    {"maxLength", 4, DIRECT, keyword_length, "characters are counted"},
+    {"minLength", 4, DIRECT, keyword_count, "characters are counted"},
+    {"maxLength", 4, DIRECT, keyword_count, "characters are counted"},
     {"pattern", 4, DIRECT, keyword_pattern, "an automaton over the characters"},
     {"format", 4, DIRECT, keyword_format, "an automaton over the characters"},
     {"prefixItems", 2020, DIRECT, keyword_item_list, "items are counted"},
     {"items", 4, DIRECT, keyword_items, "each item's own grammar"},
     {"additionalItems", 4, BESIDE, NULL, "each item's own grammar"},
-    {"minItems", 4, DIRECT, keyword_item_count, "items are counted"},
-    {"maxItems", 4, DIRECT, keyword_item_count, "items are counted"},
+    {"minItems", 4, DIRECT, keyword_count, "items are counted"},
+    {"maxItems", 4, DIRECT, keyword_count, "items are counted"},
     {"contains", 6, DIRECT, keyword_contains, "matching items are counted"},
     {"minContains", 2019, BESIDE, NULL, "matching items are counted"},
     {"maxContains", 2019, BESIDE, NULL, "matching items are counted"},
@@ -398,8 +393,8 @@ static const keyword_rule keywords[] = {
     {"patternProperties", 4, DIRECT, keyword_patterns, "an automaton over the names"},
     {"additionalProperties", 4, DIRECT, keyword_additional, "names that are not listed"},
     {"required", 4, DIRECT, keyword_required, "the object ends when they have been"},
-    {"minProperties", 4, DIRECT, keyword_member_count, "members are counted"},
-    {"maxProperties", 4, DIRECT, keyword_member_count, "members are counted"},
+    {"minProperties", 4, DIRECT, keyword_count, "members are counted"},
+    {"maxProperties", 4, DIRECT, keyword_count, "members are counted"},
     {"propertyNames", 6, DIRECT, keyword_names, "an automaton over the names"},
     {"enum", 4, APPLIED, keyword_enum, "only these texts"},
     {"const", 6, APPLIED, keyword_const, "only this text"},

@@ -7,7 +7,8 @@
 
 /* ---- tokens of JSON ---- */
 
-static uint32_t schema_write_literal(schema *s, const char *text, uint32_t next) {
+uint32_t schema_literal(schema *s, const char *text, uint32_t next) {
+    assert(s != NULL);
     return build_bytes(s->b, str_of(text), next);
 }
 
@@ -47,16 +48,13 @@ uint32_t schema_rule(schema *s, uint32_t x) {
     }
     if (s->exprs.p[x].rule == 0) {
         s->exprs.p[x].rule = build_rule(s->b) + 1;
-        uint32_t *q = NFA_PUSH(s->b, s->queue);
-        if (q != NULL) {
-            *q = x;
-        }
+        (void)NFA_ADD(s->b, s->queue, x);
     }
     return s->exprs.p[x].rule - 1;
 }
 
 uint32_t schema_comma(schema *s) {
-    return schema_write_literal(s, ",", schema_space(s, NFA_RETURN_NODE));
+    return schema_literal(s, ",", schema_space(s, NFA_RETURN_NODE));
 }
 
 /* ---- strings, numbers ---- */
@@ -68,7 +66,7 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
         (void)utf8_next(name.p + i, &len);
         ends[n++] = (uint32_t)i;
     }
-    next = schema_write_literal(s, "\"", next);
+    next = schema_literal(s, "\"", next);
     size_t end = name.n;
     while (n > 0 && ends != NULL && build_step(s->b, 1)) {
         size_t len, from = end;
@@ -87,20 +85,18 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
             end = ends[--n];
         }
     }
-    return schema_write_literal(s, "\"", next);
+    return schema_literal(s, "\"", next);
 }
 
 /* A quoted JSON string of min to max characters. */
 static uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     assert(s != NULL);
-    nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
-    if (c == NULL) {
+    if (!NFA_ADD(s->b, s->b->a.counts, (nfa_count){min, max})) {
         return NFA_FAIL_NODE;
     }
-    *c = (nfa_count){min, max};
-    return schema_write_literal(s, "\"",
-                                build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0,
-                                           schema_write_literal(s, "\"", next)));
+    return schema_literal(
+        s, "\"",
+        build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, schema_literal(s, "\"", next)));
 }
 
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next) {
@@ -134,11 +130,9 @@ uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode m
     t->far = l->far;
     t->rich = l->rich;
     for (uint32_t i = 0; i < l->n_sets * l->words; i++) {
-        uint64_t *to = NFA_PUSH(s->b, a->text_sets);
-        if (to == NULL) {
+        if (!NFA_ADD(s->b, a->text_sets, l->sets[i])) {
             return NFA_FAIL_NODE;
         }
-        *to = l->sets[i];
     }
     return build_node(s->b, NFA_TEXT, mode, a->texts.n - 1, 0, next);
 }
@@ -148,8 +142,8 @@ static uint32_t string_node(schema *s, const string_part *p) {
         return style_string(s, p, NFA_RETURN_NODE);
     }
     if (p->dfa != DFA_ANY) {
-        uint32_t text = schema_text(s, p->dfa, p, NFA_PLAIN, schema_write_literal(s, "\"", NFA_RETURN_NODE));
-        return text == NFA_FAIL_NODE ? text : schema_write_literal(s, "\"", text);
+        uint32_t text = schema_text(s, p->dfa, p, NFA_PLAIN, schema_literal(s, "\"", NFA_RETURN_NODE));
+        return text == NFA_FAIL_NODE ? text : schema_literal(s, "\"", text);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
         return schema_counted(s, p->min, p->max, NFA_RETURN_NODE);
@@ -191,7 +185,8 @@ static uint32_t number_node(schema *s, const number_part *n) {
 
 /* ---- arrays ---- */
 
-static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
+uint32_t array_item(schema *s, const array_part *a, uint32_t item) {
+    assert(a != NULL);
     uint32_t all = EXPR_ANY;
     for (uint32_t i = 0; i < a->layers.n; i++) {
         const array_layer *l = &a->layers.p[i];
@@ -207,9 +202,7 @@ static void schema_write_add_item(schema *s, const item_writer *w, nfa_slot *slo
         return;
     }
     uint32_t entry = w->item(s, x);
-    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
-    if (p != NULL) {
-        *p = (nfa_part){.entry = entry, .rules = (uint8_t)rules};
+    if (NFA_ADD(s->b, s->b->a.parts, (nfa_part){.entry = entry, .rules = (uint8_t)rules})) {
         slot->n++;
     }
 }
@@ -246,13 +239,11 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
                                sh->yes ? style_word(s, "true") : NULL,
                                sh->no ? style_word(s, "false") : NULL};
         for (size_t i = 0; i < 3; i++) {
-            uint32_t entry = texts[i] != NULL
-                                 ? schema_write_literal(s, texts[i], schema_space(s, NFA_RETURN_NODE))
-                                 : NFA_FAIL_NODE;
-            nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
-            if (p != NULL) {
-                *p = (nfa_part){.entry = entry};
-                slot->n++;
+            if (texts[i] != NULL) {
+                uint32_t entry = schema_literal(s, texts[i], schema_space(s, NFA_RETURN_NODE));
+                if (NFA_ADD(s->b, s->b->a.parts, (nfa_part){.entry = entry})) {
+                    slot->n++;
+                }
             }
         }
         return;
@@ -288,7 +279,7 @@ static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t se
 static void add_slot(schema *s, const item_writer *w, const array_part *a, const contains_rules *rules,
                      nfa_array *r, uint32_t item, bool unique) {
     nfa_slot slot = {s->b->a.parts.n, 0};
-    uint32_t x = item_expr(s, a, item), values[1 << NFA_MAX_ITEM_RULES];
+    uint32_t x = array_item(s, a, item), values[1 << NFA_MAX_ITEM_RULES];
     for (uint32_t set = 1u << rules->n; set-- > 0 && !unique;) {
         bool may = true, same = false;
         for (uint32_t i = 0; i < rules->n; i++) {
@@ -306,10 +297,7 @@ static void add_slot(schema *s, const item_writer *w, const array_part *a, const
     if (unique) {
         add_unique(s, w, r, &slot, x);
     }
-    nfa_slot *to = NFA_PUSH(s->b, s->b->a.slots);
-    if (to != NULL) {
-        *to = slot;
-    }
+    (void)NFA_ADD(s->b, s->b->a.slots, slot);
 }
 
 /* Collects the effective rules of an array: rules for the same items are merged, those
@@ -371,11 +359,9 @@ uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, u
     for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
         add_slot(s, w, a, &rules, &r, i, unique);
     }
-    nfa_array *to = NFA_PUSH(s->b, s->b->a.arrays);
-    if (to == NULL) {
+    if (!NFA_ADD(s->b, s->b->a.arrays, r)) {
         return NFA_FAIL_NODE;
     }
-    *to = r;
     return build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, next);
 }
 
@@ -385,31 +371,28 @@ static uint32_t item_node(schema *s, uint32_t x) {
 
 static uint32_t array_node(schema *s, const array_part *a) {
     const item_writer w = {.item = item_node, .comma = schema_comma(s)};
-    uint32_t items = schema_items_of(s, a, &w, schema_write_literal(s, "]", NFA_RETURN_NODE));
-    return items == NFA_FAIL_NODE ? items : schema_write_literal(s, "[", schema_space(s, items));
+    uint32_t items = schema_items_of(s, a, &w, schema_literal(s, "]", NFA_RETURN_NODE));
+    return items == NFA_FAIL_NODE ? items : schema_literal(s, "[", schema_space(s, items));
 }
 
 /* ---- rules ---- */
 
 uint32_t schema_value(schema *s, const shape *x) {
     PARTS(uint32_t) ways = {0};
-    uint32_t *to;
 #define WAY(node, keyword)                                                                                   \
     do {                                                                                                     \
         uint32_t way_ = (node);                                                                              \
         schema_name_failure(s, s->writing, keyword, false);                                                  \
-        if ((to = PART_PUSH(s, ways)) != NULL) {                                                             \
-            *to = way_;                                                                                      \
-        }                                                                                                    \
+        (void)PART_ADD(s, ways, way_);                                                                       \
     } while (0)
     if (x->null) {
-        WAY(schema_write_literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");
+        WAY(schema_literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");
     }
     if (x->yes) {
-        WAY(schema_write_literal(s, style_word(s, "true"), NFA_RETURN_NODE), "type");
+        WAY(schema_literal(s, style_word(s, "true"), NFA_RETURN_NODE), "type");
     }
     if (x->no) {
-        WAY(schema_write_literal(s, style_word(s, "false"), NFA_RETURN_NODE), "type");
+        WAY(schema_literal(s, style_word(s, "false"), NFA_RETURN_NODE), "type");
     }
     for (uint32_t i = 0; i < x->numbers.n; i++) {
         WAY(number_node(s, &x->numbers.p[i]), "multipleOf");
@@ -429,11 +412,8 @@ uint32_t schema_value(schema *s, const shape *x) {
 
 uint32_t schema_shape_rule(schema *s, const shape *x) {
     assert(s != NULL);
-    shape_rule *to = NFA_PUSH(s->b, s->shapes);
-    uint32_t rule = to != NULL ? build_rule(s->b) : 0;
-    if (to != NULL) {
-        *to = (shape_rule){*x, rule, s->writing};
-    }
+    uint32_t rule = build_rule(s->b);
+    (void)NFA_ADD(s->b, s->shapes, (shape_rule){*x, rule, s->writing});
     return rule;
 }
 

@@ -180,16 +180,10 @@ void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size) {
 
 void shape_any(schema *s, shape *out) {
     *out = (shape){.null = true, .yes = true, .no = true};
-    number_part *number = PART_PUSH(s, out->numbers);
-    string_part *string = PART_PUSH(s, out->strings);
-    array_part *array = PART_PUSH(s, out->arrays);
-    object_part *object = PART_PUSH(s, out->objects);
-    if (s->b->failed == QUIRE_OK) {
-        *number = (number_part){0};
-        *string = (string_part){DFA_ANY, 0, NFA_NONE, false};
-        *array = (array_part){.max = NFA_NONE};
-        *object = (object_part){.max = NFA_NONE};
-    }
+    (void)PART_ADD(s, out->numbers, (number_part){0});
+    (void)PART_ADD(s, out->strings, (string_part){DFA_ANY, 0, NFA_NONE, false});
+    (void)PART_ADD(s, out->arrays, (array_part){.max = NFA_NONE});
+    (void)PART_ADD(s, out->objects, (object_part){.max = NFA_NONE});
 }
 
 static bool string_is_any(const string_part *p) {
@@ -285,9 +279,7 @@ static const object_layer *closed_layer(const object_part *o) {
 /* Makes a member required, with this expression for its value. */
 static void require_member(schema *s, object_part *o, str name, uint32_t value) {
     object_layer l = {.rest = EXPR_ANY, .silent = true};
-    named_expr *n = PART_PUSH(s, l.names);
-    if (n != NULL) {
-        *n = (named_expr){name, value};
+    if (PART_ADD(s, l.names, (named_expr){name, value})) {
         PARTS_JOIN(s, o->layers, ((PARTS(object_layer)){&l, 1}));
     }
     if (!object_requires(o, name)) {
@@ -358,9 +350,8 @@ void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
     for (uint32_t i = 0; i < x->list.n; i++) {                                                               \
         for (uint32_t k = 0; k < y->list.n && build_step(s->b, 1); k++) {                                    \
             type both;                                                                                       \
-            type *to = meet ? PART_PUSH(s, out->list) : NULL;                                                \
-            if (to != NULL) {                                                                                \
-                *to = both;                                                                                  \
+            if (meet) {                                                                                      \
+                (void)PART_ADD(s, out->list, both);                                                          \
             }                                                                                                \
         }                                                                                                    \
     }
@@ -451,12 +442,7 @@ static bool object_is_empty(schema *s, const object_part *o, int depth) {
 
 static bool array_is_empty(schema *s, const array_part *a, int depth) {
     for (uint32_t item = 0; item < a->min && item < 16 && depth > 0; item++) {
-        uint32_t all = EXPR_ANY;
-        for (uint32_t i = 0; i < a->layers.n; i++) {
-            const array_layer *l = &a->layers.p[i];
-            all = expr_and(s, all, item < l->prefix.n ? l->prefix.p[item] : l->rest);
-        }
-        if (expr_is_empty(s, all, depth - 1)) {
+        if (expr_is_empty(s, array_item(s, a, item), depth - 1)) {
             return true;
         }
     }
@@ -501,10 +487,6 @@ const char *style_word(const schema *s, const char *json) {
     return !is_python ? json : *json == 'n' ? "None" : *json == 't' ? "True" : "False";
 }
 
-static uint32_t value_style_literal(schema *s, str text, uint32_t next) {
-    return build_bytes(s->b, text, next);
-}
-
 /* The quote, where special tokens are themselves. */
 static uint32_t quote(schema *s, uint32_t next) {
     return parts_emit_text(s->parts, s->arguments->quote, next);
@@ -525,17 +507,17 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
     uint32_t ways[2];
     for (int i = 0; i < 2; i++) {
         str mark = {quotes + i, 1};
-        uint32_t body = schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW,
-                                    value_style_literal(s, mark, next));
-        ways[i] = body == NFA_FAIL_NODE ? body : value_style_literal(s, mark, body);
+        uint32_t body =
+            schema_text(s, dfa_quoted(s->dfas, p->dfa, quotes[i]), p, NFA_RAW, build_bytes(s->b, mark, next));
+        ways[i] = body == NFA_FAIL_NODE ? body : build_bytes(s->b, mark, body);
     }
     return build_split(s->b, ways, 2);
 }
 
 static uint32_t json_string(schema *s, const string_part *p, uint32_t next) {
     uint32_t text = schema_text(s, avoiding(s, p), p, p->dfa == DFA_ANY ? NFA_JSON : NFA_PLAIN,
-                                value_style_literal(s, str_of("\""), next));
-    return text == NFA_FAIL_NODE ? text : value_style_literal(s, str_of("\""), text);
+                                schema_literal(s, "\"", next));
+    return text == NFA_FAIL_NODE ? text : schema_literal(s, "\"", text);
 }
 
 uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
@@ -554,11 +536,13 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
 
 /* ---- names ---- */
 
-bool style_is_word(str name) {
+bool style_is_word(str name, const char *signs) {
+    assert(signs != NULL);
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (uint8_t)c >= 0x80;
-        if (!is_letter && (i == 0 || !((c >= '0' && c <= '9') || c == '-' || c == '.'))) {
+        bool is_sign = (c >= '0' && c <= '9') || (c != 0 && strchr(signs, c) != NULL);
+        if (!is_letter && (i == 0 || !is_sign)) {
             return false;
         }
     }
@@ -568,7 +552,7 @@ bool style_is_word(str name) {
 uint32_t style_name(schema *s, str name, uint32_t next) {
     assert(s != NULL);
     if (s->style == STYLE_GEMMA) {
-        return style_is_word(name) ? value_style_literal(s, name, next) : NFA_FAIL_NODE;
+        return style_is_word(name, "-.") ? build_bytes(s->b, name, next) : NFA_FAIL_NODE;
     }
     if (s->style == STYLE_PYTHON) {
         return python_string(s, &(string_part){dfa_names(s->dfas, &name, 1), 0, NFA_NONE, false}, next);
@@ -594,8 +578,8 @@ uint32_t style_open_name(schema *s, const open_way *w, uint32_t next) {
         str mark = {quotes + i, 1};
         uint32_t names = n > 1 ? dfa_quoted(s->dfas, w->names, quotes[i]) : w->names;
         uint32_t text =
-            schema_open_name(s, w, names, n > 1 ? NFA_RAW : NFA_JSON, value_style_literal(s, mark, next));
-        ways[i] = text == NFA_FAIL_NODE ? text : value_style_literal(s, mark, text);
+            schema_open_name(s, w, names, n > 1 ? NFA_RAW : NFA_JSON, build_bytes(s->b, mark, next));
+        ways[i] = text == NFA_FAIL_NODE ? text : build_bytes(s->b, mark, text);
     }
     return build_split(s->b, ways, n);
 }

@@ -247,6 +247,9 @@ void schema_free_kept(schema *s);
 /* Appends to PARTS: copies them with room for another one. NULL: the build failed. */
 void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size);
 #define PART_PUSH(s, parts) schema_append((s), &(parts).p, &(parts).n, sizeof *(parts).p)
+/* Appends a copy of an element; false if the build failed. */
+#define PART_ADD(s, parts, ...)                                                                              \
+    (PART_PUSH(s, parts) != NULL ? ((parts).p[(parts).n - 1] = __VA_ARGS__, true) : false)
 /* Sets *x to x followed by `from`. */
 void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32_t n_from, size_t size);
 #define PARTS_JOIN(s, x, y) schema_join((s), &(x).p, &(x).n, (y).p, (y).n, sizeof *(x).p)
@@ -285,7 +288,11 @@ bool object_requires(const object_part *o, str name);
 /* Whether an object may only have names that it lists or requires, or that match its
  * patterns. */
 bool object_is_closed(schema *s, const object_part *o);
-/* schema_write.c: nodes for texts of the dfa `texts` with p's length, which is counted
+/* schema_write.c: nodes for the bytes of text, then next. */
+uint32_t schema_literal(schema *s, const char *text, uint32_t next);
+/* The expression for an item of an array, by its layers. */
+uint32_t array_item(schema *s, const array_part *a, uint32_t item);
+/* Nodes for texts of the dfa `texts` with p's length, which is counted
  * beside it. NFA_FAIL_NODE: there are none. */
 uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next);
 /* Sets *out to a dfa of all strings of a shape. False: there are none. */
@@ -379,20 +386,10 @@ bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *
 /* The number of texts in a dfa; NFA_NONE: over NFA_FEW_NAMES. */
 uint32_t schema_count_texts(schema *s, uint32_t dfa);
 
-/* schema_arguments.c: a value with the reader's schema `of` between its tags, then
- * end. */
-uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end);
-/* Writes the rules of objects and arrays that element_value has met. */
-void element_write_rest(schema *s);
-
 /* schema_members.c: an object in braces, ending in RETURN; and only its members, then
  * next. */
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
-
-/* schema_arguments.c: arguments that are one text of a grammar; the node ends in
- * RETURN. */
-uint32_t argument_text(schema *s);
 
 #define STYLE_WORDS "^[A-Za-z_][A-Za-z0-9_]{0,63}$" /* names of open members without quotes */
 
@@ -400,8 +397,9 @@ uint32_t argument_text(schema *s);
 bool style_is_plain(const schema *s);
 const char *style_word(const schema *s, const char *json);
 uint32_t style_string(schema *s, const string_part *p, uint32_t next);
-/* Whether Gemma's notation reads a name without quotes as itself. */
-bool style_is_word(str name);
+/* Whether a name is letters, digits and these signs, and begins with a letter: Gemma's
+ * notation ("-.") and Python ("") read it without quotes as itself. */
+bool style_is_word(str name, const char *signs);
 uint32_t style_name(schema *s, str name, uint32_t next);
 /* Names that open members may have; and one such name as w describes, spelled like a
  * string or, in Gemma's notation, as itself. */

@@ -24,25 +24,16 @@ static const char *number_not(schema *s, const number_part *p, shape *out) {
         one[n++].multiples[0].negated = !p->multiples[i].negated;
     }
     if (p->integer && !p->exact) {
-        number_part *fraction = PART_PUSH(s, out->numbers);
-        if (fraction != NULL) {
-            *fraction = (number_part){.n_multiples = 1, .multiples = {{1, 0, true}}};
-        }
+        (void)PART_ADD(s, out->numbers, (number_part){.n_multiples = 1, .multiples = {{1, 0, true}}});
     }
     for (uint32_t i = 0; i < n; i++) {
-        number_part *to = PART_PUSH(s, out->numbers);
-        if (to != NULL) {
-            *to = one[i];
-        }
+        (void)PART_ADD(s, out->numbers, one[i]);
     }
     return NULL;
 }
 
 static void push_string(schema *s, shape *out, string_part p) {
-    string_part *to = PART_PUSH(s, out->strings);
-    if (to != NULL) {
-        *to = p;
-    }
+    (void)PART_ADD(s, out->strings, p);
 }
 
 /* The texts that the dfa rejects, without those that it rejects wrongly. */
@@ -80,18 +71,14 @@ static const char *string_not(schema *s, const string_part *p, shape *out) {
 }
 
 static array_part *push_array(schema *s, shape *out, uint32_t min, uint32_t max) {
-    array_part *to = PART_PUSH(s, out->arrays);
-    if (to != NULL) {
-        *to = (array_part){.min = min, .max = max};
-    }
-    return to;
+    bool added = PART_ADD(s, out->arrays, (array_part){.min = min, .max = max});
+    return added ? &out->arrays.p[out->arrays.n - 1] : NULL;
 }
 
 static void push_contains(schema *s, shape *out, contains_rule c) {
     array_part *to = push_array(s, out, 0, NFA_NONE);
-    contains_rule *r = to != NULL ? PART_PUSH(s, to->contains) : NULL;
-    if (r != NULL) {
-        *r = c;
+    if (to != NULL) {
+        (void)PART_ADD(s, to->contains, c);
     }
 }
 
@@ -104,10 +91,7 @@ static void push_item(schema *s, shape *out, uint32_t i, uint32_t failing) {
     }
     *l = (array_layer){.rest = EXPR_ANY, .silent = true};
     for (uint32_t k = 0; k <= i; k++) {
-        uint32_t *item = PART_PUSH(s, l->prefix);
-        if (item != NULL) {
-            *item = k < i ? EXPR_ANY : failing;
-        }
+        (void)PART_ADD(s, l->prefix, k < i ? EXPR_ANY : failing);
     }
 }
 
@@ -157,13 +141,9 @@ static void push_member(schema *s, shape *out, str name, uint32_t value, bool re
         return;
     }
     *l = (object_layer){.rest = EXPR_ANY, .silent = true};
-    named_expr *n = PART_PUSH(s, l->names);
-    str *r = required ? PART_PUSH(s, to->required) : NULL;
-    if (n != NULL) {
-        *n = (named_expr){name, value};
-    }
-    if (r != NULL) {
-        *r = name;
+    (void)PART_ADD(s, l->names, (named_expr){name, value});
+    if (required) {
+        (void)PART_ADD(s, to->required, name);
     }
 }
 
@@ -175,10 +155,7 @@ static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
     object_part *to = PART_PUSH(s, out->objects);
     if (to != NULL) {
         *to = (object_part){.min = 1, .max = NFA_NONE};
-        member_rule *r = PART_PUSH(s, to->rules);
-        if (r != NULL) {
-            *r = (member_rule){names, value};
-        }
+        (void)PART_ADD(s, to->rules, (member_rule){names, value});
     }
 }
 
@@ -199,12 +176,11 @@ static uint32_t rest_names(schema *s, const object_layer *l) {
 }
 
 static const char *object_not(schema *s, const object_part *p, shape *out) {
-    object_part *to;
-    if (p->min > 0 && (to = PART_PUSH(s, out->objects)) != NULL) {
-        *to = (object_part){.max = p->min - 1};
+    if (p->min > 0) {
+        (void)PART_ADD(s, out->objects, (object_part){.max = p->min - 1});
     }
-    if (p->max != NFA_NONE && (to = PART_PUSH(s, out->objects)) != NULL) {
-        *to = (object_part){.min = p->max + 1, .max = NFA_NONE};
+    if (p->max != NFA_NONE) {
+        (void)PART_ADD(s, out->objects, (object_part){.min = p->max + 1, .max = NFA_NONE});
     }
     for (uint32_t i = 0; i < p->required.n; i++) {
         push_member(s, out, p->required.p[i], EXPR_NEVER, false);
@@ -231,16 +207,11 @@ static const char *object_not(schema *s, const object_part *p, shape *out) {
         push_rule(s, out, shape_strings(s, x, &names) ? strings_outside(s, x, names) : DFA_ANY, EXPR_ANY);
     }
     for (uint32_t i = 0; i < p->rules.n; i++) { /* all members with these names fail */
-        object_layer *l = (to = PART_PUSH(s, out->objects)) != NULL ? PART_PUSH(s, to->layers) : NULL;
-        pattern_expr *all = NULL;
-        if (l != NULL) {
-            to->max = NFA_NONE;
-            *l = (object_layer){.rest = EXPR_ANY, .silent = true};
-            all = PART_PUSH(s, l->patterns);
-        }
-        if (all != NULL) {
-            *all = (pattern_expr){p->rules.p[i].dfa, expr_not(s, p->rules.p[i].expr)};
-        }
+        object_part fails = {.max = NFA_NONE};
+        object_layer l = {.rest = EXPR_ANY, .silent = true};
+        (void)PART_ADD(s, l.patterns, (pattern_expr){p->rules.p[i].dfa, expr_not(s, p->rules.p[i].expr)});
+        (void)PART_ADD(s, fails.layers, l);
+        (void)PART_ADD(s, out->objects, fails);
     }
     return NULL;
 }
