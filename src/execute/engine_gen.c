@@ -437,14 +437,15 @@ static quire_err exec_write_message(const engine_call *k, size_t from, exec_cont
     for (size_t i = from + 1; has != CONTENT_MARK && e == QUIRE_OK && i < end; i++) {
         const program_part *p = &s->parts[i];
         const strbuf *text = p->text != NULL ? &p->text->text : p->value != NULL ? &p->value->text : NULL;
-        e = text != NULL ? strbuf_add(&content, text->p, text->n)
+        e = text != NULL
+                ? err_set(err, strbuf_add(&content, text->p, text->n), -1, "out of memory for a turn")
             : p->kind != PART_TOKENS
                 ? QUIRE_OK
                 : err_set(err, QUIRE_UNSUPPORTED, -1,
                           "a turn cannot have token ids, because the chat template writes it; give its text");
     }
     if (e == QUIRE_OK && has != CONTENT_TEXT) {
-        e = strbuf_add_str(&content, k->x->mark);
+        e = err_set(err, strbuf_add_str(&content, k->x->mark), -1, "out of memory for a turn");
     }
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "role"), s->parts[from].role);

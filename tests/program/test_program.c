@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "program/program_state.h"
 #include "program_world.h"
 
@@ -245,6 +246,50 @@ TEST(what_is_wrong_with_a_call_is_its_error_and_appends_nothing) {
     run_to_idle(ps, &got);
     quire_state_close(json);
 }
+
+#ifdef QUIRE_DEBUG
+/* Runs a program whose n-th allocation fails. Returns its error's code; an error must have
+ * a text, and a program without one its variables. */
+static quire_err run_short_of_memory(int64_t n, bool *is_past) {
+    static const char chat[] =
+        "{\"fields\": {\"max_tokens\": 2, \"temperature\": 0}, \"steps\": [{\"role\": \"user\", \"text\": "
+        "\"Who came?\"}, "
+        "{\"gen\": \"a\"}, {\"set\": \"x\", \"to\": \"{{a}}\"}, {\"role\": \"user\", \"text\": \"And "
+        "{{x}}?\"}, "
+        "{\"gen\": \"b\"}]}";
+    quire_state *s = NULL;
+    quire_program_event ev = {0};
+    quire_error why = {0};
+    fault_at(n);
+    quire_err e = quire_program_open(ps, chat, sizeof chat - 1, NULL, &s, &why);
+    while (e == QUIRE_OK && ev.kind != QUIRE_PROGRAM_IDLE) {
+        if (!quire_programs_next(ps, &ev)) {
+            quire_programs_wait(ps, 1000000);
+        } else if (ev.kind == QUIRE_PROGRAM_FAILED && why.code == QUIRE_OK) {
+            why = *ev.error;
+        }
+    }
+    *is_past = !fault_happened();
+    fault_at(0);
+    if (why.code != QUIRE_OK && why.message[0] == '\0') {
+        fail_msg("allocation %lld: %s without a text", (long long)n, quire_err_name(why.code));
+    }
+    if (e == QUIRE_OK && why.code == QUIRE_OK) {
+        assert_int_equal(variable_of(s, "b", -1).completion_tokens, 2);
+    }
+    quire_state_close(s);
+    return why.code;
+}
+
+TEST(a_program_without_memory_fails_with_a_text) {
+    bool is_past = false;
+    int32_t n_failed = 0;
+    for (int64_t n = 1; !is_past; n++) {
+        n_failed += run_short_of_memory(n, &is_past) != QUIRE_OK;
+    }
+    assert_true(n_failed > 10);
+}
+#endif
 
 TEST(a_state_goes_on_as_steps_are_appended) {
     quire_state *p;
