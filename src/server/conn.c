@@ -140,10 +140,8 @@ static void conn_give_up_request(conn *c, const api_error *why) {
     bufferevent_enable(c->bev, EV_READ); /* closing with unread data would reset the connection */
     if (c->refusal != 0) {
         conn_send_refusal(c);
-    } else if (why->retry_after_s > 0) {
-        conn_reply_failure(c, *why);
     } else {
-        conn_fail(c, why, NULL);
+        conn_reply_failure(c, *why);
     }
 }
 
@@ -153,7 +151,7 @@ void conn_end(conn *c, const api_error *why) {
         c->pending->end(c, why);
     } else if (c->pending != NULL) {
         c->pending->close(c);
-        conn_fail(c, why, NULL);
+        conn_reply_failure(c, *why);
     } else if (conn_is_arriving(c)) {
         conn_give_up_request(c, why);
     }

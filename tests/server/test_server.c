@@ -565,6 +565,7 @@ TEST(a_request_that_is_still_arriving_is_answered_when_a_drain_ends) {
         const char *response = hear(fds[i], NULL);
         /* refused by its head, it hears that */
         expect_in(response, i == 2 ? "HTTP/1.1 404 " : "HTTP/1.1 503 ");
+        assert_int_equal(strstr(response, "Retry-After: 1\r\n") != NULL, i != 2);
         expect_in(response, i == 2 ? "POST /nope: there is no such path" : "the server is shutting down");
         expect_in(response, "Connection: close\r\n");
         close(fds[i]);
