@@ -43,8 +43,8 @@ typedef struct response_logprobs {
     /* completions: the shown part of the waiting tokens' text; Responses: the end of the
      * shown text, of which no part has come yet */
     strbuf shown;
-    /* number of tokens that no longer wait; their text ends at byte `base` of the
-     * response's */
+    /* tokens that no longer wait: their number, of completions alone; their text ends at
+     * byte `base` of the response's */
     size_t n_settled;
     size_t base, n_shown; /* n_shown: bytes of the response's text that are shown */
     strbuf content;       /* used by chat and Responses: one object for each token */

@@ -203,7 +203,6 @@ static void responses_drop_waiting(response_logprobs *l, size_t n) {
         l->waiting[i - n].n_values -= l->waiting[i].n_values > cut ? cut : l->waiting[i].n_values;
     }
     l->n_waiting -= n;
-    l->n_settled += n;
 }
 
 /* Settles the waiting tokens that begin before byte `to` of the response's text, and
@@ -249,21 +248,6 @@ static quire_err responses_list_token(const response *a, response_choice *c, con
         memmove(l->shown.p, l->shown.p + content.to, l->shown.n - content.to + 1);
         l->shown.n -= content.to;
     }
-    return QUIRE_OK;
-}
-
-static quire_err responses_roll_back(response_choice *c, const quire_event *ev) {
-    response_logprobs *l = &c->logprobs;
-    size_t n = (size_t)ev->n_tokens, kept = n > l->n_settled ? n - l->n_settled : 0,
-           began = l->n_shown - l->shown.n;
-    l->n_waiting = kept < l->n_waiting ? kept : l->n_waiting;
-    l->values.n = l->n_waiting > 0 ? l->waiting[l->n_waiting - 1].n_values : 0;
-    if (kept == 0) {
-        l->n_settled = n;
-        l->base = ev->n_decoded;
-    }
-    l->shown.n = ev->n_text > began ? ev->n_text - began : 0;
-    l->n_shown = ev->n_text;
     return QUIRE_OK;
 }
 
@@ -754,7 +738,5 @@ const response_writer responses_writer = {
     .chunk = responses_write_chunk,
     .last = responses_write_last,
     .error = responses_write_error,
-    .logprobs = {.token = responses_list_token,
-                 .roll_back = responses_roll_back,
-                 .write = chat_write_logprobs},
+    .logprobs = {.token = responses_list_token, .write = chat_write_logprobs},
 };

@@ -126,26 +126,6 @@ TEST(a_hidden_mark_is_not_listed_and_a_part_of_a_character_is) {
     listing_close(&l);
 }
 
-TEST(a_rollback_drops_the_waiting_tokens_after_it) {
-    listing l;
-    listing_open(&l);
-    take_text(&l, 0, "a", "a");
-    take_text(&l, 1, "<", NULL);
-    take_text(&l, 2, "thi", NULL);
-    quire_event back = {
-        .kind = QUIRE_EVENT_ROLLBACK, .text = "a<", .n_text = 2, .n_decoded = 2, .n_tokens = 2};
-    assert_int_equal(response_rollback_logprobs(&l.a, &l.c, &back), QUIRE_OK);
-    take_text(&l, 3, "b", "<b");
-    expect_listed(&l, "|a|<|b");
-    take_text(&l, 4, "<", NULL);
-    back =
-        (quire_event){.kind = QUIRE_EVENT_ROLLBACK, .text = "a", .n_text = 1, .n_decoded = 1, .n_tokens = 1};
-    assert_int_equal(response_rollback_logprobs(&l.a, &l.c, &back), QUIRE_OK);
-    take_text(&l, 5, "c", "c");
-    expect_listed(&l, "|a|<|b|c");
-    listing_close(&l);
-}
-
 TEST(runs_count_as_memory_and_not_as_text) {
     listing l;
     listing_open(&l);
