@@ -205,8 +205,7 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     d->has_fp8_kv = quant_has_fp8_kv(f);
     d->auto_compute = auto_compute(f, by_type, d->weight_type);
     if (d->quantise_to == DTYPE_I8) {
-        /* products are int8 even if most weights are in a table, which is not
-         * converted */
+        /* products are int8 even if most weights are in tables that are not converted */
         d->auto_compute = COMPUTE_INT8;
     } else if (d->quantise_to == DTYPE_F8_E4M3) {
         d->auto_compute = COMPUTE_BF16;

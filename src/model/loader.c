@@ -230,7 +230,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         bias = p ? &bias_view : bias;
     }
     TRY_DONE(e, quantise_matrix(l, kind.use, &weight, &q));
-    const bool left_out = l->is_quantised || l->quantise_to == DTYPE_F8_E4M3;
+    const bool left_out = l->is_quantised || (l->quantise_to != DTYPE_F32 && q.type == w->type);
     const linear_spec spec = {
         .weight = &weight, .bias = bias, .exact = kind.exact, .rounding = q.rounding, .left_out = left_out};
     TRY_DONE(e, l->b->ops->linear_load(l->b, &spec, out, l->err));

@@ -29,7 +29,7 @@ static const quantise_row rows[] = {
     {"q8_0", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_F32},   {"q6_k", DTYPE_Q6_K, DTYPE_Q8_0, DTYPE_Q8_0},
     {"q5_k", DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_1},  {"q4_k", DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q5_0},
     {"q4_0", DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_F32},   {"iq4_xs", DTYPE_IQ4_XS, DTYPE_Q6_K, DTYPE_IQ4_NL},
-    {"mxfp4", DTYPE_MXFP4, DTYPE_Q6_K, DTYPE_F32}, {"int8", DTYPE_I8, DTYPE_I8, DTYPE_F32},
+    {"mxfp4", DTYPE_MXFP4, DTYPE_Q6_K, DTYPE_F32}, {"int8", DTYPE_I8, DTYPE_Q8_0, DTYPE_F32},
     {"fp8", DTYPE_F8_E4M3, DTYPE_F32, DTYPE_F32},
 };
 
@@ -48,7 +48,7 @@ static bool is_float(dtype t) {
 
 dtype quantise_type(dtype to, matrix_use use, dtype from, int64_t n) {
     const quantise_row *row = quantise_row_of(to);
-    if (row == NULL || use == MATRIX_KEPT || !is_float(from) || (to == DTYPE_I8 && use == MATRIX_TABLE)) {
+    if (row == NULL || use == MATRIX_KEPT || !is_float(from)) {
         return from;
     }
     dtype type = use == MATRIX_PRODUCT ? row->to : row->ends;
@@ -168,8 +168,7 @@ static bool is_already(const model_file *f, const arch_names *names, const char 
     return type == row->to ||
            (d->weight_bytes_of[row->to] > 0 && row->instead != DTYPE_F32 && type == row->instead) ||
            (quant_is(f) && str_is(method, row->name)) ||
-           (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 &&
-            is_float(d->weight_type));
+           (row->to == DTYPE_I8 && d->is_packed && d->packed_compute == COMPUTE_INT8 && is_float(type));
 }
 
 quire_err quantise_describe(const model_file *f, const arch_names *names, const char *root, model_desc *d,
@@ -337,8 +336,11 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *
     assert(l != NULL && w != NULL);
     const dtype type = quantise_type(l->quantise_to, use, w->type, w->dims[1]);
     *out = (quantised){.type = w->type};
-    /* int8: the backend rounds, as under --compute int8 */
-    if (type == w->type || type == DTYPE_I8 || w->packing != 0) {
+    if (type == w->type || w->packing != 0) {
+        return QUIRE_OK;
+    }
+    if (type == DTYPE_I8) { /* the backend rounds, as under --compute int8 */
+        out->type = type;
         return QUIRE_OK;
     }
     if (w->dims[0] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX ||

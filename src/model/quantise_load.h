@@ -38,7 +38,7 @@ int64_t quantise_bytes(const tensor_view *t, dtype type);
 typedef struct quantised {
     dtype type; /* its new type; unchanged if it is not quantised */
     /* memory of its blocks, or codes and scales; free it with mem_free; NULL: not
-     * quantised */
+     * quantised here: I8 is left to the backend */
     void *memory;
     quant_matrix m;        /* F8_E4M3: the matrix */
     row_rounding rounding; /* how the rows that it multiplies are rounded, under fp8 compute */

@@ -292,21 +292,27 @@ TEST(fp8_has_a_scale_for_each_row_and_leaves_embeddings_and_head) {
     }
 }
 
-TEST(int8_is_what_int8_compute_does) {
-    model_plan p;
-    size_t n, n_want;
-    plan_wide(&p, FF, false);
-    fill_floats(&p, DTYPE_BF16);
-    const model_desc d = describe(&p, "int8"), plain = describe(&p, NULL);
-    assert_int_equal(d.auto_compute, COMPUTE_INT8);
-    assert_int_equal(plain.auto_compute, COMPUTE_BF16);
-    assert_int_equal(d.weight_bytes_of[DTYPE_BF16], N_VOCAB * WIDTH * 2); /* the table of embeddings */
-    float *got = plan_logits(&p, "int8", COMPUTE_INT8, &n),
-          *want = plan_logits(&p, NULL, COMPUTE_INT8, &n_want);
-    assert_memory_equal(got, want, n * sizeof *got);
-    mem_free(got);
-    mem_free(want);
-    free_plan(&p);
+TEST(int8_computes_products_in_int8_and_the_ends_in_q8_0) {
+    static const mix m = {.name = "int8", .to = DTYPE_BF16, .rows_320 = DTYPE_BF16, .ends = DTYPE_Q8_0};
+    for (int is_tied = 0; is_tied < 2; is_tied++) {
+        model_plan p;
+        size_t n, n_want;
+        plan_wide(&p, FF, is_tied);
+        fill_floats(&p, DTYPE_BF16);
+        model_plan blocks = as_blocks(&p, &m);
+        const model_desc d = describe(&p, "int8"), plain = describe(&p, NULL);
+        assert_int_equal(d.auto_compute, COMPUTE_INT8);
+        assert_int_equal(plain.auto_compute, COMPUTE_BF16);
+        assert_int_equal(d.weight_bytes_of[DTYPE_BF16], 0);
+        assert_int_equal(d.weight_bytes_of[DTYPE_Q8_0], (is_tied ? 1 : 2) * N_VOCAB * WIDTH / 32 * 34);
+        float *got = plan_logits(&p, "int8", COMPUTE_INT8, &n),
+              *want = plan_logits(&blocks, NULL, COMPUTE_INT8, &n_want);
+        assert_memory_equal(got, want, n * sizeof *got);
+        mem_free(got);
+        mem_free(want);
+        free_plan(&blocks);
+        free_plan(&p);
+    }
 }
 
 /* ---- packed, and threads ---- */
@@ -359,10 +365,19 @@ static model_file *open_packed(const void *bytes, size_t n, const char *name) {
     return f;
 }
 
+/* fp8 and int8, and the types of their head and table of embeddings. */
+static const mix by_rows[] = {{"fp8", DTYPE_F8_E4M3, DTYPE_F8_E4M3, DTYPE_BF16},
+                              {"int8", DTYPE_I8, DTYPE_I8, DTYPE_Q8_0}};
+
+#define N_ALL_MIXES (N_MIXES + sizeof by_rows / sizeof *by_rows)
+
+static const mix *mix_at(size_t i) {
+    return i < N_MIXES ? &mixes[i] : &by_rows[i - N_MIXES];
+}
+
 TEST(a_packed_model_is_the_quantised_one_whatever_packed_it) {
-    static const mix fp8 = {.name = "fp8", .to = DTYPE_F8_E4M3};
-    for (size_t i = 0; i <= N_MIXES; i++) {
-        const mix *m = i < N_MIXES ? &mixes[i] : &fp8;
+    for (size_t i = 0; i < N_ALL_MIXES; i++) {
+        const mix *m = mix_at(i);
         model_plan p;
         model_desc d;
         quire_error err = {0};
@@ -383,6 +398,48 @@ TEST(a_packed_model_is_the_quantised_one_whatever_packed_it) {
         mem_free(bytes);
         mem_free(other);
         free_plan(&p);
+    }
+}
+
+/* Closes the file and returns the bytes of its weights in memory. */
+static int64_t bytes_loaded(model_file *f) {
+    backend *b = open_threads(2);
+    model *m;
+    quire_error err = {0};
+    if (model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_file_close(f);
+    const int64_t n = b->ops->weight_bytes(b);
+    model_close(m);
+    b->ops->close(b);
+    return n;
+}
+
+TEST(a_table_that_is_also_the_head_is_in_memory_once) {
+    for (size_t i = 0; i < N_ALL_MIXES; i++) {
+        const mix *m = mix_at(i);
+        const int64_t table =
+            N_VOCAB * WIDTH / dtype_block_elements(m->ends) * (int64_t)dtype_block_bytes(m->ends);
+        int64_t loaded[2], reopened[2];
+        for (int is_tied = 0; is_tied < 2; is_tied++) {
+            model_plan p;
+            size_t n;
+            plan_wide(&p, FF, is_tied);
+            fill_floats(&p, DTYPE_BF16);
+            plan_file file = open_as(&p, m->name);
+            loaded[is_tied] = bytes_loaded(file.f);
+            free(file.bytes);
+            uint8_t *packed = pack_as(&p, m->name, 2, &n);
+            reopened[is_tied] = bytes_loaded(open_packed(packed, n, NULL));
+            mem_free(packed);
+            free_plan(&p);
+        }
+        if (loaded[0] - loaded[1] != table || reopened[0] - reopened[1] != table) {
+            fail_msg("%s: a head of its own adds %lld bytes, packed %lld, a table has %lld", m->name,
+                     (long long)(loaded[0] - loaded[1]), (long long)(reopened[0] - reopened[1]),
+                     (long long)table);
+        }
     }
 }
 
