@@ -74,12 +74,16 @@ set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/attention_run_avx2.c ${C
     ${CMAKE_SOURCE_DIR}/src/backend/cpu/attention_run_neon.c APPEND PROPERTY COMPILE_OPTIONS -O3 -fno-trapping-math)
 
 # They take most of a tree's time to compile, and are the same in every build type: another tree may have them.
-set(QUIRE_KERNELS_FROM "" CACHE PATH "A release tree, built with the same compiler, whose objects of the CPU's kernels are linked in place of this one's")
+set(QUIRE_KERNELS_FROM "" CACHE PATH "A release tree whose objects of the CPU's kernels are linked in place of this one's")
+set(QUIRE_KERNELS_OWN "" CACHE STRING "Of these, the files that this tree compiles itself even so: an expression, empty for none")
 set(quire_kernels_of_cpu)
 if(QUIRE_KERNELS_FROM)
     file(GLOB isa_kernels RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx*.c)
     if(amx IN_LIST isa_native)
         list(APPEND isa_kernels src/backend/cpu/linear_amx.c)
+    endif()
+    if(QUIRE_KERNELS_OWN)
+        list(FILTER isa_kernels EXCLUDE REGEX "${QUIRE_KERNELS_OWN}")
     endif()
     list(TRANSFORM isa_kernels REPLACE "(.+)" "${QUIRE_KERNELS_FROM}/CMakeFiles/quire_cpu.dir/\\1.o" OUTPUT_VARIABLE quire_kernels_of_cpu)
     list(TRANSFORM isa_kernels PREPEND ${CMAKE_SOURCE_DIR}/)

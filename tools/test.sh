@@ -21,6 +21,7 @@ passed=0 failed=0 skipped=0
 mapfile -t rooms < <(sed -nE 's,^quire_tests\(([a-z]+/)*([a-z]+) .*,\2,p' cmake/tests.cmake) # those with unit tests
 threaded=(base kv engine stream api program)
 parsers=(expr json grammar file hub text jinja chat answer)
+hour=$(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600)) # of HEAD's commit
 n_turns=5 # no divisor of 24, so that the same hour of every day has another turn
 
 say() { printf '== %s\n' "$*"; }
@@ -150,11 +151,13 @@ finish() {
 
 # Kernels are compiled once, in the release tree: they have no assertions, and take most of another tree's time.
 kernels="-DQUIRE_KERNELS_FROM=$PWD/build"
+# Where another compiler or a sanitizer is to compile them too, those of 256 or of 512 bits by the parity of the hour; the long forms have it compile all.
+widths=('avx2|avxvnni' 'avx512|avx512bf16|amx')
+own_kernels="-DQUIRE_KERNELS_OWN=_(${widths[hour % 2]})[.]c"
 
 # in_turn: the parsers, and of the other rooms those whose turn it is.
 in_turn() {
-    local turn n=0 room
-    turn=$(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
+    local turn=$((hour % n_turns)) n=0 room
     taken=("${parsers[@]}")
     for room in "${rooms[@]}"; do
         if [[ " ${parsers[*]} " != *" $room "* ]]; then
@@ -165,12 +168,13 @@ in_turn() {
 }
 
 # sanitized TREE SANITIZERS: the unit tests of the rooms $taken, or all of them, but for the labels $few. Where those are few, the kernels are the release
-# tree's, without sanitizer, but where the backend's own tests are among them.
+# tree's, without sanitizer, but for half of them where the backend's own tests are among them.
 sanitized() {
     local with=-DQUIRE_KERNELS_FROM=
-    if [ ${#few[@]} -gt 0 ] && [[ " ${taken[*]} " != *" backend "* ]]; then
+    if [ ${#few[@]} -gt 0 ]; then
         timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" quire_cpu
-        with=$kernels
+        with="$kernels -DQUIRE_KERNELS_OWN="
+        [[ " ${taken[*]} " != *" backend "* ]] || with="$kernels $own_kernels"
     fi
     local tree=$1 targets=(all) chosen=()
     if [ ${#taken[@]} -gt 0 ]; then
@@ -242,7 +246,9 @@ if [ "${1:-}" != --emulated ]; then
 fi
 if [ "${1:-}" != --quick ] && [ "${1:-}" != --emulated ]; then
     # the second compiler: what the stored hashes of every bit hang on, as on emulated instructions
-    timed "build build/clang" build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
+    second=-DQUIRE_KERNELS_FROM=
+    [ "$larger" = ON ] || [ -z "$release" ] || second="$kernels $own_kernels"
+    timed "build build/clang" build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$ $second" \
         tests_core tests_backend tests_engine tests_sample && timed "unit tests, build/clang" unit build/clang -L '^(core|backend|engine|sample)$'
 fi
 if [ -n "$emulated" ]; then
