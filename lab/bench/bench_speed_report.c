@@ -47,87 +47,65 @@ bool speed_is_met(const speed_line *l) {
     return l->less_is_better ? l->value.mean <= l->goal : l->value.mean >= l->goal;
 }
 
+/* Prints a row, or lines of the value and its spread. l NULL: the column titles. */
+static void bench_speed_report_print(const speed_line *l, bool json) {
+    static const speed_line none = {.name = ""};
+    const speed_line *of = l != NULL ? l : &none;
+    const bool is_limited = of->limit.by != NULL, has_goal = !isnan(of->goal);
+    const int32_t numbers[] = {of->prompt, of->batch, of->context};
+    static const char *const words[] = {"prompt", "batch", "context"};
+    char work[64], spread[64], goal[48] = "";
+    const table_column columns[] = {KEY("prompt", NULL, 0, 0),
+                                    KEY("batch", NULL, 0, 0),
+                                    KEY("context", NULL, 0, 0),
+                                    WORD("type", NULL, 0),
+                                    WORD("limit_by", NULL, 0),
+                                    KEY(is_limited           ? "goal"
+                                        : of->less_is_better ? "at_most"
+                                                             : "at_least",
+                                        NULL, 0, 2),
+                                    REMARK("", "work", 38),
+                                    FIGURE(of->name, "measured", 12, 2, of->unit),
+                                    FIGURE(spread, NULL, 0, 0, of->unit),
+                                    FIGURE("", "+- %", 6, 1, ""),
+                                    REMARK("", "", 9),
+                                    FIGURE("", "limit", 10, 1, ""),
+                                    REMARK("", "by", 14),
+                                    FIGURE("", "of it %", 7, 1, ""),
+                                    REMARK("", "goal", 0)};
+    const bench_table t = {"speed", TABLE_COLUMNS(columns), json};
+    if (l == NULL) {
+        table_begin(&t, NULL);
+        return;
+    }
+    (void)snprintf(spread, sizeof spread, "%s spread", l->name);
+    int n = snprintf(work, sizeof work, "%s %s", l->name, l->type);
+    table_cell cells[3];
+    for (int i = 0; i < 3; i++) { /* in people's rows: batch, prompt, context */
+        const int k = i == 2 ? 2 : 1 - i;
+        cells[k] = NUM(numbers[k] > 0 ? numbers[k] : TABLE_ABSENT);
+        n += numbers[k] > 0 ? snprintf(work + n, sizeof work - (size_t)n, " %s %d", words[k], (int)numbers[k])
+                            : 0;
+    }
+    if (has_goal) {
+        (void)snprintf(goal, sizeof goal, is_limited ? "%s %.0f%%: %s" : "%s %g: %s",
+                       is_limited || !l->less_is_better ? ">=" : "<=", is_limited ? 100 * l->goal : l->goal,
+                       speed_is_met(l) ? "met" : "missed");
+    }
+    TABLE_ROW(&t, cells[0], cells[1], cells[2], TXT(l->type), TXT(l->limit.by), NUM(l->goal), TXT(work),
+              LIMITED(l->value.mean, is_limited ? l->limit.value : 0, speed_fraction(l)),
+              NUM(l->value.spread > 0 ? l->value.spread : TABLE_ABSENT),
+              NUM(l->value.mean > 0 ? 100 * l->value.spread / l->value.mean : 0), TXT(l->unit),
+              NUM(is_limited ? l->limit.value : TABLE_ABSENT), TXT(is_limited ? l->limit.by : "-"),
+              NUM(100 * speed_fraction(l)), TXT(goal));
+}
+
 void speed_report_begin(bool json) {
-    if (!json) {
-        printf("%-38s %12s %8s %-9s %10s  %-14s %7s  %s\n", "work", "measured", "spread", "", "limit", "by",
-               "of it", "goal");
-    }
-}
-
-static void bench_speed_report_print_row(const speed_line *l) {
-    char work[64];
-    int n = snprintf(work, sizeof work, "%s%s%s", l->name, l->type != NULL ? " " : "",
-                     l->type != NULL ? l->type : "");
-    if (l->batch > 0) {
-        n += snprintf(work + n, sizeof work - (size_t)n, " batch %d", (int)l->batch);
-    }
-    if (l->prompt > 0) {
-        n += snprintf(work + n, sizeof work - (size_t)n, " prompt %d", (int)l->prompt);
-    }
-    if (l->context > 0) {
-        snprintf(work + n, sizeof work - (size_t)n, " context %d", (int)l->context);
-    }
-    printf("%-38s %12.2f  +-%4.1f%% %-9s", work, l->value.mean,
-           l->value.mean > 0 ? 100 * l->value.spread / l->value.mean : 0, l->unit);
-    if (l->limit.by != NULL) {
-        printf(" %10.1f  %-14s %6.1f%%", l->limit.value, l->limit.by, 100 * speed_fraction(l));
-    } else {
-        printf(" %10s  %-14s %7s", "-", "-", "-");
-    }
-    if (isnan(l->goal)) {
-        printf("\n");
-    } else if (l->limit.by != NULL) {
-        printf("  >= %.0f%%: %s\n", 100 * l->goal, speed_is_met(l) ? "met" : "missed");
-    } else {
-        printf("  %s %g: %s\n", l->less_is_better ? "<=" : ">=", l->goal, speed_is_met(l) ? "met" : "missed");
-    }
-}
-
-/* Adds the parameters of l that are set. */
-static void add_params(json_out *params, const speed_line *l) {
-    const struct {
-        const char *name;
-        int32_t value;
-    } numbers[] = {{"prompt", l->prompt}, {"batch", l->batch}, {"context", l->context}};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (numbers[i].value > 0) {
-            json_int(json_name(params, numbers[i].name), numbers[i].value);
-        }
-    }
-    if (l->type != NULL) {
-        json_cstr(json_name(params, "type"), l->type);
-    }
-    if (l->limit.by != NULL) {
-        json_cstr(json_name(params, "limit_by"), l->limit.by);
-    }
-    if (!isnan(l->goal)) {
-        json_exact(json_name(params, l->limit.by != NULL ? "goal"
-                                     : l->less_is_better ? "at_most"
-                                                         : "at_least"),
-                   l->goal);
-    }
-}
-
-static void bench_speed_report_print_lines(const speed_line *l) {
-    char spread[64];
-    json_line line;
-    add_params(bench_line_begin(&line, "speed", l->name), l);
-    bench_line_end(&line, l->value.mean, l->unit, l->limit.by != NULL ? l->limit.value : (double)NAN,
-                   speed_fraction(l));
-    if (l->value.spread > 0) { /* print the spread of several runs */
-        (void)snprintf(spread, sizeof spread, "%s spread", l->name);
-        add_params(bench_line_begin(&line, "speed", spread), l);
-        bench_line_end(&line, l->value.spread, l->unit, TABLE_ABSENT, TABLE_ABSENT);
-    }
+    bench_speed_report_print(NULL, json);
 }
 
 void speed_report(const speed_line *l, bool json) {
-    if (json) {
-        bench_speed_report_print_lines(l);
-    } else {
-        bench_speed_report_print_row(l);
-        fflush(stdout);
-    }
+    bench_speed_report_print(l, json);
 }
 
 void speed_report_skipped(const char *name, const char *type, const char *why, bool json) {

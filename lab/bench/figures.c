@@ -48,6 +48,46 @@ str figures_next_word(const char **list) {
     return word;
 }
 
+str figures_next_line(str *text) {
+    const char *end = memchr(text->p, '\n', text->n);
+    size_t n = end != NULL ? (size_t)(end - text->p) : text->n;
+    str line = {text->p, n};
+    *text = (str){text->p + n + (end != NULL), text->n - n - (end != NULL)};
+    line.n -= n > 0 && line.p[n - 1] == '\r';
+    return line;
+}
+
+static const char *figures_row_name(const void *rows, size_t row_bytes, int32_t i) {
+    return *(const char *const *)(const void *)((const char *)rows + (size_t)i * row_bytes);
+}
+
+quire_err figures_parse_names(const char *flag, const char *text, const void *rows, size_t row_bytes,
+                              int32_t n_rows, int32_t *out, int32_t *n, quire_error *err) {
+    char names[256] = "";
+    bool is_all = strcmp(text, "all") == 0, is_good = *text != '\0';
+    *n = 0;
+    for (int32_t i = 0; i < n_rows; i++) {
+        size_t at = strlen(names);
+        (void)snprintf(names + at, sizeof names - at, "%s%s", i > 0 ? "," : "",
+                       figures_row_name(rows, row_bytes, i));
+        out[i] = is_all ? (*n)++ : 0;
+    }
+    for (const char *p = text; !is_all && is_good && *p != '\0';) {
+        str word = figures_next_word(&p);
+        int32_t i = 0;
+        while (i < n_rows && !str_is(word, figures_row_name(rows, row_bytes, i))) {
+            i++;
+        }
+        is_good = i < n_rows;
+        for (int32_t k = 0; k < *n; k++) {
+            is_good = is_good && out[k] != i;
+        }
+        out[is_good ? (*n)++ : 0] = i;
+    }
+    return is_good ? QUIRE_OK
+                   : err_set(err, QUIRE_INVALID, -1, "%s %s: must be all or some of %s", flag, text, names);
+}
+
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err) {
     out[0] = thread_pool_cpus();
     *n = 1;
@@ -147,24 +187,35 @@ static bool has_figures(const bench_table *s) {
     return has;
 }
 
-/* Prints a line for each figure of a row. */
+/* Prints the line of the figure in column `of` of a row. */
+static void result_table_print_figure(const bench_table *s, const table_cell *cells, int32_t of) {
+    const table_column *f = &s->columns[of];
+    const table_cell *cell = &cells[of];
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), s->what);
+    json_cstr(json_name(line, "name"), f->name);
+    json_begin(json_name(line, "params"), '{');
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        const table_column *c = &s->columns[i];
+        bool has = c->decimals == TABLE_TEXT ? cells[i].text != NULL : isfinite(cells[i].number);
+        if (c->unit == NULL && (has || c->title != NULL)) {
+            add_cell(line, c, &cells[i]);
+        }
+    }
+    json_end(line, '}');
+    json_exact(json_name(line, "value"), cell->number);
+    json_cstr(json_name(line, "unit"), f->unit);
+    json_exact(json_name(line, "limit"), cell->limit > 0 ? cell->limit : TABLE_ABSENT);
+    json_exact(json_name(line, "fraction"), cell->limit > 0 ? cell->fraction : TABLE_ABSENT);
+    json_line_print(&l);
+}
+
 static void result_table_print_figures(const bench_table *s, const table_cell *cells) {
     for (int32_t i = 0; i < s->n_columns; i++) {
-        if (!result_table_is_figure(&s->columns[i])) {
-            continue;
+        if (result_table_is_figure(&s->columns[i]) && isfinite(cells[i].number)) {
+            result_table_print_figure(s, cells, i);
         }
-        json_line l;
-        json_out *params = bench_line_begin(&l, s->what, s->columns[i].name);
-        for (int32_t k = 0; k < s->n_columns; k++) {
-            const table_column *c = &s->columns[k];
-            bool is_left_out = c->title == NULL && c->decimals != TABLE_TEXT && !isfinite(cells[k].number);
-            if (c->unit == NULL && !is_left_out) {
-                add_cell(params, &s->columns[k], &cells[k]);
-            }
-        }
-        bool is_limited = cells[i].limit > 0;
-        bench_line_end(&l, cells[i].number, s->columns[i].unit, is_limited ? cells[i].limit : TABLE_ABSENT,
-                       is_limited ? cells[i].fraction : TABLE_ABSENT);
     }
 }
 
@@ -227,43 +278,4 @@ void table_note(const bench_table *s, const char *format, ...) {
     json_cstr(json_name(line, "experiment"), s->what);
     json_cstr(json_name(line, "note"), text);
     json_line_print(&l);
-}
-
-json_out *bench_line_begin(json_line *l, const char *bench, const char *name) {
-    json_out *line = json_line_begin(l);
-    json_cstr(json_name(line, "bench"), bench);
-    json_cstr(json_name(line, "name"), name);
-    json_begin(json_name(line, "params"), '{');
-    return line;
-}
-
-void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction) {
-    json_out *line = &l->out;
-    if (!isfinite(value)) {
-        strbuf_deinit(&l->text);
-        return;
-    }
-    json_end(line, '}');
-    json_exact(json_name(line, "value"), value);
-    json_cstr(json_name(line, "unit"), unit);
-    json_exact(json_name(line, "limit"), limit);
-    json_exact(json_name(line, "fraction"), fraction);
-    json_line_print(l);
-}
-
-void bench_figure_print(const bench_figure *f) {
-    char name[64];
-    json_line l;
-    snprintf(name, sizeof name, "%s%s", f->name, f->suffix != NULL ? f->suffix : "");
-    json_out *params = bench_line_begin(&l, f->bench, name);
-    for (const bench_param *p = f->params; p->name != NULL; p++) {
-        json_name(params, p->name);
-        if (p->text != NULL) {
-            json_cstr(params, p->text);
-        } else {
-            json_int(params, p->number);
-        }
-    }
-    bench_line_end(&l, f->value, f->unit, f->limit > 0 ? f->limit : TABLE_ABSENT,
-                   f->limit > 0 ? f->fraction : TABLE_ABSENT);
 }

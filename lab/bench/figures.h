@@ -51,8 +51,17 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
 quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same for tokens per page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
+/* Parses a list of different names, "q4_0,int8", or "all", into their indices in rows[0..n_rows)
+ * of row_bytes each, which begin with their name. INVALID lists the names. */
+quire_err figures_parse_names(const char *flag, const char *text, const void *rows, size_t row_bytes,
+                              int32_t n_rows, int32_t *out, int32_t *n, quire_error *err);
+#define FIGURES_PARSE_NAMES(flag, text, rows, out, n, err)                                                   \
+    figures_parse_names((flag), (text), (rows), sizeof *(rows), (int32_t)(sizeof(rows) / sizeof *(rows)),    \
+                        (out), (n), (err))
 /* Removes and returns the first of the comma-separated words. */
 str figures_next_word(const char **list);
+/* Removes and returns the first line of *text, without its newline. */
+str figures_next_line(str *text);
 /* The largest of values[0..n); 0 if n is 0. */
 int32_t figures_largest(const int32_t *values, int32_t n);
 
@@ -70,15 +79,20 @@ double figures_percentile(double *values, int32_t n, double part);
 
 /* How experiments print: a table with a title for people, or JSON lines for programs.
  *
- * Columns with a unit are figures. JSON has a line for each figure of a row (below),
- * whose params are the columns without a unit. For a table without units, as of
- * demonstrations, JSON has an object for each row. */
+ * Columns with a unit are figures. With --json each figure of a row is a line, whose
+ * params are the columns without a unit:
+ *
+ *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
+ *    "unit":"ns/page","limit":null,"fraction":null}
+ * bench is the command's name without "bench", limit is in the value's unit, and fraction
+ * is how much of the limit was reached. A figure that was not measured has no line. For a
+ * table without units, as of demonstrations, JSON has an object for each row. */
 
 enum { TABLE_TEXT = -1 }; /* decimals of a text column */
 
 typedef struct table_column {
     const char *name;  /* name in JSON */
-    const char *title; /* title in the table; NULL: only in JSON, unless absent */
+    const char *title; /* title in the table; NULL: only in JSON, unless absent or no text */
     int32_t width, decimals;
     /* unit of a figure; NULL: the column identifies rows. "": only in the table */
     const char *unit;
@@ -116,7 +130,7 @@ typedef struct bench_table {
 typedef struct table_cell {
     const char *text;
     double number;
-    double limit, fraction; /* arguments of bench_figure; limit 0: none */
+    double limit, fraction; /* of a figure; limit 0: none */
 } table_cell;
 
 #define TABLE_ABSENT ((double)NAN)
@@ -136,38 +150,5 @@ void table_row(const bench_table *s, const table_cell *cells, size_t n_cells);
 /* Prints a line that says what the table shows and on which machine. In JSON with figures
  * it goes to stderr; in JSON with rows it is {"experiment": .., "note": ..}. */
 void table_note(const bench_table *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* A figure of a benchmark as a line of JSON on stdout, the one format of `quire bench ...
- * --json`:
- *
- *   {"bench":"kv","name":"reserve","params":{"pages":1024,"threads":2},"value":12.5,
- *    "unit":"ns/page","limit":null,"fraction":null}
- * bench is the command's name without "bench", params distinguish figures of the same
- * name, limit is in the value's unit, and fraction is how much of the limit was reached.
- * A figure that was not measured has no line. */
-
-/* Begins a line and returns the writer for the members of params. */
-json_out *bench_line_begin(json_line *l, const char *bench, const char *name);
-/* Ends params and prints the line with a value and its limit, in the value's unit; limit
- * and fraction are null if not finite. Prints nothing if the value is not finite. */
-void bench_line_end(json_line *l, double value, const char *unit, double limit, double fraction);
-
-/* A whole line. Params end with name NULL; one without text is an integer. */
-typedef struct bench_param {
-    const char *name, *text;
-    int64_t number;
-} bench_param;
-
-typedef struct bench_figure {
-    const char *bench, *name, *suffix, *unit; /* suffix: appended to the name; NULL: none */
-    double value, limit, fraction;            /* limit 0: none */
-    bench_param params[9];
-} bench_figure;
-
-void bench_figure_print(const bench_figure *f);
-
-/* Prints a figure without a limit; params are in braces, as in bench_figure. */
-#define FIGURE_LINE(bench, name, suffix, value, unit, ...)                                                   \
-    bench_figure_print(&(bench_figure){bench, name, suffix, unit, value, 0, 0, {__VA_ARGS__}})
 
 #endif

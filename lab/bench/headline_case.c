@@ -319,20 +319,34 @@ const char *headline_way_name(headline_way w) {
     return ways[w].name;
 }
 
-static quire_err run_really(const headline_run *k, serving_options *so, serving_result *r, quire_error *err) {
+/* Most rates beyond those given; most repeated runs of one load, and of all. */
+enum { MAX_WIDER = 6, MAX_AGAIN = 3, MOST_AGAIN = HEADLINE_N_WAYS };
+static const double HIGHER = 1.4, LOWER = 1.6;
+
+/* One way of serving: how its next load is run, and its case. */
+typedef struct serving_way {
+    const headline_case_options *o;
+    headline_case *c;
+    const trace *t; /* o->t, whose arrivals may be redrawn, or o->many */
+    headline_way way;
+    bool really;
+    const cost_model *cost; /* step costs for a simulation */
+    uint64_t *digest;       /* digest of the answers so far; 0: none yet */
+    cost_model *now;        /* step costs at the last measurement */
+} serving_way;
+
+static quire_err run_really(const serving_way *w, const serving_options *so, serving_result *r,
+                            quire_error *err) {
+    const struct way *by = &ways[w->way];
+    const headline_server server = {by->by_engine,
+                                    by->swaps ? so->kv_tokens * kv_layout_token_bytes(&w->o->b->layout) : 0};
     uint64_t digest;
-    if (ways[k->way].by_engine) {
-        int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->b->layout) : 0;
-        TRY(headline_engine_run(k->b, k->t, so, swap_bytes, r, &digest, err));
-    } else {
-        TRY(headline_execute_run(k->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so, r, &digest, err));
-    }
-    if (*k->digest != 0 && *k->digest != digest) {
+    TRY(headline_serve(w->o->b, w->t, server, so, r, &digest, err));
+    if (*w->digest != 0 && *w->digest != digest) {
         serving_result_deinit(r);
-        return err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the ways before it",
-                       ways[k->way].name);
+        return err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the ways before it", by->name);
     }
-    *k->digest = digest;
+    *w->digest = digest;
     return QUIRE_OK;
 }
 
@@ -345,7 +359,7 @@ static int by_latency(const void *a, const void *b) {
  * cost model says, about its error. With arrivals, preemption can amplify such a
  * difference, so the load with the median latency counts. Steps f times as long are the
  * same as a clock f times as fast. */
-static quire_err simulate_load(const headline_run *k, serving_options *so, double rate, headline_load *out,
+static quire_err simulate_load(const serving_way *w, serving_options *so, double rate, headline_load *out,
                                quire_error *err) {
     static const double longer[] = {0.96, 0.98, 1, 1.02, 1.04};
     enum { N = sizeof longer / sizeof *longer };
@@ -355,7 +369,7 @@ static quire_err simulate_load(const headline_run *k, serving_options *so, doubl
         double f = isinf(rate) ? 1 : longer[i];
         serving_result r;
         so->speed = (isinf(rate) ? ALL_AT_ONCE : rate) * f;
-        TRY(serving_run(k->t, so, &r, err));
+        TRY(serving_run(w->t, so, &r, err));
         loads[i] = headline_load_of(&r, rate);
         loads[i].latency *= f;
         loads[i].tokens_s /= f;
@@ -367,21 +381,21 @@ static quire_err simulate_load(const headline_run *k, serving_options *so, doubl
 }
 
 /* Runs one load with one draw of arrivals: the trace's clock runs `rate` times faster. */
-static quire_err run_draw(const headline_run *k, double rate, headline_load *out, quire_error *err) {
-    const struct way *w = &ways[k->way];
-    serving_options so = *k->server;
+static quire_err run_draw(const serving_way *w, double rate, headline_load *out, quire_error *err) {
+    const struct way *by = &ways[w->way];
+    serving_options so = w->c->server;
     serving_result r;
-    so.batching = w->batching;
-    so.reservation = w->reservation;
-    so.cache = w->cache;
+    so.batching = by->batching;
+    so.reservation = by->reservation;
+    so.cache = by->cache;
     so.speed = isinf(rate) ? ALL_AT_ONCE : rate;
-    so.cost = k->cost;
-    if (!k->really) {
-        so.swap_tokens = w->swaps ? so.kv_tokens : 0;
+    so.cost = w->cost;
+    if (!w->really) {
+        so.swap_tokens = by->swaps ? so.kv_tokens : 0;
         so.preempt = PREEMPT_SWAP;
-        return simulate_load(k, &so, rate, out, err);
+        return simulate_load(w, &so, rate, out, err);
     }
-    TRY(run_really(k, &so, &r, err));
+    TRY(run_really(w, &so, &r, err));
     *out = headline_load_of(&r, rate);
     serving_result_deinit(&r);
     return QUIRE_OK;
@@ -390,30 +404,18 @@ static quire_err run_draw(const headline_run *k, double rate, headline_load *out
 /* Runs a load at `rate` requests per second (INFINITY: all at once); *out: the mean over
  * the draws of arrivals, if there are several. QUIRE_INTERNAL: the answers differ from
  * earlier ways'. */
-static quire_err headline_run_load(const headline_run *k, double rate, headline_load *out, quire_error *err) {
-    if (isinf(rate) || k->drawn == NULL) {
-        return run_draw(k, rate, out, err);
+static quire_err headline_run_load(const serving_way *w, double rate, headline_load *out, quire_error *err) {
+    if (isinf(rate) || w->o->n_draws == 1 || w->t != w->o->t) {
+        return run_draw(w, rate, out, err);
     }
-    for (int32_t i = 0; i < k->n_draws; i++) {
+    for (int32_t i = 0; i < w->o->n_draws; i++) {
         headline_load load;
-        arrivals_space(k->drawn, 1, k->seed + (uint64_t)i);
-        TRY(run_draw(k, rate, &load, err));
+        arrivals_space(w->o->t, 1, w->o->seed + (uint64_t)i);
+        TRY(run_draw(w, rate, &load, err));
         headline_load_mean(out, i, &load);
     }
     return QUIRE_OK;
 }
-
-/* Most rates beyond those given; most repeated runs of one load, and of all. */
-enum { MAX_WIDER = 6, MAX_AGAIN = 3, MOST_AGAIN = HEADLINE_N_WAYS };
-static const double HIGHER = 1.4, LOWER = 1.6;
-
-/* One way of serving: how its next load is run, and its case. */
-typedef struct serving_way {
-    headline_run k;
-    const headline_case_options *o;
-    headline_case *c;
-    cost_model *now; /* step costs at the last measurement */
-} serving_way;
 
 /* Measures the present step costs into *out, and adds them to the mean. */
 static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out,
@@ -446,7 +448,7 @@ static quire_err run_steadily(const serving_way *w, double rate, run *out, quire
     for (int32_t i = 0; i <= MAX_AGAIN && least > HEADLINE_STEADY && (i == 0 || w->c->n_again < MOST_AGAIN);
          i++) {
         run r = {.cost = *w->now};
-        TRY(headline_run_load(&w->k, rate, &r.load, err));
+        TRY(headline_run_load(w, rate, &r.load, err));
         TRY(measure_cost(w->o, w->c, w->now, err));
         double drift = headline_drift(&r.cost, w->now, &r.load);
         cost_mean(&r.cost, 1, w->now);
@@ -460,7 +462,7 @@ static quire_err run_steadily(const serving_way *w, double rate, run *out, quire
 }
 
 static quire_err headline_case_run_load(const serving_way *w, double rate, run *out, quire_error *err) {
-    return w->k.really ? run_steadily(w, rate, out, err) : headline_run_load(&w->k, rate, &out->load, err);
+    return w->really ? run_steadily(w, rate, out, err) : headline_run_load(w, rate, &out->load, err);
 }
 
 /* Inserts a load in order of rate. */
@@ -534,63 +536,52 @@ static quire_err run_bursts(const serving_way *w, headline_sweep *s, quire_error
 
 /* Executes loads at rates near the capacity in simulation. */
 static quire_err run_real_way(serving_way w, quire_error *err) {
-    headline_sweep *s = &w.c->real[w.k.way];
+    headline_sweep *s = &w.c->real[w.way];
     headline_load expected;
-    TRY(headline_run_load(&w.k, INFINITY, &expected, err));
-    w.k.really = true;
+    TRY(headline_run_load(&w, INFINITY, &expected, err));
+    w.really = true;
     TRY(run_bursts(&w, s, err));
-    return w.k.way != HEADLINE_PLANNER ? sweep(&w, requests_s(w.k.t, &expected), w.c->bound, s, err)
-                                       : QUIRE_OK;
+    return w.way != HEADLINE_PLANNER ? sweep(&w, requests_s(w.t, &expected), w.c->bound, s, err) : QUIRE_OK;
 }
 
 /* Simulates the same rates, each with the step costs measured around its execution, so
  * that only the steps' times differ; additional rates use the mean cost. */
 static quire_err simulate_way(serving_way w, quire_error *err) {
-    const headline_sweep *real = &w.c->real[w.k.way];
-    headline_sweep *s = &w.c->simulated[w.k.way];
+    const headline_sweep *real = &w.c->real[w.way];
+    headline_sweep *s = &w.c->simulated[w.way];
     cost_model mean;
-    w.k.cost = &real->burst_cost;
-    TRY(headline_run_load(&w.k, INFINITY, &s->burst, err));
+    w.cost = &real->burst_cost;
+    TRY(headline_run_load(&w, INFINITY, &s->burst, err));
     for (int32_t i = 0; i < real->n_loads; i++) {
-        w.k.cost = &real->costs[i];
+        w.cost = &real->costs[i];
         TRY(add_load(&w, real->loads[i].rate, s, err));
         cost_mean(&mean, i, &real->costs[i]);
     }
-    w.k.cost = &mean;
+    w.cost = &mean;
     return s->n_loads > 0 ? headline_case_widen(&w, w.c->bound, s, err) : QUIRE_OK;
 }
 
 /* Simulates the described device at its own rates, with many requests. */
 static quire_err simulate_device(serving_way w, quire_error *err) {
-    headline_sweep *s = &w.c->device[w.k.way];
-    w.k.cost = w.o->device;
-    TRY(headline_run_load(&w.k, INFINITY, &s->burst, err));
-    w.k.t = w.o->many;
-    w.k.drawn = NULL;
-    return w.c->real[w.k.way].n_loads > 0
-               ? sweep(&w, requests_s(w.o->t, &s->burst), w.c->device_bound, s, err)
-               : QUIRE_OK;
+    headline_sweep *s = &w.c->device[w.way];
+    w.cost = w.o->device;
+    TRY(headline_run_load(&w, INFINITY, &s->burst, err));
+    w.t = w.o->many;
+    return w.c->real[w.way].n_loads > 0 ? sweep(&w, requests_s(w.o->t, &s->burst), w.c->device_bound, s, err)
+                                        : QUIRE_OK;
 }
 
 quire_err headline_case_run(const headline_case_options *o, headline_case *c, quire_error *err) {
     uint64_t digest = 0;
     cost_model now;
-    serving_way w = {.o = o, .c = c, .now = &now};
-    w.k = (headline_run){.b = o->b,
-                         .t = o->t,
-                         .drawn = o->n_draws > 1 ? o->t : NULL,
-                         .n_draws = o->n_draws,
-                         .seed = o->seed,
-                         .server = &c->server,
-                         .cost = &c->cost,
-                         .digest = &digest};
+    serving_way w = {.o = o, .c = c, .t = o->t, .cost = &c->cost, .digest = &digest, .now = &now};
     TRY(measure_cost(o, c, &now, err));
     c->bound = bound_of(o, c, &now);
     c->device_bound = bound_of(o, c, o->device);
-    for (w.k.way = 0; w.k.way < HEADLINE_N_WAYS; w.k.way++) {
+    for (w.way = 0; w.way < HEADLINE_N_WAYS; w.way++) {
         TRY(run_real_way(w, err));
     }
-    for (w.k.way = 0; w.k.way < HEADLINE_N_WAYS; w.k.way++) {
+    for (w.way = 0; w.way < HEADLINE_N_WAYS; w.way++) {
         TRY(simulate_way(w, err));
         TRY(simulate_device(w, err));
     }

@@ -88,19 +88,6 @@ typedef enum headline_way {
 
 const char *headline_way_name(headline_way w);
 
-typedef struct headline_run {
-    model_runner *b;
-    const trace *t;
-    trace *drawn; /* t, if its arrivals are redrawn; NULL: they are fixed */
-    int32_t n_draws;
-    uint64_t seed;                 /* seed of the first draw */
-    const serving_options *server; /* memory and limits */
-    headline_way way;
-    bool really;
-    const cost_model *cost; /* step costs for a simulation */
-    uint64_t *digest;       /* digest of the answers so far; 0: none yet */
-} headline_run;
-
 enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
 #define HEADLINE_STEADY 0.05 /* a load is repeated if its step costs changed by more than this around it */
 

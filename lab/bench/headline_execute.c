@@ -10,6 +10,22 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/lab.h"
 
+typedef struct headline_execution {
+    model_runner *b;
+    const trace *t;
+    int32_t *tokens;          /* prompts and answers of all requests, with room for a dead row's token */
+    int64_t *offsets;         /* [n_requests] start of each request's tokens */
+    int32_t n_pages;          /* memory for keys and values; padding's pages follow it */
+    int32_t max_len, per_seq; /* tokens, pages of the longest sequence */
+    int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
+    int32_t *zeros;           /* [max_len] tokens of padding */
+    runner_part *parts;       /* [max_seqs] of the pass being gathered */
+    int32_t *out_requests;    /* [max_seqs] the request that gets the token of each output row */
+    int32_t *out_at;          /* [max_seqs] and its position in the request's tokens */
+    int32_t n_parts, n_out, n_rows;
+    int64_t start_us;
+} headline_execution;
+
 int32_t headline_padding_pages(int32_t n_pages, int32_t max_len) {
     int32_t per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE);
     return n_pages / per_seq * per_seq;
@@ -178,26 +194,7 @@ static quire_err headline_execute_open_all(headline_execution *x) {
     return x->tables && x->zeros && x->parts && x->out_requests && x->out_at ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err headline_execution_open(model_runner *b, const trace *t, int32_t n_pages, int32_t max_len,
-                                  headline_execution *out) {
-    *out = (headline_execution){.hooks = {.context = out,
-                                          .begin = headline_execute_begin,
-                                          .move = move,
-                                          .step = headline_execute_step,
-                                          .batch_step = batch_step},
-                                .b = b,
-                                .t = t,
-                                .n_pages = n_pages,
-                                .max_len = max_len,
-                                .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
-    quire_err e = headline_execute_open_all(out);
-    if (e != QUIRE_OK) {
-        headline_execution_close(out);
-    }
-    return e;
-}
-
-void headline_execution_close(headline_execution *x) {
+static void headline_execution_close(headline_execution *x) {
     mem_free(x->tokens);
     mem_free(x->offsets);
     mem_free(x->tables);
@@ -205,28 +202,31 @@ void headline_execution_close(headline_execution *x) {
     mem_free(x->parts);
     mem_free(x->out_requests);
     mem_free(x->out_at);
-    *x = (headline_execution){0};
 }
 
-uint64_t headline_execution_digest(const headline_execution *x) {
-    uint64_t digest = 0;
-    for (int32_t i = 0; i < x->t->n_requests; i++) {
-        const trace_request *q = &x->t->requests[i];
-        digest += lab_digest(headline_execute_tokens_of(x, i) + q->n_prompt, serving_output(q));
+static quire_err headline_execute_run(model_runner *b, const trace *t, const serving_options *o,
+                                      serving_result *out, uint64_t *digest, quire_error *err) {
+    headline_execution x = {.b = b,
+                            .t = t,
+                            .n_pages = (int32_t)(o->kv_tokens / HEADLINE_PAGE),
+                            .max_len = o->max_model_len,
+                            .per_seq = (int32_t)kv_pages_for(o->max_model_len, HEADLINE_PAGE)};
+    const serving_execution hooks = {.context = &x,
+                                     .begin = headline_execute_begin,
+                                     .move = move,
+                                     .step = headline_execute_step,
+                                     .batch_step = batch_step};
+    serving_options so = *o;
+    so.execution = &hooks;
+    quire_err e =
+        err_set(err, headline_execute_open_all(&x), -1, "out of memory for %d requests", (int)t->n_requests);
+    TRY_DONE(e, serving_run(t, &so, out, err));
+    *digest = 0;
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        const trace_request *q = &t->requests[i];
+        *digest += lab_digest(headline_execute_tokens_of(&x, i) + q->n_prompt, serving_output(q));
     }
-    return digest;
-}
-
-quire_err headline_execute_run(model_runner *b, const trace *t, int32_t n_pages, serving_options *so,
-                               serving_result *out, uint64_t *digest, quire_error *err) {
-    headline_execution x;
-    quire_err e = headline_execution_open(b, t, n_pages, so->max_model_len, &x);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
-    }
-    so->execution = &x.hooks;
-    e = serving_run(t, so, out, err);
-    *digest = headline_execution_digest(&x);
+done:
     headline_execution_close(&x);
     return e;
 }
@@ -422,8 +422,9 @@ static void headline_engine_close_all(engine_run *c) {
     mem_free(c->text);
 }
 
-quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o, int64_t swap_bytes,
-                              serving_result *out, uint64_t *digest, quire_error *err) {
+static quire_err headline_engine_run(model_runner *b, const trace *t, const serving_options *o,
+                                     int64_t swap_bytes, serving_result *out, uint64_t *digest,
+                                     quire_error *err) {
     serving_result r = {.n_requests = 0};
     engine_run c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = err_set(err, open_requests(&c), -1, "out of memory for %d requests", (int)t->n_requests);
@@ -440,101 +441,18 @@ done:
     return QUIRE_OK;
 }
 
-enum { MOST_TOKENS = 1 << 16 }; /* most tokens of a prompt */
-
-static int32_t baseline_serve_pages_of(int64_t slots) {
-    return (int32_t)kv_pages_for(slots, BASELINE_PAGE);
+quire_err headline_serve(model_runner *b, const trace *t, headline_server by, const serving_options *o,
+                         serving_result *out, uint64_t *digest, quire_error *err) {
+    return by.is_engine ? headline_engine_run(b, t, o, by.swap_bytes, out, digest, err)
+                        : headline_execute_run(b, t, o, out, digest, err);
 }
 
-int32_t baseline_extra_pages(const baseline_options *o) {
-    return o->is_static ? headline_padding_pages(o->n_pages, o->max_len) : 0;
+/* A static batch of n members has n x (longest prompt + longest answer - 1) rows, and n x
+ * longest answer rows of logits. */
+int64_t headline_padding_rows(const trace *t, const serving_result *r) {
+    return r->n_rows - ((int64_t)r->work.out - t->n_requests) - t->n_prompt_tokens;
 }
 
-/* Makes a trace of the requests, all arriving at once, each with its own text. */
-static quire_err baseline_serve_make_trace(const int32_t *prompts, const int32_t *outputs, int32_t n,
-                                           trace *t) {
-    *t = (trace){.n_requests = n, .n_tenants = 1};
-    t->requests = mem_new((size_t)n, sizeof *t->requests);
-    t->runs = mem_new((size_t)n, sizeof *t->runs);
-    if (t->requests == NULL || t->runs == NULL) {
-        TRY(QUIRE_NO_MEMORY);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        t->runs[i] = (trace_run){.first = i * MOST_TOKENS, .n = prompts[i]};
-        t->requests[i] =
-            (trace_request){.first_run = i, .n_runs = 1, .n_prompt = prompts[i], .n_output = outputs[i]};
-        t->longest = prompts[i] + outputs[i] > t->longest ? prompts[i] + outputs[i] : t->longest;
-        t->n_prompt_tokens += prompts[i];
-        t->n_output_tokens += outputs[i];
-    }
-    return QUIRE_OK;
-}
-
-/* Derives the result from the counts. A static batch of n members has n x (longest prompt
- * + longest answer - 1) rows and n x longest answer rows of logits, from which its
- * padding and dead rows follow. */
-static void baseline_serve_fill_result(const trace *t, const serving_result *s, const model_runner *b,
-                                       bool is_static, baseline_result *r) {
-    double first = 0;
-    for (int32_t i = 0; i < s->times.n; i++) {
-        first += s->times.first[i] / s->times.n;
-    }
-    r->n_rows = s->n_rows;
-    r->n_steps = s->n_steps;
-    r->n_dropped = s->n_preemptions;
-    r->copied_bytes = s->n_copied * kv_layout_token_bytes(&b->layout);
-    r->most_at_once = s->most_running;
-    r->used = (double)s->step_live / (double)s->step_reserved;
-    r->seconds = s->span_us * 1e-6;
-    r->first_ms = first * 1e-3;
-    if (is_static) {
-        r->n_dead = (int64_t)s->work.out - t->n_output_tokens;
-        r->n_padding = s->n_rows - ((int64_t)s->work.out - t->n_requests) - t->n_prompt_tokens;
-    }
-}
-
-static quire_err serve_trace(model_runner *b, const baseline_options *o, const trace *t, baseline_result *r,
-                             quire_error *err) {
-    static const cost_model nothing = {.n_points = 2, .rows = {0, 1}};
-    serving_options so = {.cost = &nothing,
-                          .batching = o->is_static ? BATCH_STATIC : BATCH_ITERATION,
-                          .reservation = o->reservation,
-                          .kv_tokens = (int64_t)o->n_pages * BASELINE_PAGE,
-                          .pads_unread = true,
-                          .piece_tokens = BASELINE_PAGE,
-                          .page_tokens = BASELINE_PAGE,
-                          .max_model_len = baseline_serve_pages_of(o->max_len) * BASELINE_PAGE,
-                          .max_rows = b->max_rows,
-                          .max_seqs = o->max_seqs,
-                          .speed = 1};
-    serving_result s = {0};
-    if (o->is_static && o->n_pages < baseline_serve_pages_of(o->max_len)) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "a sequence of %d tokens does not fit into %d pages",
-                       (int)o->max_len, (int)o->n_pages);
-    }
-    if (o->reservation == RESERVE_PAGED) {
-        TRY(headline_engine_run(b, t, &so, 0, &s, &r->digest, err));
-    } else {
-        TRY(headline_execute_run(b, t, o->n_pages, &so, &s, &r->digest, err));
-    }
-    baseline_serve_fill_result(t, &s, b, o->is_static, r);
-    int32_t n_refused = s.n_refused;
-    serving_result_deinit(&s);
-    return n_refused == 0
-               ? QUIRE_OK
-               : err_set(err, QUIRE_TOO_LARGE, -1, "%d requests do not fit into %d tokens or %d pages",
-                         (int)n_refused, (int)o->max_len, (int)o->n_pages);
-}
-
-quire_err baseline_serve(model_runner *b, const baseline_options *o, const int32_t *prompts,
-                         const int32_t *outputs, int32_t n, baseline_result *out, quire_error *err) {
-    trace t;
-    *out = (baseline_result){0};
-    quire_err e = err_set(err, baseline_serve_make_trace(prompts, outputs, n, &t), -1,
-                          "out of memory for %d requests", (int)n);
-    if (e == QUIRE_OK) {
-        e = serve_trace(b, o, &t, out, err);
-    }
-    trace_deinit(&t);
-    return e;
+int64_t headline_dead_rows(const trace *t, const serving_result *r) {
+    return (int64_t)r->work.out - t->n_output_tokens;
 }

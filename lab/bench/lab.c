@@ -178,7 +178,7 @@ static int32_t samples_of(const lab_request *r) {
 /* Makes the prompt: the earlier request's prompt and answer, then its own tokens. The
  * engine takes *out. */
 static quire_err lab_make_prompt(const lab_job *c, lab_request *r, int32_t **out) {
-    const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
+    const lab_request *before = r->after >= 0 && !r->is_apart ? &c->requests[r->after] : NULL;
     int32_t n_before = before != NULL ? before->n_whole : 0;
     r->n_prompt = n_before + r->n_tokens;
     r->whole = mem_new((size_t)(r->n_prompt + r->n_output), sizeof *r->whole);
@@ -318,7 +318,7 @@ static quire_err lab_run_job(lab_job *c, int32_t at_once, sample *samples, const
                : e;
 }
 
-static void lab_fill_result(lab_job *c, int64_t start_us) {
+static void lab_fill_result(lab_job *c, int64_t start_us, int64_t cpu_start_us) {
     quire_stats s;
     engine_profile profile;
     do { /* the last step is counted when its events have been read */
@@ -338,6 +338,7 @@ static void lab_fill_result(lab_job *c, int64_t start_us) {
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
+    r->cpu_seconds = (double)(figures_time_us(1) - cpu_start_us) * 1e-6;
     r->first_ms = c->first_sum / n_answers / 1000;
     r->token_ms = c->n_decoded > 0 ? c->decode_sum / (double)c->n_decoded / 1000 : 0;
     r->decode_speed = c->n_decoded > 0 ? (double)c->n_decoded /
@@ -361,9 +362,9 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     }
     sample *samples = mem_new((size_t)c.n_samples_all, sizeof *samples);
     quire_err e = mem_check_for(first_sample && samples ? first_sample : NULL, "the requests", err);
-    const int64_t start = figures_time_us(l->n_threads);
+    const int64_t start = figures_time_us(l->n_threads), cpu_start = figures_time_us(1);
     TRY_DONE(e, lab_run_job(&c, at_once, samples, first_sample, err));
-    lab_fill_result(&c, start);
+    lab_fill_result(&c, start, cpu_start);
 done:
     mem_free(samples);
     mem_free(first_sample);
@@ -381,24 +382,6 @@ void lab_forget(lab_request *requests, int32_t n) {
     }
 }
 
-int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
-    return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) +
-           r->n_pages_most * l->layout.page_bytes;
-}
-
-quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests,
-                   int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes, quire_error *err) {
-    lab l;
-    TRY(lab_open(o, off, max_len, &l, err));
-    quire_err e = lab_run(&l, requests, n, at_once, out, err);
-    if (peak_bytes != NULL) {
-        *peak_bytes = lab_peak_bytes(&l, out);
-    }
-    lab_close(&l);
-    lab_forget(requests, n);
-    return e;
-}
-
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err) {
     lab l;
     quire_options small = *o;
@@ -413,9 +396,15 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
 enum { PROMPT_SEED = 77, LEAST_VOCAB = 256 }; /* ids that every model has */
 
 static quire_err variant_run_once(variant *t, bool counts_vary, quire_error *err) {
+    lab l;
     lab_result r;
-    int64_t peak_bytes;
-    TRY(lab_once(&t->options, t->off, t->max_len, t->requests, t->n, t->at_once, &r, &peak_bytes, err));
+    TRY(lab_open(&t->options, t->off, t->max_len, &l, err));
+    quire_err e = lab_run(&l, t->requests, t->n, t->at_once, &r, err);
+    const int64_t peak_bytes =
+        l.b->ops->weight_bytes(l.b) + l.b->ops->step_bytes(l.b) + r.n_pages_most * l.layout.page_bytes;
+    lab_close(&l);
+    lab_forget(t->requests, t->n);
+    TRY(e);
     const lab_result *b = &t->best;
     if (t->n_done > 0 && (r.digest != b->digest || r.n_output != b->n_output)) {
         return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests gave other answers");

@@ -40,9 +40,10 @@ typedef struct lab_request {
     int32_t n_tokens;
     int32_t n_output;  /* exact number of tokens to generate, per sample */
     int32_t n_samples; /* 0 counts as 1 */
-    /* index of a request that must have ended before; its prompt and answer begin this
-     * one's prompt. -1: none */
+    /* index of a request that must have ended before; unless is_apart, its prompt and answer
+     * begin this one's prompt. -1: none */
     int32_t after;
+    bool is_apart;
     const char *tenant; /* NULL: the default tenant */
     int32_t beam_width; /* 0: none; else the best of this many beams is the answer, and n_samples is 1 */
     float temperature;
@@ -70,7 +71,9 @@ typedef struct lab_result {
     int64_t n_pages_most; /* most pages held at once */
     int64_t n_pages_kept; /* pages cached at the end */
     int64_t n_preemptions, n_steps;
-    double seconds; /* from the first request sent to the last token, by figures_time_us */
+    /* from the first request sent to the last token: by figures_time_us, and the process's
+     * own processor time */
+    double seconds, cpu_seconds;
     /* means by the engine's clock: from sending to the first token; between tokens */
     double first_ms, token_ms;
     /* tokens per second after each answer's first one, from the earliest of these to the
@@ -102,16 +105,8 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
 /* Frees what lab_run left in requests. */
 void lab_forget(lab_request *requests, int32_t n);
 
-/* Bytes of weights, step buffers and the most pages held at once. */
-int64_t lab_peak_bytes(const lab *l, const lab_result *r);
-
 /* The digest of one answer. */
 uint64_t lab_digest(const int32_t *tokens, int32_t n);
-
-/* lab_open, lab_run and lab_close. *peak_bytes, which may be NULL, is set to
- * lab_peak_bytes. */
-quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests,
-                   int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes, quire_error *err);
 
 /* Writes a line for people to out, of n bytes: model, numeric configuration, machine.
  * Errors as in lab_open. */

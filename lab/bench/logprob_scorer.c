@@ -10,10 +10,7 @@
 #include "lab/bench/figures.h"
 #include "sample/logprobs.h"
 
-const char *kv_way_name(kv_way way) {
-    static const char *const names[N_KV_WAYS] = {"paged", "contiguous", "none"};
-    return names[way];
-}
+const char *const kv_way_names[N_KV_WAYS] = {"paged", "contiguous", "none"};
 
 static quire_err open_seqs(logprob_scorer *s, int32_t n_groups) {
     s->seqs = mem_new((size_t)s->n_seqs, sizeof *s->seqs);
@@ -134,7 +131,7 @@ static quire_err run_passes(logprob_scorer *s, kv_way way, baseline_kv *pieces, 
         int64_t start = figures_time_us(s->b.n_threads);
         quire_err e = forward(s, way, pieces, tokens, at, rows);
         if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "%s: %s", kv_way_name(way), quire_err_text(e));
+            return err_set(err, e, -1, "%s: %s", kv_way_names[way], quire_err_text(e));
         }
         readout r = {s, tokens + at + 1, out + at};
         logprob_scorer_run_tasks(s, logprob_scorer_read_row, &r, rows);
@@ -221,10 +218,10 @@ quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tok
             err, e, -1,
             "--kv %s: for layers that all keep keys and values, of one width and type, f32, f16 or "
             "bf16 (here %s); give --kv paged or another --kv-dtype",
-            kv_way_name(way), s->b.layout.type_name);
+            kv_way_names[way], s->b.layout.type_name);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", kv_way_name(way), (int)s->max_tokens);
+        return err_set(err, e, -1, "--kv %s: no memory for %d tokens", kv_way_names[way], (int)s->max_tokens);
     }
     e = run_passes(s, way, pieces, tokens, n, out, err);
     baseline_kv_detach(pieces);

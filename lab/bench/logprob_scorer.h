@@ -25,7 +25,7 @@ typedef enum kv_way { KV_WAY_PAGED, KV_WAY_CONTIGUOUS, KV_WAY_NONE } kv_way;
 #define N_KV_WAYS (KV_WAY_NONE + 1)
 enum { LOGPROB_MAX_SEQS = 16 };
 
-const char *kv_way_name(kv_way way);
+extern const char *const kv_way_names[N_KV_WAYS];
 
 typedef struct logprob_scorer {
     model_runner b;

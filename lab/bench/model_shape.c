@@ -215,7 +215,7 @@ static const shape_form bert = {
  * types. */
 #define SIZES(...) 0, __VA_ARGS__
 
-const model_shape model_shapes[] = {
+const model_shape model_shapes[N_MODEL_SHAPES] = {
     {"1.1b", "1.1 billion parameters, as TinyLlama", &llama, {SIZES(22, 2048, 32, 4, 64, 5632, 32000, 2048)}},
     {"qwen3-0.6b", "Qwen3 0.6B", &qwen3, {SIZES(28, 1024, 16, 8, 128, 3072, 151936, 40960)}},
     {"gemma-3-1b", "Gemma 3 1B", &gemma3, {SIZES(26, 1152, 4, 1, 256, 6912, 262144, 32768, 0, 512)}},
@@ -234,10 +234,8 @@ const model_shape model_shape_builtin = {"builtin",
                                          &llama,
                                          {SIZES(6, 192, 6, 2, 32, 512, 2048, 131072)}};
 
-const int32_t n_model_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);
-
 const model_shape *model_shape_find(const char *name, size_t n) {
-    for (int32_t i = 0; i < n_model_shapes; i++) {
+    for (int32_t i = 0; i < N_MODEL_SHAPES; i++) {
         if (strlen(model_shapes[i].name) == n && memcmp(model_shapes[i].name, name, n) == 0) {
             return &model_shapes[i];
         }

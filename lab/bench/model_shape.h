@@ -142,8 +142,8 @@ typedef struct model_shape {
     int32_t sizes[N_GIVEN_SIZES];
 } model_shape;
 
-extern const model_shape model_shapes[];
-extern const int32_t n_model_shapes;
+enum { N_MODEL_SHAPES = 6 };
+extern const model_shape model_shapes[N_MODEL_SHAPES];
 /* The names, for people: "1.1b,qwen3-0.6b,..". */
 #define MODEL_SHAPES "1.1b,qwen3-0.6b,gemma-3-1b,mixtral,gpt-oss,bert-base"
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cli/files.h"
+#include "lab/bench/figures.h"
 #include "json/json_out.h"
 
 #define TEXT_OF(s) (int)(s).n, (s).p
@@ -82,10 +83,8 @@ static quire_err task_read_lines(task_texts *d, const char *directory, const cha
     strbuf path = {0}, text = {0};
     quire_err e = err_set(err, strbuf_addf(&path, "%s/%s", directory, name), -1, "out of memory for texts");
     TRY_DONE(e, files_read_text(path.p, &text, err));
-    for (size_t at = 0, end; at < text.n && e == QUIRE_OK; at = end + 1) {
-        const char *p = memchr(text.p + at, '\n', text.n - at);
-        end = p != NULL ? (size_t)(p - text.p) : text.n;
-        json_value *line = json_document((str){text.p + at, end - at});
+    for (str rest = {text.p, text.n}; rest.n > 0 && e == QUIRE_OK;) {
+        json_value *line = json_document(figures_next_line(&rest));
         e = err_set(err, take(d, line), -1, "out of memory for texts");
         json_drop(line);
     }

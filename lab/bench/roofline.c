@@ -24,7 +24,7 @@ static const memory_way ways[BANDWIDTH_WAYS] = {
     {{1, 2048}, false}, {{4, 512}, false}, {{4, 2048}, false}, {{1, 0}, true},  {{1, 512}, true},
 };
 
-const char *const bandwidth_names[BANDWIDTH_WAYS] = {
+static const char *const way_names[BANDWIDTH_WAYS] = {
     "1 stream a thread",
     "2 streams",
     "4 streams",
@@ -36,6 +36,8 @@ const char *const bandwidth_names[BANDWIDTH_WAYS] = {
     "1 stream, 4 KiB pages",
     "1 stream, 4 KiB pages, prefetch 512 B",
 };
+
+const char *const roofline_names[ROOFLINE_RATES] = {"read", "f32", "bf16", "int8", "int8 by 4 bits"};
 
 typedef struct reading {
     const peak_kernels *kernels;
@@ -60,33 +62,45 @@ static void touch_stretch(void *context, int32_t task, int32_t worker) {
     }
 }
 
+/* What a turn of a measurement runs: `repeats` times n_tasks tasks, which together read or
+ * compute `amount`. */
+typedef struct roofline_turn {
+    thread_pool_fn fn;
+    void *context;
+    int32_t n_tasks, repeats;
+    double amount;
+} roofline_turn;
+
 /* One turn of several: updates *rate with the best so far, and the mean of equally long
  * turns. */
-static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, bandwidth *rate) {
-    int64_t best = INT64_MAX, start = clock_us(), all;
-    /* enough passes for the clock's resolution */
-    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0;
-    double bytes = (double)n_stretches * STRETCH * repeats;
+static void measure_turn(backend *b, const roofline_turn *t, int64_t run_us, roofline_rate *rate) {
+    int64_t start = clock_us(), all;
+    int32_t n = 0;
     do {
         int64_t before = clock_us();
-        for (int32_t i = 0; i < repeats; i++) {
-            b->ops->run_tasks(b, read_stretch, r, n_stretches);
+        for (int32_t i = 0; i < t->repeats; i++) {
+            b->ops->run_tasks(b, t->fn, t->context, t->n_tasks);
         }
         int64_t took = clock_us() - before;
-        best = took < best ? took : best;
+        rate->best = fmax(rate->best, t->amount / ((double)(took > 0 ? took : 1) * 1e-6));
         all = clock_us() - start;
-        n_passes++;
+        n++;
     } while (all < run_us);
-    rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
     /* the mean can exceed the best only by rounding */
-    rate->mean =
-        fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
+    rate->mean = fmin(rate->best, rate->mean + t->amount * n / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
+}
+
+static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, roofline_rate *rate) {
+    /* enough passes for the clock's resolution */
+    const int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1;
+    const roofline_turn t = {read_stretch, r, n_stretches, repeats, (double)n_stretches * STRETCH * repeats};
+    measure_turn(b, &t, run_us, rate);
 }
 
 /* Measures all ways on one buffer, in small pages or, if the system has them, huge
  * pages. */
 static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us,
-                               bandwidth *rates) {
+                               roofline_rate *rates) {
     size_t n = (size_t)n_stretches;
     reading r = {.kernels = peak_of(b),
                  .bytes =
@@ -103,6 +117,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
         int32_t way = i % BANDWIDTH_WAYS;
         if (ways[way].small_pages == small_pages) {
             r.way = &ways[way].way;
+            rates[way].by = way_names[way];
             measure_way(b, &r, n_stretches, run_us / TURNS, &rates[way]);
         }
     }
@@ -111,7 +126,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
     return QUIRE_OK;
 }
 
-quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, bandwidth rates[BANDWIDTH_WAYS]) {
+quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, roofline_rate rates[BANDWIDTH_WAYS]) {
     int64_t n = n_bytes > 0 ? (n_bytes + STRETCH - 1) / STRETCH : 1;
     if (n > 1 << 20) {
         return QUIRE_TOO_LARGE;
@@ -156,28 +171,15 @@ static int32_t rounds_of(looping *l) {
     return l->n_rounds;
 }
 
-/* One turn of several: updates *rate with the best operations per second of all threads
- * together, and the mean of equally long turns. Does nothing for a kind without
- * instructions. */
+/* Does nothing for a kind without instructions. */
 static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roofline_rate *rate) {
     rate->by = loop->by;
-    if (loop->run == NULL) {
-        return;
+    if (loop->run != NULL) {
+        looping l = {.loop = loop};
+        int32_t n_parts = b->ops->n_workers(b);
+        const roofline_turn t = {run_loop, &l, n_parts, 1, (double)loop->ops * rounds_of(&l) * n_parts};
+        measure_turn(b, &t, run_us, rate);
     }
-    looping l = {.loop = loop};
-    int32_t n_parts = b->ops->n_workers(b), n_runs = 0;
-    double ops = (double)loop->ops * rounds_of(&l) * n_parts;
-    int64_t start = clock_us(), all;
-    do {
-        int64_t before = clock_us();
-        b->ops->run_tasks(b, run_loop, &l, n_parts);
-        int64_t took = clock_us() - before;
-        rate->best = fmax(rate->best, ops / ((double)(took > 0 ? took : 1) * 1e-6));
-        all = clock_us() - start;
-        n_runs++;
-    } while (all < run_us);
-    /* the mean can exceed the best only by rounding */
-    rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS);
 }
 
 static void measure_loops(backend *b, int64_t run_us, roofline *out) {
@@ -213,9 +215,7 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
                        quire_err_text(e));
     }
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-        if (out->reads[i].best > out->read.best) {
-            out->read = (roofline_rate){out->reads[i].best, out->reads[i].mean, bandwidth_names[i]};
-        }
+        out->read = out->reads[i].best > out->read.best ? out->reads[i] : out->read;
     }
     return QUIRE_OK;
 }
@@ -233,19 +233,14 @@ void roofline_join(roofline *r, const roofline *later) {
     r->n_measurements += later->n_measurements;
     double share = (double)later->n_measurements / r->n_measurements;
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-        r->reads[i].best = fmax(r->reads[i].best, later->reads[i].best);
-        r->reads[i].mean += (later->reads[i].mean - r->reads[i].mean) * share;
+        join(&r->reads[i], &later->reads[i], share);
     }
-    join(&r->read, &later->read, share);
-    join(&r->f32, &later->f32, share);
-    join(&r->bf16, &later->bf16, share);
-    join(&r->int8, &later->int8, share);
-    join(&r->int8_small, &later->int8_small, share);
+    for (int32_t i = 0; i < ROOFLINE_RATES; i++) {
+        join(&r->rates[i], &later->rates[i], share);
+    }
 }
 
-/* ---- the loops in plain C ---- */
-
-/* Loops in plain C, and the table of each backend. */
+/* ---- the loops in plain C, and the table of each backend ---- */
 
 #define INDEPENDENT 8 /* independent sums */
 

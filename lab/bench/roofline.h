@@ -13,45 +13,41 @@
 
 #include "base/err.h"
 
-/* How fast this machine reads memory: the limit to which decoding is compared.
- *
- * No single way to read is the fastest everywhere, so several are tried and the best
- * counts. All threads of a backend read one buffer together, stretch by stretch, as
- * products read their weights. */
-
-enum { BANDWIDTH_WAYS = 10 };
-
-struct backend; /* in backend/backend.h, which commands do not include */
-
-/* Name of each way to read. */
-extern const char *const bandwidth_names[BANDWIDTH_WAYS];
-
-/* Bytes per second: of the best pass, and over all. */
-typedef struct bandwidth {
-    double best, mean;
-} bandwidth;
-
-/* Measures each way on a buffer of n_bytes, in several passes over at least run_us
- * microseconds per way. A small buffer is read from the caches, as a small model is. Uses
- * b's threads and instruction set. NO_MEMORY: for the buffer. */
-quire_err bandwidth_by_way(struct backend *b, int64_t n_bytes, int64_t run_us,
-                           bandwidth rates[BANDWIDTH_WAYS]);
-
 /* Bytes or operations per second; a multiplication and an addition are two. */
 typedef struct roofline_rate {
     double best, mean;
     const char *by; /* name of the best loop */
 } roofline_rate;
 
+/* No single way to read memory is the fastest everywhere, so several are tried and the
+ * best counts. All threads of a backend read one buffer together, stretch by stretch, as
+ * products read their weights. */
+enum { BANDWIDTH_WAYS = 10, ROOFLINE_RATES = 5 };
+
+struct backend; /* in backend/backend.h, which commands do not include */
+
+/* Measures each way to read a buffer of n_bytes, in several passes over at least run_us
+ * microseconds per way. A small buffer is read from the caches, as a small model is. Uses
+ * b's threads and instruction set. NO_MEMORY: for the buffer. */
+quire_err bandwidth_by_way(struct backend *b, int64_t n_bytes, int64_t run_us,
+                           roofline_rate rates[BANDWIDTH_WAYS]);
+
 typedef struct roofline {
     int32_t n_threads, n_measurements;
-    char machine[160];               /* the backend's description of itself */
-    bandwidth reads[BANDWIDTH_WAYS]; /* per kernel, as in bandwidth_names */
-    roofline_rate read;              /* with the best kernel */
-    roofline_rate f32, bf16;         /* bf16 is f32's if there is no dot product of bf16 */
-    /* any two int8 (per channel and Q8_0); 4-bit numbers with int8 */
-    roofline_rate int8, int8_small;
+    char machine[160];                   /* the backend's description of itself */
+    roofline_rate reads[BANDWIDTH_WAYS]; /* by each way to read */
+    union {
+        roofline_rate rates[ROOFLINE_RATES]; /* in the order of roofline_names */
+        struct {
+            roofline_rate read;      /* by the best way */
+            roofline_rate f32, bf16; /* bf16 is f32's if there is no dot product of bf16 */
+            /* any two int8 (per channel and Q8_0); 4-bit numbers with int8 */
+            roofline_rate int8, int8_small;
+        };
+    };
 } roofline;
+
+extern const char *const roofline_names[ROOFLINE_RATES];
 
 /* Effort of a measurement. */
 typedef struct roofline_effort {

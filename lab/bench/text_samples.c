@@ -283,22 +283,8 @@ static quire_err open_listed(made_kind kind, const text_list *l, tokenizer **out
 
 /* ---- through a rank file ---- */
 
-static quire_err add_base64(strbuf *out, str bytes) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < bytes.n; i += 3) {
-        uint32_t three = 0;
-        for (size_t k = 0; k < 3; k++) {
-            three = three << 8 | (i + k < bytes.n ? (uint8_t)bytes.p[i + k] : 0);
-        }
-        for (size_t k = 0; k < 4; k++) {
-            TRY(strbuf_add_char(out, i + k > bytes.n ? '=' : digits[three >> (18 - 6 * k) & 63]));
-        }
-    }
-    return QUIRE_OK;
-}
-
 static quire_err add_rank(strbuf *file, str bytes, int32_t *rank) {
-    TRY(add_base64(file, bytes));
+    TRY(base64_encode(bytes, file));
     return strbuf_addf(file, " %d\n", (int)(*rank)++);
 }
 

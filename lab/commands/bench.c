@@ -2,7 +2,6 @@
  * API as users see it, compared with what memory and arithmetic allow. */
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/model_shape.h"
@@ -44,63 +43,45 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-/* Prints the mean and spread of one figure as JSON lines. */
-static void bench_print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
-                              double limit) {
-    const quire_info *info = b->client.info;
-    bench_figure line = {"bench",
-                         what,
-                         NULL,
-                         "tokens/s",
-                         f.mean,
-                         limit,
-                         f.mean / limit,
-                         {{"model", info->model_name, 0},
-                          {"compute", info->compute, 0},
-                          {"kv_dtype", info->kv_dtype, 0},
-                          {"backend", info->backend, 0},
-                          {"batch", NULL, batch},
-                          {"context", NULL, context},
-                          {"tokens", NULL, b->options->n_decode},
-                          {"runs", NULL, b->options->n_runs}}};
-    bench_figure_print(&line);
-    line.suffix = "_spread";
-    line.value = f.spread;
-    line.limit = 0;
-    bench_figure_print(&line);
-}
-
-static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s) {
-    const quire_info *info = b->client.info;
-    FIGURE_LINE("bench", "read", NULL, bytes_per_s, "bytes/s", {"model", info->model_name, 0},
-                {"compute", info->compute, 0}, {"kv_dtype", info->kv_dtype, 0}, {"backend", info->backend, 0},
-                {"threads", NULL, threads});
-}
-
-/* Reports that a figure is missing, and why. */
-static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
-    static const char *const why =
-        "not measured: the first answers ended before the last prompts were computed, or the machine is "
-        "busy; ask for more --decode or --step-target-ms 0";
-    if (b->options->cli.json) {
-        log_line(LOG_WARN, "%s, batch %d, context %d: %s", what, (int)batch, (int)context, why);
-    } else {
-        printf("%-8s %6d %8d %s\n", what, (int)batch, (int)context, why);
-        fflush(stdout);
-    }
-}
-
-/* Reports one figure as a row of the table or as JSON lines. Mean NAN: not measured. */
+/* Prints a row: one figure with its spread and limit. Mean NAN: not measured. `what` NULL:
+ * the column titles. */
 static void bench_report(const bench *b, const char *what, int32_t batch, int32_t context, figure f,
                          double limit) {
+    char heading[256], spread[16];
+    const quire_info *info = b->client.info;
+    const table_column columns[] = {WORD("model", NULL, 0),
+                                    WORD("compute", NULL, 0),
+                                    WORD("kv_dtype", NULL, 0),
+                                    WORD("backend", NULL, 0),
+                                    REMARK("", "", 8),
+                                    KEY("batch", "batch", 6, 0),
+                                    KEY("context", "context", 8, 0),
+                                    KEY("tokens", NULL, 0, 0),
+                                    KEY("runs", NULL, 0, 0),
+                                    FIGURE(what, "tokens/s", 12, 1, "tokens/s"),
+                                    FIGURE(spread, NULL, 0, 0, "tokens/s"),
+                                    FIGURE("", "+- %", 6, 1, ""),
+                                    FIGURE("", "limit", 12, 1, ""),
+                                    FIGURE("", "of it %", 7, 0, "")};
+    const bench_table t = {"bench", TABLE_COLUMNS(columns), b->options->cli.json};
+    if (what == NULL) {
+        (void)snprintf(heading, sizeof heading, "%s: compute %s, KV %s, %s; tokens/s, mean of %d runs",
+                       info->model_name, info->compute, info->kv_dtype, info->backend,
+                       (int)b->options->n_runs);
+        table_begin(&t, heading);
+        return;
+    }
+    (void)snprintf(spread, sizeof spread, "%s_spread", what);
+    TABLE_ROW(&t, TXT(info->model_name), TXT(info->compute), TXT(info->kv_dtype), TXT(info->backend),
+              TXT(what), NUM(batch), NUM(context), NUM(b->options->n_decode), NUM(b->options->n_runs),
+              LIMITED(f.mean, limit, f.mean / limit), NUM(f.spread),
+              NUM(b->options->n_runs > 1 ? 100 * f.spread / f.mean : TABLE_ABSENT), NUM(limit),
+              NUM(100 * f.mean / limit));
     if (isnan(f.mean)) {
-        report_missing(b, what, batch, context);
-    } else if (b->options->cli.json) {
-        bench_print_lines(b, what, batch, context, f, limit);
-    } else {
-        printf("%-8s %6d %8d %12.1f  +-%5.1f%% %12.1f %6.0f%%\n", what, (int)batch, (int)context, f.mean,
-               f.mean > 0 ? 100 * f.spread / f.mean : 0, limit, 100 * f.mean / limit);
-        fflush(stdout);
+        table_note(&t,
+                   "%s, batch %d, context %d: not measured: the first answers ended before the last prompts "
+                   "were computed, or the machine is busy; ask for more --decode or --step-target-ms 0",
+                   what, (int)batch, (int)context);
     }
 }
 
@@ -169,22 +150,23 @@ static double peak_of_products(const bench *b, const roofline *r) {
 /* Measures the machine's limits for a model of this size, by number of threads; the best
  * one counts. */
 static quire_err measure_limits(bench *b, quire_error *err) {
+    TABLE(t, "bench", b->options->cli.json, WORD("model", NULL, 0), WORD("compute", NULL, 0),
+          WORD("kv_dtype", NULL, 0), WORD("backend", NULL, 0), KEY("threads", "threads", 7, 0),
+          FIGURE("read", NULL, 0, 0, "bytes/s"), FIGURE("", "read GB/s", 9, 1, ""),
+          FIGURE("", "products GOP/s", 14, 1, ""));
+    const quire_info *info = b->client.info;
     int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
     roofline_effort effort = roofline_usual;
     effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
+    table_begin(&t, NULL);
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
         roofline r;
         TRY(roofline_measure(b->options->cli.engine.isa, threads, b->options->cli.engine.cpu_bind, &effort,
                              &r, err));
         b->bandwidth = fmax(b->bandwidth, r.read.best);
         b->peak = fmax(b->peak, peak_of_products(b, &r));
-        if (b->options->cli.json) {
-            print_bandwidth(b, threads, r.read.best);
-        } else {
-            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads,
-                   threads == 1 ? "" : "s", (int)effort.megabytes, r.read.best / 1e9,
-                   peak_of_products(b, &r) / 1e9);
-        }
+        TABLE_ROW(&t, TXT(info->model_name), TXT(info->compute), TXT(info->kv_dtype), TXT(info->backend),
+                  NUM(threads), NUM(r.read.best), NUM(r.read.best / 1e9), NUM(peak_of_products(b, &r) / 1e9));
         if (threads == b->n_threads) {
             return QUIRE_OK;
         }
@@ -227,12 +209,8 @@ static quire_err bench_measure_all(bench *b, const points *p, quire_error *err) 
         }
         e = measure_limits(b, err);
     }
-    if (e == QUIRE_OK && !b->options->cli.json) {
-        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name,
-               b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,
-               (int)b->options->n_runs);
-        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit",
-               "of it");
+    if (e == QUIRE_OK) {
+        bench_report(b, NULL, 0, 0, (figure){0, 0}, 0);
     }
     for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
         for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {

@@ -43,25 +43,6 @@ static const struct {
 LAB_DEFAULTS(bench_attention, .contexts = "1024,8192,32768", .types = "bf16,fp8,int8,int4", .isa = "auto",
              .n_prompt = 8192, .n_runs = 5)
 
-/* Parses "f16,bf16" into list[0..*n). */
-static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_error *err) {
-    *n = 0;
-    for (const char *p = text; *p != '\0';) {
-        str word = figures_next_word(&p);
-        int i = 0;
-        while (i < MAX_TYPES && !str_is(word, types[i].name)) {
-            i++;
-        }
-        if (i == MAX_TYPES || *n == MAX_TYPES) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--kv-dtype %s: must be some of f32,f16,bf16,fp8,int8,int4", text);
-        }
-        list[(*n)++] = types[i].type;
-    }
-    return *n > 0 ? QUIRE_OK
-                  : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,fp8,int8,int4");
-}
-
 /* What all measurements of a run share. */
 typedef struct attention_report {
     const bench_table *t;
@@ -236,7 +217,7 @@ static quire_err report_pages(const attention_report *r, const attention_shape *
     return QUIRE_OK;
 }
 
-static quire_err bench_attention_run_pages(const bench_attention_options *o, const dtype *list,
+static quire_err bench_attention_run_pages(const bench_attention_options *o, const int32_t *list,
                                            int32_t n_types, quire_error *err) {
     TABLE(t, "attention pages", o->cli.json, WORD("kv_dtype", "KV", 5), WORD("heads", "heads", 11),
           KEY("context", "context", 8, 0), KEY("page_tokens", "page", 5, 0),
@@ -258,7 +239,7 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
         const attention_shape shape = {.n_heads = heads[0],
                                        .n_kv_heads = heads[1],
                                        .d_head = heads[2],
-                                       .type = list[s / N_SHAPES],
+                                       .type = types[list[s / N_SHAPES]].type,
                                        .n_seqs = 1,
                                        .n_tokens = contexts[c % n_contexts],
                                        .n_rows = 1};
@@ -273,7 +254,8 @@ static quire_err bench_attention_run_pages(const bench_attention_options *o, con
     return QUIRE_OK;
 }
 
-static quire_err bench_attention_measure(const bench_attention_options *o, quire_error *err) {
+static quire_err bench_attention_run(const cli_options *cli, quire_error *err) {
+    const bench_attention_options *o = (const void *)cli;
     TABLE(t, "attention", o->cli.json, WORD("work", "work", -22), WORD("kv_dtype", "KV", -5),
           WORD("heads", "heads", -11), KEY("batch", "batch", 6, 0), KEY("context", "context", 8, 0),
           FIGURE("time", "us a layer", 11, 1, "us/layer"), FIGURE("read_rate", "GB/s", 7, 2, "GB/s"),
@@ -282,15 +264,15 @@ static quire_err bench_attention_measure(const bench_attention_options *o, quire
           FIGURE("read", "MB read", 9, 1, "MB"), FIGURE("speedup", "times", 6, 2, "x"));
     const attention_report r = {
         &t, {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs}};
-    dtype list[MAX_TYPES];
-    int32_t n;
-    TRY(parse_types(o->types, list, &n, err));
+    int32_t list[MAX_TYPES], n; /* rows of `types` */
+    TRY(FIGURES_PARSE_NAMES("--kv-dtype", o->types, types, list, &n, err));
     if (o->pages != NULL) {
+        TRY(unused_flags_refuse(cli, "--prompt", "with --pages, where decodes alone are measured", err));
         return bench_attention_run_pages(o, list, n, err);
     }
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
-        TRY(bench_attention_run_type(o, &r, list[i], err));
+        TRY(bench_attention_run_type(o, &r, types[list[i]].type, err));
     }
     table_note(&t,
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: "
@@ -318,14 +300,6 @@ static const flag bench_attention_flags[] = {
     {"--runs", "N", "runs per figure; the fastest counts", COUNT(n_runs, 1, 64)},
     {0},
 };
-
-static quire_err bench_attention_run(const cli_options *o, quire_error *err) {
-    bench_attention_options own = *(const bench_attention_options *)(const void *)o;
-    if (own.pages != NULL) {
-        TRY(unused_flags_refuse(o, "--prompt", "with --pages, where decodes alone are measured", err));
-    }
-    return bench_attention_measure(&own, err);
-}
 
 LAB_COMMAND(bench_attention, "bench attention", "", ARGUMENT_NONE,
             "speed of attention alone, and the cost of pages",

@@ -170,8 +170,7 @@ static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
 
 /* Compiles the record's schema and walks its valid instances; the first one is written
  * before the clock starts. */
-static quire_err run_schema(void *user, json_value *record) {
-    bench *b = user;
+static quire_err run_schema(bench *b, const json_value *record) {
     grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     strbuf schema = {0}, instance = {0};
     json_out to_schema = {.to = &schema}, to_instance = {.to = &instance};
@@ -205,31 +204,23 @@ static quire_err run_schema(void *user, json_value *record) {
 
 /* ---- lines of schemas ---- */
 
-typedef struct taker {
-    int32_t every;
-    quire_err (*take)(void *user, json_value *record);
-    void *user;
-} taker;
-
-static quire_err run_lines(const taker *t, str text, const char *where, quire_error *err) {
+static quire_err run_lines(bench *b, str text, const char *where, quire_error *err) {
     json_limits limits = json_limits_file;
     limits.names = JSON_NAMES_LAST;
-    for (int32_t line = 0; text.n > 0; line++) {
-        const char *end = memchr(text.p, '\n', text.n);
-        size_t n = end != NULL ? (size_t)(end - text.p) : text.n;
+    for (int32_t number = 1; text.n > 0; number++) {
+        str line = figures_next_line(&text);
         json_value *record = NULL;
         json_fault fault;
-        if (line % t->every == 0) {
-            if (json_read((str){text.p, n}, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
-                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1,
-                               fault.what);
-            }
-            quire_err e = t->take(t->user, record);
-            json_drop(record);
-            TRY(e);
+        if ((number - 1) % b->o->every != 0) {
+            continue;
         }
-        n += end != NULL;
-        text = (str){text.p + n, text.n - n};
+        if (json_read(line, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
+            return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, (int)number,
+                           fault.what);
+        }
+        quire_err e = run_schema(b, record);
+        json_drop(record);
+        TRY(e);
     }
     return QUIRE_OK;
 }
@@ -245,16 +236,12 @@ static const char own_schemas[] =
     "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":"
     "\"at all\"}]}}]}\n";
 
-/* Calls take(user, record) for each `every`-th line of the files (names separated by
- * commas; NULL: the built-in schemas), in order. A record has `schema` and `tests`; it is
- * dropped after the call. The first error stops. */
-static quire_err schema_lines_each(const char *files, int32_t every,
-                                   quire_err (*take)(void *user, json_value *record), void *user,
-                                   quire_error *err) {
-    const taker t = {every, take, user};
-    const char *at = files;
+/* Runs each `every`-th line of the files, or of the built-in schemas, in order. A record
+ * has `schema` and `tests`. The first error stops. */
+static quire_err run_files(bench *b, quire_error *err) {
+    const char *at = b->o->schemas;
     if (at == NULL) {
-        return run_lines(&t, (str){own_schemas, sizeof own_schemas - 1}, "the schemas", err);
+        return run_lines(b, (str){own_schemas, sizeof own_schemas - 1}, "the schemas", err);
     }
     while (*at != 0) {
         char path[4096];
@@ -266,7 +253,7 @@ static quire_err schema_lines_each(const char *files, int32_t every,
         memcpy(path, name.p, name.n);
         path[name.n] = 0;
         TRY(file_map_open(path, (size_t)1 << 30, &map, err));
-        quire_err e = run_lines(&t, file_map_text(&map), path, err);
+        quire_err e = run_lines(b, file_map_text(&map), path, err);
         file_map_close(&map);
         TRY(e);
     }
@@ -314,7 +301,7 @@ static quire_err bench_grammar_run(const cli_options *cli, quire_error *err) {
         b.texts = mem_new((size_t)o->n_tokens, sizeof *b.texts);
         e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
     }
-    TRY_DONE(e, schema_lines_each(o->schemas, o->every, run_schema, &b, err));
+    TRY_DONE(e, run_files(&b, err));
     bench_grammar_report(&b);
 done:
     if (e != QUIRE_OK && err->code != e) {

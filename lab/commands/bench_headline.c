@@ -11,8 +11,7 @@
  * the machine do not lengthen. */
 
 #include "lab/bench/headline_case.h"
-#include "lab/bench/model_shape.h"
-#include "lab/commands/lab_commands.h"
+#include "lab/commands/measures.h"
 #include "lab/sim/trace_read.h"
 
 static const char NAME[] = "headline";
@@ -385,19 +384,13 @@ static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
     return bench_headline_run_cases(h, err);
 }
 
-/* Runs on random weights of a shape, or on a model. */
-static quire_err bench_headline_run_on(headline *h, quire_error *err) {
-    synthetic s = {.fd = -1};
-    if (h->o.shape != NULL) {
-        TRY(synthetic_open_named(h->o.shape, h->o.type, &h->o.cli.engine, &s, err));
+static quire_err bench_headline_run(const cli_options *cli, quire_error *err) {
+    const bench_headline_options *o = (const void *)cli;
+    synthetic made;
+    if (o->trace != NULL) {
+        TRY(unused_flags_refuse(cli, "--lengths", "with --trace, whose requests have their own", err));
     }
-    quire_err e = commands_bench_headline_run(h, err);
-    synthetic_close(&s);
-    return e;
-}
-
-static quire_err bench_headline_measure(const bench_headline_options *o, quire_error *err) {
-    if (o->shape != NULL && o->cli.engine.model != NULL) {
+    if (o->shape != NULL && cli->engine.model != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "a MODEL or --shape is run, not both");
     }
     if (o->lengths != NULL && o->lengths[0] == '\0') {
@@ -407,7 +400,11 @@ static quire_err bench_headline_measure(const bench_headline_options *o, quire_e
     headline *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "the cases", err));
     h->o = filled(o);
-    quire_err e = bench_headline_run_on(h, err);
+    quire_err e = shaped_open(cli, o->shape, o->type, o->shape != NULL ? SHAPED_IDS : SHAPED_NOT,
+                              &h->o.cli.engine, &made, err);
+    TRY_DONE(e, commands_bench_headline_run(h, err));
+done:
+    synthetic_close(&made);
     model_runner_close(&h->b);
     for (int32_t i = 0; i < MAX_CASES; i++) {
         trace_deinit(&h->traces[i]);
@@ -436,8 +433,7 @@ static const flag load_flags[] = {
     {0},
 };
 static const flag model_flags[] = {
-    {"--shape", "NAME", "random weights of a published shape, below: sharegpt, 10%, two rates", TEXT(shape)},
-    {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32", TEXT(type)},
+    SHAPE_FLAGS,
     {"--threads -t", "N", "compute threads; 1: time is the processor's; 0: one per core",
      COUNT(cli.engine.n_threads, 0, 1024)},
     {"--max-model-len", "N", "the longest sequence; without: 2048",
@@ -447,28 +443,10 @@ static const flag model_flags[] = {
     {0},
 };
 
-/* Refuses a flag that would have no effect. */
-static quire_err headline_check_flags(const bench_headline_options *o, quire_error *err) {
-    const cli_options *c = &o->cli;
-    if (o->trace != NULL) {
-        TRY(unused_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
-    }
-    return o->shape != NULL
-               ? unused_flags_refuse(c, "--compute --quantization",
-                                     "with --shape, whose --type says how products are computed", err)
-               : unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
-}
-
-static quire_err bench_headline_run(const cli_options *o, quire_error *err) {
-    const bench_headline_options *own = (const void *)o;
-    TRY(headline_check_flags(own, err));
-    return bench_headline_measure(own, err);
-}
-
 LAB_COMMAND(bench_headline, "bench headline", " [MODEL]", ARGUMENT_MODEL_OR_NONE,
             "what paging and continuous batching gain, measured at rising request rates",
             "  quire bench headline --quick\n"
             "  quire bench headline --shape 1.1b\n"
-            "--shape: " MODEL_SHAPES "\n",
+            "--shape: sharegpt, 10%, two rates\n",
             load_flags, model_flags, flags_compute, FLAGS_KV, flags_isa, flags_json, flags_help,
             flags_help_all);

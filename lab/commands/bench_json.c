@@ -7,9 +7,18 @@
 #include "engine/ablations.h"
 #include "lab/bench/client.h"
 #include "lab/bench/model_shape.h"
-#include "lab/commands/lab_commands.h"
+#include "lab/commands/measures.h"
 
-/* What sequences under schemas add to a decode step. */
+typedef struct bench_json_options {
+    cli_options cli;
+    /* random weights instead of engine.model, with engine.tokenizer; NULL: none */
+    const char *shape, *type;
+    const char *rows; /* numbers of sequences that decode together, "8,256"; "": none */
+    int32_t n_each;   /* answers per schema; 0: no speeds */
+    int32_t n_steps;  /* decode steps per batch */
+} bench_json_options;
+
+/* ---- what sequences under schemas add to a decode step ---- */
 
 enum {
     SPARE_STEPS = 200, /* steps in which the other sequences begin */
@@ -32,16 +41,18 @@ static void write_schema(int32_t i, char *out, size_t n) {
              (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
 }
 
-static quire_err send(client *c, int32_t i, bool is_free, int32_t n_steps, sent *s, quire_error *err) {
-    char schema[512];
-    const int32_t prompt[] = {1, 2 + i % 200, 3, 4};
-    write_schema(i, schema, sizeof schema);
-    const client_field fields[] = {{"seed", "1"},
-                                   {"json_whitespace", "\"compact\""},
-                                   {is_free ? "ignore_eos" : "json_schema", is_free ? "true" : schema},
-                                   {NULL, NULL}};
-    *s = (sent){.n_output = n_steps};
-    return client_send_fields(c, prompt, sizeof prompt / sizeof *prompt, n_steps, fields, s, err);
+/* Asks for at most n_tokens after a prompt of four ids. schema NULL: free text. */
+static quire_err json_send(client *c, int32_t second, const char *schema, int32_t seed, int32_t n_tokens,
+                           sent *s, quire_error *err) {
+    char number[16];
+    const int32_t prompt[] = {1, second, 3, 4};
+    (void)snprintf(number, sizeof number, "%d", (int)seed);
+    const client_field fields[] = {
+        {"seed", number},
+        {"json_whitespace", "\"compact\""},
+        {schema != NULL ? "json_schema" : "ignore_eos", schema != NULL ? schema : "true"},
+        {NULL, NULL}};
+    return client_send_fields(c, prompt, sizeof prompt / sizeof *prompt, n_tokens, fields, s, err);
 }
 
 static int32_t bench_json_most_tokens(int32_t n_steps) {
@@ -73,7 +84,11 @@ static quire_err bench_json_decode(client *c, int32_t first, int32_t n, bool is_
     moment from = {0}, to = {0};
     bool begun = false, over = false;
     for (int32_t i = 0; i < n; i++) {
-        TRY(send(c, first + i, is_free, bench_json_most_tokens(n_steps), &requests[i], err));
+        char schema[512];
+        write_schema(first + i, schema, sizeof schema);
+        requests[i] = (sent){0};
+        TRY(json_send(c, 2 + (first + i) % 200, is_free ? NULL : schema, 1, bench_json_most_tokens(n_steps),
+                      &requests[i], err));
     }
     for (int32_t left = n; left > 0;) {
         left -= client_receive(c, -1);
@@ -118,10 +133,11 @@ static void bench_json_print_row(const bench_table *sh, int32_t n, const step_ti
 
 /* Opens an engine for the first two ways, or for the third, since jump-forward is a
  * setting of the engine. */
-static quire_err run_ways(const quire_options *o, engine_ablations off, way from, way until, int32_t n,
-                          int32_t n_steps, step_times *costs, quire_error *err) {
+static quire_err run_ways(const quire_options *o, way from, way until, int32_t n, int32_t n_steps,
+                          step_times *costs, quire_error *err) {
     client c;
-    off.no_jump_forward = until <= RULED; /* without it every step has one row per sequence */
+    /* without it every step has one row per sequence */
+    const engine_ablations off = {.no_jump_forward = until <= RULED};
     sent *requests = mem_new((size_t)n, sizeof *requests);
     TRY(mem_check_for(requests, "the measurement", err));
     quire_err e = client_open(o, off, &c, err);
@@ -138,53 +154,40 @@ static quire_err run_ways(const quire_options *o, engine_ablations off, way from
     return e;
 }
 
-static quire_err run_rows(const quire_options *given, engine_ablations off, int32_t n, int32_t n_steps,
-                          const bench_table *sh, quire_error *err) {
-    quire_options o = *given;
+static quire_err run_rows(const bench_json_options *given, int32_t n, const bench_table *sh,
+                          quire_error *err) {
+    quire_options o = given->cli.engine;
+    const int32_t n_steps = given->n_steps;
     step_times costs[N_WAYS];
     o.max_seqs = n;
     o.max_model_len = bench_json_most_tokens(n_steps) + 64;
     TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens,
                             &o.n_pages, err));
-    TRY(run_ways(&o, off, FREE, RULED, n, n_steps, costs, err));
-    TRY(run_ways(&o, off, JUMPS, JUMPS, n, n_steps, costs, err));
+    TRY(run_ways(&o, FREE, RULED, n, n_steps, costs, err));
+    TRY(run_ways(&o, JUMPS, JUMPS, n, n_steps, costs, err));
     bench_json_print_row(sh, n, costs);
     return QUIRE_OK;
 }
 
-/* For each number in `rows`, prints by the engine's own timers a step of that many
- * sequences that decode n_steps tokens of free text, and of as many under a schema
- * each. */
-static quire_err json_steps_run(const quire_options *given, engine_ablations off, const char *rows,
-                                int32_t n_steps, bool json, quire_error *err) {
-    TABLE(sh, "json", json, KEY("sequences", "sequences", 9, 0), FIGURE("step", "step ms", 9, 2, "ms"),
+/* For each number in o->rows, prints by the engine's own timers a step of that many
+ * sequences of free text, and of as many under a schema each. */
+static quire_err json_steps_run(const bench_json_options *o, quire_error *err) {
+    TABLE(sh, "json", o->cli.json, KEY("sequences", "sequences", 9, 0), FIGURE("step", "step ms", 9, 2, "ms"),
           FIGURE("sampling", "sampling us", 12, 1, "us"),
           FIGURE("sampling_ruled", "under schemas", 14, 1, "us"), FIGURE("added", "added %", 8, 2, "%"),
           FIGURE("own", "own us", 8, 1, "us"), FIGURE("own_ruled", "under schemas", 14, 1, "us"),
           FIGURE("own_added", "added us", 9, 1, "us"), FIGURE("own_jumps", "jumping us", 11, 1, "us"));
     int32_t n[FIGURES_MAX_POINTS], n_points;
-    TRY(figures_parse_list("--rows", rows, n, &n_points, err));
+    TRY(figures_parse_list("--rows", o->rows, n, &n_points, err));
     table_begin(&sh, "A step of sequences under schemas");
     for (int32_t i = 0; i < n_points; i++) {
-        TRY(run_rows(given, off, n[i], n_steps, &sh, err));
+        TRY(run_rows(o, n[i], &sh, err));
     }
     table_note(&sh, "Every sequence has a schema of its own, each new, so its masks are made in these steps; "
                     "by the engine's timers. own: planning, filling the batch, committing; added, and with "
                     "jump-forward (where a step has more rows). added %%: of the step of free text.");
     return QUIRE_OK;
 }
-
-typedef struct bench_json_options {
-    cli_options cli;
-    engine_ablations off;
-    /* shape of a model of random weights instead of engine.model; NULL: none. Needs
-     * engine.tokenizer */
-    const char *shape;
-    const char *type; /* type of its weights */
-    const char *rows; /* numbers of sequences that decode together, "8,256"; "": none */
-    int32_t n_each;   /* answers per schema; 0: no speeds */
-    int32_t n_steps;  /* decode steps per batch */
-} bench_json_options;
 
 enum { MOST_TOKENS = 512 };
 
@@ -239,19 +242,11 @@ typedef struct answer {
 /* Runs one request to its end; schema NULL: free text. */
 static quire_err bench_json_ask(client *c, const char *schema, int32_t n_tokens, int32_t seed, answer *a,
                                 quire_error *err) {
-    static const int32_t prompt[] = {1, 2, 3, 4};
-    char number[16];
     quire_stats before, after;
     sent s = {.ids = a->ids};
-    snprintf(number, sizeof number, "%d", (int)seed);
-    const client_field fields[] = {
-        {"seed", number},
-        {"json_whitespace", "\"compact\""},
-        {schema != NULL ? "json_schema" : "ignore_eos", schema != NULL ? schema : "true"},
-        {NULL, NULL}};
     quire_engine_stats(c->engine, &before);
     int64_t start_us = clock_us();
-    TRY(client_send_fields(c, prompt, sizeof prompt / sizeof *prompt, n_tokens, fields, &s, err));
+    TRY(json_send(c, 2, schema, seed, n_tokens, &s, err));
     TRY(client_await(c, 1, err));
     a->seconds = (double)(clock_us() - start_us) * 1e-6;
     a->n = s.n_seen;
@@ -331,14 +326,12 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
 /* ---- a run ---- */
 
 /* Opens an engine with jump-forward and one without. */
-static quire_err run_speeds(const bench_json_options *o, const quire_options *given, quire_error *err) {
-    quire_options half = *given;
-    engine_ablations plain_off = o->off;
+static quire_err run_speeds(const bench_json_options *o, quire_error *err) {
+    quire_options half = o->cli.engine;
     client jumps, plain;
     half.memory_utilization /= 2;
-    plain_off.no_jump_forward = true;
-    TRY(client_open(&half, o->off, &jumps, err));
-    quire_err e = client_open(&half, plain_off, &plain, err);
+    TRY(client_open(&half, (engine_ablations){0}, &jumps, err));
+    quire_err e = client_open(&half, (engine_ablations){.no_jump_forward = true}, &plain, err);
     if (e == QUIRE_OK) {
         e = run_schemas(o, &jumps, &plain, err);
         client_close(&plain);
@@ -347,28 +340,17 @@ static quire_err run_speeds(const bench_json_options *o, const quire_options *gi
     return e;
 }
 
-static quire_err bench_json_run_on(const bench_json_options *o, quire_error *err) {
-    quire_options own = o->cli.engine;
-    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    if (o->n_each > 0) {
-        TRY(run_speeds(o, &own, err));
+static quire_err bench_json_run(const cli_options *cli, quire_error *err) {
+    bench_json_options own = *(const bench_json_options *)(const void *)cli;
+    synthetic s;
+    TRY(shaped_open(cli, own.shape, own.type, own.shape != NULL ? SHAPED_TEXTS : SHAPED_NOT, &own.cli.engine,
+                    &s, err));
+    own.cli.engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    quire_err e = own.n_each > 0 ? run_speeds(&own, err) : QUIRE_OK;
+    if (own.rows[0] != '\0') {
+        TRY_DONE(e, json_steps_run(&own, err));
     }
-    return o->rows[0] != '\0' ? json_steps_run(&own, o->off, o->rows, o->n_steps, o->cli.json, err)
-                              : QUIRE_OK;
-}
-
-static quire_err bench_json_measure(const bench_json_options *o, quire_error *err) {
-    bench_json_options own = *o;
-    synthetic s = {.fd = -1};
-    if (o->shape != NULL) {
-        if (o->cli.engine.tokenizer == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE",
-                           o->shape);
-        }
-        TRY(synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err));
-    }
-    quire_err e = bench_json_run_on(&own, err);
+done:
     synthetic_close(&s);
     return e;
 }
@@ -379,31 +361,13 @@ static const flag bench_json_flags[] = {
     {"--each", "N", "answers to each schema; 0: none", COUNT(n_each, 0, 1 << 16)},
     {"--rows", "LIST", "sequences that decode together under schemas; empty: none", TEXT(rows)},
     {"--steps", "N", "decode steps of them", COUNT(n_steps, 1, 4096)},
-    {"--shape", "NAME", "a model of random weights instead, as in bench speed; needs --tokenizer",
-     TEXT(shape)},
-    {"--type", "TYPE", "its weights", TEXT(type)},
+    SHAPE_FLAGS,
     {0},
 };
-
-/* Refuses a flag that would have no effect. */
-static quire_err json_check_flags(const bench_json_options *o, quire_error *err) {
-    const cli_options *c = &o->cli;
-    if (o->shape == NULL) {
-        return unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
-    }
-    TRY(unused_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
-    return unused_flags_refuse(c, "--compute --quantization",
-                               "with --shape, whose --type says how products are computed", err);
-}
-
-static quire_err bench_json_run(const cli_options *o, quire_error *err) {
-    TRY(json_check_flags((const void *)o, err));
-    return bench_json_measure((const void *)o, err);
-}
 
 LAB_COMMAND(bench_json, "bench json", " [MODEL]", ARGUMENT_MODEL_OR_BUILTIN,
             "answers under JSON Schemas: their speed, and what they add to a step",
             "  quire bench json\n"
             "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
-            FLAGS_MODEL, flags_tokenizer, flags_ablations, bench_json_flags, flags_json, flags_compute,
-            FLAGS_KV, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);
+            FLAGS_MODEL, flags_tokenizer, bench_json_flags, flags_json, flags_compute, FLAGS_KV,
+            FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY);

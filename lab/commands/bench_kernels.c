@@ -10,12 +10,6 @@
 #include "lab/bench/figures.h"
 #include "lab/commands/lab_commands.h"
 
-/* Types measured by default. */
-#define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
-/* Types measured only on request. */
-#define KERNEL_TYPES_MORE                                                                                    \
-    ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_s,iq2_xs,iq2_xxs,iq1_s,tq2_0,q1_0,fp8,nf4,int4"
-
 typedef struct kernel_type {
     const char *name;
     dtype from; /* type of the weights before packing; for fp8, nf4 and int4, of their codes */
@@ -84,28 +78,6 @@ static tensor_view kernel_type_matrix(dtype t, const void *weights, int32_t n_ou
     return view;
 }
 
-/* Parses the next type of a comma-separated list and advances *list; NULL: not a type. */
-static const kernel_type *kernel_type_next(const char **list) {
-    str name = figures_next_word(list);
-    for (int i = 0; i < N_TYPES; i++) {
-        if (str_is(name, types[i].name)) {
-            return &types[i];
-        }
-    }
-    return NULL;
-}
-
-/* INVALID: the list has an unknown name; err names --types. */
-static quire_err kernel_types_check(const char *list, quire_error *err) {
-    for (const char *at = list; *at != '\0';) {
-        if (kernel_type_next(&at) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, list);
-        }
-    }
-    return QUIRE_OK;
-}
-
 /* Uniform in -1..1. */
 static float kernel_type_float(uint64_t *seed) {
     return (float)(rng_next(seed) >> 40) * 0x1p-23f - 1.0f;
@@ -157,8 +129,8 @@ typedef struct bench_kernels_options {
 
 enum { NARROW = 2048, WIDE = 5632, MIN_TIMES = 3, MAX_PAIRS = 256 };
 
-LAB_DEFAULTS(bench_kernels, .types = KERNEL_TYPES, .rows = "1,2,4,8,16,32,64,512", .weights_mib = 160,
-             .run_ms = 200)
+LAB_DEFAULTS(bench_kernels, .types = "q4_0,q8_0,q4_k,int8,bf16,f16,f32", .rows = "1,2,4,8,16,32,64,512",
+             .weights_mib = 160, .run_ms = 200)
 
 /* A backend with pairs of projections, and the rows that pass through them. */
 typedef struct kernels_run {
@@ -230,12 +202,8 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
 
 static quire_err bench_kernels_run_type(const bench_kernels_options *o, kernels_run *r, const int32_t *rows,
                                         int32_t n, const bench_table *t, quire_error *err) {
-    int32_t max_rows = 1;
-    for (int32_t i = 0; i < n; i++) {
-        max_rows = rows[i] > max_rows ? rows[i] : max_rows;
-    }
     void *weights = kernel_type_weights(r->type->from, (size_t)NARROW * WIDE);
-    quire_err e = weights != NULL ? bench_kernels_open_run(o, max_rows, weights, r, err)
+    quire_err e = weights != NULL ? bench_kernels_open_run(o, figures_largest(rows, n), weights, r, err)
                                   : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for weights");
     mem_free(weights);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
@@ -255,16 +223,14 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
     TABLE(t, "kernels", o->cli.json, WORD("type", "type", 6), KEY("threads", "threads", 7, 0),
           KEY("rows", "rows", 5, 0), FIGURE("time", "us", 9, 0, "us"),
           FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"));
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads;
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads, list[N_TYPES], n_types;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
     TRY(figures_parse_threads(o->threads, threads, &n_threads, err));
-    TRY(kernel_types_check(o->types, err));
+    TRY(FIGURES_PARSE_NAMES("--types", o->types, types, list, &n_types, err));
     table_begin(&t, NULL);
-    for (int32_t i = 0; i < n_threads; i++) {
-        for (const char *list = o->types; *list != '\0';) {
-            kernels_run r = {.type = kernel_type_next(&list), .n_threads = threads[i]};
-            TRY(bench_kernels_run_type(o, &r, rows, n_rows, &t, err));
-        }
+    for (int32_t i = 0; i < n_threads * n_types; i++) {
+        kernels_run r = {.type = &types[list[i % n_types]], .n_threads = threads[i / n_types]};
+        TRY(bench_kernels_run_type(o, &r, rows, n_rows, &t, err));
     }
     table_note(&t,
                "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of "

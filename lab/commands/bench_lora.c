@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/linear_ops.h"
 #include "base/mem.h"
 #include "base/ring.h"
 #include "base/rng.h"
@@ -17,7 +16,7 @@
 #include "lab/bench/model_runner.h"
 #include "lab/bench/model_shape.h"
 #include "lab/bench/temporary.h"
-#include "lab/commands/lab_commands.h"
+#include "lab/commands/measures.h"
 #include "model/arch.h"
 #include "model/model.h"
 #include "model/model_adapter.h"
@@ -28,12 +27,18 @@
  *
  * Everything runs on one thread, except the store's own. */
 
-typedef struct adapter_loads_options {
-    int32_t n_known;  /* known adapters, all of the same file: random f16 on all linears of the layers */
+typedef struct bench_lora_options {
+    cli_options cli;
+    const char *shape, *type; /* random weights, if no model is named */
+    int32_t rank;             /* of the adapters: random f16 on all linears of the layers */
+    int32_t n_adapters, n_prompt, n_runs;
+    int32_t n_known;  /* known adapters, all of the same file */
     int32_t n_in_use; /* requests with an adapter at any time, and most adapters loaded */
     int32_t n_draws;  /* requests, each of which starts when an earlier one ends */
-    int32_t rank;
-} adapter_loads_options;
+} bench_lora_options;
+
+LAB_DEFAULTS(bench_lora, .shape = "1.1b", .type = "q4_0", .rank = 16, .n_adapters = 8, .n_prompt = 512,
+             .n_runs = 15, .n_known = 1000, .n_in_use = 64, .n_draws = 400)
 
 /* Longest waits, in ms, and the file reads in them. */
 typedef struct adapter_loads {
@@ -245,8 +250,8 @@ static double loads_read_ms(adapter_store *s, const adapter_ref *of) {
 }
 
 /* Starts a request in every place at once. */
-static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, loads_request *all,
-                            uint64_t *seed, adapter_loads *out, quire_error *err) {
+static quire_err loads_fill(adapter_store *s, const bench_lora_options *o, loads_request *all, uint64_t *seed,
+                            adapter_loads *out, quire_error *err) {
     bool *is_there = mem_new((size_t)o->n_in_use, sizeof *is_there);
     quire_err e = mem_check_for(is_there, "requests", err);
     for (int32_t i = 0; e == QUIRE_OK && i < o->n_in_use; i++) {
@@ -268,7 +273,7 @@ static quire_err loads_fill(adapter_store *s, const adapter_loads_options *o, lo
 }
 
 /* Runs one request after another, each in the place of one drawn at random. */
-static quire_err loads_replace(adapter_store *s, const adapter_loads_options *o, loads_request *all,
+static quire_err loads_replace(adapter_store *s, const bench_lora_options *o, loads_request *all,
                                uint64_t *seed, adapter_loads *out, quire_error *err) {
     for (int32_t i = 0; i < o->n_draws; i++) {
         loads_request *r = &all[rng_next(seed) % (uint64_t)o->n_in_use];
@@ -296,7 +301,7 @@ static quire_err loads_know(adapter_store *s, int32_t n, const char *path, quire
     return QUIRE_OK;
 }
 
-static quire_err loads_run_with(adapter_store *s, const adapter_loads_options *o, const char *path,
+static quire_err loads_run_with(adapter_store *s, const bench_lora_options *o, const char *path,
                                 loads_request *all, adapter_loads *out, quire_error *err) {
     uint64_t seed = 17;
     for (int32_t i = 0; i < o->n_in_use; i++) {
@@ -309,7 +314,7 @@ static quire_err loads_run_with(adapter_store *s, const adapter_loads_options *o
     return loads_replace(s, o, all, &seed, out, err);
 }
 
-static quire_err loads_run(adapter_store *s, const adapter_loads_options *o, const char *path,
+static quire_err loads_run(adapter_store *s, const bench_lora_options *o, const char *path,
                            adapter_loads *out, quire_error *err) {
     loads_request *all = mem_new((size_t)o->n_in_use, sizeof *all);
     TRY(mem_check_for(all, "requests", err));
@@ -327,39 +332,22 @@ static quire_err loads_run(adapter_store *s, const adapter_loads_options *o, con
     return e;
 }
 
-/* Writes the file in a directory under /tmp, and measures. UNSUPPORTED: no adapter can be
- * made for the model's linears. */
-static quire_err adapter_loads_measure(model *m, backend *b, const adapter_loads_options *o,
+/* path: of the adapter's directory. */
+static quire_err adapter_loads_measure(model *m, backend *b, const bench_lora_options *o, const char *path,
                                        adapter_loads *out, quire_error *err) {
-    temporary dir;
     adapter_store *s = NULL;
     loads_model l = {.m = m, .b = b, .rank = o->rank};
     *out = (adapter_loads){0};
-    TRY(temporary_make(&dir, err));
-    quire_err e = loads_write(m, o->rank, dir.path, err);
-    if (e == QUIRE_OK) {
-        e = adapter_store_open(&(adapter_store_options){.max_resident = o->n_in_use, .max_rank = o->rank},
-                               &(adapter_loader){.load = loads_load, .free = loads_free, .context = &l}, &s,
-                               err);
-    }
-    TRY_DONE(e, loads_run(s, o, dir.path, out, err));
+    quire_err e =
+        adapter_store_open(&(adapter_store_options){.max_resident = o->n_in_use, .max_rank = o->rank},
+                           &(adapter_loader){.load = loads_load, .free = loads_free, .context = &l}, &s, err);
+    TRY_DONE(e, loads_run(s, o, path, out, err));
 done:
     adapter_store_close(s);
-    temporary_remove(&dir);
     return e;
 }
 
 /* ---- passes ---- */
-
-typedef struct bench_lora_options {
-    cli_options cli;
-    const char *shape, *type; /* random weights, if no model is named */
-    int32_t rank, n_adapters, n_prompt, n_runs;
-    int32_t n_known, n_in_use, n_draws;
-} bench_lora_options;
-
-LAB_DEFAULTS(bench_lora, .shape = "1.1b", .type = "q4_0", .rank = 16, .n_adapters = 8, .n_prompt = 512,
-             .n_runs = 15, .n_known = 1000, .n_in_use = 64, .n_draws = 400)
 
 enum { MOST_ADAPTERS = 64, CONTEXT = 64, PAGE_TOKENS = 16, READ_MS = 300 };
 
@@ -367,7 +355,10 @@ enum { MOST_ADAPTERS = 64, CONTEXT = 64, PAGE_TOKENS = 16, READ_MS = 300 };
 typedef struct lora_run {
     const bench_lora_options *o;
     model_runner without, with;
-    adapter *adapters[MOST_ADAPTERS];
+    temporary directory; /* of the adapters' file */
+    bool has_directory;
+    model_adapter adapters[MOST_ADAPTERS];
+    int32_t n_adapters;
     int64_t adapter_bytes; /* bytes of all adapters */
     int32_t *tokens, *pages;
     int32_t pages_a_seq;
@@ -376,87 +367,27 @@ typedef struct lora_run {
 /* The passes that are timed. */
 typedef enum lora_pass { PASS_WITHOUT, PASS_UNUSED, PASS_WITH, N_LORA_PASSES } lora_pass;
 
-/* ---- adapters ---- */
-
-/* A matrix of random f16 from which all A and B are taken. */
-static uint16_t *random_halves(size_t n) {
-    uint16_t *h = mem_new(n, sizeof *h);
-    uint64_t seed = 5;
-    for (size_t i = 0; h != NULL && i < n; i++) {
-        h[i] = f32_to_f16((rng_uniform((uint32_t)(rng_next(&seed) >> 32)) - 0.5f) * 0.02f);
-    }
-    return h;
-}
-
-static tensor_view halves_view(const uint16_t *halves, int32_t rows, int32_t columns) {
-    return (tensor_view){.name = "random",
-                         .type = DTYPE_F16,
-                         .n_dims = 2,
-                         .dims = {rows, columns, 1, 1},
-                         .data = halves,
-                         .n_bytes = sizeof *halves * (size_t)rows * (size_t)columns};
-}
-
-/* Whether w is a linear of the layers, that is, not the head. */
-static bool is_adapted(const lora_run *r, const linear *w) {
-    return w->layout.n_out != r->with.desc->n_vocab;
-}
-
-static quire_err load_adapter(lora_run *r, const uint16_t *halves, size_t n_halves, int32_t number,
-                              quire_error *err) {
-    const backend_ops *ops = r->with.b->ops;
-    const cpu_linear_state *s = ((const cpu_backend *)r->with.b)->linear_state;
-    int32_t n = 0;
-    for (const linear *w = s->loaded; w != NULL; w = w->next) {
-        n += is_adapted(r, w);
-    }
-    adapter_change *changes = mem_new((size_t)n, sizeof *changes);
-    tensor_view *views = mem_new((size_t)n, 2 * sizeof *views);
-    quire_err e = mem_check_for(changes && views ? changes : NULL, "adapters", err);
-    n = 0;
-    for (const linear *w = s->loaded; e == QUIRE_OK && w != NULL; w = w->next) {
-        if (!is_adapted(r, w)) {
-            continue;
-        }
-        const size_t at = (size_t)(number * 64 + n) % 4096;
-        views[2 * n] = halves_view(halves + at, r->o->rank, w->layout.n_in);
-        views[2 * n + 1] = halves_view(halves + at, w->layout.n_out, r->o->rank);
-        e = views[2 * n].n_bytes + at * sizeof *halves <= n_halves * sizeof *halves ? QUIRE_OK
-                                                                                    : QUIRE_TOO_LARGE;
-        changes[n] = (adapter_change){.w = w, .a = &views[2 * n], .b = &views[2 * n + 1], .scale = 2.0f};
-        n++;
-    }
-    TRY_DONE(e, ops->adapter_load(r->with.b, changes, n, &r->adapters[number], err));
-    r->adapter_bytes += ops->adapter_bytes(r->adapters[number]);
-done:
-    mem_free(changes);
-    mem_free(views);
-    return e;
-}
-
+/* Writes the file, and loads as many adapters from it as sequences decode. UNSUPPORTED: no
+ * adapter can be made for the model's linears. */
 static quire_err load_adapters(lora_run *r, quire_error *err) {
-    int32_t widest = 0;
-    const cpu_linear_state *s = ((const cpu_backend *)r->with.b)->linear_state;
-    for (const linear *w = s->loaded; w != NULL; w = w->next) {
-        const int32_t most = w->layout.n_in > w->layout.n_out ? w->layout.n_in : w->layout.n_out;
-        widest = most > widest ? most : widest;
+    const adapter_limits limits = {.max_rank = r->o->rank, .max_bytes = INT64_MAX};
+    TRY(temporary_make(&r->directory, err));
+    r->has_directory = true;
+    TRY(loads_write(r->with.m, r->o->rank, r->directory.path, err));
+    for (; r->n_adapters < r->o->n_adapters; r->n_adapters++) {
+        model_adapter *a = &r->adapters[r->n_adapters];
+        TRY(model_adapter_open(r->with.m, r->with.b, r->directory.path, &limits, a, err));
+        r->adapter_bytes += a->n_bytes;
     }
-    const size_t n_halves = (size_t)widest * (size_t)r->o->rank + 4096;
-    uint16_t *halves = random_halves(n_halves);
-    quire_err e = mem_check_for(halves, "adapters", err);
-    for (int32_t i = 0; e == QUIRE_OK && i < r->o->n_adapters; i++) {
-        e = load_adapter(r, halves, n_halves, i, err);
-    }
-    mem_free(halves);
-    return e;
+    return QUIRE_OK;
 }
 
 /* ---- models ---- */
 
-static quire_err open_runner(const lora_run *r, quire_options *engine, bool has_adapters, model_runner *out,
-                             quire_error *err) {
+static quire_err open_runner(const lora_run *r, const quire_options *options, bool has_adapters,
+                             model_runner *out, quire_error *err) {
     const int32_t n = r->o->n_adapters;
-    return MODEL_RUNNER_OPEN(out, err, .engine = engine, .page_tokens = PAGE_TOKENS,
+    return MODEL_RUNNER_OPEN(out, err, .engine = options, .page_tokens = PAGE_TOKENS,
                              .n_pages = n * r->pages_a_seq,
                              .max_rows = r->o->n_prompt > n ? r->o->n_prompt : n, .max_seqs = n,
                              .max_len = r->pages_a_seq * PAGE_TOKENS, .max_adapters = has_adapters ? n : 0,
@@ -465,20 +396,17 @@ static quire_err open_runner(const lora_run *r, quire_options *engine, bool has_
 
 static quire_err lora_open(lora_run *r, quire_error *err) {
     const bench_lora_options *o = r->o;
-    quire_options engine = o->cli.engine;
+    quire_options own = o->cli.engine;
     synthetic made = {.fd = -1};
     const int32_t length = o->n_prompt > CONTEXT + 1 ? o->n_prompt : CONTEXT + 1;
     r->pages_a_seq = (length + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    if (engine.model == NULL) {
-        TRY(synthetic_open_named(o->shape, o->type, &engine, &made, err));
-    }
-    quire_err e = open_runner(r, &engine, false, &r->without, err);
+    TRY(shaped_open(&o->cli, o->shape, o->type, own.model == NULL ? SHAPED_IDS : SHAPED_NOT, &own, &made,
+                    err));
+    quire_err e = open_runner(r, &own, false, &r->without, err);
     if (e == QUIRE_OK) {
-        e = open_runner(r, &engine, true, &r->with, err);
+        e = open_runner(r, &own, true, &r->with, err);
     }
-    if (made.fd >= 0) {
-        synthetic_close(&made);
-    }
+    synthetic_close(&made);
     TRY(e);
     const size_t n_pages = (size_t)o->n_adapters * (size_t)r->pages_a_seq;
     r->tokens = mem_new((size_t)length + (size_t)o->n_adapters, sizeof *r->tokens);
@@ -492,15 +420,14 @@ static quire_err lora_open(lora_run *r, quire_error *err) {
 }
 
 static void lora_close(lora_run *r) {
-    for (int32_t i = 0; i < MOST_ADAPTERS && r->with.b != NULL; i++) {
-        r->with.b->ops->adapter_free(r->with.b, r->adapters[i]);
+    for (int32_t i = 0; i < r->n_adapters; i++) {
+        model_adapter_close(r->with.b, &r->adapters[i]);
     }
-    if (r->without.b != NULL) {
-        model_runner_close(&r->without);
+    if (r->has_directory) {
+        temporary_remove(&r->directory);
     }
-    if (r->with.b != NULL) {
-        model_runner_close(&r->with);
-    }
+    model_runner_close(&r->without);
+    model_runner_close(&r->with);
     mem_free(r->tokens);
     mem_free(r->pages);
 }
@@ -519,7 +446,7 @@ static quire_err time_pass(lora_run *r, lora_pass pass, bool is_prompt, double *
                                  .n_rows = is_prompt ? r->o->n_prompt : 1,
                                  .pages = r->pages + (int64_t)i * r->pages_a_seq,
                                  .n_logits = 1,
-                                 .adapter = pass == PASS_WITH ? r->adapters[i] : NULL};
+                                 .adapter = pass == PASS_WITH ? r->adapters[i].weights : NULL};
     }
     const int64_t start = figures_time_us(r->o->cli.engine.n_threads);
     TRY(model_runner_forward(m, parts, n));
@@ -534,11 +461,9 @@ typedef struct lora_times {
 } lora_times;
 
 static quire_err measure_read(lora_run *r, double *gb_s, quire_error *err) {
-    bandwidth ways[BANDWIDTH_WAYS];
-    if (!(bandwidth_by_way(r->with.b, (int64_t)256 << 20, READ_MS * 1000 / BANDWIDTH_WAYS, ways) ==
-          QUIRE_OK)) {
-        TRY(err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the reading rate"));
-    }
+    roofline_rate ways[BANDWIDTH_WAYS];
+    TRY(err_set(err, bandwidth_by_way(r->with.b, (int64_t)256 << 20, READ_MS * 1000 / BANDWIDTH_WAYS, ways),
+                -1, "out of memory for the reading rate"));
     *gb_s = 0.0;
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
         *gb_s = ways[i].best * 1e-9 > *gb_s ? ways[i].best * 1e-9 : *gb_s;
@@ -596,10 +521,8 @@ static void lora_row(const lora_run *r, const bench_table *table, const lora_tim
 /* Waits for adapters: of a request that comes alone, and of all that come at once. */
 static quire_err lora_loads(lora_run *r, const bench_table *table, quire_error *err) {
     const bench_lora_options *o = r->o;
-    const adapter_loads_options lo = {
-        .n_known = o->n_known, .n_in_use = o->n_in_use, .n_draws = o->n_draws, .rank = o->rank};
     adapter_loads l;
-    TRY(adapter_loads_measure(r->with.m, r->with.b, &lo, &l, err));
+    TRY(adapter_loads_measure(r->with.m, r->with.b, o, r->directory.path, &l, err));
     TABLE_ROW(table, TXT("wait"), TXT("one"), NUM(1), NUM(l.one_wait), NUM(l.one_read),
               NUM(l.one_read > 0.0 ? l.one_wait / l.one_read : 0.0), NUM(1.05));
     TABLE_ROW(table, TXT("wait"), TXT("cold"), NUM(o->n_in_use), NUM(l.all_wait), NUM(l.all_read),
@@ -623,8 +546,7 @@ static quire_err lora_loads(lora_run *r, const bench_table *table, quire_error *
 #define AT(member) .offset = offsetof(bench_lora_options, member)
 
 static const flag bench_lora_flags[] = {
-    {"--shape", "NAME", "the model's shape: " MODEL_SHAPES, TEXT(shape)},
-    {"--type", "NAME", "type of weights: q4_0, q8_0, q4_k, int8, bf16 or f32", TEXT(type)},
+    SHAPE_FLAGS,
     {"--rank", "N", "rank of the adapters", COUNT(rank, 1, 256)},
     {"--adapters", "N", "adapters, and sequences that decode", COUNT(n_adapters, 1, MOST_ADAPTERS)},
     {"--prompt", "N", "tokens of the prompt", COUNT(n_prompt, 1, 1 << 14)},

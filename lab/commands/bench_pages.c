@@ -262,54 +262,19 @@ enum {
     N_WAYS = 2
 };
 
-/* One way to run, and its fastest run. CPU time of the whole program, which other
- * programs affect little. */
-typedef struct measured {
-    const char *name;
-    quire_options options;
-    lab_request *requests;
-    int32_t n, n_first; /* n_first of them run to their end before the others are sent */
-    int32_t at_once, max_len;
-    int64_t n_prompt, n_computed, n_cached;
-    double cpu_ms;
-} measured;
-
-static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
-    lab_result first = {0}, rest = {0};
-    if (m->n_first > 0) {
-        TRY(lab_run(l, m->requests, m->n_first, m->at_once, &first, err));
-    }
-    TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
-    m->n_prompt = first.n_prompt + rest.n_prompt;
-    /* the total of both runs, since the lab's counters continue */
-    m->n_cached = rest.n_cached;
-    /* they also include the first run's answers */
-    m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first);
-    return QUIRE_OK;
-}
-
-static quire_err experiment_prefix_run_once(measured *m, quire_error *err) {
-    lab l;
-    TRY(lab_open(&m->options, (engine_ablations){0}, m->max_len, &l, err));
-    int64_t start = figures_time_us(1);
-    quire_err e = run_tasks(&l, m, err);
-    double took = (double)(figures_time_us(1) - start) * 1e-3;
-    lab_close(&l);
-    lab_forget(m->requests, m->n);
-    m->cpu_ms = m->cpu_ms == 0 || took < m->cpu_ms ? took : m->cpu_ms;
-    return e;
-}
-
-/* Runs both ways alternately, swapping which is first; then prints a row for each. */
-static quire_err experiment_prefix_compare(const bench_table *s, measured *ways, int32_t n_runs,
-                                           quire_error *err) {
-    for (int32_t run = 0; run < n_runs * N_WAYS; run++) {
-        TRY(experiment_prefix_run_once(&ways[(run + run / N_WAYS) % N_WAYS], err));
-    }
+/* Runs both ways in turn; then prints a row for each. */
+static quire_err experiment_prefix_compare(const bench_table *s, const char *const names[N_WAYS],
+                                           variant ways[N_WAYS], int32_t n_runs, quire_error *err) {
+    double least[N_WAYS];
+    TRY(variants_run(ways, N_WAYS, n_runs, true, err));
     for (int32_t i = 0; i < N_WAYS; i++) {
-        const measured *m = &ways[i];
-        TABLE_ROW(s, TXT(m->name), NUM(m->n), NUM(m->n_prompt), NUM(m->n_cached), NUM(m->n_computed),
-                  NUM(m->cpu_ms), NUM(m->cpu_ms / ways[0].cpu_ms));
+        const lab_result *r = &ways[i].best;
+        least[i] = INFINITY;
+        for (int32_t run = 0; run < n_runs; run++) {
+            least[i] = fmin(least[i], 1e3 * ways[i].runs[run].cpu_seconds);
+        }
+        TABLE_ROW(s, TXT(names[i]), NUM(ways[i].n), NUM(r->n_prompt), NUM(r->n_cached),
+                  NUM(r->n_prompt_computed), NUM(least[i]), NUM(least[i] / least[0]));
     }
     return QUIRE_OK;
 }
@@ -318,6 +283,7 @@ static quire_err experiment_prefix_compare(const bench_table *s, measured *ways,
  * index looks up, publishes and evicts, and finds nothing. */
 static quire_err strangers(const experiment_options *o, const bench_table *s, int32_t n_runs,
                            quire_error *err) {
+    static const char *const names[N_WAYS] = {"strangers, no index", "strangers, index"};
     lab_request requests[N_STRANGERS];
     int32_t lengths[N_STRANGERS],
         pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->cli.engine.page_tokens) + 1;
@@ -329,58 +295,59 @@ static quire_err strangers(const experiment_options *o, const bench_table *s, in
     for (int32_t i = 0; i < N_STRANGERS; i++) {
         tokens[i * STRANGER] = 1 + i; /* not even the first token is shared */
     }
-    measured ways[N_WAYS] = {{.name = "strangers, no index",
-                              .requests = requests,
-                              .n = N_STRANGERS,
-                              .at_once = STRANGERS_AT_ONCE}};
-    ways[0].max_len = STRANGER + STRANGER_OUTPUT;
-    ways[0].options = o->cli.engine;
-    ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    ways[0].options.max_seqs = STRANGERS_AT_ONCE;
-    ways[0].options.n_pages = pages * N_STRANGERS / 2;
-    ways[0].options.step_target_us = 0;
-    ways[1] = ways[0];
-    ways[1].name = "strangers, index";
-    ways[1].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
-    quire_err e = experiment_prefix_compare(s, ways, n_runs, err);
+    variant ways[N_WAYS];
+    for (int32_t i = 0; i < N_WAYS; i++) {
+        ways[i] = (variant){.options = o->cli.engine,
+                            .requests = requests,
+                            .n = N_STRANGERS,
+                            .at_once = STRANGERS_AT_ONCE,
+                            .max_len = STRANGER + STRANGER_OUTPUT};
+        ways[i].options.prefix_cache = i == 0 ? QUIRE_PREFIX_CACHE_NONE : QUIRE_PREFIX_CACHE_TOKEN;
+        ways[i].options.max_seqs = STRANGERS_AT_ONCE;
+        ways[i].options.n_pages = pages * N_STRANGERS / 2;
+        ways[i].options.step_target_us = 0;
+    }
+    quire_err e = experiment_prefix_compare(s, names, ways, n_runs, err);
     mem_free(tokens);
     return e;
 }
 
+/* Prompts with the same beginning: all at once, or after the first has ended. */
 static quire_err together(const experiment_options *o, const bench_table *s, int32_t n_runs,
                           quire_error *err) {
-    lab_request requests[N_TOGETHER];
-    int32_t *tokens = mem_new((size_t)N_TOGETHER * (SHARED + N_TOGETHER), sizeof *tokens);
-    int32_t shared = SHARED;
-    lab_request prefix;
-    int32_t *drawn = variant_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
-    quire_err e = mem_check_for(tokens && drawn ? tokens : NULL, "the prompts", err);
-    for (int32_t i = 0; i < N_TOGETHER && e == QUIRE_OK; i++) {
-        int32_t *p = tokens + (size_t)i * (SHARED + N_TOGETHER), n = SHARED + 1 + i;
-        for (int32_t k = 0; k < n; k++) {
-            p[k] = k < SHARED ? drawn[k] : 1 + (i + k - SHARED) % N_TOGETHER; /* no two tails begin alike */
-        }
-        requests[i] = (lab_request){.tokens = p, .n_tokens = n, .n_output = TOGETHER_OUTPUT, .after = -1};
+    static const char *const names[N_WAYS] = {"one, then 31 tails", "32 together"};
+    lab_request requests[N_WAYS][N_TOGETHER];
+    int32_t lengths[N_TOGETHER], page_tokens = o->cli.engine.page_tokens;
+    for (int32_t i = 0; i < N_TOGETHER; i++) {
+        lengths[i] = SHARED + 1 + i;
     }
-    measured ways[N_WAYS] = {{.name = "one, then 31 tails",
-                              .requests = requests,
-                              .n = N_TOGETHER,
-                              .n_first = 1,
-                              .at_once = N_TOGETHER}};
-    ways[0].max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT;
-    ways[0].options = o->cli.engine;
-    ways[0].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
-    ways[0].options.max_seqs = N_TOGETHER;
-    ways[0].options.n_pages =
-        (int32_t)kv_pages_for(SHARED, o->cli.engine.page_tokens) +
-        N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->cli.engine.page_tokens) + 1);
-    ways[0].options.step_target_us = 0;
-    ways[1] = ways[0];
-    ways[1].name = "32 together";
-    ways[1].n_first = 0;
-    TRY_DONE(e, experiment_prefix_compare(s, ways, n_runs, err));
-done:
-    mem_free(drawn);
+    int32_t *tokens = variant_prompts(lengths, N_TOGETHER, TOGETHER_OUTPUT, requests[0]);
+    TRY(mem_check_for(tokens, "the prompts", err));
+    int32_t *own = tokens;
+    for (int32_t i = 0; i < N_TOGETHER; own += lengths[i++]) {
+        memcpy(own, tokens, i > 0 ? SHARED * sizeof *own : 0);
+        for (int32_t k = 0; k <= i; k++) {
+            own[SHARED + k] = 1 + (i + k) % N_TOGETHER; /* no two tails begin alike */
+        }
+        requests[1][i] = requests[0][i];
+        requests[0][i].after = i > 0 ? 0 : -1;
+        requests[0][i].is_apart = true;
+    }
+    variant ways[N_WAYS];
+    for (int32_t i = 0; i < N_WAYS; i++) {
+        ways[i] = (variant){.options = o->cli.engine,
+                            .requests = requests[i],
+                            .n = N_TOGETHER,
+                            .at_once = N_TOGETHER,
+                            .max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT};
+        ways[i].options.prefix_cache = QUIRE_PREFIX_CACHE_TOKEN;
+        ways[i].options.max_seqs = N_TOGETHER;
+        ways[i].options.n_pages =
+            (int32_t)kv_pages_for(SHARED, page_tokens) +
+            N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, page_tokens) + 1);
+        ways[i].options.step_target_us = 0;
+    }
+    quire_err e = experiment_prefix_compare(s, names, ways, n_runs, err);
     mem_free(tokens);
     return e;
 }

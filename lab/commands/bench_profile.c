@@ -133,11 +133,9 @@ static quire_err run_model(profile *p, const quire_options *given, quire_error *
 static quire_err run_profile(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
     quire_options own = o->cli.engine;
-    synthetic s = {.fd = -1};
-    if (own.model == NULL) {
-        p->type = speed_type_find(o->type, strlen(o->type));
-        TRY(synthetic_open_named(o->shape, o->type, &own, &s, err));
-    }
+    synthetic s;
+    TRY(shaped_open(&o->cli, o->shape, o->type, own.model == NULL ? SHAPED_IDS : SHAPED_NOT, &own, &s, err));
+    p->type = own.model == s.path ? speed_type_find(o->type, strlen(o->type)) : NULL;
     quire_err e = run_model(p, &own, err);
     synthetic_close(&s);
     return e;
@@ -270,25 +268,13 @@ static const flag bench_profile_flags[] = {
     {"--prompt", "N", "tokens of each prompt", COUNT(n_prompt, 1, 1 << 16)},
     {"--shared", "N", "of them the first, which are the same in all prompts", COUNT(n_shared, 0, 1 << 16)},
     {"--steps", "N", "decoding steps that are looked at", COUNT(n_steps, 1, 4096)},
-    {"--type", "TYPE", "weights of the random model that is run without MODEL", TEXT(type)},
-    {"--shape", "NAME", "its shape, as of bench speed --shape", TEXT(shape)},
+    SHAPE_FLAGS,
     {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(per_layer)},
     {0},
 };
 
-/* Refuses a flag that would have no effect. */
-static quire_err profile_check_flags(const bench_profile_options *o, quire_error *err) {
-    return o->cli.engine.model != NULL
-               ? unused_flags_refuse(&o->cli, "--type --shape",
-                                     "with a MODEL, which has weights and a shape of its own", err)
-               : unused_flags_refuse(
-                     &o->cli, "--compute --quantization",
-                     "without a MODEL: --type says how products of random weights are computed", err);
-}
-
 static quire_err bench_profile_run(const cli_options *cli, quire_error *err) {
     profile p = {.o = (const void *)cli};
-    TRY(profile_check_flags(p.o, err));
     quire_err e = run_profile(&p, err);
     TRY_DONE(e, print_profile(&p, err));
 done:

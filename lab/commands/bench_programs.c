@@ -358,25 +358,6 @@ done:
     return ran;
 }
 
-/* Parses --as. */
-static quire_err programs_read_ways(const char *list, bool wants[N_PROGRAM_WAYS], quire_error *err) {
-    for (const char *p = list; *p != 0;) {
-        size_t n = strcspn(p, ",");
-        bool is_known = false;
-        for (int i = 0; i < N_PROGRAM_WAYS; i++) {
-            bool is_it = str_is((str){p, n}, way_names[i]);
-            wants[i] = wants[i] || is_it;
-            is_known = is_known || is_it;
-        }
-        if (!is_known) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--as %s: must be a list of program, at-once, requests and no-cache", list);
-        }
-        p += n + (p[n] == ',' ? 1 : 0);
-    }
-    return QUIRE_OK;
-}
-
 static quire_err programs_run_task(const experiment_options *o, const program_task *t,
                                    const task_texts *texts, const bool wants[N_PROGRAM_WAYS],
                                    const bench_table *s, quire_error *err) {
@@ -437,6 +418,7 @@ static quire_err programs_run_tasks(const experiment_options *o, const task_text
 /* Runs on o's model, with the texts of o->data. */
 static quire_err programs_run_on_model(const experiment_options *o, quire_error *err) {
     bool wants[N_PROGRAM_WAYS] = {false};
+    int32_t ways[N_PROGRAM_WAYS], n_ways;
     char machine[160];
     task_texts *texts = NULL;
     TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 16), WORD("as", "as", 8),
@@ -444,7 +426,10 @@ static quire_err programs_run_on_model(const experiment_options *o, quire_error 
           FIGURE("distinct", "distinct", 8, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
           FIGURE("time", "ms", 9, 1, "ms"), FIGURE("relative", "of requests", 11, 2, "x"),
           FIGURE("uncached", "of no-cache", 11, 2, "x"), KEY("published", "published", 9, 1));
-    TRY(programs_read_ways(o->as, wants, err));
+    TRY(FIGURES_PARSE_NAMES("--as", o->as, way_names, ways, &n_ways, err));
+    for (int32_t i = 0; i < n_ways; i++) {
+        wants[ways[i]] = true;
+    }
     TRY(lab_describe(&o->cli.engine, machine, sizeof machine, err));
     if (o->data != NULL) {
         TRY(task_texts_open(o->data, &texts, err));
@@ -465,16 +450,9 @@ static quire_err programs_run_on_model(const experiment_options *o, quire_error 
 
 quire_err experiment_programs(const experiment_options *o, quire_error *err) {
     experiment_options own = *o;
-    synthetic s = {.fd = -1};
-    if (o->shape != NULL && o->data != NULL && o->cli.engine.tokenizer == NULL) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--shape %s: a random model has no vocabulary for the texts of --data; give one with "
-                       "--tokenizer FILE",
-                       o->shape);
-    }
-    if (o->shape != NULL) {
-        TRY(synthetic_open_named(o->shape, o->type, &own.cli.engine, &s, err));
-    }
+    synthetic s;
+    const shaped_use use = o->shape == NULL ? SHAPED_NOT : o->data == NULL ? SHAPED_IDS : SHAPED_TEXTS;
+    TRY(shaped_open(&o->cli, o->shape, o->type, use, &own.cli.engine, &s, err));
     quire_err e = programs_run_on_model(&own, err);
     synthetic_close(&s);
     return e;

@@ -418,14 +418,14 @@ static double share_of(const model_desc *d, int32_t t) {
 }
 
 static void print_shares(const quality *g, const side *m) {
+    TABLE(t, "quality", true, WORD("weights", NULL, 0), WORD("compute", NULL, 0), WORD("kv_dtype", NULL, 0),
+          KEY("context", NULL, 0, 0), WORD("type", NULL, 0), FIGURE("share", NULL, 0, 1, "%"));
     const model_desc *d = m->s.b.desc;
-    for (int32_t t = 0; g->o->cli.json && t < N_DTYPES; t++) {
-        if (d->weight_bytes_of[t] == 0) {
-            continue;
+    for (int32_t i = 0; g->o->cli.json && i < N_DTYPES; i++) {
+        if (d->weight_bytes_of[i] > 0) {
+            TABLE_ROW(&t, TXT(m->name), TXT(compute_name(m->s.b.b->compute)), TXT(m->s.b.layout.type_name),
+                      NUM(g->context), TXT(dtype_flag_name((dtype)i)), NUM(share_of(d, i)));
         }
-        FIGURE_LINE("quality", "share", NULL, share_of(d, t), "%", {"weights", m->name, 0},
-                    {"compute", compute_name(m->s.b.b->compute), 0}, {"kv_dtype", m->s.b.layout.type_name, 0},
-                    {"context", NULL, g->context}, {"type", dtype_flag_name((dtype)t), 0});
     }
 }
 

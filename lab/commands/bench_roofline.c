@@ -16,49 +16,34 @@ typedef struct bench_roofline_options {
 
 LAB_DEFAULTS(bench_roofline, .effort = roofline_usual)
 
-/* Prints the best rate and the mean. */
-static void bench_roofline_print_json(const roofline *r, const char *what, const roofline_rate *rate,
-                                      const char *unit) {
-    bench_figure line = {
-        "roofline", what,
-        NULL,       unit,
-        rate->best, 0,
-        0,          {{"by", rate->by, 0}, {"threads", NULL, r->n_threads}, {"machine", r->machine, 0}}};
-    bench_figure_print(&line);
-    line.suffix = "_mean";
-    line.value = rate->mean;
-    line.limit = rate->best;
-    line.fraction = rate->mean / rate->best;
-    bench_figure_print(&line);
+/* Prints the best rate and the mean as lines. */
+static void bench_roofline_print_json(const roofline *r, const char *name, const char *unit,
+                                      const roofline_rate *rate) {
+    char mean[32];
+    const table_column columns[] = {WORD("by", NULL, 0), KEY("threads", NULL, 0, 0), WORD("machine", NULL, 0),
+                                    FIGURE(name, NULL, 0, 0, unit), FIGURE(mean, NULL, 0, 0, unit)};
+    (void)snprintf(mean, sizeof mean, "%s_mean", name);
+    TABLE_ROW(&((bench_table){"roofline", TABLE_COLUMNS(columns), true}), TXT(rate->by), NUM(r->n_threads),
+              TXT(r->machine), NUM(rate->best), LIMITED(rate->mean, rate->best, rate->mean / rate->best));
 }
 
 static void bench_roofline_report(const roofline *r, bool json) {
-    const struct {
-        const char *what, *name;
-        const roofline_rate *rate;
-    } peaks[] = {{"f32", "f32", &r->f32},
-                 {"bf16", "bf16", &r->bf16},
-                 {"int8", "int8", &r->int8},
-                 {"int8 by 4 bits", "int8_by_4_bits", &r->int8_small}};
-    enum { N_PEAKS = (int)(sizeof peaks / sizeof *peaks) };
-    if (json) {
-        bench_roofline_print_json(r, "read", &r->read, "bytes/s");
-        for (int i = 0; i < N_PEAKS; i++) {
-            bench_roofline_print_json(r, peaks[i].name, peaks[i].rate, "operations/s");
-        }
-    } else {
+    static const char *const names[ROOFLINE_RATES] = {"read", "f32", "bf16", "int8", "int8_by_4_bits"};
+    if (!json) {
         printf("%s\n%24s %8s\n", r->machine, "best", "mean");
-        printf("  %-14s %7.1f %8.1f GB/s  %s\n", "reading", r->read.best / 1e9, r->read.mean / 1e9,
-               r->read.by);
-        for (int i = 0; i < N_PEAKS; i++) {
-            printf("  %-14s %7.1f %8.1f GOP/s %s\n", peaks[i].what, peaks[i].rate->best / 1e9,
-                   peaks[i].rate->mean / 1e9, peaks[i].rate->by);
+    }
+    for (int i = 0; i < ROOFLINE_RATES; i++) {
+        const roofline_rate *rate = &r->rates[i];
+        if (json) {
+            bench_roofline_print_json(r, names[i], i == 0 ? "bytes/s" : "operations/s", rate);
+        } else {
+            printf("  %-14s %7.1f %8.1f %-5s %s\n", roofline_names[i], rate->best / 1e9, rate->mean / 1e9,
+                   i == 0 ? "GB/s" : "GOP/s", rate->by);
         }
-        printf("  ways to read, GB/s:\n");
-        for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-            printf("    %-38s %6.1f %6.1f\n", bandwidth_names[i], r->reads[i].best / 1e9,
-                   r->reads[i].mean / 1e9);
-        }
+    }
+    for (int32_t i = 0; !json && i < BANDWIDTH_WAYS; i++) {
+        printf("%s    %-38s %6.1f %6.1f\n", i == 0 ? "  ways to read, GB/s:\n" : "", r->reads[i].by,
+               r->reads[i].best / 1e9, r->reads[i].mean / 1e9);
     }
     fflush(stdout);
 }

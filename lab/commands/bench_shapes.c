@@ -186,6 +186,7 @@ typedef struct shapes_bench {
     bench_table t;
     shape_model llama;
     int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
+    int32_t shapes[N_MODEL_SHAPES], n_shapes;
 } shapes_bench;
 
 static void print_work(const shapes_bench *b, const model_shape *s, const speed_type *type, const work *w) {
@@ -240,26 +241,9 @@ done:
     return e;
 }
 
-static const char *shape_names(const shapes_bench *b) {
-    return strcmp(b->o->shapes, "all") == 0 ? MODEL_SHAPES : b->o->shapes;
-}
-
-/* Checks the names before anything is measured, since that takes minutes per shape. */
-static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
-    for (const char *at = shape_names(b); *at != '\0';) {
-        str name = figures_next_word(&at);
-        if (model_shape_find(name.p, name.n) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES,
-                           b->o->shapes);
-        }
-    }
-    return QUIRE_OK;
-}
-
 static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *err) {
-    for (const char *at = shape_names(b); *at != '\0';) {
-        str name = figures_next_word(&at);
-        const model_shape *s = model_shape_find(name.p, name.n);
+    for (int32_t i = 0; i < b->n_shapes; i++) {
+        const model_shape *s = &model_shapes[b->shapes[i]];
         model_shape shape = b->o->small ? model_shape_small(s) : *s;
         quire_err e = run_shape(b, &shape, type, err);
         if (e == QUIRE_NO_MEMORY || e == QUIRE_UNSUPPORTED) {
@@ -282,10 +266,7 @@ done:
 
 static quire_err parse_batches(shapes_bench *b, quire_error *err) {
     TRY(figures_parse_list("--batch", b->o->batches, b->batches, &b->n_batches, err));
-    b->most = 1;
-    for (int32_t i = 0; i < b->n_batches; i++) {
-        b->most = b->batches[i] > b->most ? b->batches[i] : b->most;
-    }
+    b->most = figures_largest(b->batches, b->n_batches);
     return b->most <= MAX_BATCH ? QUIRE_OK
                                 : err_set(err, QUIRE_INVALID, -1, "--batch %s: at most %d with --shape",
                                           b->o->batches, (int)MAX_BATCH);
@@ -299,12 +280,13 @@ quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err) {
                  FIGURE("attention", "attention %", 11, 1, "%"), FIGURE("rest_time", "rest ms", 9, 3, "ms"),
                  FIGURE("llama_time", "Llama ms", 9, 3, "ms"), FIGURE("of_llama", "of Llama", 8, 3, "x"));
     shapes_bench b = {.o = o, .t = {"speed", TABLE_COLUMNS(columns), o->cli.json}};
+    int32_t list[N_SPEED_TYPES], n;
     TRY(parse_batches(&b, err));
-    TRY(check_shapes(&b, err));
+    TRY(FIGURES_PARSE_NAMES("--shape", o->shapes, model_shapes, b.shapes, &b.n_shapes, err));
+    TRY(FIGURES_PARSE_NAMES("--types", o->types != NULL ? o->types : "q4_0", speed_types, list, &n, err));
     table_begin(&b.t, NULL);
-    for (const char *list = o->types; *list != '\0';) {
-        str name = figures_next_word(&list);
-        TRY(bench_shapes_run_type(&b, speed_type_find(name.p, name.n), err));
+    for (int32_t i = 0; i < n; i++) {
+        TRY(bench_shapes_run_type(&b, &speed_types[list[i]], err));
     }
     table_note(&b.t,
                "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as "

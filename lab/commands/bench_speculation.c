@@ -104,15 +104,12 @@ static quire_err prompt_lines_read(str text, const char *name, int32_t most, pro
     if (out->lines == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its prompts", name);
     }
-    for (size_t at = 0; at < text.n;) {
-        const char *end = memchr(text.p + at, '\n', text.n - at);
-        size_t n = end != NULL ? (size_t)(end - (text.p + at)) : text.n - at, next = at + n + 1;
-        n -= n > 0 && text.p[at + n - 1] == '\r';
+    while (text.n > 0) {
+        str line = figures_next_line(&text);
         r.number++;
-        if (n > 0) {
-            TRY(read_line(&r, (str){text.p + at, n}));
+        if (line.n > 0) {
+            TRY(read_line(&r, line));
         }
-        at = next;
     }
     return out->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: there is no prompt in it", name);
 }
@@ -200,19 +197,10 @@ static quire_err choose_ways(speculation *b, quire_error *err) {
         add_way(b, "as given", b->o->cli.engine.speculative_config);
         return QUIRE_OK;
     }
-    for (const char *at = b->o->methods; at != NULL;) {
-        str name = {at, strcspn(at, ",")};
-        int32_t k = 0;
-        while (k < N_METHODS && !str_is(name, methods[k].name)) {
-            k++;
-        }
-        if (k == N_METHODS || b->n_ways > N_METHODS) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--methods %s: must be ngram, suffix, or both; --speculative-config gives another",
-                           b->o->methods);
-        }
-        add_way(b, methods[k].name, methods[k].config);
-        at = at[name.n] == ',' ? at + name.n + 1 : NULL;
+    int32_t list[N_METHODS], n;
+    TRY(FIGURES_PARSE_NAMES("--methods", b->o->methods, methods, list, &n, err));
+    for (int32_t i = 0; i < n; i++) {
+        add_way(b, methods[list[i]].name, methods[list[i]].config);
     }
     return QUIRE_OK;
 }

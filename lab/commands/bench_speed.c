@@ -200,9 +200,7 @@ static quire_err speed_model_run(const bench_speed_options *o, const model_shape
     speed_model m = {.o = o, .shape = model_shape_costs(shape), .type = type, .r = r, .draw = 1};
     synthetic s;
     TRY(figures_parse_list("--batch", o->batches, m.batches, &m.n_batches, err));
-    for (int32_t i = 0; i < m.n_batches; i++) {
-        m.most = m.batches[i] > m.most ? m.batches[i] : m.most;
-    }
+    m.most = figures_largest(m.batches, m.n_batches);
     int64_t before_bytes = speed_own_bytes();
     TRY(synthetic_open(shape, type->file, &s, err));
     quire_err e = speed_open(&m, s.path, err);
@@ -224,30 +222,15 @@ static quire_err speed_model_run(const bench_speed_options *o, const model_shape
 /* ---- the machine's limits, measured before every part so that one bad minute does not
  * determine them ---- */
 
-typedef struct named_rate {
-    const char *what, *unit;
-    const roofline_rate *rate;
-} named_rate;
-
-enum { N_RATES = 5 };
-
-static void name_rates(const roofline *r, named_rate out[N_RATES]) {
-    const named_rate rates[N_RATES] = {{"read", "GB/s", &r->read},
-                                       {"f32", "GOP/s", &r->f32},
-                                       {"bf16", "GOP/s", &r->bf16},
-                                       {"int8", "GOP/s", &r->int8},
-                                       {"int8 by 4 bits", "GOP/s", &r->int8_small}};
-    memcpy(out, rates, sizeof rates);
+static const char *rate_unit(int32_t i) {
+    return i == 0 ? "GB/s" : "GOP/s";
 }
 
 /* Reports rates that are better than before. */
 static void report_best(const bench_speed_options *o, const roofline *r, const roofline *before) {
-    named_rate now[N_RATES], then[N_RATES];
-    name_rates(r, now);
-    name_rates(before, then);
-    for (int i = 0; i < N_RATES; i++) {
-        if (now[i].rate->best > then[i].rate->best) {
-            SPEED_LINE(o, "roofline", now[i].what, now[i].rate->best / 1e9, now[i].unit, .goal = NAN);
+    for (int32_t i = 0; i < ROOFLINE_RATES; i++) {
+        if (r->rates[i].best > before->rates[i].best) {
+            SPEED_LINE(o, "roofline", roofline_names[i], r->rates[i].best / 1e9, rate_unit(i), .goal = NAN);
         }
     }
 }
@@ -255,12 +238,9 @@ static void report_best(const bench_speed_options *o, const roofline *r, const r
 /* Reports the mean of the same loops over the whole run, which is lower if other machines
  * share the processor. */
 static void report_mean(const bench_speed_options *o, const roofline *r) {
-    named_rate rates[N_RATES];
-    name_rates(r, rates);
-    for (int i = 0; i < N_RATES; i++) {
-        const roofline_rate *rate = rates[i].rate;
-        SPEED_LINE(o, "roofline mean", rates[i].what, rate->mean / 1e9, rates[i].unit,
-                   .limit = {rate->best / 1e9, "best"}, .goal = NAN);
+    for (int32_t i = 0; i < ROOFLINE_RATES; i++) {
+        SPEED_LINE(o, "roofline mean", roofline_names[i], r->rates[i].mean / 1e9, rate_unit(i),
+                   .limit = {r->rates[i].best / 1e9, "best"}, .goal = NAN);
     }
 }
 
@@ -437,35 +417,21 @@ static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
 
 /* ---- all ---- */
 
-static const speed_type *next_type(const char **list) {
-    str name = figures_next_word(list);
-    return speed_type_find(name.p, name.n);
-}
-
-static quire_err bench_speed_check(const bench_speed_options *o, quire_error *err) {
-    int32_t batches[FIGURES_MAX_POINTS], n;
-    TRY(figures_parse_list("--batch", o->batches, batches, &n, err));
-    for (const char *list = o->types; *list != '\0';) {
-        if (next_type(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "--types %s: must be some of q4_0,q8_0,q4_k,mxfp4,int8,bf16,f32", o->types);
-        }
-    }
-    return QUIRE_OK;
-}
-
 static quire_err run_limits(const bench_speed_options *o, quire_error *err) {
     roofline r;
     model_shape shape = o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
     const llama_shape costs = model_shape_costs(&shape);
+    int32_t list[N_SPEED_TYPES], n, batches[FIGURES_MAX_POINTS], n_batches;
+    TRY(figures_parse_list("--batch", o->batches, batches, &n_batches, err));
+    TRY(FIGURES_PARSE_NAMES("--types", o->types != NULL ? o->types : "q4_0,q8_0,q4_k,int8,bf16", speed_types,
+                            list, &n, err));
     TRY(find_limits(o, &r, err));
-    for (const char *list = o->types; *list != '\0';) {
-        bool is_first = list == o->types;
-        const speed_type *type = next_type(&list);
-        if (!is_first) {
+    for (int32_t i = 0; i < n; i++) {
+        const speed_type *type = &speed_types[list[i]];
+        if (i > 0) {
             TRY(raise_limits(o, &r, err));
         }
-        quire_err e = speed_model_run(o, &shape, type, &r, is_first, err);
+        quire_err e = speed_model_run(o, &shape, type, &r, i == 0, err);
         if (e == QUIRE_NO_MEMORY) {
             speed_report_skipped("model", type->name, err->message, o->cli.json);
         } else if (e != QUIRE_OK) {
@@ -485,13 +451,6 @@ static quire_err run_limits(const bench_speed_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err bench_speed_measure(const bench_speed_options *o, quire_error *err) {
-    bench_speed_options own = *o;
-    own.types = o->types != NULL ? o->types : o->shapes != NULL ? "q4_0" : "q4_0,q8_0,q4_k,int8,bf16";
-    TRY(bench_speed_check(&own, err));
-    return own.shapes != NULL ? bench_shapes_run(&own, err) : run_limits(&own, err);
-}
-
 #define AT(member) .offset = offsetof(bench_speed_options, member)
 
 static const flag bench_speed_flags[] = {
@@ -508,13 +467,14 @@ static const flag bench_speed_flags[] = {
     {0},
 };
 
-static quire_err bench_speed_run(const cli_options *o, quire_error *err) {
-    bench_speed_options own = *(const bench_speed_options *)(const void *)o;
-    if (own.shapes != NULL) {
-        TRY(unused_flags_refuse(o, "--context", "with --shape, whose attention is not measured by itself",
-                                err));
+static quire_err bench_speed_run(const cli_options *cli, quire_error *err) {
+    const bench_speed_options *o = (const void *)cli;
+    if (o->shapes == NULL) {
+        return run_limits(o, err);
     }
-    return bench_speed_measure(&own, err);
+    TRY(unused_flags_refuse(cli, "--context", "with --shape, whose attention is not measured by itself",
+                            err));
+    return bench_shapes_run(o, err);
 }
 
 LAB_COMMAND(

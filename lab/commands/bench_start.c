@@ -44,6 +44,12 @@ static quire_err time_tokens(client *c, double *least_ms, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* Sorts the times of n runs. */
+static start_figure start_figure_of(double *ms, int32_t n) {
+    double median = figures_percentile(ms, n, 0.5);
+    return (start_figure){.least_ms = ms[0], .median_ms = median};
+}
+
 static quire_err measure_token(const bench_start_options *o, double *least_ms, quire_error *err) {
     quire_options own = o->cli.engine;
     client c;
@@ -86,11 +92,9 @@ static quire_err measure_returns(const bench_start_options *o, start_figure *out
         e = time_return(&host, &o->cli.engine, &ms[i], err);
     }
     client_close(&host);
-    if (e == QUIRE_OK) {
-        out->median_ms = figures_percentile(ms, o->n_runs, 0.5);
-        out->least_ms = ms[0];
-    }
-    return e;
+    TRY(e);
+    *out = start_figure_of(ms, o->n_runs);
+    return QUIRE_OK;
 }
 
 /* ---- the program ---- */
@@ -210,8 +214,7 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
     for (int32_t i = 0; i < o->n_runs; i++) {
         TRY(time_start(o, cache, end, &ms[i], err));
     }
-    out->median_ms = figures_percentile(ms, o->n_runs, 0.5);
-    out->least_ms = ms[0];
+    *out = start_figure_of(ms, o->n_runs);
     return QUIRE_OK;
 }
 
@@ -306,17 +309,18 @@ static quire_err measure_copies(const bench_start_options *o, start_figure *out,
         e = time_copy(o, threads, &ms[i], err);
     }
     thread_pool_close(threads);
-    if (e == QUIRE_OK) {
-        out->median_ms = figures_percentile(ms, o->n_runs, 0.5);
-        out->least_ms = ms[0];
-    }
-    return e;
+    TRY(e);
+    *out = start_figure_of(ms, o->n_runs);
+    return QUIRE_OK;
 }
 
 /* ---- output ---- */
 
 static void bench_start_print_line(const bench_start_options *o, const char *name, double ms) {
-    FIGURE_LINE("start", name, NULL, ms, "ms", {"model", o->cli.engine.model, 0}, {"runs", NULL, o->n_runs});
+    const table_column columns[] = {WORD("model", NULL, 0), KEY("runs", NULL, 0, 0),
+                                    FIGURE(name, NULL, 0, 1, "ms")};
+    const bench_table t = {"start", TABLE_COLUMNS(columns), true};
+    TABLE_ROW(&t, TXT(o->cli.engine.model), NUM(o->n_runs), NUM(ms));
 }
 
 static void bench_start_print_lines(const bench_start_options *o, const start_times *t,

@@ -94,27 +94,14 @@ static quire_err experiment_load_run_workload(const experiment_options *o, const
     return QUIRE_OK;
 }
 
-/* Refuses a flag that would have no effect. */
-static quire_err workload_check_flags(const experiment_options *o, quire_error *err) {
-    if (o->as == NULL) {
-        return unused_flags_refuse(&o->cli, "--data --shape --type --tokenizer",
-                                   "without --as: these workloads have drawn tokens", err);
-    }
-    if (o->shape == NULL) {
-        return unused_flags_refuse(&o->cli, "--type", "without --shape: a model has weights of its own", err);
-    }
-    TRY(unused_flags_refuse(&o->cli, "--model", "with --shape, whose model is run", err));
-    return unused_flags_refuse(&o->cli, "--compute --quantization",
-                               "with --shape, whose --type says how products are computed", err);
-}
-
 static quire_err experiment_workload(const cli_options *cli, quire_error *err) {
     const experiment_options *o = (const void *)cli;
     char machine[160];
-    TRY(workload_check_flags(o, err));
     if (o->as != NULL) {
         return experiment_programs(o, err);
     }
+    TRY(unused_flags_refuse(cli, "--data --shape --type --tokenizer",
+                            "without --as: these workloads have drawn tokens", err));
     TABLE(s, "workload", o->cli.json, WORD("workload", "workload", 8), WORD("cache", "cache", 5),
           WORD("schedule", "order", 6), WORD("eviction", "evicts", 7), KEY("pool", "pool", 5, 0),
           FIGURE("prompt", "prompt", 7, 0, "tokens"), FIGURE("computed", "computed", 8, 0, "tokens"),
@@ -344,14 +331,12 @@ static quire_err experiment_ablation(const cli_options *cli, quire_error *err) {
     return o->cli.argument == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }
 
+#define AT(member) .offset = offsetof(experiment_options, member)
+
 static const flag workload_flags[] = {
-    {"--as", "LIST", "run programs: as program, at-once, requests, no-cache (docs/programs.md)", FLAG_TEXT,
-     .offset = offsetof(experiment_options, as)},
-    {"--data", "DIR", "with --as: their texts, as in ../shared/data; without: drawn tokens", FLAG_TEXT,
-     .offset = offsetof(experiment_options, data)},
-    {"--shape", "NAME", "with --as: a model of random weights instead, as in bench speed", FLAG_TEXT,
-     .offset = offsetof(experiment_options, shape)},
-    {"--type", "TYPE", "with --shape: its weights", FLAG_TEXT, .offset = offsetof(experiment_options, type)},
+    {"--as", "LIST", "run programs: as program, at-once, requests, no-cache (docs/programs.md)", TEXT(as)},
+    {"--data", "DIR", "with --as: their texts, as in ../shared/data; without: drawn tokens", TEXT(data)},
+    SHAPE_FLAGS,
     {0},
 };
 
@@ -393,29 +378,46 @@ enum { N_BATCHING_WAYS = (int)(sizeof batching_ways / sizeof *batching_ways) };
 
 typedef struct batching_run {
     const experiment_options *o;
-    int32_t prompts[N_REQUESTS], outputs[N_REQUESTS];
-    baseline_result best[N_BATCHING_WAYS];
-    int64_t n_output;
+    trace t;
+    serving_result best[N_BATCHING_WAYS]; /* the fastest run of each */
+    uint64_t digest;                      /* of the engine's answers */
+    int64_t token_bytes;
 } batching_run;
 
 static quire_err serve_once(batching_run *x, int way, quire_error *err) {
+    static const cost_model nothing = {.n_points = 2, .rows = {0, 1}};
     const struct batching_way *w = &batching_ways[way];
-    baseline_options o = {w->is_static, w->reservation, MEMORY_TOKENS / BASELINE_PAGE, w->max_seqs, MAX_LEN};
-    baseline_result r;
+    const int32_t n_pages = MEMORY_TOKENS / HEADLINE_PAGE;
+    const serving_options o = {.cost = &nothing,
+                               .batching = w->is_static ? BATCH_STATIC : BATCH_ITERATION,
+                               .reservation = w->reservation,
+                               .kv_tokens = MEMORY_TOKENS,
+                               .pads_unread = true,
+                               .piece_tokens = HEADLINE_PAGE,
+                               .page_tokens = HEADLINE_PAGE,
+                               .max_model_len = MAX_LEN,
+                               .max_rows = MAX_ROWS,
+                               .max_seqs = w->max_seqs,
+                               .speed = 1};
+    const headline_server by = {.is_engine = w->reservation == RESERVE_PAGED};
+    serving_result r;
+    uint64_t digest;
     model_runner b;
-    TRY(MODEL_RUNNER_OPEN(&b, err, .engine = &x->o->cli.engine, .page_tokens = BASELINE_PAGE,
-                          .n_pages = o.n_pages + baseline_extra_pages(&o), .max_rows = MAX_ROWS,
+    TRY(MODEL_RUNNER_OPEN(&b, err, .engine = &x->o->cli.engine, .page_tokens = HEADLINE_PAGE,
+                          .n_pages = n_pages + headline_padding_pages(n_pages, MAX_LEN), .max_rows = MAX_ROWS,
                           .max_seqs = 2 * MAX_SEQS, .max_len = MAX_LEN));
-    quire_err e = baseline_serve(&b, &o, x->prompts, x->outputs, N_REQUESTS, &r, err);
+    quire_err e = headline_serve(&b, &x->t, by, &o, &r, &digest, err);
+    x->token_bytes = kv_layout_token_bytes(&b.layout);
     model_runner_close(&b);
     TRY(e);
-    if (way > 0 && r.digest != x->best[0].digest) {
-        return err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the engine", w->name);
-    }
-    if (x->best[way].n_rows == 0 || r.seconds < x->best[way].seconds) {
-        x->best[way] = r;
-    }
-    return QUIRE_OK;
+    x->digest = way == 0 ? digest : x->digest;
+    const bool is_best = x->best[way].n_rows == 0 || r.span_us < x->best[way].span_us;
+    serving_result *worse = is_best ? &x->best[way] : &r, kept = r;
+    serving_result_deinit(worse);
+    x->best[way] = is_best ? kept : x->best[way];
+    return digest == x->digest
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INTERNAL, -1, "%s gives other answers than the engine", w->name);
 }
 
 static quire_err run_all(batching_run *x, int32_t n_runs, quire_error *err) {
@@ -427,11 +429,19 @@ static quire_err run_all(batching_run *x, int32_t n_runs, quire_error *err) {
 
 static void experiment_batching_report(const batching_run *x, const bench_table *s) {
     for (int i = 0; i < N_BATCHING_WAYS; i++) {
-        const baseline_result *r = &x->best[i];
-        TABLE_ROW(s, TXT(batching_ways[i].name), NUM(r->most_at_once), NUM(r->n_steps), NUM(r->n_rows),
-                  NUM(r->n_padding), NUM(r->n_dead), NUM(100 * r->used),
-                  NUM((double)x->n_output / r->seconds), NUM(x->best[0].seconds / r->seconds),
-                  NUM(r->first_ms), NUM((double)r->copied_bytes / 1e6), NUM(r->n_dropped));
+        const serving_result *r = &x->best[i];
+        const bool is_static = batching_ways[i].is_static;
+        double first_us = 0;
+        for (int32_t k = 0; k < r->times.n; k++) {
+            first_us += r->times.first[k] / r->times.n;
+        }
+        TABLE_ROW(s, TXT(batching_ways[i].name), NUM(r->most_running), NUM(r->n_steps), NUM(r->n_rows),
+                  NUM(is_static ? headline_padding_rows(&x->t, r) : 0),
+                  NUM(is_static ? headline_dead_rows(&x->t, r) : 0),
+                  NUM(100 * (double)r->step_live / (double)r->step_reserved),
+                  NUM((double)x->t.n_output_tokens / (r->span_us * 1e-6)),
+                  NUM(x->best[0].span_us / r->span_us), NUM(first_us * 1e-3),
+                  NUM((double)(r->n_copied * x->token_bytes) / 1e6), NUM(r->n_preemptions));
     }
 }
 
@@ -439,12 +449,11 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     batching_run x = {.o = o};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 6;
     uint64_t seed = SEED;
+    int32_t lengths[2 * N_REQUESTS]; /* of the prompts, then of the answers */
     for (int32_t i = 0; i < 2 * N_REQUESTS; i++) {
-        *(i < N_REQUESTS ? &x.prompts[i] : &x.outputs[i - N_REQUESTS]) = experiment_batching_draw(&seed);
+        lengths[i] = experiment_batching_draw(&seed);
     }
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
-        x.n_output += x.outputs[i];
-    }
+    TRY(trace_of_lengths(lengths, lengths + N_REQUESTS, N_REQUESTS, &x.t, err));
     TABLE(s, "ablation", o->cli.json, WORD("way", "", 19), FIGURE("at_once", "at once", 7, 0, "sequences"),
           FIGURE("steps", "steps", 6, 0, "steps"), FIGURE("rows", "rows", 6, 0, "rows"),
           FIGURE("padding", "pads", 5, 0, "rows"), FIGURE("dead", "dead", 5, 0, "rows"),
@@ -461,5 +470,9 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
                    "of the steps, fastest of %d runs in turns (measured)",
                    MEMORY_TOKENS, MAX_SEQS, MAX_LEN, machine, (int)n_runs);
     }
+    for (int i = 0; i < N_BATCHING_WAYS; i++) {
+        serving_result_deinit(&x.best[i]);
+    }
+    trace_deinit(&x.t);
     return e;
 }

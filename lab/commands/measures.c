@@ -31,6 +31,25 @@ void experiment_defaults(cli_options *o) {
     ((experiment_options *)(void *)o)->type = "q4_0";
 }
 
+quire_err shaped_open(const cli_options *o, const char *shape, const char *type, shaped_use use,
+                      quire_options *e, synthetic *out, quire_error *err) {
+    *out = (synthetic){.fd = -1};
+    if (use == SHAPED_NOT) {
+        return unused_flags_refuse(o, "--type --shape",
+                                   shape == NULL ? "without --shape: a model has weights of its own"
+                                                 : "with a MODEL, which has weights and a shape of its own",
+                                   err);
+    }
+    TRY(unused_flags_refuse(o, "--model --hf-repo", "with --shape, whose model is run", err));
+    TRY(unused_flags_refuse(o, "--compute --quantization",
+                            "with --shape, whose --type says how products are computed", err));
+    if (use == SHAPED_TEXTS && o->engine.tokenizer == NULL) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--shape %s: a random model has no vocabulary; give one with --tokenizer FILE", shape);
+    }
+    return synthetic_open_named(shape, type, e, out, err);
+}
+
 quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out,
                            quire_error *err) {
     *memory = (scored_text){.text = {0}};

@@ -11,6 +11,7 @@
 #include "core/model_desc.h"
 #include "file/model_file.h"
 #include "lab/bench/lab.h"
+#include "lab/bench/model_shape.h"
 #include "lab/bench/op_profile.h"
 #include "lab/commands/lab_commands.h"
 #include "text/tokenizer.h"
@@ -37,6 +38,19 @@ typedef struct start_times {
 /* bench start: starts quire, found beside quire-lab or in PATH, repeatedly. Uses o's
  * model, compute mode, KV type, threads and instruction set. */
 quire_err start_measure(const quire_options *o, int32_t n_runs, start_times *out, quire_error *err);
+
+/* Whether a model of random weights is made, and whether it gets ids alone or texts, for
+ * which it needs --tokenizer. */
+typedef enum shaped_use { SHAPED_NOT, SHAPED_IDS, SHAPED_TEXTS } shaped_use;
+
+/* Opens a model for names given to --shape and --type, and makes it e's model; refuses
+ * flags that would have no effect. Close *out unless this fails. */
+quire_err shaped_open(const cli_options *o, const char *shape, const char *type, shaped_use use,
+                      quire_options *e, synthetic *out, quire_error *err);
+#define SHAPE_FLAGS                                                                                          \
+    {"--shape", "NAME", "random weights of a published shape: " MODEL_SHAPES, TEXT(shape)}, {                \
+        "--type", "TYPE", "of its weights: q4_0, q8_0, q4_k, mxfp4, int8, bf16, f32", TEXT(type)             \
+    }
 
 /* bench speed */
 typedef struct bench_speed_options {

@@ -27,8 +27,7 @@ enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
 /* A text being scored. */
 typedef struct scoring {
     const perplexity_options *o;
-    kv_way ways[N_KV_WAYS];
-    int32_t n_ways;
+    int32_t ways[N_KV_WAYS], n_ways; /* of kv_way */
     token_list ids;
     int32_t context, max_len;
     bool has_bos;   /* later chunks begin with ids[0] */
@@ -39,32 +38,6 @@ typedef struct scoring {
 } scoring;
 
 LAB_DEFAULTS(perplexity, .kv = "paged", .step = USUAL_STEP)
-
-/* ---- the text ---- */
-
-static quire_err parse_ways(const char *text, scoring *g, quire_error *err) {
-    g->n_ways = 0;
-    for (const char *p = text; *p != '\0';) {
-        str word = figures_next_word(&p);
-        int32_t way = 0, twice = 0;
-        while (way < N_KV_WAYS && !str_is(word, kv_way_name((kv_way)way))) {
-            way++;
-        }
-        for (int32_t i = 0; i < g->n_ways; i++) {
-            twice += (int32_t)g->ways[i] == way;
-        }
-        if (way == N_KV_WAYS || twice > 0) {
-            break;
-        }
-        g->ways[g->n_ways++] = (kv_way)way;
-        if (*p == '\0') {
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1,
-                   "--kv %s: must be paged, contiguous or none, or several of them: paged,contiguous,none",
-                   text);
-}
 
 /* ---- chunks ---- */
 
@@ -121,7 +94,7 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     const perplexity_options *o = g->o;
     model_file *f;
     model_desc d;
-    TRY(parse_ways(o->kv, g, err));
+    TRY(FIGURES_PARSE_NAMES("--kv", o->kv, kv_way_names, g->ways, &g->n_ways, err));
     TRY(options_open_file(&o->cli.engine, &f, err));
     quire_err e = score_text_read(&o->text, f, &d, &g->ids, err);
     model_file_close(f);
@@ -130,7 +103,7 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     TRY(perplexity_open_arrays(g, err));
     bool recomputes = false;
     for (int32_t i = 0; i < g->n_ways; i++) {
-        recomputes = recomputes || g->ways[i] == KV_WAY_NONE;
+        recomputes = recomputes || g->ways[i] == (int32_t)KV_WAY_NONE;
     }
     int32_t longest = g->context + (int32_t)(g->has_bos && g->n_chunks > 1);
     logprob_scorer_options so = {.engine = &o->cli.engine,
@@ -158,8 +131,8 @@ static quire_err compare_ways(const scoring *g, int64_t from, int64_t n, quire_e
             if (memcmp(&g->logprobs[0][k], &g->logprobs[i][k], sizeof(double)) != 0) {
                 return err_set(err, QUIRE_INTERNAL, k,
                                "scored token %lld: %s gives %.17g, %s %.17g; they must be the same bits",
-                               (long long)k, kv_way_name(g->ways[0]), g->logprobs[0][k],
-                               kv_way_name(g->ways[i]), g->logprobs[i][k]);
+                               (long long)k, kv_way_names[g->ways[0]], g->logprobs[0][k],
+                               kv_way_names[g->ways[i]], g->logprobs[i][k]);
             }
         }
     }
@@ -174,10 +147,10 @@ static quire_err score_all(scoring *g, quire_error *err) {
         int32_t n = take_chunk(g, chunk);
         for (int32_t i = 0; n > 1 && i < g->n_ways; i++) {
             if (g->o->shows_progress) {
-                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", kv_way_name(g->ways[i]), (long long)at,
+                fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", kv_way_names[g->ways[i]], (long long)at,
                         (long long)g->n_scored);
             }
-            TRY(logprob_scorer_chunk(&g->s, g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
+            TRY(logprob_scorer_chunk(&g->s, (kv_way)g->ways[i], g->chunk, n, g->logprobs[i] + at, err));
         }
         TRY(compare_ways(g, at, n - 1, err));
         at += n - 1;
@@ -220,7 +193,7 @@ static void print_scores(const scoring *g) {
     table_begin(&sh, NULL);
     for (int32_t i = 0; i < g->n_ways; i++) {
         double seconds = (double)g->s.us[g->ways[i]] / 1e6;
-        TABLE_ROW(&sh, TXT(kv_way_name(g->ways[i])), NUM(exp(mean)), NUM(mean), NUM(g->n_scored),
+        TABLE_ROW(&sh, TXT(kv_way_names[g->ways[i]]), NUM(exp(mean)), NUM(mean), NUM(g->n_scored),
                   NUM(g->n_chunks), NUM(g->s.step), NUM(seconds), NUM((double)g->n_scored / seconds),
                   TXT("equal"));
     }

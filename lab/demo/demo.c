@@ -25,23 +25,13 @@ static quire_err demo_read_numbers(const char *name, const char *given, const ch
 /* Requests of known lengths, all present from the start, served by the simulator without
  * a model; each step takes a microsecond, so times count steps. */
 typedef struct planned {
-    trace_request requests[MAX_REQUESTS];
-    trace_run runs[MAX_REQUESTS];
-    int32_t n, n_steps; /* n_steps: steps so far */
+    trace t;
+    int32_t n_steps; /* steps so far */
     /* tasks that have begun; they do not move */
     const sched_task *tasks[MAX_REQUESTS];
     int32_t n_preempted[MAX_REQUESTS]; /* before the current step */
     const bench_table *table;          /* has a row per step */
 } planned;
-
-static void planned_init(planned *p, const int32_t *prompts, const int32_t *outputs, int32_t n) {
-    *p = (planned){.n = n};
-    for (int32_t i = 0; i < n; i++) {
-        p->runs[i] = (trace_run){.first = 0, .n = prompts[i]};
-        p->requests[i] =
-            (trace_request){.first_run = i, .n_runs = 1, .n_prompt = prompts[i], .n_output = outputs[i]};
-    }
-}
 
 static void show_step(const planned *p, const scheduler *s);
 
@@ -52,7 +42,7 @@ static void planned_note(void *context, const scheduler *s) {
         p->tasks[s->tasks[i]->arrival] = s->tasks[i];
     }
     show_step(p, s);
-    for (int32_t i = 0; i < p->n; i++) {
+    for (int32_t i = 0; i < p->t.n_requests; i++) {
         p->n_preempted[i] = p->tasks[i] != NULL ? p->tasks[i]->n_preempted : 0;
     }
 }
@@ -62,30 +52,26 @@ static void planned_note(void *context, const scheduler *s) {
 static quire_err planned_run(planned *p, int32_t rows, int32_t slots, int64_t n_pages, int32_t page_tokens,
                              serving_result *r, quire_error *err) {
     static const cost_model a_step = {.n_points = 2, .rows = {0, 1}, .us = {1, 1}};
-    trace t = {.requests = p->requests, .runs = p->runs, .n_requests = p->n, .n_tenants = 1};
-    for (int32_t i = 0; i < p->n; i++) {
-        int32_t n = p->requests[i].n_prompt + p->requests[i].n_output;
-        int64_t needs = kv_pages_for(n, page_tokens);
+    for (int32_t i = 0; i < p->t.n_requests; i++) {
+        const trace_request *q = &p->t.requests[i];
+        int64_t needs = kv_pages_for(q->n_prompt + q->n_output, page_tokens);
         if (needs > n_pages) {
             return err_set(err, QUIRE_INVALID, -1, "request %d needs %lld pages, the pool has %lld",
                            (int)i + 1, (long long)needs, (long long)n_pages);
         }
-        t.longest = n > t.longest ? n : t.longest;
-        t.n_prompt_tokens += p->requests[i].n_prompt;
-        t.n_output_tokens += p->requests[i].n_output;
     }
     const serving_options o = {.cost = &a_step,
                                .batching = BATCH_ITERATION,
                                .reservation = RESERVE_PAGED,
                                .kv_tokens = n_pages * page_tokens,
                                .page_tokens = page_tokens,
-                               .max_model_len = t.longest,
+                               .max_model_len = p->t.longest,
                                .max_rows = rows,
                                .max_seqs = slots,
                                .speed = 1,
                                .on_plan = planned_note,
                                .context = p};
-    return serving_run(&t, &o, r, err);
+    return serving_run(&p->t, &o, r, err);
 }
 
 enum { STATE_WIDTH = 10 };
@@ -123,11 +109,11 @@ static void show_step(const planned *p, const scheduler *s) {
         }
     }
     table_cell cells[MAX_REQUESTS + 4] = {NUM(p->n_steps), NUM(s->plan.n_rows), NUM(n_running), NUM(n_free)};
-    for (int32_t i = 0; i < p->n; i++) {
+    for (int32_t i = 0; i < p->t.n_requests; i++) {
         name_state(p, s, i, states[i], sizeof states[i]);
         cells[4 + i] = TXT(states[i]);
     }
-    table_row(p->table, cells, 4 + (size_t)p->n);
+    table_row(p->table, cells, 4 + (size_t)p->t.n_requests);
 }
 
 static quire_err read_requests(const demo_options *o, planned *p, quire_error *err) {
@@ -139,8 +125,8 @@ static quire_err read_requests(const demo_options *o, planned *p, quire_error *e
                        "--prompt-lengths has %d numbers, --lengths %d: one of each a request", (int)prompts.n,
                        (int)lengths.n);
     }
-    planned_init(p, prompts.v, lengths.v, prompts.n);
-    return QUIRE_OK;
+    *p = (planned){.n_steps = 0};
+    return trace_of_lengths(prompts.v, lengths.v, prompts.n, &p->t, err);
 }
 
 static quire_err demo_schedule(const demo_options *o, quire_error *err) {
@@ -154,16 +140,18 @@ static quire_err demo_schedule(const demo_options *o, quire_error *err) {
     int32_t page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6),
             rows = demo_or(o->n_rows, 8), slots = demo_or(o->slots, 4);
     TRY(read_requests(o, &p, err));
-    for (int32_t i = 0; i < p.n; i++) {
+    for (int32_t i = 0; i < p.t.n_requests; i++) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
         columns[4 + i] = (table_column){names[i], names[i], STATE_WIDTH, TABLE_TEXT, NULL};
     }
-    const bench_table s = {"demo schedule", columns, p.n + 4, o->cli.json};
+    const bench_table s = {"demo schedule", columns, p.t.n_requests + 4, o->cli.json};
     snprintf(heading, sizeof heading, "%d requests; %d rows a step, %d sequences, %d pages of %d tokens",
-             (int)p.n, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
+             (int)p.t.n_requests, (int)rows, (int)slots, (int)n_pages, (int)page_tokens);
     p.table = &s;
     table_begin(&s, heading);
-    TRY(planned_run(&p, rows, slots, n_pages, page_tokens, &r, err));
+    quire_err e = planned_run(&p, rows, slots, n_pages, page_tokens, &r, err);
+    trace_deinit(&p.t);
+    TRY(e);
     table_note(&s,
                "%d steps, %lld preemptions; planned by the engine's scheduler over a real pool and block "
                "tables, without a model (exact)",

@@ -11,6 +11,7 @@
 #include "file/json_doc.h"
 #include "file/map.h"
 #include "file/show.h"
+#include "lab/bench/figures.h"
 #include "json/json.h"
 
 struct named {
@@ -504,16 +505,6 @@ static quire_err trace_csv_line(trace_builder *b, str line, const char *where, q
 
 #define MAX_FILE_BYTES ((size_t)1 << 32)
 
-/* Removes and returns the first line of *text, without its newline. */
-static str take_line(str *text) {
-    const char *end = memchr(text->p, '\n', text->n);
-    size_t n = end != NULL ? (size_t)(end - text->p) : text->n;
-    str line = {text->p, n};
-    *text = (str){text->p + n + (end != NULL), text->n - n - (end != NULL)};
-    line.n -= n > 0 && line.p[n - 1] == '\r';
-    return line;
-}
-
 static bool is_blank(str line) {
     size_t n = 0;
     while (n < line.n && (line.p[n] == ' ' || line.p[n] == '\t')) {
@@ -528,7 +519,7 @@ static quire_err read_lines(trace_builder *b, str text, const char *name, int32_
     bool csv = false, known = false;
     for (int64_t number = 1; text.n > 0 && (limit == 0 || b->n_requests < limit); number++) {
         char where[256];
-        str line = take_line(&text);
+        str line = figures_next_line(&text);
         if (is_blank(line)) {
             continue;
         }
@@ -571,6 +562,19 @@ quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *e
     quire_err e = trace_parse(file_map_text(&map), path, limit, out, err);
     file_map_close(&map);
     return e;
+}
+
+quire_err trace_of_lengths(const int32_t *prompts, const int32_t *outputs, int32_t n, trace *out,
+                           quire_error *err) {
+    trace_builder b = {0};
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = trace_build_plain(&b, 0, prompts[i], outputs[i]);
+    }
+    TRY_DONE(e, trace_build_finish(&b, out));
+done:
+    trace_build_deinit(&b);
+    return err_set(err, e, -1, "%d requests: %s", (int)n, quire_err_text(e));
 }
 
 /* Parameters of a log-normal distribution; its mean is exp(mu + sigma^2 / 2). */

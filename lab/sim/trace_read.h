@@ -79,6 +79,10 @@ quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *e
 /* The same from memory; name: what errors call it. */
 quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, quire_error *err);
 
+/* n requests of these lengths, which arrive at once and share no tokens. */
+quire_err trace_of_lengths(const int32_t *prompts, const int32_t *outputs, int32_t n, trace *out,
+                           quire_error *err);
+
 /* Synthetic requests: arrivals as a Poisson process and lengths like those of known data
  * sets, all from a seed.
  *

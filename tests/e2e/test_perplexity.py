@@ -147,7 +147,7 @@ def test_errors_say_what_and_where(quire, text, tmp_path):
             (2, "needs a text", ["builtin"]),
             (2, "one of them", ["builtin", text, "--ids-file", ids]),
             (2, "one FILE is enough", ["builtin", text, text]),
-            (2, "--kv pages: must be paged, contiguous or none", ["builtin", text, "--kv", "pages"]),
+            (2, "--kv pages: must be all or some of paged,contiguous,none", ["builtin", text, "--kv", "pages"]),
             (2, "--kv paged,paged: must be", ["builtin", text, "--kv", "paged,paged"]),
             (2, "--kv : must be", ["builtin", text, "--kv", ""]),
             (2, "--step 0: must be", ["builtin", text, "--step", "0"]),

@@ -250,29 +250,25 @@ static void fixture_close(fixture *w) {
     trace_deinit(&w->t);
 }
 
-static serving_result by_engine(fixture *w, int32_t n_pages, int64_t swap_bytes) {
-    serving_options o = server(n_pages);
+static serving_result serve(fixture *w, headline_server by, serving_options o) {
     serving_result r = {0};
     quire_error err = {.message = ""};
     uint64_t digest;
-    if (headline_engine_run(&w->b, &w->t, &o, swap_bytes, &r, &digest, &err) != QUIRE_OK) {
+    if (headline_serve(&w->b, &w->t, by, &o, &r, &digest, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     assert_true(w->digest == 0 || w->digest == digest);
     w->digest = digest;
+    assert_true(r.span_us > 0 && r.times.n == N_REQUESTS);
     return r;
 }
 
+static serving_result by_engine(fixture *w, int32_t n_pages, int64_t swap_bytes) {
+    return serve(w, (headline_server){true, swap_bytes}, server(n_pages));
+}
+
 static serving_result without_engine(fixture *w, serving_options o) {
-    headline_execution x;
-    assert_int_equal(
-        headline_execution_open(&w->b, &w->t, (int32_t)(o.kv_tokens / HEADLINE_PAGE), MAX_LEN, &x), QUIRE_OK);
-    o.execution = &x.hooks;
-    serving_result r = simulate(&w->t, &o);
-    assert_true(headline_execution_digest(&x) == w->digest);
-    assert_true(r.span_us > 0 && r.times.n == N_REQUESTS);
-    headline_execution_close(&x);
-    return r;
+    return serve(w, (headline_server){.is_engine = false}, o);
 }
 
 /* The engine, its planner without it, and the simulation: the same steps. */
@@ -365,6 +361,8 @@ TEST(a_static_batch_computes_pads_and_dead_rows) {
     r = without_engine(&w, o);
     assert_int_equal(r.n_steps, 25 + 12 + 20);
     assert_int_equal(r.n_rows, 2 * 30 + 2 * 60 + 2 * 33 + 2 * (24 + 11 + 19));
+    assert_int_equal(headline_padding_rows(&w.t, &r), (0 + 25) + (43 + 0) + (32 + 0));
+    assert_int_equal(headline_dead_rows(&w.t, &r), (15 + 0) + (9 + 0) + (0 + 12));
     assert_int_equal(r.most_running, 2);
     serving_result_deinit(&r);
     fixture_close(&w);

@@ -19,11 +19,16 @@ static quire_options options_for(const workload *w) {
 
 static lab_result run_without(engine_ablations off, const quire_options *o, workload *w) {
     quire_error err = {.message = ""};
-    lab_result r;
-    if (lab_once(o, off, w->max_len, w->requests, w->n, w->n, &r, NULL, &err) != QUIRE_OK) {
+    variant v = {.options = *o,
+                 .off = off,
+                 .requests = w->requests,
+                 .n = w->n,
+                 .at_once = w->n,
+                 .max_len = w->max_len};
+    if (variants_run(&v, 1, 1, true, &err) != QUIRE_OK) {
         fail_msg("%s: %s", w->name, err.message);
     }
-    return r;
+    return v.best;
 }
 
 static lab_result run(const quire_options *o, workload *w) {

@@ -68,7 +68,7 @@ static void open_shape(const model_shape *s, const speed_type *type, model_runne
 }
 
 TEST(every_shape_opens_like_a_file_and_runs_in_every_type) {
-    for (int32_t i = 0; i < n_model_shapes; i++) {
+    for (int32_t i = 0; i < N_MODEL_SHAPES; i++) {
         for (int k = 0; k < N_SPEED_TYPES; k++) {
             const model_shape small = model_shape_small(&model_shapes[i]);
             model_runner b;
@@ -108,8 +108,8 @@ TEST(a_shape_is_the_model_that_its_name_says) {
          .sinks = true,
          .f = ACT_SILU},
         {.name = "bert-base", .architecture = "bert", .tied = true, .no_head = true, .f = ACT_GELU}};
-    assert_int_equal(n_model_shapes, sizeof expected / sizeof *expected);
-    for (int32_t i = 0; i < n_model_shapes; i++) {
+    assert_int_equal(N_MODEL_SHAPES, sizeof expected / sizeof *expected);
+    for (int32_t i = 0; i < N_MODEL_SHAPES; i++) {
         const model_shape *s = model_shape_find(expected[i].name, strlen(expected[i].name));
         assert_ptr_equal(s, &model_shapes[i]);
         const model_shape small = model_shape_small(s);
