@@ -177,6 +177,11 @@ typedef enum quire_json_space {
 /* Type of recurrent states. States are rounded to it after each token. */
 typedef enum quire_state_dtype { QUIRE_STATE_F32, QUIRE_STATE_BF16 } quire_state_dtype;
 
+/* Embeddings of models that generate text and whose files name no pooling. REQUESTED (the
+ * default): requests name it. LAST: those of the last token, unless a request names
+ * another pooling. */
+typedef enum quire_convert { QUIRE_CONVERT_REQUESTED, QUIRE_CONVERT_LAST } quire_convert;
+
 /* Whether tokens that a grammar forces are computed together in one step or one by one.
  * The answers are the same. */
 typedef enum quire_jump_forward { QUIRE_JUMP_FORWARD_ON, QUIRE_JUMP_FORWARD_OFF } quire_jump_forward;
@@ -346,6 +351,7 @@ typedef struct quire_options {
     /* most memory for weights, buffers and KV pages of this engine and those beside it;
      * 0: all that the machine has */
     int64_t models_memory_bytes;
+    quire_convert convert;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes; for callers that cannot include this

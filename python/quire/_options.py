@@ -18,7 +18,6 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "tensor_parallel_size": (1,), "pipeline_parallel_size": (1,), "data_parallel_size": (1,),
     "enable_chunked_prefill": (True,), "trust_remote_code": (True, False), "enforce_eager": (True, False),
     "disable_log_stats": (True, False), "tokenizer_mode": ("auto", "hf"), "load_format": ("auto", "safetensors", "gguf"),
-    "runner": ("auto", "generate", "pooling"),
 }
 
 

@@ -85,8 +85,6 @@ static const flag_choice load_formats[] = {{"auto", "", 0}, {"safetensors", "", 
 static const flag_choice executors[] = {{"mp", "", 0}, {"uni", "", 0}, {0}};
 static const flag_choice tokenizer_modes[] = {{"auto", "", 0}, {"hf", "", 0}, {"slow", "", 0}, {0}};
 static const flag_choice config_formats[] = {{"auto", "", 0}, {"hf", "", 0}, {0}};
-static const flag_choice runners[] = {{"auto", "", 0}, {"generate", "", 0}, {"pooling", "", 0}, {0}},
-                         conversions[] = {{"auto", "", 0}, {"none", "", 0}, {"embed", "", 0}, {0}};
 static const flag_choice reasoning_formats[] = {{"auto", "", 0}, {"deepseek", "", 0}, {0}};
 
 const flag flags_carried[] = {
@@ -130,8 +128,6 @@ const flag flags_carried[] = {
     TAKEN_IF("--load-format", load_formats, "the format is detected from the file"),
     TAKEN_IF("--config-format", config_formats, "the format is detected from the file"),
     TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
-    TAKEN_IF("--runner", runners, "text is generated and rows are served, as the model can"),
-    TAKEN_IF("--convert", conversions, "embeddings of any model are served; requests name their pooling"),
     /* the server */
     TAKEN("--enable-log-requests --disable-uvicorn-access-log",
           "each request has one log line; --disable-log-requests turns that off"),
@@ -208,14 +204,13 @@ const flag flags_carried[] = {
     REFUSED("--device", "Quire runs only on the CPU"),
     REFUSED("--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills",
             "--chunk N and --step-target-ms MS do it"),
-    REFUSED("--typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
+    REFUSED("--repeat-last-n --typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
             "--dry-sequence-breaker "
             "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range "
             "--dynatemp-exp --logit-bias -l "
             "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j "
             "--json-schema-file -jf",
             "requests set it as a field; --override-generation-config sets the defaults of a server"),
-    REFUSED("--repeat-last-n", "penalties count all tokens; requests to /completion have repeat_last_n"),
     REFUSED("--samplers --sampler-seq",
             "samplers have one order (docs/http.md); requests to /completion have samplers"),
     REFUSED("--escape -e", "texts are used unchanged; in the API they are JSON strings, which have escapes"),

@@ -152,6 +152,34 @@ TEST(a_wrong_body_is_refused_by_name) {
     }
 }
 
+TEST(a_converted_model_pools_its_last_token_unless_a_request_says_otherwise) {
+    static const char *const names[][2] = {{"convert", "embed"}, {"runner", "pooling"}};
+    const quire_input input = text_of("The prince went");
+    for (int i = 0; i < 4; i++) {
+        const quire_embed_options named = {.pooling = i / 2 == 0 ? "last" : "mean", .normalize = -1};
+        quire_error err = {0};
+        quire_options o;
+        quire_engine *e;
+        float *expected, *row;
+        size_t n_row;
+        quire_options_init(&o);
+        o.model = "models/builtin-small.gguf";
+        o.n_threads = 1;
+        o.n_pages = 64;
+        assert_int_equal(quire_options_set(&o, names[i % 2][0], names[i % 2][1], &err), QUIRE_OK);
+        assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
+        assert_int_equal(quire_embed(e, &input, 1, &named, &expected, &n_row, &err), QUIRE_OK);
+        assert_int_equal(quire_embed(e, &input, 1, i / 2 == 0 ? NULL : &named, &row, &n_row, &err), QUIRE_OK);
+        expect_row(row, expected, n_row);
+        quire_free(row);
+        assert_int_equal(quire_embed(shared, &input, 1, &named, &row, &n_row, &err), QUIRE_OK);
+        expect_row(row, expected, n_row);
+        quire_free(row);
+        quire_free(expected);
+        quire_engine_close(e);
+    }
+}
+
 TEST(wrong_inputs_are_refused) {
     const int32_t ids[] = {1, 2, 3}, far[] = {1, 1 << 30}, types[] = {0, 0, 1};
     const quire_input empty = {.text = ""}, out = {.ids = far, .n_ids = 2},

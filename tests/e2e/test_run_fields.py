@@ -59,7 +59,7 @@ def test_every_field_has_a_flag(quire):
 @pytest.mark.parametrize("flag,field", [
     ("--temperature 2.5", "temperature"), ("--top-k -2", "top_k"), ("--top-p 0", "top_p"), ("--min-p 2", "min_p"), ("--repeat-penalty 0", "repetition_penalty"),
     ("--repetition-penalty -1", "repetition_penalty"), ("--presence-penalty 3", "presence_penalty"), ("--frequency-penalty -3", "frequency_penalty"),
-    ("--no-repeat-ngram-size -1", "no_repeat_ngram_size"), ("--dry-multiplier -1", "dry_multiplier"), ("--dry-base -1", "dry_base"),
+    ("--repeat-last-n -2", "repeat_last_n"), ("--no-repeat-ngram-size -1", "no_repeat_ngram_size"), ("--dry-multiplier -1", "dry_multiplier"), ("--dry-base -1", "dry_base"),
     ("--dry-allowed-length -1", "dry_allowed_length"), ("--dry-penalty-last-n -2", "dry_penalty_last_n"), ("--xtc-probability 2", "xtc_probability"),
     ("--xtc-threshold 2", "xtc_threshold"), ("--typical 0", "typical_p"), ("--typical-p 2", "typical_p"), ("--dynatemp-range -1", "dynatemp_range"),
     ("--dynatemp-exp -1", "dynatemp_exponent"), ("--mirostat 3", "mirostat"), ("--mirostat-ent -1", "mirostat_tau"), ("--mirostat-lr -1", "mirostat_eta"),
