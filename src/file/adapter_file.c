@@ -164,8 +164,7 @@ static quire_err adapter_take_invocation_text(config_reader *r) {
     }
     r->f->invocation_text = mem_dup(text.p, text.n);
     r->f->facts.is_activated = true;
-    return r->f->invocation_text != NULL ? QUIRE_OK
-                                         : err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
+    return err_set(r->err, mem_check(r->f->invocation_text), -1, "%s: out of memory", r->file);
 }
 
 /* Reads alora_invocation_tokens, the tokens of activated LoRA. */
@@ -180,9 +179,7 @@ static quire_err adapter_take_invocation(config_reader *r) {
         return adapter_config_bad(r, key, "null or a list of 1 to 4096 token ids");
     }
     r->f->invocation = mem_new(n, sizeof *r->f->invocation);
-    if (r->f->invocation == NULL) {
-        return err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: out of memory", r->file);
-    }
+    TRY(err_set(r->err, mem_check(r->f->invocation), -1, "%s: out of memory", r->file));
     for (size_t i = 0; i < n; i++) {
         int64_t id;
         if (!json_whole(json_at(v, i), &id) || id < 0 || id > INT32_MAX) {
@@ -253,9 +250,7 @@ static quire_err adapter_gguf_invocation(adapter_file *f, quire_error *err) {
                        MAX_INVOCATION);
     }
     f->invocation = mem_new(all.n, sizeof *f->invocation);
-    if (f->invocation == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", f->path);
-    }
+    TRY(err_set(err, mem_check(f->invocation), -1, "%s: out of memory", f->path));
     for (size_t i = 0; i < all.n; i++) {
         const meta_value id = gguf_item(v, i);
         if (id.kind != META_INT || id.i < 0 || id.i > INT32_MAX) {
@@ -381,9 +376,7 @@ quire_err adapter_patterns_add(adapter_patterns *p, str key, double value, const
         return err_set(err, QUIRE_TOO_LARGE, -1, "%s: at most %d keys of 1 to %d bytes are read", where,
                        MAX_PATTERNS, MAX_KEY_BYTES);
     }
-    if (mem_grow(&p->list, &p->cap, p->n + 1, sizeof *p->list) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", where);
-    }
+    TRY(err_set(err, mem_grow(&p->list, &p->cap, p->n + 1, sizeof *p->list), -1, "%s: out of memory", where));
     made.plain = pattern_plain(key);
     if (made.plain == NULL) {
         TRY(pattern_compile(p, key, where, &made.code, err));

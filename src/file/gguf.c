@@ -70,9 +70,7 @@ static quire_err read_strings(cursor *c, str key, gguf_value *v) {
         return gguf_bad(c, c->at, key, "the array has more strings than the file has room for");
     }
     v->strings = mem_new(v->n, sizeof *v->strings);
-    if (v->strings == NULL) {
-        return err_set(c->err, QUIRE_NO_MEMORY, -1, "%s: no memory for key %s", c->file, show_name(key).text);
-    }
+    TRY(err_set(c->err, mem_check(v->strings), -1, "%s: no memory for key %s", c->file, show_name(key).text));
     for (size_t i = 0; i < v->n; i++) {
         TRY(cursor_str(c, "a string of an array", &v->strings[i]));
     }
@@ -326,10 +324,8 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
                        file, show_count(n_tensors).text);
     }
     uint64_t *offsets = mem_new((size_t)n_tensors, sizeof *offsets);
-    if (offsets == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s tensors", file,
-                       show_count(n_tensors).text);
-    }
+    TRY(err_set(err, mem_check(offsets), -1, "%s: no memory for %s tensors", file,
+                show_count(n_tensors).text));
     quire_err e = gguf_read_tensors(&c, n_tensors, alignment, part, dir, offsets);
     mem_free(offsets);
     return e;

@@ -23,9 +23,8 @@ quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_e
 
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
     assert(f != NULL);
-    if (mem_grow(&f->maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
-    }
+    TRY(err_set(err, mem_grow(&f->maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps), -1,
+                "%s: no memory to map it", path));
     TRY(file_map_open(path, max_bytes, out, err));
     foreign is = foreign_of_content(file_map_text(out));
     if (str_begins(file_map_text(out), "version https://git-lfs.github.com/spec/")) {
@@ -62,9 +61,7 @@ static quire_err open_parent(model_file *f, const char *path, str content, quire
     const char *slash = strrchr(path, '/');
     str dir = slash == NULL ? str_of(".") : (str){path, slash == path ? 1 : (size_t)(slash - path)};
     char *parent = mem_dup(dir.p, dir.n);
-    if (parent == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its path", path);
-    }
+    TRY(err_set(err, mem_check(parent), -1, "%s: no memory for its path", path));
     if (!hf_is_directory(parent)) {
         foreign is = foreign_of_content(content);
         is = is.what != NULL ? is : foreign_of_name(str_of(path));
@@ -140,9 +137,7 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
         n--;
     }
     model_file *f = new_file(path, n, set);
-    if (f == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
-    }
+    TRY(err_set(err, mem_check(f), -1, "%s: no memory to open it", path));
     return model_file_finish(f, open_any(f, f->path, err), out);
 }
 
@@ -153,9 +148,7 @@ static quire_err open_vocab_file(model_file *f, const char *path, file_map map, 
     TRY(vocab_files_open(f, path, map, err));
     const char *slash = strrchr(path, '/');
     char *dir = slash == NULL ? mem_dup(".", 1) : mem_dup(path, slash == path ? 1 : (size_t)(slash - path));
-    if (dir == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
-    }
+    TRY(err_set(err, mem_check(dir), -1, "%s: no memory to open it", path));
     quire_err e = hf_read_config(f, dir, err);
     mem_free(dir);
     return e;
@@ -188,9 +181,7 @@ quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_e
         n--;
     }
     model_file *f = new_file(path, n, NULL);
-    if (f == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
-    }
+    TRY(err_set(err, mem_check(f), -1, "%s: no memory to open it", path));
     return model_file_finish(f, open_vocabulary(f, f->path, err), out);
 }
 
@@ -201,9 +192,7 @@ quire_err model_file_open(const char *path, model_file **out, quire_error *err) 
 quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name,
                                       const model_overrides *set, model_file **out, quire_error *err) {
     model_file *f = new_file(name, strlen(name), set);
-    if (f == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
-    }
+    TRY(err_set(err, mem_check(f), -1, "%s: no memory to open it", name));
     file_map map = {.p = bytes, .n = n};
     return model_file_finish(
         f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);

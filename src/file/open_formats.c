@@ -649,9 +649,7 @@ static quire_err read_sections(cursor *c, model_file *f, file_map map) {
     uint32_t n;
     TRY(open_packed_read_count(c, f, &n));
     f->sections = mem_new(n, sizeof *f->sections);
-    if (f->sections == NULL) {
-        return err_set(c->err, QUIRE_NO_MEMORY, -1, "%s: no memory for its directory", f->path);
-    }
+    TRY(err_set(c->err, mem_check(f->sections), -1, "%s: no memory for its directory", f->path));
     for (uint32_t i = 0; i < n; i++) {
         file_section *s = &f->sections[i];
         TRY(cursor_str(c, "a section's name", &s->name));

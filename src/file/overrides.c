@@ -392,9 +392,7 @@ quire_err overrides_open(model_format format, const char *file, const model_over
         return QUIRE_OK;
     }
     overrides *o = mem_new(1, sizeof *o);
-    if (o == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", overrides_flag(format));
-    }
+    TRY(err_set(err, mem_check(o), -1, "%s: out of memory", overrides_flag(format)));
     o->by_path = format == MODEL_HF;
     o->flag = overrides_flag(format);
     pthread_mutex_init(&o->mutex, NULL);

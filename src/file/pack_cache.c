@@ -87,7 +87,7 @@ quire_err pack_cache_open(const char *dir, int64_t max_bytes, pack_cache *out, q
     *out = (pack_cache){.max_bytes = max_bytes};
     TRY(check_directory(dir, err));
     out->dir = mem_dup(dir, strlen(dir));
-    return out->dir != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", dir);
+    return err_set(err, mem_check(out->dir), -1, "%s: out of memory", dir);
 }
 
 void pack_cache_close(pack_cache *c) {
@@ -347,9 +347,7 @@ quire_err pack_entry_open(const pack_cache *c, const char *key, int64_t n_bytes,
                           quire_error *err) {
     TRY(pack_cache_make_room(c, n_bytes, err));
     pack_entry *e = mem_new(1, sizeof *e);
-    if (e == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
-    }
+    TRY(err_set(err, mem_check(e), -1, "%s: out of memory", c->dir));
     e->fd = -1;
     quire_err r =
         pack_cache_path_of(c, key, SUFFIX, &e->path) && pack_cache_path_of(c, key, PART_SUFFIX, &e->part)

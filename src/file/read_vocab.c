@@ -49,8 +49,7 @@ static quire_err read_vocab_copy_numbers(const model_file *f, const char *key, g
         return read_vocab_bad(f, key, "does not have the length of " KEY "tokens", err);
     }
     *out = mem_dup(v->data, v->n * 4);
-    return *out != NULL ? QUIRE_OK
-                        : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
+    return err_set(err, mem_check(*out), -1, "%s: no memory for the vocabulary", f->path);
 }
 
 /* Reads a special token's id; -1: missing. An id outside the vocabulary, which some

@@ -65,9 +65,7 @@ quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
 quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err) {
     assert(d != NULL);
     d->by_name = mem_new((size_t)d->n, sizeof *d->by_name);
-    if (d->by_name == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %d tensors", file, (int)d->n);
-    }
+    TRY(err_set(err, mem_check(d->by_name), -1, "%s: no memory for %d tensors", file, (int)d->n));
     for (int32_t i = 0; i < d->n; i++) {
         d->views[i].name = d->names.p + d->name_at[i];
         d->by_name[i] = (name_ref){str_of(d->views[i].name), i};
@@ -295,9 +293,7 @@ static quire_err check_overlap(reader *r) {
 
 static quire_err add_tensors(reader *r, json_value *root) {
     r->ranges = mem_new(json_length(root), sizeof *r->ranges);
-    if (r->ranges == NULL) {
-        return err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: no memory for its tensors", r->file);
-    }
+    TRY(err_set(r->err, mem_check(r->ranges), -1, "%s: no memory for its tensors", r->file));
     for (json_member m = {0}; json_next(root, &m);) {
         if (strcmp(m.name, "__metadata__") == 0) {
             continue;
