@@ -225,10 +225,8 @@ static quire_err call_take(program_call *c, quire_error *err) {
     program_value *first = NULL;
     if (c->step->kind == STEP_SELECT) {
         const strbuf *text = &c->choices[c->chosen]->text;
-        quire_err e = strbuf_add(&c->outputs[0].text, text->p, text->n);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory for a choice");
-        }
+        TRY(err_set(err, strbuf_add(&c->outputs[0].text, text->p, text->n), -1,
+                    "out of memory for a choice"));
     }
     for (size_t i = 0; i < c->n_outputs; i++) {
         n_bytes += c->outputs[i].text.n;

@@ -410,17 +410,12 @@ static quire_err state_inherit(quire_state *s, quire_error *err) {
     const quire_state *from = s->parent;
     TRY(program_count_bytes(
         s->root, from->n_parts * sizeof *from->parts + from->n_variables * sizeof *from->variables, err));
-    quire_err e = state_make_room(s, from);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a state");
-    }
+    TRY(err_set(err, state_make_room(s, from), -1, "out of memory for a state"));
     state_copy_parts(s, from);
     for (size_t i = 0; i < from->n_variables; i++) {
         program_variable *to = &s->variables[i];
-        e = hash_index_add(&s->names, from->variables[i].hash, (uint32_t)i);
-        if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory for a state");
-        }
+        TRY(err_set(err, hash_index_add(&s->names, from->variables[i].hash, (uint32_t)i), -1,
+                    "out of memory for a state"));
         *to = from->variables[i];
         program_value_share(to->value);
         to->join = 0;

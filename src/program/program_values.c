@@ -187,10 +187,10 @@ static quire_err variable_want(quire_state *s, const char *name, program_variabl
         return err_set(err, QUIRE_TOO_LARGE, -1, "a state has more than %d variables", MAX_VARIABLES);
     }
     const uint32_t hash = variable_hash(s, name);
-    quire_err e = mem_grow(&s->variables, &s->cap_variables, s->n_variables + 1, sizeof *s->variables);
-    if (e != QUIRE_OK || (e = hash_index_add(&s->names, hash, (uint32_t)s->n_variables)) != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory for a variable");
-    }
+    TRY(err_set(err, mem_grow(&s->variables, &s->cap_variables, s->n_variables + 1, sizeof *s->variables), -1,
+                "out of memory for a variable"));
+    TRY(err_set(err, hash_index_add(&s->names, hash, (uint32_t)s->n_variables), -1,
+                "out of memory for a variable"));
     *out = &s->variables[s->n_variables++];
     **out = (program_variable){.value = NULL, .hash = hash};
     strcpy((*out)->name, name);
