@@ -163,9 +163,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
 }
 
 static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {
-    TRY(strbuf_add_str(out, "the weights take "));
-    TRY(memory_print(d->weight_bytes, out));
-    TRY(strbuf_add_str(out, ", more than "));
+    TRY(strbuf_addf(out, "the weights take %s, more than ", memory_show(d->weight_bytes).text));
     TRY(memory_room_explain(room, out));
     return strbuf_addf(out, ": the system may end the process%s",
                        d->is_packed ? ", or read them from the file repeatedly" : "");
@@ -304,10 +302,9 @@ static pool_plan engine_parts_plan(const engine_parts *p, const quire_options *o
 }
 
 static quire_err explain_share(const model_memory *m, int64_t sure_bytes, strbuf *out) {
-    TRY(strbuf_add_str(out, "of "));
-    TRY(memory_print(kv_budget_count(m->budget).bytes, out));
-    TRY(strbuf_addf(out, ", which up to %d models share, this one can always have ", (int)m->n_models));
-    return memory_print(sure_bytes, out);
+    return strbuf_addf(out, "of %s, which up to %d models share, this one can always have %s",
+                       memory_show(kv_budget_count(m->budget).bytes).text, (int)m->n_models,
+                       memory_show(sure_bytes).text);
 }
 
 /* Plans the pages of one of several models. The first opens the memory that they
@@ -614,9 +611,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     }
     TRY(speculation_read(o, &p->speculation, err));
     p->model_path = mem_dup(o->model, strlen(o->model));
-    if (!p->model_path) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(err_set(err, mem_check(p->model_path), -1, "out of memory"));
     TRY(options_open_file(o, &f, err));
     quire_err r = load_file(p, o, check, beside, f, &max_len, err);
     model_file_close(f);

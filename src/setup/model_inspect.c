@@ -207,23 +207,23 @@ static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
 
 static quire_err write_weights(strbuf *b, const summary *s) {
     const char *before = ": ";
-    TRY(strbuf_addf(b, "weights         %lld parameters, ", (long long)s->d.n_params));
-    TRY(memory_print(s->d.weight_bytes, b));
+    TRY(strbuf_addf(b, "weights         %lld parameters, %s", (long long)s->d.n_params,
+                    memory_show(s->d.weight_bytes).text));
     if (s->d.n_params > 0) {
         TRY(strbuf_addf(b, " (%.2f bits each)", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
     }
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->d.weight_bytes_of[t] > 0) {
-            TRY(strbuf_addf(b, "%s%s ", before, dtype_flag_name((dtype)t)));
-            TRY(memory_print(s->d.weight_bytes_of[t], b));
+            TRY(strbuf_addf(b, "%s%s %s", before, dtype_flag_name((dtype)t),
+                            memory_show(s->d.weight_bytes_of[t]).text));
             before = ", ";
         }
     }
     if (s->d.n_left_out > 0) {
-        TRY(strbuf_addf(b, "\nskipped         %d tensors, ", (int)s->d.n_left_out));
-        TRY(memory_print(s->d.left_out_bytes, b));
-        TRY(strbuf_addf(b, ", with %d next-token layers", (int)s->d.n_next_token_layers));
-        TRY(strbuf_addf(b, "%s%s", s->d.left_out_names[0] ? ": " : "", s->d.left_out_names));
+        TRY(strbuf_addf(b, "\nskipped         %d tensors, %s, with %d next-token layers%s%s",
+                        (int)s->d.n_left_out, memory_show(s->d.left_out_bytes).text,
+                        (int)s->d.n_next_token_layers, s->d.left_out_names[0] ? ": " : "",
+                        s->d.left_out_names));
     }
     TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute),
                     s->d.is_packed ? "only (packed for it)" : "by default"));
@@ -280,13 +280,11 @@ static quire_err write_snapshots(strbuf *b, const summary *s) {
     if (one == 0) {
         return QUIRE_OK;
     }
-    TRY(strbuf_addf(b, "snapshots       at most %lld of ", (long long)n));
-    TRY(memory_print(one, b));
-    TRY(strbuf_add_str(b, " ("));
-    TRY(memory_print(n * one, b));
-    return strbuf_addf(
-        b, "): %lld chats, each with its states after the last prompt and after the last answer\n",
-        (long long)(n / SNAPSHOTS_A_CHAT));
+    return strbuf_addf(b,
+                       "snapshots       at most %lld of %s (%s): %lld chats, each with its states after the "
+                       "last prompt and after the last answer\n",
+                       (long long)n, memory_show(one).text, memory_show(n * one).text,
+                       (long long)(n / SNAPSHOTS_A_CHAT));
 }
 
 static const char *const poolings[] = {NULL, "mean", "cls", "last"};

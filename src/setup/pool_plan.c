@@ -93,36 +93,38 @@ quire_err memory_room_explain(const memory_room *room, strbuf *out) {
     if (room->bytes < 0) {
         return strbuf_add_str(out, "an unknown amount of memory");
     }
-    TRY(strbuf_add_str(out, "the "));
-    TRY(memory_print(room->bytes, out));
+    TRY(strbuf_addf(out, "the %s", memory_show(room->bytes).text));
     if (room->bound == MEMORY_OF_MACHINE) {
         return strbuf_add_str(out, " that the machine has available");
     }
     bool is_cgroup = room->bound == MEMORY_OF_CGROUP, is_as = room->bound == MEMORY_OF_RLIMIT_AS;
-    TRY(strbuf_addf(out, " that %s of ",
+    TRY(strbuf_addf(out, " that %s of %s (%s) leaves",
                     is_cgroup ? "the cgroup's limit"
                     : is_as   ? "the limit of address space"
-                              : "the limit of data"));
-    TRY(memory_print(room->limit, out));
-    TRY(strbuf_addf(out, " (%s) leaves", is_cgroup ? room->file : is_as ? "ulimit -v" : "ulimit -d"));
-    if (!is_cgroup) {
-        TRY(strbuf_add_str(out, " beside stacks ("));
-        TRY(memory_print(room->stack_bytes, out));
-        TRY(strbuf_add_str(out, ")"));
-    }
-    return QUIRE_OK;
+                              : "the limit of data",
+                    memory_show(room->limit).text,
+                    is_cgroup ? room->file
+                    : is_as   ? "ulimit -v"
+                              : "ulimit -d"));
+    return is_cgroup ? QUIRE_OK
+                     : strbuf_addf(out, " beside stacks (%s)", memory_show(room->stack_bytes).text);
 }
 
-quire_err memory_print(int64_t bytes, strbuf *out) {
+memory_text memory_show(int64_t bytes) {
     static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    memory_text t;
     double v = (double)bytes / 1e3;
     int u = 0;
     while (v >= 999.95 && u < 3) {
         v /= 1e3;
         u++;
     }
-    return bytes < 1000 ? strbuf_addf(out, "%lld bytes", (long long)bytes)
-                        : strbuf_addf(out, "%.1f %s", v, units[u]);
+    if (bytes < 1000) {
+        (void)snprintf(t.text, sizeof t.text, "%lld bytes", (long long)bytes);
+    } else {
+        (void)snprintf(t.text, sizeof t.text, "%.1f %s", v, units[u]);
+    }
+    return t;
 }
 
 quire_err memory_lock(bool late, quire_error *err) {
@@ -237,43 +239,34 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     }
     TRY(memory_room_explain(&p->room, out));
     bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;
-    TRY(strbuf_addf(out, "%s weights (", is_beside ? "," : " beside"));
-    TRY(memory_print(p->weight_bytes, out));
+    TRY(strbuf_addf(out, "%s weights (%s", is_beside ? "," : " beside", memory_show(p->weight_bytes).text));
     if (p->dropped_bytes > 0) {
-        TRY(strbuf_add_str(out, ", of which "));
-        TRY(memory_print(p->weight_bytes - p->dropped_bytes, out));
-        TRY(strbuf_add_str(out, " stay in memory"));
+        TRY(strbuf_addf(out, ", of which %s stay in memory",
+                        memory_show(p->weight_bytes - p->dropped_bytes).text));
     }
     TRY(strbuf_add_str(out, ")"));
     if (p->buffer_bytes > 0) {
-        TRY(strbuf_add_str(out, " and buffers ("));
-        TRY(memory_print(p->buffer_bytes, out));
-        TRY(strbuf_add_str(out, ")"));
+        TRY(strbuf_addf(out, " and buffers (%s)", memory_show(p->buffer_bytes).text));
     }
     if (p->draft_bytes > 0) {
-        TRY(strbuf_add_str(out, " and a draft model ("));
-        TRY(memory_print(p->draft_bytes, out));
-        TRY(strbuf_add_str(out, ")"));
+        TRY(strbuf_addf(out, " and a draft model (%s)", memory_show(p->draft_bytes).text));
     }
     if (p->aside_bytes > 0) {
-        TRY(strbuf_add_str(out, ", less "));
-        TRY(memory_print(p->aside_bytes, out));
-        TRY(strbuf_add_str(out, " for --swap-space and --kv-tier-host-bytes"));
+        TRY(strbuf_addf(out, ", less %s for --swap-space and --kv-tier-host-bytes",
+                        memory_show(p->aside_bytes).text));
     }
     if (p->adapter_bytes > 0) {
-        TRY(strbuf_add_str(out, p->aside_bytes > 0 ? " and " : ", less "));
-        TRY(memory_print(p->adapter_bytes, out));
-        TRY(strbuf_add_str(out, " for adapters (--max-cpu-loras)"));
+        TRY(strbuf_addf(out, "%s%s for adapters (--max-cpu-loras)", p->aside_bytes > 0 ? " and " : ", less ",
+                        memory_show(p->adapter_bytes).text));
     }
     if (pool_plan_rules(p) > 0) {
-        TRY(strbuf_add_str(out, p->aside_bytes > 0 || p->adapter_bytes > 0 ? " and " : ", less "));
-        TRY(memory_print(pool_plan_rules(p), out));
-        TRY(strbuf_add_str(out, " for rules (--rule-memory-bytes)"));
+        TRY(strbuf_addf(out, "%s%s for rules (--rule-memory-bytes)",
+                        p->aside_bytes > 0 || p->adapter_bytes > 0 ? " and " : ", less ",
+                        memory_show(pool_plan_rules(p)).text));
     }
     if (p->cap_bytes > 0) {
-        TRY(strbuf_add_str(out, "; weights, buffers and pages of all models at most "));
-        TRY(memory_print(p->cap_bytes, out));
-        TRY(strbuf_add_str(out, " (--models-memory-bytes)"));
+        TRY(strbuf_addf(out, "; weights, buffers and pages of all models at most %s (--models-memory-bytes)",
+                        memory_show(p->cap_bytes).text));
     }
     return p->has_draft ? strbuf_add_str(out, "; the draft model's pages take of the same memory") : QUIRE_OK;
 }

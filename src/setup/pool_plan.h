@@ -41,9 +41,11 @@ void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out)
 /* Appends, for people: "the 21.3 GB that the machine has available". Errors of
  * strbuf_add. */
 quire_err memory_room_explain(const memory_room *room, strbuf *out);
-/* Appends a number of bytes for people: "21.3 GB". A GB is 10^9 bytes. Errors of
- * strbuf_add. */
-quire_err memory_print(int64_t bytes, strbuf *out);
+/* A number of bytes for people: "21.3 GB". A GB is 10^9 bytes. */
+typedef struct memory_text {
+    char text[32];
+} memory_text;
+memory_text memory_show(int64_t bytes);
 
 /* Locks all mapped memory: weights, pages, buffers, program. late: untouched memory is
  * locked when it is first touched; otherwise all of it is allocated now. QUIRE_NO_MEMORY:

@@ -100,9 +100,7 @@ ROOT_TEST(limits_of_the_process_count) {
         assert_in_range(room.stack_bytes, 6 * 16 * KIB, 6 * GIB / 16);
         assert_int_equal(room.bytes, (2 - i) * GIB);
         strbuf text = {0};
-        assert_int_equal(strbuf_add_str(&text, words[i]), QUIRE_OK);
-        assert_int_equal(memory_print(room.stack_bytes, &text), QUIRE_OK);
-        assert_int_equal(strbuf_add_str(&text, ")"), QUIRE_OK);
+        assert_int_equal(strbuf_addf(&text, "%s%s)", words[i], memory_show(room.stack_bytes).text), QUIRE_OK);
         assert_room(0, (2 - i) * GIB, bounds[i], text.p);
         strbuf_deinit(&text);
         assert_int_equal(setrlimit(resources[i], &before), 0);
@@ -124,10 +122,7 @@ TEST(bytes_are_written_for_people) {
                  {1000000000000, "1.0 TB"},
                  {INT64_MAX, "9223372.0 TB"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        strbuf b = {0};
-        assert_int_equal(memory_print(cases[i].bytes, &b), QUIRE_OK);
-        assert_string_equal(b.p, cases[i].text);
-        strbuf_deinit(&b);
+        assert_string_equal(memory_show(cases[i].bytes).text, cases[i].text);
     }
 }
 
