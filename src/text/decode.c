@@ -322,12 +322,6 @@ static bool literal_of(const decode_step *step, matcher *m, str *by) {
     return (replaces || step->kind == DECODE_SUFFIX) && m->re == NULL && m->n_literal > 0;
 }
 
-static quire_err pass_on(decode_state *s, int32_t i, str part) {
-    bool begins = !s->held[i].begun;
-    s->held[i].begun = true;
-    return decode_put(s, i + 1, part, begins);
-}
-
 /* Replaces complete literals, and withholds text that may begin one. */
 static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher *m, str by) {
     strbuf *held = &s->held[i].text, *w = &s->work[i];
@@ -355,20 +349,20 @@ static quire_err put_literal(decode_state *s, int32_t i, str part, const matcher
     TRY(strbuf_add(w, held->p + done, upto - done));
     memmove(held->p, held->p + upto, held->n - upto);
     held->n -= upto;
-    return pass_on(s, i, (str){w->p, w->n});
+    return put_part(s, i, (str){w->p, w->n});
 }
 
 /* The joined token may be a single byte token: withholds text until it is longer. */
 static quire_err decode_late_put_fallback(decode_state *s, int32_t i, str part) {
     strbuf *held = &s->held[i].text;
     if (s->held[i].begun) {
-        return pass_on(s, i, part);
+        return put_part(s, i, part);
     }
     TRY(strbuf_add(held, part.p, part.n));
     if (held->n <= BYTE_TOKEN) {
         return QUIRE_OK;
     }
-    TRY(pass_on(s, i, (str){held->p, held->n}));
+    TRY(put_part(s, i, (str){held->p, held->n}));
     strbuf_clear(held);
     return QUIRE_OK;
 }
@@ -414,7 +408,7 @@ static quire_err decode_finish_late(decode_state *s, int32_t i) {
     s->spare = whole;
     strbuf_clear(&s->held[i].text);
     str text = {whole.p, whole.n};
-    return literal_of(step, &m, &by) ? pass_on(s, i, text) : decode_run(s, i, text, true);
+    return literal_of(step, &m, &by) ? put_part(s, i, text) : decode_run(s, i, text, true);
 }
 
 static inline quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {

@@ -405,10 +405,6 @@ quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, c
     return QUIRE_OK;
 }
 
-static quire_err pipeline_post_malformed(quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the post-processor is malformed");
-}
-
 #define OUTSIDE "it adds an id that is not in the vocabulary"
 
 /* Records why texts cannot be encoded with this template; the first reason stays. As in
@@ -434,7 +430,7 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
         return pipeline_post_refuse(to, "it names a token that is not among its special_tokens");
     }
     if (!json_is(ids, JSON_KIND_ARRAY)) {
-        return pipeline_post_malformed(err);
+        return pipeline_malformed(err, "post-processor");
     }
     size_t n = json_length(ids);
     if (n > MAX_NAMED) {
@@ -484,7 +480,7 @@ static quire_err begin_wrapping(bool pair, wrapping *w) {
 /* Reads a part's segment number. */
 static quire_err read_segment(json_value *part, int32_t *type_id, quire_error *err) {
     *type_id = json_get_int32(part, "type_id", -1);
-    return *type_id < 0 ? pipeline_post_malformed(err) : QUIRE_OK;
+    return *type_id < 0 ? pipeline_malformed(err, "post-processor") : QUIRE_OK;
 }
 
 /* Adds a part of a template: one of the texts in *from, or tokens. */
@@ -500,7 +496,7 @@ static quire_err apply_part(const post_reader *r, json_value *o, json_value *par
     }
     size_t which = str_is(id, "B");
     if (which == 0 && !str_is(id, "A")) {
-        return pipeline_post_malformed(err);
+        return pipeline_malformed(err, "post-processor");
     }
     return which < from->n
                ? copy_text(from, which, type_id, to)
@@ -511,7 +507,7 @@ static quire_err apply_template(const post_reader *r, json_value *o, const char 
                                 wrapping *to, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY) || !json_is(json_get(o, "special_tokens"), JSON_KIND_OBJECT)) {
-        return pipeline_post_malformed(err);
+        return pipeline_malformed(err, "post-processor");
     }
     for (size_t i = 0; i < json_length(list) && to->made.refusal == NULL; i++) {
         TRY(apply_part(r, o, json_at(list, i), from, to, err));
@@ -524,7 +520,7 @@ static quire_err read_token_pair(const post_reader *r, json_value *o, const char
                                  int32_t *id, quire_error *err) {
     json_value *pair = json_get(o, key);
     if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {
-        return pipeline_post_malformed(err);
+        return pipeline_malformed(err, "post-processor");
     }
     int64_t value = json_int64(json_at(pair, 1));
     if (value < 0 || value >= r->n_ids) {
@@ -587,9 +583,7 @@ static quire_err load_post(json_value *o, void *reader, quire_error *err) {
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "processors", "post-processor", reader, load_post, err);
     }
-    return err_set(err, QUIRE_UNSUPPORTED, -1,
-                   "tokenizer: the post-processor %.*s is not supported by this version",
-                   (int)(type.n < 100 ? type.n : 100), type.p);
+    return unsupported(err, "the post-processor", type);
 }
 
 quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *out, quire_error *err) {
