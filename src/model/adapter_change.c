@@ -41,9 +41,8 @@ quire_err adapter_change_add(adapter_opening *o, int32_t entry, const adapter_ch
         return adapter_refuse(o, QUIRE_BAD_FILE, t,
                               "changes a weight that another tensor changes under another name");
     }
-    if (mem_grow(&o->changes, &o->cap, o->n + 1, sizeof *o->changes) != QUIRE_OK) {
-        return err_set(o->err, QUIRE_NO_MEMORY, -1, "%s: no memory to load the adapter", o->f->path);
-    }
+    TRY(err_set(o->err, mem_grow(&o->changes, &o->cap, o->n + 1, sizeof *o->changes), -1,
+                "%s: no memory to load the adapter", o->f->path));
     o->taken[entry] = true;
     o->changes[o->n++] = *c;
     return QUIRE_OK;

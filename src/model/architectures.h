@@ -18,6 +18,11 @@ extern const arch afmoe_archs[], apertus_archs[], bert_archs[], cohere_archs[], 
 /* Weight names that several families share. */
 extern const arch_names mixtral_names;
 
+/* gpt.c: describes the shape of models with layer norms and ungated feed-forward parts.
+ * The default feed-forward width is four times the model's; GGUF files always state it.
+ * width: the key of the model's width in config.json. */
+quire_err gpt_describe_shape(const config *c, const char *width, int32_t n_kv_heads, model_desc *d);
+
 /* ---- known but refused ---- */
 
 /* Architectures that are recognised but refused, because each needs a mechanism that is

@@ -135,8 +135,6 @@ static const score_head roberta_scores = {.kind = POOLING_CLS,
                                           .f = ROW_TANH,
                                           .out = "classifier.out_proj"};
 
-/* ---- ModernBERT ---- */
-
 /* ModernBERT: Warner et al. 2024, arXiv:2412.13663: an encoder with rotary positions,
  * gated, with norms before both halves of a layer except the first attention; two of
  * three layers have a two-sided window. */

@@ -114,9 +114,7 @@ static quire_err moe_load_experts(binding *b, const routing *how, experts **out)
     loader *l = b->l;
     int32_t n = how->n_experts - how->n_identity;
     linear **all = mem_new(3 * (size_t)n, sizeof(linear *));
-    if (all == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(all), -1, "out of memory while loading"));
     linear **gate = all, **up = all + n, **down = all + 2 * n;
     quire_err e = QUIRE_OK;
     for (int32_t x = 0; x < n && e == QUIRE_OK; x++) {

@@ -255,9 +255,9 @@ quire_err config_windows(const config *c, int32_t window, int32_t period, int32_
  * without a window) that has its own. Call after the windows are set. */
 quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d);
 
-/* Reads from config.json's "mlp_layer_types" ("sparse", "dense") which layers are
- * mixtures of experts. is_sparse is unchanged if it is absent. */
-quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse);
+/* Call after config_moe: gives the layers that are not in is_sparse a dense part of width
+ * d_ff. config.json's "mlp_layer_types" ("sparse", "dense") replaces is_sparse. */
+quire_err config_sparse_types(const config *c, bool *is_sparse, int32_t d_ff, model_desc *d);
 
 /* Refuses a GGUF file whose attention is causal. */
 quire_err config_check_two_sided(const config *c);

@@ -148,6 +148,22 @@ static bool has_router(const config *c, int32_t layer) {
     return config_layer_matrix(c, layer, "ffn_gate_inp") != NULL;
 }
 
+/* is_sparse is unchanged if config.json has no "mlp_layer_types". */
+static quire_err read_sparse_types(const config *c, const model_desc *d, bool *is_sparse) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        str type;
+        TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));
+        if (type.n > 0 && !str_is(type, "sparse") && !str_is(type, "dense")) {
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                           "%s: a layer of type \"%.*s\" in mlp_layer_types is not supported; it must be "
+                           "sparse or dense",
+                           model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
+        }
+        is_sparse[i] = type.n > 0 ? str_is(type, "sparse") : is_sparse[i];
+    }
+    return config_check_types(c, d, "mlp_layer_types");
+}
+
 quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, int32_t d_ff, model_desc *d) {
     assert(c != NULL);
     bool by_tensors = c->is_gguf && !config_has(c, "leading_dense_block_count", hf);
@@ -156,7 +172,7 @@ quire_err config_dense_layers(const config *c, const char *hf, int32_t n_dense, 
     for (int32_t i = 0; i < d->n_layers; i++) {
         is_sparse[i] = by_tensors ? has_router(c, i) : i >= n_dense;
     }
-    TRY(config_sparse_types(c, d, is_sparse));
+    TRY(read_sparse_types(c, d, is_sparse));
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (!is_sparse[i] && d->layers[i].n_experts > 0) {
             config_set_dense(d, i, d_ff);
@@ -295,20 +311,14 @@ quire_err config_share_caches(const config *c, int32_t n_shared, model_desc *d) 
     return QUIRE_OK;
 }
 
-quire_err config_sparse_types(const config *c, const model_desc *d, bool *is_sparse) {
-    assert(d != NULL);
+quire_err config_sparse_types(const config *c, bool *is_sparse, int32_t d_ff, model_desc *d) {
+    TRY(read_sparse_types(c, d, is_sparse));
     for (int32_t i = 0; i < d->n_layers; i++) {
-        str type;
-        TRY(config_str_at(c, "mlp_layer_types", (size_t)i, &type));
-        if (type.n > 0 && !str_is(type, "sparse") && !str_is(type, "dense")) {
-            return err_set(c->err, QUIRE_UNSUPPORTED, -1,
-                           "%s: a layer of type \"%.*s\" in mlp_layer_types is not supported; it must be "
-                           "sparse or dense",
-                           model_file_path(c->f), (int)(type.n < 40 ? type.n : 40), type.p);
+        if (!is_sparse[i]) {
+            config_set_dense(d, i, d_ff);
         }
-        is_sparse[i] = type.n > 0 ? str_is(type, "sparse") : is_sparse[i];
     }
-    return config_check_types(c, d, "mlp_layer_types");
+    return QUIRE_OK;
 }
 
 quire_err config_check_two_sided(const config *c) {

@@ -95,9 +95,7 @@ static quire_err decoder_load_ends(binding *b) {
 quire_err decoder_load(loader *l, const model_desc *d, decoder **out) {
     decoder *w = *out = mem_new(1, sizeof *w);
     binding b = {.l = l, .d = d, .w = w, .layer = NO_LAYER};
-    if (w == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(w), -1, "out of memory while loading"));
     TRY(decoder_load_ends(&b));
     TRY(decoder_load_slopes(&b));
     for (int32_t i = 0; i < d->n_ropes; i++) {

@@ -86,13 +86,7 @@ static quire_err describe_ernie_vl(const config *c, model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         is_sparse[i] = i > 0;
     }
-    TRY(config_sparse_types(c, d, is_sparse));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        if (!is_sparse[i]) {
-            config_set_dense(d, i, d_ff);
-        }
-    }
-    return QUIRE_OK;
+    return config_sparse_types(c, is_sparse, d_ff, d);
 }
 
 /* Dynamic scaling with a fixed alpha, which means a larger base. */

@@ -37,16 +37,9 @@ static const arch_names mpt_names = {
 };
 
 static quire_err falcon_describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
-    decoder_shape s = {.n_kv_heads = n_kv_heads};
-    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embed|d_model", &d->d_model));
-    s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
     d->activation = ACT_GELU;
     d->tied_embeddings = true;
-    d->norm.kind = NORM_LAYER;
-    d->ungated = true;
-    d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
-    return config_ff_of_tensor(c, d);
+    return gpt_describe_shape(c, "hidden_size|n_embed|d_model", n_kv_heads, d);
 }
 
 /* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two
@@ -118,8 +111,6 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
     TRY(config_f32(c, "attention.max_alibi_bias", "attn_config.alibi_bias_max", &d->attend.alibi));
     return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->attend.clip);
 }
-
-/* ---- Falcon-H1 ---- */
 
 /* Falcon-H1: arXiv:2507.22448: attention and Mamba-2 side by side in every layer, and a
  * factor on nearly every product. In GGUF files the weights include the factors. */

@@ -149,8 +149,6 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* ---- Gemma 3n ---- */
-
 /* Gemma 3n: several residual streams, of which layers compute with one; a low-rank
  * product beside attention; own inputs of layers; first layers that keep only the largest
  * gates of their feed-forward part; last layers that read the cache of an earlier one. */

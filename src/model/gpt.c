@@ -1,8 +1,11 @@
 /* GPT-2: Radford et al. 2019. GPT-BigCode (StarCoder): arXiv:2305.06161. GPT-J, GPT-NeoX:
  * arXiv:2204.06745. OPT: arXiv:2205.01068. StarCoder 2: arXiv:2402.19173. */
+#include <assert.h>
 #include <math.h>
 
 #include "model/architectures.h"
+
+#define GPT_WIDTH "hidden_size|n_embd"
 
 static const arch_names gpt2_names = {
     .hf = {[W_TOKENS] = "transformer.wte|wte",
@@ -60,11 +63,10 @@ static const arch_names starcoder2_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
 };
 
-/* Describes the shape. The default feed-forward width is four times the model's; GGUF
- * files always state it. */
-static quire_err gpt_describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
+quire_err gpt_describe_shape(const config *c, const char *width, int32_t n_kv_heads, model_desc *d) {
+    assert(d != NULL);
     decoder_shape s = {.n_kv_heads = n_kv_heads};
-    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
+    TRY(config_need_i32(c, "embedding_length", width, &d->d_model));
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
     d->norm.kind = NORM_LAYER;
     d->ungated = true;
@@ -77,7 +79,7 @@ static quire_err describe_gpt2(const config *c, model_desc *d) {
     bool scaled = true;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
-    TRY(gpt_describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, 0, d));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
     TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &d->attend.scale_by_layer));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
@@ -90,7 +92,7 @@ static quire_err describe_bigcode(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_bool(c, NULL, "multi_query", &multi_query));
-    TRY(gpt_describe_shape(c, d, multi_query ? 1 : 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, multi_query ? 1 : 0, d));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
     d->embed.positions = true;
@@ -101,7 +103,7 @@ static quire_err describe_bigcode(const config *c, model_desc *d) {
 static quire_err describe_gptj(const config *c, model_desc *d) {
     int32_t n_dims = 64;
     d->activation = ACT_GELU_TANH;
-    TRY(gpt_describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, 0, d));
     steps_set(d, steps_parallel);
     TRY(config_rotary_dim(c, d, &n_dims));
     rope_desc r = config_plain_rope(c, d);
@@ -113,7 +115,7 @@ static quire_err describe_gptj(const config *c, model_desc *d) {
 static quire_err describe_neox(const config *c, model_desc *d) {
     bool parallel = true;
     d->activation = ACT_GELU;
-    TRY(gpt_describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, 0, d));
     TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &parallel));
     steps_set(d, parallel ? steps_parallel_norms : steps_pre_norm);
     d->attend.order = QKV_GROUPED;
@@ -130,7 +132,7 @@ static quire_err describe_opt(const config *c, model_desc *d) {
     int32_t width;
     d->tied_embeddings = true;
     d->activation = ACT_RELU;
-    TRY(gpt_describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, 0, d));
     width = d->d_model;
     TRY(config_bool(c, NULL, "do_layer_norm_before", &before));
     TRY(config_bool(c, NULL, "_remove_final_layer_norm", &no_end));
@@ -151,12 +153,10 @@ static quire_err describe_opt(const config *c, model_desc *d) {
 static quire_err describe_starcoder2(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
-    TRY(gpt_describe_shape(c, d, 0));
+    TRY(gpt_describe_shape(c, GPT_WIDTH, 0, d));
     TRY(config_window_on_all(c, 0, d));
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
-
-/* ---- gpt-oss ---- */
 
 /* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN,
  * experts with biases and a clamped SwiGLU. */

@@ -166,8 +166,6 @@ static quire_err describe_granite_swa(const config *c, model_desc *d) {
     return granite_read_windows(c, d);
 }
 
-/* ---- Granite 4 and Bamba ---- */
-
 /* Granite 4: Granite's factors, Mamba-2 instead of attention in most layers, experts or a
  * dense part. Bamba: such layers without factors and experts. */
 

@@ -65,8 +65,6 @@ static quire_err describe_cwm(const config *c, model_desc *d) {
     return config_windows(c, window, 4, 0, d);
 }
 
-/* ---- kin of Llama ---- */
-
 /* Relatives of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and
  * v in one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together. Jais
  * 2: layer norms, an ungated squared ReLU. */
@@ -119,8 +117,6 @@ static quire_err describe_jais2(const config *c, model_desc *d) {
     d->ungated = true;
     return QUIRE_OK;
 }
-
-/* ---- nanochat ---- */
 
 /* nanochat: norms without weights, also on embeddings and on heads of queries and keys
  * after the rotation, which turns in the opposite direction. BitNet: arXiv:2504.12285:

@@ -172,10 +172,8 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
         return QUIRE_OK;
     }
     uint8_t *memory = mem_new(out->n_bytes, 1);
-    if (memory == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
-                       t->name);
-    }
+    TRY(err_set(l->err, mem_check(memory), -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                t->name));
     weight_part plain = *p;
     plain.transposed = p->transposed && !is_vector;
     copy_rows(&plain, slab, t->type, n_out, width, memory);
@@ -190,9 +188,8 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
  * tensor's, or what it would be unquantised. */
 static quire_err note_linear(loader *l, const char *name, const weight_part *p, dtype type,
                              const tensor_view *w, const linear *made) {
-    if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears), -1,
+                "out of memory while loading"));
     loaded_linear *note = &l->linears[l->n_linears++];
     *note = (loaded_linear){.type = type, .dims = {w->dims[0], w->dims[1]}, .w = made};
     size_t n = strlen(name), suffix = w->packing != 0 ? strlen(PACKED_SUFFIX) : 0;
@@ -601,9 +598,8 @@ static quire_err read_quantised_rows(loader *l, weight_name name, int64_t n_rows
     *out = (tensor_view){
         .name = full, .type = DTYPE_F32, .n_dims = 2, .dims = {n_rows, width, 1, 1}, .data = *floats};
     out->n_bytes = loader_bytes_of(DTYPE_F32, n_rows * width);
-    return *floats != NULL ? QUIRE_OK
-                           : err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory",
-                                     model_file_path(l->file), full);
+    return err_set(l->err, mem_check(*floats), -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                   full);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
@@ -666,9 +662,7 @@ static bool is_line(const tensor_view *t, int64_t n) {
 
 quire_err loader_read_floats(const loader *l, const tensor_view *t, int64_t n, float **out) {
     float *v = mem_new((size_t)n, sizeof *v);
-    if (v == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(v), -1, "out of memory while loading"));
     if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
         mem_free(v);
         return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",

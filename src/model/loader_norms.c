@@ -97,9 +97,7 @@ quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const 
     assert(spec != NULL);
     size_t count = (size_t)n * (size_t)spec->width;
     float *all = mem_new(count, sizeof *all);
-    if (all == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(all), -1, "out of memory while loading"));
     tensor_view joined = {
         .name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
     joined.n_bytes = count * sizeof *all;
@@ -112,8 +110,6 @@ done:
     return e;
 }
 
-/* ---- vectors and matrices ---- */
-
 /* Vectors and matrices that are read as f32: for norms, pooling and recurrences. */
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
@@ -125,7 +121,7 @@ quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, in
 static quire_err find_matrices(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
                                int64_t n_out, int64_t n_in, float **out) {
     const tensor_view *t;
-    size_t count;
+    size_t count = 0;
     TRY(loader_find(l, name, layer, suffix, &t));
     if (t == NULL) {
         return loader_missing(l, name, layer, suffix);
@@ -136,9 +132,7 @@ static quire_err find_matrices(loader *l, weight_name name, int32_t layer, const
         size_mul((size_t)n_out, (size_t)n_in, &count) && size_mul(count, n > 0 ? (size_t)n : 1, &count)
             ? mem_new(count, sizeof *rows)
             : NULL;
-    if (rows == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(rows), -1, "out of memory while loading"));
     if (quant_dequantise(t->type, t->data, count, rows) != QUIRE_OK) {
         mem_free(rows);
         return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s",

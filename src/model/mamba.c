@@ -54,8 +54,6 @@ static quire_err describe_mamba2(const config *c, model_desc *d) {
     return mamba_describe_layers(c, &s, d);
 }
 
-/* ---- Jamba ---- */
-
 /* Jamba: Lieber et al. 2024, arXiv:2403.19887: Mamba-1 with norms of time step, B and C,
  * attention without positions in one of eight layers, experts in every other layer. */
 

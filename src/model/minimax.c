@@ -71,8 +71,6 @@ static quire_err describe_minimax(const config *c, model_desc *d) {
     return config_set_states(c, &s, d);
 }
 
-/* ---- MiniMax M3 ---- */
-
 /* MiniMax M3: attention reads blocks of keys that an index head selects for each KV head;
  * experts after the first layers; clamped gate and up products. Norms have weights 1 +
  * w. */
@@ -180,13 +178,7 @@ static quire_err m3_read_experts(const config *c, int32_t d_ff, model_desc *d) {
         is_sparse[i] = true;
     }
     TRY(m3_read_flags(c, "moe_layer_freq", d->n_layers, is_sparse));
-    TRY(config_sparse_types(c, d, is_sparse));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        if (!is_sparse[i]) {
-            config_set_dense(d, i, d_ff);
-        }
-    }
-    return QUIRE_OK;
+    return config_sparse_types(c, is_sparse, d_ff, d);
 }
 
 static quire_err describe_minimax_m3(const config *c, model_desc *d) {

@@ -9,8 +9,6 @@
 #include "file/show.h"
 #include "model/adapter_change.h"
 
-/* ---- adapters of experts ---- */
-
 /* Adapters of experts whose weights are one parameter per layer (PEFT's
  * target_parameters).
  *

@@ -111,13 +111,8 @@ static quire_err muse_read_experts(const config *c, model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         is_sparse[i] = true;
     }
-    TRY(config_sparse_types(c, d, is_sparse));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        if (!is_sparse[i]) {
-            config_set_dense(d, i, d_ff);
-        }
-        d->layers[i].steps = is_sparse[i] ? steps_blend_moe : steps_blend;
-    }
+    TRY(config_sparse_types(c, is_sparse, d_ff, d));
+    steps_set_mixed(d, steps_blend, steps_blend_moe);
     return QUIRE_OK;
 }
 

@@ -89,8 +89,6 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-/* ---- Nemotron-H ---- */
-
 /* Nemotron-H: arXiv:2504.03624, and Nemotron 3: each layer is a single block: Mamba-2,
  * attention without positions, an ungated squared ReLU, or experts with it, which in
  * later models read rows narrower than the model. */

@@ -81,8 +81,6 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
     return config_moe(c, d);
 }
 
-/* ---- OLMo Hybrid ---- */
-
 /* OLMo Hybrid: in most layers the gated delta rule with states that may change sign, and
  * norms before; OLMo 2's layers with norms after in the others. Lara Mini: Qwen3-Next's
  * layers with windowed layers in between. */

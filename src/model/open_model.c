@@ -178,9 +178,7 @@ static quire_err model_open_with(model_file *f, backend *b, int32_t max_position
                                  model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
-    if (!m) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(err_set(err, mem_check(m), -1, "out of memory"));
     m->b = b;
     loader l = {0};
     quire_err e = name_file(f, model_load_with(m, f, &l, max_positions, err), err);

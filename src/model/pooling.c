@@ -159,9 +159,7 @@ void pooling_apply(const pooled_layers *p, int32_t width, const float *row, floa
 static quire_err pack(loader *l, const pooled_step *s, const float *rows, float **out) {
     size_t n_blocks = ((size_t)s->n_out + BLOCK - 1) / BLOCK, n;
     float *w = size_mul(n_blocks * BLOCK, (size_t)s->n_in, &n) ? mem_new(n, sizeof *w) : NULL;
-    if (w == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
+    TRY(err_set(l->err, mem_check(w), -1, "out of memory while loading"));
     for (size_t r = 0; r < (size_t)s->n_out; r++) {
         float *block = w + r / BLOCK * (size_t)s->n_in * BLOCK + r % BLOCK;
         for (size_t k = 0; k < (size_t)s->n_in; k++) {
@@ -206,9 +204,7 @@ static quire_err load_all(loader *l, const model_desc *d, pooled_layers *p) {
     }
     for (int i = 0; i < 2; i++) {
         p->rows[i] = mem_new((size_t)widest, sizeof(float));
-        if (p->rows[i] == NULL) {
-            TRY(err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
-        }
+        TRY(err_set(l->err, mem_check(p->rows[i]), -1, "out of memory while loading"));
     }
     return QUIRE_OK;
 }
@@ -220,9 +216,7 @@ quire_err pooling_load(loader *l, const model_desc *d, pooled_layers **out) {
         return QUIRE_OK;
     }
     pooled_layers *p = mem_new(1, sizeof *p);
-    if (p == NULL) {
-        TRY(err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading"));
-    }
+    TRY(err_set(l->err, mem_check(p), -1, "out of memory while loading"));
     quire_err e = load_all(l, d, p);
     if (e != QUIRE_OK) {
         pooling_close(p);

@@ -47,21 +47,8 @@ static quire_err compressed_read_zeros(quant_linear *q, bool is_full) {
         return QUIRE_OK;
     }
     TRY(quant_need(q, ".weight_zero_point", DTYPE_I32, n_words(q->n_out, bits, is_full), n_groups, &t));
-    int16_t *zeros = quant_memory(q, (size_t)(q->n_out * n_groups), sizeof *zeros);
-    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
-    if (zeros == NULL || codes == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    for (int64_t g = 0; g < n_groups; g++) {
-        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)bits,
-                                    n_used(bits, is_full)};
-        quant_words_read(&packed, 0, (size_t)q->n_out, codes);
-        for (int64_t o = 0; o < q->n_out; o++) {
-            zeros[o * n_groups + g] = codes[o];
-        }
-    }
-    q->m.zeros = zeros;
-    return QUIRE_OK;
+    const quant_words first = {t.data, (size_t)n_groups, (uint32_t)bits, n_used(bits, is_full)};
+    return quant_zeros(q, &first, 4, n_groups, 0);
 }
 
 /* Finds the bits of a code from the number of words in a row. A word holds 32 / bits
@@ -147,11 +134,8 @@ static quire_err compressed_read_bytes(quant_linear *q) {
     for (size_t i = 0; i < n; i++) {
         bytes[i] = ((const uint8_t *)codes.data)[i] ^ 0x80;
     }
-    q->m.place = CODES_BYTES;
-    q->m.kind = CODE_INTEGER;
-    q->m.bits = 8;
+    quant_set_codes(q, CODES_BYTES, CODE_INTEGER, 8, bytes);
     q->m.zero = 128;
-    q->m.codes = bytes;
     TRY(quant_find(q, ".weight_zero_point", &zeros));
     if (zeros.data == NULL) {
         return QUIRE_OK;
@@ -190,11 +174,8 @@ static quire_err read_fours(quant_linear *q, const char *suffix, const char *sca
     TRY(quant_need(q, suffix, DTYPE_U8, down ? q->n_in / 2 : q->n_out, down ? q->n_out : q->n_in / 2,
                    &codes));
     TRY(read_scales_of(q, scales, scale, group, down));
-    q->m.place = down ? CODES_NIBBLES_DOWN : CODES_NIBBLES;
-    q->m.kind = CODE_TABLE;
+    quant_set_codes(q, down ? CODES_NIBBLES_DOWN : CODES_NIBBLES, CODE_TABLE, 4, codes.data);
     q->m.table = quant_e2m1;
-    q->m.bits = 4;
-    q->m.codes = codes.data;
     q->m.group = (int32_t)group;
     return QUIRE_OK;
 }
@@ -264,8 +245,6 @@ const quant_method quant_nvfp4_modelopt = {
     .suffix = ".weight", .type = DTYPE_U8, .beside = ".weight_scale_2", .read = read_modelopt};
 const quant_method quant_nvfp4_stacked = {
     .suffix = "", .type = DTYPE_U8, .beside = "_weight_scale_2", .read = read_modelopt_stacked};
-
-/* ---- gpt-oss's MXFP4 ---- */
 
 /* gpt-oss's MXFP4 (OCP MX): the experts' matrices are stacked in one tensor, [experts,
  * rows, groups of 32, 16 bytes], with scales [experts, rows, groups] as powers of two.

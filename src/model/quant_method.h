@@ -10,6 +10,8 @@
 
 #include "model/find_weight.h"
 
+struct quant_words;
+
 #define QUANT_CONFIG        "quantization_config"
 #define QUANT_LINEAR_BLOCKS 6
 #define QUANT_GROUPS        16 /* most config groups of compressed-tensors that are read */
@@ -89,6 +91,12 @@ quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out);
 /* Reads a matrix shape stored as a tensor of two integers. False: t is not one. */
 bool quant_written_shape(const tensor_view *t, int64_t dims[2]);
+/* Sets where m's codes are and what they mean. */
+void quant_set_codes(quant_linear *q, code_place place, code_kind kind, int32_t bits, const void *codes);
+/* Reads zero points packed along the outputs into m.zeros, each plus `added`. first: the
+ * words of the first group; the next group's begin `step` bytes later. */
+quire_err quant_zeros(quant_linear *q, const struct quant_words *first, size_t step, int64_t n_groups,
+                      int32_t added);
 /* Sets m.group for n_groups groups of n_in: the configuration's group size if it gives
  * that many, else equal groups. */
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);

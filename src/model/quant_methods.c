@@ -175,7 +175,7 @@ quire_err quant_row_scales(loader *l, const tensor_view *w, weight_name name, in
     }
     mem_free(all);
     *out = scales;
-    return scales != NULL ? QUIRE_OK : err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    return err_set(l->err, mem_check(scales), -1, "out of memory while loading");
 }
 
 /* ---- for the methods ---- */
@@ -293,6 +293,32 @@ quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t
     q->m.scales = scales;
     q->m.n_groups = (int32_t)columns;
     return e;
+}
+
+void quant_set_codes(quant_linear *q, code_place place, code_kind kind, int32_t bits, const void *codes) {
+    assert(q != NULL);
+    q->m.place = place;
+    q->m.kind = kind;
+    q->m.bits = bits;
+    q->m.codes = codes;
+}
+
+quire_err quant_zeros(quant_linear *q, const quant_words *first, size_t step, int64_t n_groups,
+                      int32_t added) {
+    int16_t *zeros = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *zeros);
+    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
+    if (zeros == NULL || codes == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    quant_words group = *first;
+    for (int64_t g = 0; g < n_groups; g++, group.words += step) {
+        quant_words_read(&group, 0, (size_t)q->n_out, codes);
+        for (int64_t o = 0; o < q->n_out; o++) {
+            zeros[o * n_groups + g] = (int16_t)(codes[o] + added);
+        }
+    }
+    q->m.zeros = zeros;
+    return QUIRE_OK;
 }
 
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
@@ -546,10 +572,7 @@ static quire_err read_fp8_named(quant_linear *q, const fp8_names *names, bool do
     TRY(quant_need(q, names->codes, DTYPE_F8_E4M3, down ? q->n_in : q->n_out, down ? q->n_out : q->n_in,
                    &codes));
     TRY(read_fp8_scales(q, names, down, &is_mx));
-    q->m.place = down ? CODES_BYTES_DOWN : CODES_BYTES;
-    q->m.kind = CODE_E4M3;
-    q->m.bits = 8;
-    q->m.codes = codes.data;
+    quant_set_codes(q, down ? CODES_BYTES_DOWN : CODES_BYTES, CODE_E4M3, 8, codes.data);
     return quant_rounds_rows(q, "float", 8) ? read_fp8_rounding(q, names, is_mx) : QUIRE_OK;
 }
 
@@ -580,20 +603,7 @@ static quire_err gptq_read_zeros(quant_linear *q, int64_t n_groups) {
     bool is_v2 = model_file_str(q->l->file, QUANT_CONFIG ".checkpoint_format", &format) == QUIRE_OK &&
                  str_is(format, "gptq_v2");
     TRY(quant_need(q, ".qzeros", DTYPE_I32, n_groups, words, &t));
-    int16_t *zeros = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *zeros);
-    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
-    if (zeros == NULL || codes == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    for (int64_t g = 0; g < n_groups; g++) {
-        const quant_words packed = {(const uint8_t *)t.data + (size_t)(g * words) * 4, 1, (uint32_t)bits, 32};
-        quant_words_read(&packed, 0, (size_t)q->n_out, codes);
-        for (int64_t o = 0; o < q->n_out; o++) {
-            zeros[o * n_groups + g] = (int16_t)(codes[o] + !is_v2);
-        }
-    }
-    q->m.zeros = zeros;
-    return QUIRE_OK;
+    return quant_zeros(q, &(quant_words){t.data, 1, (uint32_t)bits, 32}, 4 * (size_t)words, n_groups, !is_v2);
 }
 
 static quire_err read_gptq(quant_linear *q) {
@@ -604,10 +614,7 @@ static quire_err read_gptq(quant_linear *q) {
                            (long long)words, (long long)q->n_in);
     }
     TRY(quant_need(q, ".qweight", DTYPE_I32, words, q->n_out, &codes));
-    q->m.place = CODES_WORDS_DOWN;
-    q->m.kind = CODE_INTEGER;
-    q->m.bits = (int32_t)bits;
-    q->m.codes = codes.data;
+    quant_set_codes(q, CODES_WORDS_DOWN, CODE_INTEGER, (int32_t)bits, codes.data);
     TRY(quant_find(q, ".scales", &scales));
     int64_t n_groups = scales.n_dims == 2 ? scales.dims[0] : 0;
     TRY(quant_scales(q, ".scales", &scales, q->n_out, n_groups, true));
@@ -618,8 +625,6 @@ static quire_err read_gptq(quant_linear *q) {
 
 const quant_method quant_gptq = {.suffix = ".qweight", .type = DTYPE_I32, .read = read_gptq};
 
-/* ---- AWQ ---- */
-
 /* AWQ (arXiv:2306.00978), as AutoAWQ stores it ("gemm"): 4-bit codes and zero points
  * packed along the outputs, in the order of its original kernels. */
 
@@ -629,10 +634,7 @@ static quire_err read_awq(quant_linear *q) {
         return quant_error(q, ".qweight", "%lld outputs are not a multiple of 8", (long long)q->n_out);
     }
     TRY(quant_need(q, ".qweight", DTYPE_I32, q->n_in, q->n_out / 8, &codes));
-    q->m.place = CODES_WORDS_AWQ;
-    q->m.kind = CODE_INTEGER;
-    q->m.bits = 4;
-    q->m.codes = codes.data;
+    quant_set_codes(q, CODES_WORDS_AWQ, CODE_INTEGER, 4, codes.data);
     TRY(quant_find(q, ".scales", &scales));
     int64_t n_groups = scales.n_dims == 2 ? scales.dims[0] : 0;
     TRY(quant_scales(q, ".scales", &scales, q->n_out, n_groups, true));
@@ -749,10 +751,7 @@ static quire_err read_bnb(quant_linear *q) {
         TRY(quant_need(q, ".weight.absmax", DTYPE_F32, n_scales, 1, &absmax));
         TRY(quant_scales(q, ".weight.absmax", &absmax, n_scales, 1, false));
     }
-    q->m.place = CODES_NIBBLES_HIGH;
-    q->m.kind = CODE_TABLE;
-    q->m.bits = 4;
-    q->m.codes = codes.data;
+    quant_set_codes(q, CODES_NIBBLES_HIGH, CODE_TABLE, 4, codes.data);
     q->m.group = (int32_t)s.block;
     q->m.runs_on = true;
     return QUIRE_OK;

@@ -282,10 +282,8 @@ static quire_err quantise_run_job(loader *l, quantise_job *job) {
     const size_t n_workers = has_threads ? (size_t)l->b->ops->n_workers(l->b) : 1;
     size_t n;
     job->scratch = size_mul(n_workers, (size_t)w->dims[1], &n) ? mem_new(n, sizeof *job->scratch) : NULL;
-    if (job->scratch == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
-                       w->name);
-    }
+    TRY(err_set(l->err, mem_check(job->scratch), -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                w->name));
     job->first_bad = w->dims[0];
     if (has_threads) {
         l->b->ops->run_tasks(l->b, quantise_load_rows, job, n_tasks);
@@ -353,10 +351,8 @@ quire_err quantise_matrix(loader *l, matrix_use use, tensor_view *w, quantised *
     /* fits: less than w has */
     const size_t n_bytes = (size_t)w->dims[0] * quantise_row_bytes(type, w->dims[1]);
     uint8_t *memory = mem_new(n_scales + n_bytes, 1);
-    if (memory == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file),
-                       w->name);
-    }
+    TRY(err_set(l->err, mem_check(memory), -1, "%s: tensor %s: out of memory", model_file_path(l->file),
+                w->name));
     quantise_job job = {.w = w, .type = type, .blocks = memory + n_scales, .scales = (float *)(void *)memory};
     quire_err e = quantise_run_job(l, &job);
     if (e != QUIRE_OK) {

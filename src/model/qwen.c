@@ -109,8 +109,6 @@ static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
 static const score_head qwen3_scores = {
     .kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
-/* ---- Qwen3-Next and 3.5 ---- */
-
 /* Qwen3-Next, Qwen3.5 and 3.6, and their mixtures of experts: three of four layers have
  * the gated delta rule instead of attention (Yang et al. 2024, arXiv:2412.06464), and
  * attention has a gate on its result. Norms have 1 + w, except that of the delta rule's

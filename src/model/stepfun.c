@@ -135,13 +135,7 @@ static quire_err step_read_experts(const config *c, model_desc *d) {
         is_sparse[i] = i >= first && (step < 2 || (i - first) % step == 0);
         TRY(step_names_layer(c, i, &is_sparse[i]));
     }
-    TRY(config_sparse_types(c, d, is_sparse));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        if (!is_sparse[i]) {
-            config_set_dense(d, i, d_ff);
-        }
-    }
-    return QUIRE_OK;
+    return config_sparse_types(c, is_sparse, d_ff, d);
 }
 
 /* Reads a layer's limits; 0 and null: none. */
