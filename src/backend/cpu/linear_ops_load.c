@@ -233,8 +233,12 @@ static quire_err read_end(const cpu_backend *b, const tensor_view *w, linear *l,
     return QUIRE_OK;
 }
 
-static void write_end(const linear *l, size_t n_bytes) {
+/* Called after packing: written before, it would have this thread alone clear the huge
+ * page that it lies in, for every matrix. */
+static void write_end(const linear *l) {
     const quant_rule *r = &l->layout.rule;
+    size_t n_bytes;
+    (void)packed_bytes(&l->layout, l->order != NULL, &n_bytes); /* cannot fail: `place` computed it */
     const packed_end end = {.kind = (uint32_t)l->layout.kind,
                             .format = (uint32_t)l->format,
                             .table = (uint32_t)r->table,
@@ -329,9 +333,6 @@ static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, const in
     if (has_order) {
         TRY(take_order(b->linear_state, l, w, (const int32_t *)(const void *)(l->data + in_blocks), err));
     }
-    if (w->packing == 0) {
-        write_end(l, n_bytes);
-    }
     l->scales = l->layout.kind == PACK_INT8 ? (float *)(void *)(l->data + in_blocks) : NULL;
     l->numbers = pack_is_fours(l->layout.kind) ? (float *)(void *)(l->data + in_blocks) : NULL;
     b->weight_bytes += (int64_t)n_bytes;
@@ -424,6 +425,7 @@ static quire_err load(backend *base, const linear_spec *spec, matrix_plan *plan,
             pack_numbers(kind, &source, l->numbers);
         }
         thread_pool_run(b->thread_pool, pack_part, (void *)(uintptr_t)&job, l->layout.n_blocks);
+        write_end(l);
         mem_free(codes);
     }
     l->id = b->n_objects++;

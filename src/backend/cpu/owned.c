@@ -20,9 +20,11 @@
 #define SLAB_MOST (SLAB_BYTES / 4)
 #endif
 
-/* A block of cpu_own: this header, followed by its bytes. */
+/* A block of cpu_own. Not a header of its bytes: writing that would have one thread alone
+ * clear their first huge page. */
 typedef struct cpu_owned {
     struct cpu_owned *next;
+    void *bytes;
 } cpu_owned;
 
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
@@ -36,13 +38,16 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
 
 /* Adds a block of n_bytes to the list; NULL: out of memory. */
 static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
-    cpu_owned *block = n_bytes <= SIZE_MAX - MEM_ALIGN ? cpu_new_spread(b, n_bytes + MEM_ALIGN) : NULL;
-    if (block == NULL) {
+    cpu_owned *block = mem_new(1, sizeof *block);
+    void *bytes = cpu_new_spread(b, n_bytes);
+    if (block == NULL || bytes == NULL) {
+        mem_free(block);
+        mem_free(bytes);
         return NULL;
     }
-    block->next = b->owned;
+    *block = (cpu_owned){b->owned, bytes};
     b->owned = block;
-    return (uint8_t *)block + MEM_ALIGN;
+    return bytes;
 }
 
 /* Takes n_bytes from a slab, or NULL. The first slab is small and each next one twice as
@@ -80,6 +85,7 @@ void *cpu_own(cpu_backend *b, size_t n, size_t size) {
 void cpu_own_free(cpu_backend *b) {
     while (b->owned != NULL) {
         cpu_owned *next = b->owned->next;
+        mem_free(b->owned->bytes);
         mem_free(b->owned);
         b->owned = next;
     }
