@@ -62,26 +62,33 @@ static void *new_aligned(size_t align, size_t n_bytes) {
     return posix_memalign(&p, align, n_bytes != 0 ? n_bytes : 1) == 0 ? p : NULL;
 }
 
+static size_t page_bytes(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Zeroes by returning the pages: the kernel maps zeroed ones when they are touched, so a
+ * large pool costs nothing until it is used. p begins a page. */
+static void zero_lazily(void *p, size_t n_bytes) {
+    size_t whole = n_bytes & ~(page_bytes() - 1);
+    if (madvise(p, whole, MADV_DONTNEED) != 0) {
+        whole = 0;
+    }
+    memset((char *)p + whole, 0, n_bytes - whole);
+}
+
 void *mem_new(size_t n, size_t size) {
     size_t n_bytes;
     if (!size_mul(n, size, &n_bytes)) {
         return NULL;
     }
-    void *p = new_aligned(MEM_ALIGN, n_bytes);
-    if (p != NULL) {
+    const bool is_large = n_bytes >= LARGE_BYTES;
+    void *p = new_aligned(is_large ? page_bytes() : MEM_ALIGN, n_bytes);
+    if (p != NULL && is_large) {
+        zero_lazily(p, n_bytes);
+    } else if (p != NULL) {
         memset(p, 0, n_bytes);
     }
     return p;
-}
-
-/* Zeroes by returning the pages: the kernel maps zeroed ones when they are touched, so a
- * large pool costs nothing until it is used. */
-static void zero_lazily(void *p, size_t n_bytes) {
-    size_t whole = n_bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
-    if (madvise(p, whole, MADV_DONTNEED) != 0) {
-        whole = 0;
-    }
-    memset((char *)p + whole, 0, n_bytes - whole);
 }
 
 void *mem_new_huge(size_t n, size_t size) {

@@ -64,6 +64,21 @@ static size_t n_resident(void *p, size_t n) {
     return sum;
 }
 
+TEST(a_large_block_is_zeroed_when_it_is_used) {
+    const size_t n = ((size_t)3 << 19) + 77;
+    mem_free(mem_new((size_t)24 << 20, 1)); /* as above */
+    for (int round = 0; round < 4; round++) {
+        unsigned char *p = mem_new(n, 1);
+        assert_non_null(p);
+        assert_int_equal(n_resident(p, n - 77), 0);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(p[i], 0);
+        }
+        memset(p, 0xAA, n);
+        mem_free(p);
+    }
+}
+
 TEST(returned_memory_is_whole_pages_that_read_as_zeroes) {
     size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1,
            to = n - 5 * page - 1;
