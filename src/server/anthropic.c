@@ -29,8 +29,8 @@ typedef struct messages_state {
 
 static const char *messages_stop_reason(const response_choice *c) {
     return c->finish == QUIRE_FINISH_LENGTH ? "max_tokens"
+           : c->stop_string.n > 0           ? "stop_sequence" /* perhaps inside a call */
            : c->parts.has_calls             ? "tool_use"
-           : c->stop_string.n > 0           ? "stop_sequence"
                                             : "end_turn";
 }
 

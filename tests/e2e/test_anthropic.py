@@ -75,6 +75,8 @@ def test_it_ends_by_length_and_by_a_stop_sequence(client):
     assert both(client, max_tokens=3).stop_reason == "max_tokens"
     found = both(client, "Sunny. Or not.", stop_sequences=["ny.", "zz"])
     assert (found.content[0].text, found.stop_reason, found.stop_sequence) == ("Sun", "stop_sequence", "ny.")
+    cut = both(client, CALL, tools=[TOOL], stop_sequences=["Rome"])
+    assert (cut.content[0].type, cut.stop_reason, cut.stop_sequence) == ("tool_use", "stop_sequence", "Rome")
 
 
 def test_system_and_content_may_be_blocks_with_cache_control(client):
