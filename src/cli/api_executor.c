@@ -329,9 +329,7 @@ static quire_err api_take_cut(api_call *k, api_text *t, size_t from, const api_c
     TRY(api_make_outputs(c, 1, err));
     c->outputs[0].finish = cut->finish;
     char *sampling = api_set_text(c, 0, text) == QUIRE_OK ? mem_dup(k->sampling.p, k->sampling.n) : NULL;
-    if (sampling == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for an output");
-    }
+    TRY(mem_check_for(sampling, "an output", err));
     api_text_share(t);
     api_forget_guess(s);
     *s = (api_state){.guess = t,

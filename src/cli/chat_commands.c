@@ -45,10 +45,8 @@ static bool chat_settings_is_same(str name, str wanted) {
 static void chat_settings_look_at(setting_search *s, const flag *f) {
     nearest_offer(&s->near, str_of(f->field));
     bool same = chat_settings_is_same(str_of(f->field), s->wanted);
-    for (const char *p = f->names; *p && !same;) {
-        size_t n = strcspn(p, " ");
-        same = chat_settings_is_same((str){p, n}, s->wanted);
-        p += n + (p[n] == ' ');
+    for (const char *names = f->names; *names && !same;) {
+        same = chat_settings_is_same(flag_next_name(&names), s->wanted);
     }
     s->found = same ? f : s->found;
 }
@@ -163,13 +161,9 @@ static quire_err chat_settings_print(const chat_state *c, quire_error *err) {
     body used = {0};
     strbuf out = {0};
     quire_err e = err_set(err, chat_settings_add_all(c, &used, &out, err), -1, "out of memory");
-    out.n -= out.n > 0; /* text_out_print adds the last newline */
-    if (e == QUIRE_OK) {
-        e = text_out_print((str){out.p, out.n}, err);
-    }
-    strbuf_deinit(&out);
+    out.n -= out.n > 0; /* text_out_finish adds the last newline */
     body_deinit(&used);
-    return e;
+    return text_out_finish(&out, e, err);
 }
 
 /* Flags of a command: it needs a conversation; it needs its argument. */
@@ -182,10 +176,6 @@ typedef struct chat_command {
     int marks;
     quire_err (*run)(chat_state *c, str argument, quire_error *err);
 } chat_command;
-
-static quire_err chat_commands_say(const char *text, quire_error *err) {
-    return text_out_print(str_of(text), err);
-}
 
 static quire_err clear(chat_state *c, str argument, quire_error *err) {
     (void)argument;
@@ -238,7 +228,7 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     if (argument.n == 0) {
         return c->talk.has_system
                    ? text_out_print((str){c->talk.system.p, c->talk.system.n}, err)
-                   : chat_commands_say("There is no system message; /system TEXT sets one.", err);
+                   : text_out_print(str_of("There is no system message; /system TEXT sets one."), err);
     }
     str text = str_is(argument, "\"\"") ? (str){"", 0} : argument;
     quire_err e = conversation_set_system(&c->talk, text);
@@ -248,49 +238,32 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
     return err_set(err, e, -1, "out of memory");
 }
 
-/* Calls run with the argument as a 0-terminated path. */
-static quire_err with_path(chat_state *c, str argument,
-                           quire_err (*run)(chat_state *c, const char *path, quire_error *err),
-                           quire_error *err) {
+static quire_err save_to(chat_state *c, str argument, bool replace, quire_error *err) {
     strbuf path = {0};
     quire_err e = err_set(err, strbuf_add(&path, argument.p, argument.n), -1, "out of memory");
-    if (e == QUIRE_OK) {
-        e = run(c, path.p, err);
-    }
+    TRY_DONE(e, conversation_save(&c->talk, path.p, replace, err));
+    log_line(LOG_INFO, "%zu messages saved to %s", c->talk.n + c->talk.has_system, path.p);
+done:
     strbuf_deinit(&path);
     return e;
 }
 
-static quire_err save_to(chat_state *c, const char *path, bool replace, quire_error *err) {
-    TRY(conversation_save(&c->talk, path, replace, err));
-    log_line(LOG_INFO, "%zu messages saved to %s", c->talk.n + c->talk.has_system, path);
-    return QUIRE_OK;
-}
-
-static quire_err save_new(chat_state *c, const char *path, quire_error *err) {
-    return save_to(c, path, false, err);
-}
-
-static quire_err save_over(chat_state *c, const char *path, quire_error *err) {
-    return save_to(c, path, true, err);
-}
-
-static quire_err load_from(chat_state *c, const char *path, quire_error *err) {
-    TRY(conversation_load(&c->talk, path, err));
-    log_line(LOG_INFO, "%zu messages loaded from %s", c->talk.n + c->talk.has_system, path);
-    return QUIRE_OK;
-}
-
 static quire_err save(chat_state *c, str argument, quire_error *err) {
-    return with_path(c, argument, save_new, err);
+    return save_to(c, argument, false, err);
 }
 
 static quire_err chat_commands_replace(chat_state *c, str argument, quire_error *err) {
-    return with_path(c, argument, save_over, err);
+    return save_to(c, argument, true, err);
 }
 
 static quire_err chat_commands_load(chat_state *c, str argument, quire_error *err) {
-    return with_path(c, argument, load_from, err);
+    strbuf path = {0};
+    quire_err e = err_set(err, strbuf_add(&path, argument.p, argument.n), -1, "out of memory");
+    TRY_DONE(e, conversation_load(&c->talk, path.p, err));
+    log_line(LOG_INFO, "%zu messages loaded from %s", c->talk.n + c->talk.has_system, path.p);
+done:
+    strbuf_deinit(&path);
+    return e;
 }
 
 static quire_err help(chat_state *c, str argument, quire_error *err);
@@ -327,22 +300,15 @@ static quire_err help_write(const chat_state *c, strbuf *out) {
 static quire_err help(chat_state *c, str argument, quire_error *err) {
     (void)argument;
     strbuf out = {0};
-    quire_err e = err_set(err, help_write(c, &out), -1, "out of memory");
-    if (e == QUIRE_OK) {
-        e = text_out_print((str){out.p, out.n}, err);
-    }
-    strbuf_deinit(&out);
-    return e;
+    return text_out_finish(&out, err_set(err, help_write(c, &out), -1, "out of memory"), err);
 }
 
 static const chat_command *chat_commands_find_command(str name) {
     for (int i = 0; i < N_COMMANDS; i++) {
-        for (const char *p = commands[i].names; *p;) {
-            size_t n = strcspn(p, " ");
-            if (str_eq((str){p, n}, name)) {
+        for (const char *names = commands[i].names; *names;) {
+            if (str_eq(flag_next_name(&names), name)) {
                 return &commands[i];
             }
-            p += n + (p[n] == ' ');
         }
     }
     return NULL;

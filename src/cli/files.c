@@ -111,9 +111,7 @@ void id_list_deinit(id_list *l) {
 quire_err id_list_parse(const char *text, id_list *out, quire_error *err) {
     size_t n_text = strlen(text);
     int32_t *ids = mem_new(n_text / 2 + 1, sizeof *ids);
-    if (!ids) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a list of ids");
-    }
+    TRY(mem_check_for(ids, "a list of ids", err));
     size_t n = 0;
     const char *p = text + strspn(text, " \t\n");
     while (*p) {
@@ -160,9 +158,7 @@ static quire_err ids_of_json(const char *path, const json_value *value, id_list 
     }
     size_t n = json_length(list);
     int32_t *ids = mem_new(n, sizeof *ids);
-    if (!ids) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
-    }
+    TRY(err_set(err, mem_check(ids), -1, "%s: out of memory", path));
     for (size_t i = 0; i < n; i++) {
         const json_value *v = json_at(list, i);
         int64_t id = json_int64(v);
@@ -271,6 +267,15 @@ quire_err text_out_print(str text, quire_error *err) {
     TRY_DONE(e, text_out_end_line(&t, err));
 done:
     text_out_deinit(&t);
+    return e;
+}
+
+quire_err text_out_finish(strbuf *text, quire_err e, quire_error *err) {
+    assert(text != NULL);
+    if (e == QUIRE_OK) {
+        e = text_out_print((str){text->p, text->n}, err);
+    }
+    strbuf_deinit(text);
     return e;
 }
 

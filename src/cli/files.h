@@ -69,6 +69,9 @@ quire_err text_out_add(text_out *t, str piece, quire_error *err);
 quire_err text_out_end_line(text_out *t, quire_error *err);
 /* Prints a whole text and a newline. */
 quire_err text_out_print(str text, quire_error *err);
+/* The same of a text that was written with result e, unless e is an error; frees the
+ * text. Returns the first error. */
+quire_err text_out_finish(strbuf *text, quire_err e, quire_error *err);
 
 /* For main. Opens those of the three standard streams that are closed, so that no other
  * file gets their descriptors. From now on a write to a pipe without a reader ends the

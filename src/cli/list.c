@@ -128,11 +128,7 @@ static quire_err list_print(const cli_options *o, const hub_setup *s, lists *l, 
     strbuf out = {0};
     quire_err e = err_set(err, o->json ? list_write_json(l, &out) : write_tables(s, l, &out), -1,
                           "out of memory for the list");
-    if (e == QUIRE_OK) {
-        e = text_out_print((str){out.p, out.n}, err);
-    }
-    strbuf_deinit(&out);
-    return e;
+    return text_out_finish(&out, e, err);
 }
 
 static quire_err list_run(const cli_options *o, quire_error *err) {
@@ -149,6 +145,7 @@ done:
     return e;
 }
 
+/* Of `quire list` and `quire rm`. */
 static void list_defaults(cli_options *o) {
     o->engine.pack_cache = "auto";
 }
@@ -227,10 +224,6 @@ done:
     return e;
 }
 
-static void rm_defaults(cli_options *o) {
-    o->engine.pack_cache = "auto";
-}
-
 static const flag *const rm_groups[] = {flags_hub,  flags_pack_cache, flags_quiet,
                                         flags_help, flags_help_all,   NULL};
 
@@ -243,7 +236,7 @@ const command command_rm = {
     .argument = ARGUMENT_NAME,
     .flags = rm_groups,
     .options_size = sizeof(cli_options),
-    .defaults = rm_defaults,
+    .defaults = list_defaults,
     .run = rm_run,
 };
 

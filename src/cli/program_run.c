@@ -59,10 +59,7 @@ static quire_err program_run_print(quire_programs *ps, const strbuf *text, const
         json_raw(&o, "}");
     }
     quire_err e = err_set(err, o.err, -1, "out of memory for a report");
-    if (e == QUIRE_OK) {
-        e = text_out_print((str){shown.p, shown.n}, err);
-    }
-    strbuf_deinit(&shown);
+    e = text_out_finish(&shown, e, err);
     return e == QUIRE_OK && n_failed > 0
                ? err_set(err, QUIRE_BAD_REQUEST, -1,
                          "%lld branches of the program failed; \"errors\" says why", (long long)n_failed)

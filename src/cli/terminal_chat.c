@@ -467,10 +467,7 @@ static void interrupt(terminal_chat *t) {
 
 static quire_err terminal_chat_read_and_run(terminal_chat *t, quire_error *err) {
     line_end end;
-    quire_err e = read_typed(t, &end);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1, "out of memory");
-    }
+    TRY(err_set(err, read_typed(t, &end), -1, "out of memory"));
     if (end == LINE_INTERRUPTED) {
         interrupt(t);
         return QUIRE_OK;
@@ -481,7 +478,7 @@ static quire_err terminal_chat_read_and_run(terminal_chat *t, quire_error *err) 
         return QUIRE_OK;
     }
     quire_error wrong = {.code = QUIRE_OK, .position = -1};
-    e = terminal_chat_remember(t);
+    quire_err e = terminal_chat_remember(t);
     if (e == QUIRE_OK && run_typed(t, &wrong) != QUIRE_OK) {
         log_line(LOG_ERROR, "%s", wrong.message);
     }
