@@ -211,9 +211,8 @@ static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edge
     for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
         count++;
     }
-    uint32_t *list = mem_new(count, sizeof *list);
+    uint32_t *list = build_new(t->b, count, sizeof *list);
     if (list == NULL) {
-        (void)build_fail(t->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return NFA_FAIL_NODE;
     }
     uint32_t at = 0;
@@ -244,9 +243,8 @@ static uint32_t emit_alt(ast *t, const ast_node *n, uint32_t next, unsigned edge
     for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
         count++;
     }
-    uint32_t *targets = mem_new(count, sizeof *targets);
+    uint32_t *targets = build_new(t->b, count, sizeof *targets);
     if (targets == NULL) {
-        (void)build_fail(t->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return NFA_FAIL_NODE;
     }
     for (uint32_t c = n->child; c != 0 && build_step(t->b, 1); c = t->nodes.p[c].sibling) {

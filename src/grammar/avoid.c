@@ -479,10 +479,8 @@ static bool respell_is_plain(char c) {
 
 /* A copy of a node's bytes, which may move while nodes are added. */
 static char *copy_bytes(build *b, const nfa_node *node) {
-    char *bytes = mem_new(node->n, 1);
-    if (bytes == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else if (node->n == UINT16_MAX) { /* a character may continue in another node */
+    char *bytes = build_new(b, node->n, 1);
+    if (node->n == UINT16_MAX) { /* a character may continue in another node */
         (void)build_fail(b, QUIRE_TOO_LARGE, -1, "a text of the grammar is too long for a string");
     }
     for (uint16_t i = 0; bytes != NULL && i < node->n; i++) {

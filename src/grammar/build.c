@@ -60,6 +60,14 @@ bool build_step(build *b, int64_t n) {
     return b->failed == QUIRE_OK;
 }
 
+void *build_new(build *b, size_t n, size_t size) {
+    void *p = mem_new(n, size);
+    if (p == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    return p;
+}
+
 bool build_index(build *b, hash_index *x, uint32_t hash, uint32_t entry) {
     return hash_index_add(x, hash, entry) == QUIRE_OK ||
            build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar") == QUIRE_OK;
@@ -499,9 +507,8 @@ static void keep_heights(build *b, const uint8_t *heights) {
     if (a->max_depth == 0) {
         return;
     }
-    a->heights.p = mem_new(a->nodes.n, sizeof *heights);
+    a->heights.p = build_new(b, a->nodes.n, sizeof *heights);
     if (a->heights.p == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
     memcpy(a->heights.p, heights, a->nodes.n);

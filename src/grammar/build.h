@@ -28,6 +28,8 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
     __attribute__((format(printf, 4, 5)));
 /* Takes n steps from the budget. False if the build has failed. */
 bool build_step(build *b, int64_t n);
+/* Like mem_new; a failure fails the build and returns NULL. */
+void *build_new(build *b, size_t n, size_t size);
 /* Like hash_index_add; a failure fails the build and returns false. */
 bool build_index(build *b, hash_index *x, uint32_t hash, uint32_t entry);
 /* Makes room for another element after n, counting the growth against the budget. False

@@ -26,10 +26,8 @@ static void compile_choice(build *b, str text) {
         return;
     }
     size_t n = json_length(list);
-    uint32_t *targets = mem_new(n, sizeof *targets);
-    if (targets == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else if (!json_is(list, JSON_KIND_ARRAY) || n == 0) {
+    uint32_t *targets = build_new(b, n, sizeof *targets);
+    if (targets != NULL && (!json_is(list, JSON_KIND_ARRAY) || n == 0)) {
         (void)build_fail(b, QUIRE_INVALID, -1, "the choices must be a list of at least one string");
     }
     for (size_t i = 0; i < n && build_step(b, 1); i++) {

@@ -221,9 +221,8 @@ static void find_bounds(const dfa *d, dfa_lengths *l, uint64_t *seen) {
 static void find_lengths(dfa_pool *p, const dfa *d, dfa_lengths *out) {
     uint32_t words = (d->states.n + 63) / 64,
              most = MOST_WORDS / words < MOST_SETS ? MOST_WORDS / words : MOST_SETS;
-    uint64_t *sets = mem_new(((size_t)most + 1) * words, sizeof *sets);
+    uint64_t *sets = build_new(p->b, ((size_t)most + 1) * words, sizeof *sets);
     if (sets == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
     *out = (dfa_lengths){.sets = sets, .words = words, .n_sets = 1, .loop = NFA_NONE};

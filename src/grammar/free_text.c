@@ -218,9 +218,8 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
     uint32_t n = f->triggers.n;
     f->n_ending = f->watched.n;
     free_text_watch(f, part->never, part->n_never);
-    uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
+    uint32_t *targets = build_new(b, (size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return NFA_FAIL_NODE;
     }
     for (uint32_t i = 0; i < n && part->part == GRAMMAR_PART_UNTIL; i++) {
@@ -290,9 +289,8 @@ static void emit_tags(free_text *f, const grammar_part *part) {
 /* Writes a loop of free text in which each tag leads to `after`. */
 static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t after, uint32_t out) {
     build *b = f->p->b;
-    uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
+    uint32_t *targets = build_new(b, (size_t)f->triggers.n + 1, sizeof *targets);
     if (targets == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
     for (uint32_t i = 0; i < f->triggers.n && b->failed == QUIRE_OK; i++) {

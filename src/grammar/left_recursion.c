@@ -263,8 +263,8 @@ static void left_recursion_add_member(leftmost *l, circle *c, uint32_t rule) {
     l->b->bytes -= (int64_t)bytes;
     if (l->b->bytes < 0) {
         (void)build_fail(l->b, QUIRE_TOO_LARGE, -1, "the grammar takes too much memory; make it smaller");
-    } else if ((c->maps[c->n] = mem_new(l->n_nodes, sizeof **c->maps)) == NULL) {
-        (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else {
+        c->maps[c->n] = build_new(l->b, l->n_nodes, sizeof **c->maps);
     }
     c->rules[c->n++] = rule;
 }

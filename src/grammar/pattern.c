@@ -70,9 +70,8 @@ static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) {
     for (uint32_t c = child; c != 0; c = f->t->nodes.p[c].sibling) {
         n++;
     }
-    uint32_t *list = mem_new(n, sizeof *list);
+    uint32_t *list = build_new(f->b, n, sizeof *list);
     if (list == NULL) {
-        (void)build_fail(f->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return next;
     }
     for (uint32_t i = 0; i < n; i++, at = f->t->nodes.p[at].sibling) {

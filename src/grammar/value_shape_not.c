@@ -70,29 +70,25 @@ static const char *string_not(schema *s, const string_part *p, shape *out) {
     return NULL;
 }
 
-static array_part *push_array(schema *s, shape *out, uint32_t min, uint32_t max) {
-    bool added = PART_ADD(s, out->arrays, (array_part){.min = min, .max = max});
-    return added ? &out->arrays.p[out->arrays.n - 1] : NULL;
+static void push_array(schema *s, shape *out, uint32_t min, uint32_t max) {
+    (void)PART_ADD(s, out->arrays, (array_part){.min = min, .max = max});
 }
 
 static void push_contains(schema *s, shape *out, contains_rule c) {
-    array_part *to = push_array(s, out, 0, NFA_NONE);
-    if (to != NULL) {
-        (void)PART_ADD(s, to->contains, c);
-    }
+    array_part to = {.max = NFA_NONE};
+    (void)PART_ADD(s, to.contains, c);
+    (void)PART_ADD(s, out->arrays, to);
 }
 
 /* Adds arrays whose item i fails. */
 static void push_item(schema *s, shape *out, uint32_t i, uint32_t failing) {
-    array_part *to = push_array(s, out, i + 1, NFA_NONE);
-    array_layer *l = to != NULL ? PART_PUSH(s, to->layers) : NULL;
-    if (l == NULL) {
-        return;
-    }
-    *l = (array_layer){.rest = EXPR_ANY, .silent = true};
+    array_part to = {.min = i + 1, .max = NFA_NONE};
+    array_layer l = {.rest = EXPR_ANY, .silent = true};
     for (uint32_t k = 0; k <= i; k++) {
-        (void)PART_ADD(s, l->prefix, k < i ? EXPR_ANY : failing);
+        (void)PART_ADD(s, l.prefix, k < i ? EXPR_ANY : failing);
     }
+    (void)PART_ADD(s, to.layers, l);
+    (void)PART_ADD(s, out->arrays, to);
 }
 
 static const char *array_not(schema *s, const array_part *p, shape *out) {
@@ -100,10 +96,10 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
         return "uniqueItems cannot be negated";
     }
     if (p->min > 0) {
-        (void)push_array(s, out, 0, p->min - 1);
+        push_array(s, out, 0, p->min - 1);
     }
     if (p->max != NFA_NONE) {
-        (void)push_array(s, out, p->max + 1, NFA_NONE);
+        push_array(s, out, p->max + 1, NFA_NONE);
     }
     for (uint32_t i = 0; i < p->contains.n; i++) {
         contains_rule c = p->contains.p[i];
@@ -122,7 +118,7 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
             }
         }
         if (l->rest == EXPR_NEVER) {
-            (void)push_array(s, out, l->prefix.n + 1, NFA_NONE);
+            push_array(s, out, l->prefix.n + 1, NFA_NONE);
         } else if (l->rest != EXPR_ANY) {
             push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE, l->prefix.n, true});
         }
@@ -131,20 +127,14 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
 }
 
 static void push_member(schema *s, shape *out, str name, uint32_t value, bool required) {
-    object_part *to = PART_PUSH(s, out->objects);
-    if (to == NULL) {
-        return;
-    }
-    *to = (object_part){.max = NFA_NONE};
-    object_layer *l = PART_PUSH(s, to->layers);
-    if (l == NULL) {
-        return;
-    }
-    *l = (object_layer){.rest = EXPR_ANY, .silent = true};
-    (void)PART_ADD(s, l->names, (named_expr){name, value});
+    object_part to = {.max = NFA_NONE};
+    object_layer l = {.rest = EXPR_ANY, .silent = true};
+    (void)PART_ADD(s, l.names, (named_expr){name, value});
+    (void)PART_ADD(s, to.layers, l);
     if (required) {
-        (void)PART_ADD(s, to->required, name);
+        (void)PART_ADD(s, to.required, name);
     }
+    (void)PART_ADD(s, out->objects, to);
 }
 
 /* Adds objects with some member that has such a name and value. */
@@ -152,11 +142,9 @@ static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
     if (value == EXPR_NEVER || dfa_is_empty(s->dfas, names)) {
         return;
     }
-    object_part *to = PART_PUSH(s, out->objects);
-    if (to != NULL) {
-        *to = (object_part){.min = 1, .max = NFA_NONE};
-        (void)PART_ADD(s, to->rules, (member_rule){names, value});
-    }
+    object_part to = {.min = 1, .max = NFA_NONE};
+    (void)PART_ADD(s, to.rules, (member_rule){names, value});
+    (void)PART_ADD(s, out->objects, to);
 }
 
 /* The names to which a layer's `rest` applies. */
