@@ -206,18 +206,23 @@ static bool only_anchors(const ast *t, const uint32_t *list, uint32_t from, uint
     return from == to;
 }
 
-static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
-    uint32_t count = 0;
-    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
+uint32_t *ast_children(const ast *t, uint32_t child, uint32_t *n) {
+    uint32_t count = 0, at = 0;
+    for (uint32_t c = child; c != 0; c = t->nodes.p[c].sibling) {
         count++;
     }
     uint32_t *list = build_new(t->b, count, sizeof *list);
+    for (uint32_t c = child; list != NULL && c != 0; c = t->nodes.p[c].sibling) {
+        list[at++] = c;
+    }
+    *n = count;
+    return list;
+}
+
+static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
+    uint32_t count, *list = ast_children(t, n->child, &count), at = count;
     if (list == NULL) {
         return NFA_FAIL_NODE;
-    }
-    uint32_t at = 0;
-    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
-        list[at++] = c;
     }
     while (at > 0 && build_step(t->b, 1)) {
         uint32_t run = 0;
@@ -239,16 +244,12 @@ static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edge
 }
 
 static uint32_t emit_alt(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
-    uint32_t count = 0, at = 0;
-    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
-        count++;
-    }
-    uint32_t *targets = build_new(t->b, count, sizeof *targets);
+    uint32_t count, at = 0, *targets = ast_children(t, n->child, &count);
     if (targets == NULL) {
         return NFA_FAIL_NODE;
     }
-    for (uint32_t c = n->child; c != 0 && build_step(t->b, 1); c = t->nodes.p[c].sibling) {
-        targets[at++] = ast_emit(t, c, next, edges);
+    for (; at < count && build_step(t->b, 1); at++) {
+        targets[at] = ast_emit(t, targets[at], next, edges);
     }
     uint32_t split = build_split(t->b, targets, at);
     mem_free(targets);

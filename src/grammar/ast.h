@@ -52,6 +52,8 @@ void ast_add(ast *t, ast_list *l, uint32_t node);
 /* Makes one node of the list: its elements in sequence. */
 uint32_t ast_cat(ast *t, ast_list l);
 uint32_t ast_alt(ast *t, ast_list l);
+/* A node's *n children from its first, for mem_free; NULL: the build failed. */
+uint32_t *ast_children(const ast *t, uint32_t child, uint32_t *n);
 /* The alternatives `all`, and one more: the sequence of `last`. */
 uint32_t ast_alternatives(ast *t, ast_list all, ast_list last);
 /* Makes a class: sorts and merges n ranges, and complements them if `negated`. */

@@ -590,10 +590,9 @@ static void add_plain(build *b, nfa_range r, nfa_range *to, uint32_t *n) {
 static void respell_class_python(build *b, uint32_t i) {
     nfa_node node = b->a.nodes.p[i];
     nfa_class class = b->a.classes.p[node.arg];
-    nfa_range *plain = mem_new((size_t) class.n * 3 + 1, sizeof *plain);
+    nfa_range *plain = build_new(b, (size_t) class.n * 3 + 1, sizeof *plain);
     uint32_t ways[N_ESCAPES + 1], n = 0, n_plain = 0;
     if (plain == NULL) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
     for (uint32_t k = 0; k < class.n; k++) {

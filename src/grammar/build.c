@@ -531,11 +531,9 @@ static void build_finish_do(build *b, bool *empty, uint8_t *heights) {
 
 quire_err build_finish(build *b) {
     assert(b != NULL);
-    bool *empty = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *empty) : NULL;
-    uint8_t *heights = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *heights) : NULL;
-    if (b->failed == QUIRE_OK && (empty == NULL || heights == NULL)) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else if (b->failed == QUIRE_OK) {
+    bool *empty = build_new(b, b->a.nodes.n, sizeof *empty);
+    uint8_t *heights = build_new(b, b->a.nodes.n, sizeof *heights);
+    if (b->failed == QUIRE_OK) {
         build_finish_do(b, empty, heights);
     }
     mem_free(empty);

@@ -113,9 +113,8 @@ static uint32_t kept(const bool *live, uint32_t to) {
 uint32_t dfa_trim(dfa_pool *p, uint32_t x) {
     assert(x < p->all.n);
     dfa *d = &p->all.p[x];
-    bool *live = p->b->failed == QUIRE_OK ? mem_new(d->states.n, sizeof *live) : NULL;
+    bool *live = p->b->failed == QUIRE_OK ? build_new(p->b, d->states.n, sizeof *live) : NULL;
     if (live == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return DFA_ANY;
     }
     for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
@@ -262,12 +261,9 @@ typedef struct name_group {
 
 uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
     uint32_t x = dfa_new(p);
-    str *sorted = mem_new(n, sizeof *sorted);
+    str *sorted = build_new(p->b, n, sizeof *sorted);
     NFA_VEC(name_group) groups = {0};
     name_group *root = sorted != NULL ? NFA_PUSH(p->b, groups) : NULL;
-    if (sorted == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    }
     if (root != NULL) {
         *root = (name_group){0, n, 0, 0};
         mem_copy(sorted, names, n * sizeof *names);

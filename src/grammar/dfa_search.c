@@ -483,10 +483,8 @@ void dfa_merge(dfa_pool *p, uint32_t x) {
     }
     dfa *d = &p->all.p[x], made = {.placed = d->placed, .merged = true};
     uint32_t n = d->states.n;
-    merge m = {.d = d, .map = mem_new(3 * (size_t)n, sizeof *m.map)};
-    if (m.map == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    } else {
+    merge m = {.d = d, .map = build_new(p->b, 3 * (size_t)n, sizeof *m.map)};
+    if (m.map != NULL) {
         find_same(p->b, &m);
         rebuild(p, &m, m.map + n, m.map + 2 * (size_t)n, &made);
     }

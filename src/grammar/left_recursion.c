@@ -201,9 +201,8 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
 }
 
 static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
-    uint32_t *begins = mem_new(c->n + 1, sizeof *begins), n_begins = c->n;
+    uint32_t *begins = build_new(l->b, c->n + 1, sizeof *begins), n_begins = c->n;
     if (begins == NULL) {
-        (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
     for (uint32_t i = 0; i < c->n; i++) {
@@ -311,12 +310,10 @@ void build_left_recursion(build *b) {
     assert(b != NULL);
     uint32_t n_rules = b->a.rules.n;
     leftmost l = {.b = b, .n_nodes = b->a.nodes.n};
-    bool *empty = mem_new(l.n_nodes, sizeof *empty), *seen = mem_new((size_t)n_rules * 2, sizeof *seen);
-    uint32_t *starts = mem_new(n_rules, sizeof *starts);
-    l.stamp = mem_new(l.n_nodes, sizeof *l.stamp);
-    if (b->failed == QUIRE_OK && (empty == NULL || seen == NULL || starts == NULL || l.stamp == NULL)) {
-        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-    }
+    bool *empty = build_new(b, l.n_nodes, sizeof *empty),
+         *seen = build_new(b, (size_t)n_rules * 2, sizeof *seen);
+    uint32_t *starts = build_new(b, n_rules, sizeof *starts);
+    l.stamp = build_new(b, l.n_nodes, sizeof *l.stamp);
     if (b->failed == QUIRE_OK) {
         build_find_empty(b, empty);
         for (uint32_t r = 0; r < n_rules; r++) {

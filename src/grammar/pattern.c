@@ -66,16 +66,9 @@ static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) {
     if (child == 0 || !build_step(f->b, 1)) {
         return next;
     }
-    uint32_t n = 0, at = child;
-    for (uint32_t c = child; c != 0; c = f->t->nodes.p[c].sibling) {
-        n++;
-    }
-    uint32_t *list = build_new(f->b, n, sizeof *list);
+    uint32_t n, *list = ast_children(f->t, child, &n);
     if (list == NULL) {
         return next;
-    }
-    for (uint32_t i = 0; i < n; i++, at = f->t->nodes.p[at].sibling) {
-        list[i] = at;
     }
     for (uint32_t i = n; i-- > 0;) {
         next = pattern_emit(f, list[i], next);
@@ -305,10 +298,8 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
         uint32_t skip =
             pattern_add_step(&f, (step){STEP_CLASS, t.nodes.p[every].first, t.nodes.p[every].n, 0});
         uint32_t loop = pattern_add_step(&f, (step){.kind = STEP_SPLIT, .first = body, .next = skip});
-        f.stamp = mem_new(f.steps.n, sizeof *f.stamp);
-        if (f.stamp == NULL || p->b->failed != QUIRE_OK) {
-            (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        } else {
+        f.stamp = build_new(p->b, f.steps.n, sizeof *f.stamp);
+        if (p->b->failed == QUIRE_OK) {
             f.steps.p[skip].next = loop;
             x = determinise(&f, p, loop, end);
         }

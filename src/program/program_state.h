@@ -463,8 +463,7 @@ int32_t select_score(const select_choice *choices, size_t n, quire_select_method
 
 /* ---- texts and values: reference counts, bounds, and expansion of steps' texts ---- */
 
-/* Make an empty text or value with one reference; NULL: out of memory. */
-program_text *program_text_new(void);
+/* Makes an empty value with one reference; NULL: out of memory. */
 program_value *program_value_new(void);
 program_text *program_text_share(program_text *t);
 void program_text_drop(program_text *t);

@@ -41,7 +41,7 @@ quire_err program_count_work(program_root *r, size_t n, quire_error *err) {
                          "the program compares too much text, or its calls have too many fields");
 }
 
-program_text *program_text_new(void) {
+static program_text *program_text_new(void) {
     program_text *t = mem_new(1, sizeof *t);
     if (t != NULL) {
         t->refs = 1;
