@@ -93,6 +93,24 @@ quire_err json_scan_next(json_scan *s, strbuf *scratch, str *name, str *span, bo
     return json_scan_span(s, span);
 }
 
+quire_err json_scan_members(json_scan *s, quire_err (*read)(void *user, json_scan *s, str name), void *user) {
+    strbuf scratch = {.max = 4096};
+    bool more = true;
+    quire_err e = json_scan_open(s, '{');
+    while (e == QUIRE_OK) {
+        str name;
+        TRY_DONE(e, json_scan_more(s, '}', &more));
+        if (!more) {
+            break;
+        }
+        TRY_DONE(e, json_scan_key(s, &scratch, &name));
+        TRY_DONE(e, read(user, s, name));
+    }
+done:
+    strbuf_deinit(&scratch);
+    return e;
+}
+
 quire_err json_scan_member(str text, const char *name, str *span) {
     json_scan s = {.text = text};
     strbuf scratch = {0};

@@ -48,6 +48,9 @@ quire_err json_scan_span(json_scan *s, str *span);
 /* Reads the next member of an open object: its name like json_scan_string, its value like
  * json_scan_span. *more is false if the object's end was read. */
 quire_err json_scan_next(json_scan *s, strbuf *scratch, str *name, str *span, bool *more);
+/* Reads an object of any number of members: read is called for each at its value, which it
+ * reads. Names have at most 4096 bytes. */
+quire_err json_scan_members(json_scan *s, quire_err (*read)(void *user, json_scan *s, str name), void *user);
 /* Finds a member of the object in text, and sets *span to the text of its value.
  * QUIRE_NOT_FOUND: there is none. */
 quire_err json_scan_member(str text, const char *name, str *span);

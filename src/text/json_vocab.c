@@ -100,7 +100,8 @@ static quire_err json_vocab_read_flag(json_scan *s, bool *out) {
     return QUIRE_OK;
 }
 
-static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
+static quire_err read_model_member(void *user, json_scan *s, str key) {
+    json_vocab *r = user;
     str span;
     char first = json_scan_peek(s);
     if (str_is(key, "vocab") && (first == '{' || first == '[') && r->n == 0) {
@@ -146,29 +147,11 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     return QUIRE_OK;
 }
 
-static quire_err json_vocab_read_members(json_vocab *r, json_scan *s,
-                                         quire_err (*read)(json_vocab *, json_scan *, str)) {
-    strbuf name = {.max = 4096};
-    bool more = true;
-    quire_err e = json_scan_open(s, '{');
-    while (e == QUIRE_OK) {
-        str key;
-        TRY_DONE(e, json_scan_more(s, '}', &more));
-        if (!more) {
-            break;
-        }
-        TRY_DONE(e, json_scan_key(s, &name, &key));
-        TRY_DONE(e, read(r, s, key));
-    }
-done:
-    strbuf_deinit(&name);
-    return e;
-}
-
-static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
+static quire_err read_top_member(void *user, json_scan *s, str key) {
+    json_vocab *r = user;
     str span;
     if (str_is(key, "model") && r->type.n == 0) {
-        return json_vocab_read_members(r, s, read_model_member);
+        return json_scan_members(s, read_model_member, r);
     }
     TRY(json_scan_span(s, &span));
     str *to = str_is(key, "added_tokens")     ? &r->added
@@ -186,7 +169,7 @@ static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err) {
     *r = (json_vocab){.file = file, .max_id = -1, .unk_id = -1, .max_chars = -1};
     json_scan s = {.text = r->file, .of_model = true};
-    quire_err e = json_vocab_read_members(r, &s, read_top_member);
+    quire_err e = json_scan_members(&s, read_top_member, r);
     if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {
         e = QUIRE_BAD_FILE;
     }

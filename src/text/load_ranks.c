@@ -420,7 +420,8 @@ typedef struct tekken {
     strbuf scratch, copy;
 } tekken;
 
-static quire_err read_entry_member(tekken *k, json_scan *s, str key) {
+static quire_err read_entry_member(void *user, json_scan *s, str key) {
+    tekken *k = user;
     str span;
     if (str_is(key, "rank")) {
         return json_scan_int(s, &k->rank);
@@ -437,23 +438,9 @@ static quire_err read_entry_member(tekken *k, json_scan *s, str key) {
 
 /* Reads {"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"}. */
 static quire_err read_entry(tekken *k, json_scan *s) {
-    strbuf name = {.max = 4096};
-    bool more = true;
     k->rank = -1;
     k->token = (str){"", 0};
-    quire_err e = json_scan_open(s, '{');
-    while (e == QUIRE_OK) {
-        str key;
-        TRY_DONE(e, json_scan_more(s, '}', &more));
-        if (!more) {
-            break;
-        }
-        TRY_DONE(e, json_scan_key(s, &name, &key));
-        TRY_DONE(e, read_entry_member(k, s, key));
-    }
-done:
-    strbuf_deinit(&name);
-    TRY(e);
+    TRY(json_scan_members(s, read_entry_member, k));
     if (k->rank < 0 || k->rank >= RANK_MAX_IDS) {
         return QUIRE_BAD_FILE;
     }
