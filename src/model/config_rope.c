@@ -188,7 +188,9 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(config_f32(c, NULL, key_of(&s, "beta_fast"), &r->beta_fast));
     TRY(config_f32(c, NULL, key_of(&s, "beta_slow"), &r->beta_slow));
     TRY(config_f32_or_none(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
-    TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
+    if (!str_is(type, "dynamic")) { /* which counts from max_position_embeddings */
+        TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
+    }
     TRY(config_bool(c, NULL, key_of(&s, "truncate"), &r->truncate));
     static const struct { /* mrope: positions on three axes, which coincide without images */
         const char *name;

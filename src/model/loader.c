@@ -602,12 +602,23 @@ static quire_err read_quantised_rows(loader *l, weight_name name, int64_t n_rows
                    full);
 }
 
+/* Marks the scales of int8 rows as used unchanged, for a packed model. */
+static void keep_scales(loader *l, weight_name name) {
+    static const char *const suffixes[] = {".weight_scale", ".SCB"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const tensor_view *t = loader_look(l, name, NO_LAYER, suffixes[i]);
+        if (t != NULL) {
+            loader_use(l, t)->as_is = true;
+        }
+    }
+}
+
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab,
                            int64_t width, embedding **out) {
     const tensor_view *w = NULL;
     tensor_view rows;
     quantised q = {.memory = NULL};
-    float *floats;
+    float *floats, *scales = NULL;
     char full[LOADER_NAME_BYTES];
     loader_full_name(l, name, NO_LAYER, ".weight", full);
     TRY(read_quantised_rows(l, name, n_vocab, width, full, &floats, &rows));
@@ -615,6 +626,12 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
         TRY(find_rows(l, name, or_name, n_vocab, width, &w, &rows));
         TRY(quantise_matrix(l, MATRIX_TABLE, &rows, &q));
     }
+    if (rows.type == DTYPE_I8) {
+        TRY(quant_row_scales(l, w, name, NO_LAYER, NULL, n_vocab, &scales));
+        keep_scales(l, name);
+    }
+    const tensor_view scale = {.type = DTYPE_F32, .n_dims = 1, .dims = {n_vocab, 1, 1, 1}, .data = scales};
+    rows.scale = scales != NULL ? &scale : NULL;
     quire_err e = l->b->ops->embedding_load(l->b, &rows, out, l->err);
     if (q.memory == NULL && w != NULL) {
         loader_use(l, w)->as_is = true;
@@ -626,6 +643,7 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     }
     mem_free(q.memory);
     mem_free(floats);
+    mem_free(scales);
     TRY(e);
     return loader_note(l, (weight_entry){.rows = *out, .n_out = n_vocab, .n_in = width}, NULL, name,
                        NO_LAYER);

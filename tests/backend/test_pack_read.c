@@ -72,4 +72,51 @@ TEST(rows_of_packed_weights_are_those_of_the_tensor) {
     }
 }
 
+/* Reads rows of int8 weights with scales from a head, or from a table of their own. */
+static void check_int8(compute_mode mode, int32_t n_out, int32_t n_in, bool from_head) {
+    uint64_t seed = 44;
+    const size_t n = (size_t)n_out * (size_t)n_in, width = (size_t)n_in;
+    uint8_t *bytes = random_weights(DTYPE_I8, n, &seed);
+    float *scales = malloc((size_t)n_out * sizeof *scales), *got = malloc(ROWS * width * sizeof *got);
+    for (int32_t r = 0; r < n_out; r++) {
+        scales[r] = (float)(r + 1) * 3e-3f;
+    }
+    const tensor_view scale = {.name = "scale",
+                               .type = DTYPE_F32,
+                               .n_dims = 1,
+                               .dims = {n_out, 1, 1, 1},
+                               .data = scales,
+                               .n_bytes = (size_t)n_out * sizeof *scales};
+    tensor_view view = matrix_view(DTYPE_I8, n_out, n_in, bytes);
+    view.scale = &scale;
+    backend *b = open_isa("auto", mode, 2);
+    linear *l;
+    embedding *e = NULL;
+    quire_error err;
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &view}, &l, &err), QUIRE_OK);
+    assert_int_equal(b->ops->embedding_of(b, l, DTYPE_I8, &e),
+                     mode != COMPUTE_BF16 ? QUIRE_OK : QUIRE_UNSUPPORTED);
+    if (!from_head) {
+        assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_OK);
+    }
+    const int32_t ids[ROWS] = {n_out - 1, 0, n_out / 2, n_out / 3, n_out - 1};
+    read_rows(b, e, ids, n_in, got);
+    for (size_t i = 0; i < ROWS * width; i++) {
+        const size_t id = (size_t)ids[i / width];
+        assert_true(got[i] == (float)((const int8_t *)bytes)[id * width + i % width] * scales[id]);
+    }
+    b->ops->close(b);
+    free(bytes);
+    free(scales);
+    free(got);
+}
+
+TEST(int8_rows_are_codes_times_their_scales) {
+    check_int8(COMPUTE_F32, 37, 96, true);
+    check_int8(COMPUTE_BF16, 37, 96, false);
+    check_int8(COMPUTE_INT8, 37, 96, true);
+    check_int8(COMPUTE_INT8, 20, 50, true);
+    check_int8(COMPUTE_INT8, 20, 50, false);
+}
+
 TEST_MAIN(NULL, NULL)

@@ -572,7 +572,7 @@ def test_a_quantised_head_is_the_head_whatever_the_settings_say(quire, tmp_path,
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("form", ["int4-32", "int8-64-asym", "gptq-3"])
+@pytest.mark.parametrize("form", ["int4-32", "int8-64-asym", "gptq-3", "gptq-4-act", "int8-row", "int8-one", "fp8-channel", "nvfp4"])
 def test_quantised_embeddings_are_read(quire, tmp_path, form, tied):
     m = llama(form)
     m.config |= {"tie_word_embeddings": tied}
@@ -585,6 +585,19 @@ def test_quantised_embeddings_are_read(quire, tmp_path, form, tied):
     quantised, _ = same(quire, tmp_path, m)
     run(quire, "pack", quantised, "-o", tmp_path / "p.quire", "-q")
     assert logits(quire, tmp_path / "p.quire") == logits(quire, quantised)
+
+
+@pytest.mark.parametrize("form, bits", [("int4-32", 4.5), ("gptq-4-act", 4.625), ("int8-row", 8), ("fp8-channel", 8)])
+def test_a_quantised_table_that_is_also_the_head_is_in_memory_once(quire, tmp_path, monkeypatch, form, bits):
+    monkeypatch.setitem(globals(), "VOCAB", 16384)
+    m = llama(form)
+    m.config |= {"tie_word_embeddings": True}
+    for tensors in (m.stored, m.floats):
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            del tensors[name]
+    m.linear("model.embed_tokens", VOCAB, WIDTH)
+    done = subprocess.run([quire, "logits", m.write(tmp_path / "q", True), "--ids", IDS, "--out", tmp_path / "o.npy", "-t", "1"], capture_output=True, text=True)
+    assert float(re.search(r"parameters in ([\d.]+) MB", done.stderr)[1]) < VOCAB * WIDTH * bits / 8 * 1.25 / 1e6
 
 
 # ---- values that are no numbers ----

@@ -559,6 +559,20 @@ TEST(a_query_is_scaled_from_the_trained_length_on) {
     mem_free(scaled);
 }
 
+static json_t *dynamic_rope(int length) {
+    return json_pack("{s:f,s:s,s:f,s:i}", "rope_theta", 1e4, "rope_type", "dynamic", "factor", 2.0,
+                     "original_max_position_embeddings", length);
+}
+
+TEST(dynamic_scaling_begins_at_the_length_of_the_configuration) {
+    size_t n = 0;
+    float *whole = run_changed("llama-rope-dynamic-inside", "rope_parameters", dynamic_rope(128), &n);
+    float *shorter = run_changed("llama-rope-dynamic-inside", "rope_parameters", dynamic_rope(32), &n);
+    assert_memory_equal(whole, shorter, n * sizeof *whole);
+    mem_free(whole);
+    mem_free(shorter);
+}
+
 TEST(the_rows_of_a_two_sided_decoder_see_later_ones) {
     size_t n = 0;
     float *causal = run_changed("llama", "is_causal", json_true(), &n);

@@ -1,6 +1,6 @@
 /* Embeddings of tokens, positions and token types. Rows stay in the file's format (in
- * place if possible), or in the packed form of a head that has the same matrix, and are
- * converted to f32 when read. */
+ * place if possible; int8 with F32 scales, one per row), or in the packed form of a head
+ * that has the same matrix, and are converted to f32 when read. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,6 +19,7 @@ struct embedding {
     int64_t n_rows;
     size_t row_bytes;
     const uint8_t *rows;
+    const float *scales;   /* I8: one per row */
     const linear *weights; /* packed weights that hold the rows, instead of `rows`; or NULL */
 };
 
@@ -42,7 +43,8 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     cpu_backend *c = (cpu_backend *)b;
     int32_t block = dtype_block_elements(weight->type);
     bool floats = weight->type == DTYPE_F32 || weight->type == DTYPE_F16 || weight->type == DTYPE_BF16;
-    if (!floats && !dtype_is_quantised(weight->type)) {
+    const tensor_view *scale = weight->type == DTYPE_I8 ? weight->scale : NULL; /* F32 [n_rows] */
+    if (!floats && !dtype_is_quantised(weight->type) && scale == NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: an embedding cannot be of type %s",
                        weight->name, dtype_name(weight->type));
     }
@@ -59,26 +61,32 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     }
     embedding *e = cpu_own(c, 1, sizeof *e);
     uint8_t *copy = weight->stays ? NULL : cpu_own(c, bytes, 1);
-    if (e == NULL || (copy == NULL && !weight->stays)) {
+    const size_t n_scales = scale != NULL ? (size_t)weight->dims[0] : 0;
+    float *scales = scale != NULL ? cpu_own(c, n_scales, sizeof *scales) : NULL;
+    if (e == NULL || (copy == NULL && !weight->stays) || (scales == NULL && scale != NULL)) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: no memory for %zu bytes", weight->name, bytes);
     }
     if (copy != NULL) {
         thread_pool_run(c->thread_pool, copy_rows_of_task, &(embedding_copy){weight->data, copy, bytes},
                         (int32_t)((bytes - 1) / COPIED_BYTES + 1));
     }
+    if (scale != NULL) {
+        memcpy(scales, scale->data, n_scales * sizeof *scales);
+    }
     *e = (embedding){.id = c->n_objects++,
                      .type = weight->type,
+                     .scales = scales,
                      .width = (int32_t)weight->dims[1],
                      .n_rows = weight->dims[0],
                      .row_bytes = row_bytes,
                      .rows = copy != NULL ? copy : weight->data};
-    c->weight_bytes += (int64_t)bytes;
+    c->weight_bytes += (int64_t)(bytes + n_scales * sizeof *scales);
     *out = e;
     return QUIRE_OK;
 }
 
 quire_err cpu_embedding_of(backend *b, const linear *w, dtype type, embedding **out) {
-    if (w->factor != 1.0f || !pack_keeps_values(w->layout.kind, type)) {
+    if (!pack_keeps_values(w->layout.kind, type)) {
         return QUIRE_UNSUPPORTED;
     }
     cpu_backend *c = (cpu_backend *)b;
@@ -112,10 +120,17 @@ typedef struct embed_job {
 } embed_job;
 
 /* Reads loaded row `id` as f32. */
-static void embed_read_row(const embedding *e, int64_t id, float *out) {
+static void embed_read_row(const cpu_backend *b, const embedding *e, int64_t id, float *out) {
     assert(id >= 0 && id < e->n_rows);
     if (e->weights != NULL) {
-        pack_read_row(&e->weights->layout, e->weights->data, (int32_t)id, NULL, out);
+        cpu_linear_row(&b->base, e->weights, (int32_t)id, out);
+        return;
+    }
+    if (e->type == DTYPE_I8) {
+        const int8_t *codes = (const int8_t *)e->rows + (size_t)id * e->row_bytes;
+        for (int32_t i = 0; i < e->width; i++) {
+            out[i] = (float)codes[i] * e->scales[id];
+        }
         return;
     }
     /* cannot fail: the type was checked at load */
@@ -126,7 +141,7 @@ void cpu_embedding_row(const cpu_backend *b, const embedding *e, int64_t id, int
                        float *out) {
     const adapter_part *part = adapter_part_of(b, e->id, row);
     const int32_t width = e->width;
-    embed_read_row(part != NULL && part->rows != NULL ? part->rows : e, id, out);
+    embed_read_row(b, part != NULL && part->rows != NULL ? part->rows : e, id, out);
     if (part == NULL || part->n_segments == 0) {
         return;
     }

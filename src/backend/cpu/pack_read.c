@@ -8,13 +8,15 @@ bool pack_keeps_values(pack_kind kind, dtype from) {
     const bool is_float = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16;
     switch (kind) {
     case PACK_F32:
-        return is_float || dtype_is_quantised(from);
+        return is_float || dtype_is_quantised(from) || from == DTYPE_I8;
     case PACK_F16:
         return from == DTYPE_F16;
     case PACK_BF16:
         return from == DTYPE_BF16;
-    default:
-        return pack_is_grouped(kind) && dtype_is_quantised(from);
+    case PACK_INT8:
+        return from == DTYPE_I8;
+    default: /* codes as in the file */
+        return true;
     }
 }
 
