@@ -55,7 +55,11 @@ static quire_err describe_minimax(const config *c, model_desc *d) {
     decoder_shape shape = {0};
     state_layers s = {0};
     TRY(config_decoder(c, &shape, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    TRY(config_rotary_dim(c, d, &r.n_dims));
+    TRY(config_rope(c, NULL, d, &r));
+    TRY(config_add_rope(c, d, &r));
     TRY(config_window_on_all(c, 0, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     TRY(config_moe(c, d));

@@ -573,6 +573,18 @@ TEST(dynamic_scaling_begins_at_the_length_of_the_configuration) {
     mem_free(shorter);
 }
 
+TEST(minimax_rotates_as_many_elements_as_rotary_dim) {
+    size_t n = 0;
+    float *half = run_changed("minimax", "rotary_dim", json_integer(4), &n);
+    float *same = run_changed("minimax", "partial_rotary_factor", json_real(0.5), &n);
+    float *whole = run_changed("minimax", "rotary_dim", json_integer(8), &n);
+    assert_memory_equal(half, same, n * sizeof *half);
+    assert_memory_not_equal(half, whole, n * sizeof *half);
+    mem_free(half);
+    mem_free(same);
+    mem_free(whole);
+}
+
 TEST(the_rows_of_a_two_sided_decoder_see_later_ones) {
     size_t n = 0;
     float *causal = run_changed("llama", "is_causal", json_true(), &n);
